@@ -162,7 +162,7 @@ int vbp_ibv_read_ibdev_sysfs_file(char *buf, size_t size, struct verbs_sysfs_dev
  * library. */
 static void ignore_driver(const void *ops)
 {
-	vb_log(VB_LOG_DEBUG, "a driver of rdma-core is loaded: ignored, there is no hardware behind Verbena yet");
+	vb_log(VB_LOG_DEBUG, "a driver of rdma-core was loaded and is ignored: Verbena does not use RDMA hardware");
 }
 #define REGISTER(n)                                                \
 	VB_EXPORT void verbs_register_driver_##n(const void *ops); \

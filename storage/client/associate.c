@@ -265,7 +265,7 @@ static int by_either(struct vn_disk *d, unsigned tries, uint64_t deadline, struc
 static int associate_by_scheme(struct vn_disk *d, unsigned tries, uint64_t deadline, struct vn_association *a)
 {
 	if (d->who.tls.length && d->url.scheme == VN_SCHEME_RDMA) {
-		vn_say(d->why, "there is no TLS with RDMA");
+		vn_say(d->why, "RDMA does not support TLS");
 		return -EOPNOTSUPP;
 	}
 	if (d->who.tls.length) /* auto: with a TLS key, data must not go over RDMA, which is not encrypted */

@@ -53,7 +53,7 @@ static int receive_message(struct talk *t, enum nv_auth_message want)
 	if (e)
 		return e;
 	if (kind == NV_AUTH_FAILURE1) {
-		vn_say(t->l->why, "the target refuses this host: %s",
+		vn_say(t->l->why, "the target rejects this host: %s",
 		       nv_auth_text(nv_failure_decode(t->message, RECEIVE)));
 		return -EACCES;
 	}
@@ -86,7 +86,7 @@ static int take_challenge(struct talk *t)
 	struct nv_chap *c = &t->chap;
 
 	if (why)
-		return refuse_message(t, why, "a challenge that makes no sense");
+		return refuse_message(t, why, "an invalid challenge");
 	c->hash = m.hash;
 	c->group = m.group;
 	c->s1 = m.seq;
@@ -110,7 +110,7 @@ static int send_reply(struct talk *t)
 		c->s2 = r.seq = nv_sequence(0);
 		r.challenge = c->c2;
 		if (!r.seq || !nv_random(c->c2, h))
-			return refuse_message(t, NV_AUTH_FAILED, "no random number is to be had");
+			return refuse_message(t, NV_AUTH_FAILED, "no random number is available");
 	}
 	if (!nv_chap_host(c, &t->who->secret, t->who->host_nqn, t->nqn, response))
 		return refuse_message(t, NV_AUTH_FAILED, "no response can be made");
@@ -127,7 +127,7 @@ static int take_success1(struct talk *t)
 	uint8_t want[NV_HASH_MAX];
 
 	if (why)
-		return refuse_message(t, why, "a success that makes no sense");
+		return refuse_message(t, why, "an invalid success message");
 	if (!t->who->controller_secret.length)
 		return 0;
 	if (!m.response || !nv_chap_controller(c, &t->who->controller_secret, t->who->host_nqn, t->nqn, want) ||

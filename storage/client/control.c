@@ -75,13 +75,13 @@ static int connect_refused(struct vn_link *l, const struct nv_cqe *cqe, const ch
 
 	switch (cqe->status & NV_STATUS_MASK) {
 	case NV_CONNECT_HOST:
-		vn_say(l->why, "the target does not admit this host");
+		vn_say(l->why, "the target rejects this host");
 		return -EACCES;
 	case NV_CONNECT_BUSY:
 		return -EBUSY;
 	case NV_CONNECT_PARAMETER:
 		if (in_data && at == NV_CONNECT_AT_SUBNQN) {
-			vn_say(l->why, "no subsystem %.80s there", nqn);
+			vn_say(l->why, "the target has no subsystem %.80s", nqn);
 			return -ENXIO;
 		}
 		return -EIO;
@@ -105,17 +105,17 @@ static int authenticate_queue(struct vn_link *l, struct vn_queue *q, const struc
 	if (!(authreq & (NV_AUTHREQ_ATR | NV_AUTHREQ_ASCR)) && !ours)
 		return 0;
 	if (authreq & NV_AUTHREQ_ASCR) {
-		vn_say(l->why, "the target wants a secure channel made of the authentication: that is not supported");
+		vn_say(l->why, "the target requires secure channel concatenation, which is not supported");
 		return -EACCES;
 	}
 	if (!who->secret.length) {
-		vn_say(l->why, "the target wants authentication, and there is no secret");
+		vn_say(l->why, "the target requires authentication, but there is no secret");
 		return -EACCES;
 	}
 #ifdef VN_HAVE_AUTH
 	return vn_ctl_authenticate(l, q, who, nqn);
 #else
-	vn_say(l->why, "the target wants authentication: built without OpenSSL");
+	vn_say(l->why, "the target requires authentication, but this was built without OpenSSL");
 	return -EOPNOTSUPP;
 #endif
 }
@@ -332,7 +332,7 @@ int vn_ctl_namespace(struct vn_link *l, struct vn_queue *admin, struct vn_limits
 	unsigned shift = lbaf >> 16 & 0xff;
 
 	if (!blocks) {
-		vn_say(l->why, "no namespace %u there", info->nsid);
+		vn_say(l->why, "the subsystem has no namespace %u", info->nsid);
 		return -ENXIO;
 	}
 	if (lbaf & 0xffff) {
@@ -468,6 +468,6 @@ int vn_ctl_log(struct vn_link *l, struct vn_queue *admin, struct vn_found **foun
 			return e;
 	}
 	if (changed)
-		vn_say(l->why, "the discovery log does not stop changing");
+		vn_say(l->why, "the discovery log keeps changing");
 	return changed ? -EAGAIN : 0;
 }

@@ -139,7 +139,7 @@ static void take_answer(struct vn_rdma_queue *r, unsigned slot, uint32_t length)
 	struct vn_cmd *c = length == NV_CQE_LEN ? vn_queue_find(&r->q, e.cid) : NULL;
 
 	if (!c || c->answered) {
-		vn_queue_break(&r->q, EPROTO, "the target answers to no command");
+		vn_queue_break(&r->q, EPROTO, "the target sent an answer to no command");
 		return;
 	}
 	if (!vn_rdma_receive(r, slot)) {

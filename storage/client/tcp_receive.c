@@ -18,7 +18,7 @@ static void refuse_pdu(struct vn_tcp_queue *t, uint16_t fes, const char *what)
 
 	if (t->q.error)
 		return;
-	vn_queue_break(&t->q, EPROTO, "the target breaks the protocol: %s", what);
+	vn_queue_break(&t->q, EPROTO, "the target violates the protocol: %s", what);
 	if (!t->out || !t->out->tcp.sent) { /* not within another PDU */
 		size_t n = nv_tcp_term_encode(&term, false, t->head, t->head_len, pdu);
 

@@ -12,7 +12,7 @@
 static int tls_refused(struct vn_link *l, int e)
 {
 	if (e == EPROTO || e == ECONNRESET || e == EACCES) {
-		vn_say(l->why, "%s port %s: no TLS with this key, or none at all", l->host, l->service);
+		vn_say(l->why, "%s port %s: the target does not accept TLS with this key", l->host, l->service);
 		return -EACCES;
 	}
 	vn_say(l->why, "%s port %s, TLS: %s", l->host, l->service, strerror(e));

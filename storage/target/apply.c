@@ -76,7 +76,7 @@ static unsigned apply_ns(struct nt_server *sv, struct nt_subsystem *s, const str
 		int error = nt_namespace_resize(ns, c->size);
 
 		if (error) {
-			nt_say("%s, namespace %u: it cannot have that size: %s", s->nqn, c->nsid, strerror(error));
+			nt_say("%s, namespace %u: cannot set this size: %s", s->nqn, c->nsid, strerror(error));
 			wrong++;
 		}
 	}
@@ -107,7 +107,7 @@ static unsigned apply_hosts(struct nt_subsystem *s, const struct nt_config_subsy
 
 	for (size_t i = 0; i < c->host_count; i++)
 		if (!nt_subsystem_allow(s, c->hosts[i].nqn)) {
-			nt_say("%s: %s is no name of a host", s->nqn, c->hosts[i].nqn);
+			nt_say("%s: %s is not a valid name of a host", s->nqn, c->hosts[i].nqn);
 			wrong++;
 		}
 	for (size_t i = 0; i < c->host_count; i++)
@@ -140,7 +140,7 @@ static unsigned apply_subsystem(struct nt_server *sv, const struct nt_config_sub
 		old = NULL;
 	}
 	if (!s || s->discovery) {
-		nt_say("%s cannot be a subsystem here", new->nqn);
+		nt_say("%s: cannot create the subsystem", new->nqn);
 		return 1;
 	}
 	nt_subsystem_ids(s, new->first_id ? new->first_id : 1, new->last_id ? new->last_id : NT_ID_MAX);

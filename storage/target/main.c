@@ -42,18 +42,18 @@ static const char usage[] =
         "       verbena-target status|reload|stop [--port PORT]\n"
         "\n"
         "  --export IMAGE      a file, a block device, memory:SIZE or null:SIZE; each is a namespace, from 1 on\n"
-        "  --listen ADDRESS    127.0.0.1 if not given; 0.0.0.0 or :: for all\n"
-        "  --port PORT         4420 if not given; 0: any that is free\n"
-        "  --nqn NQN           the subsystem's name; one that follows from the first image if not given\n"
-        "  --allow HOSTNQN     only these hosts may connect; any may if not given\n"
-        "  --transport NAME    by which hosts come: tcp, rdma, or auto: both where there is an RDMA adapter\n"
-        "  --read-only         what is exported is not to be changed\n"
-        "  --mapped            reads are sent from the page cache with no copy\n"
-        "  --buffered          no O_DIRECT\n"
+        "  --listen ADDRESS    default: 127.0.0.1; 0.0.0.0 or :: for all\n"
+        "  --port PORT         default: 4420; 0 for any free port\n"
+        "  --nqn NQN           the subsystem's name; default: derived from the first image\n"
+        "  --allow HOSTNQN     only these hosts may connect; default: any\n"
+        "  --transport NAME    tcp (default), rdma, or auto (both, if there is an RDMA adapter)\n"
+        "  --read-only         hosts cannot write\n"
+        "  --mapped            send reads from the page cache without a copy\n"
+        "  --buffered          do not use O_DIRECT\n"
         "  --block-size BYTES  512 to 4096\n"
-        "  --config FILE       all of this, and more, in JSON; SIGHUP reads it again\n"
+        "  --config FILE       a configuration in JSON; SIGHUP reads it again\n"
         "  --control PATH      the control socket\n"
-        "  --threads           no io_uring\n";
+        "  --threads           do not use io_uring\n";
 
 struct options {
 	const char *exports[64], *allow[64], *listen, *transport, *nqn, *config, *control;
@@ -227,7 +227,7 @@ static bool from_options(const struct options *o, struct nt_config *c)
 		if (!nt_config_host(s, o->allow[i]))
 			return false;
 	s->nqn = o->nqn ? strdup(o->nqn) : own_nqn(s->ns);
-	return s->nqn && (nv_nqn_valid(s->nqn, strlen(s->nqn) + 1) || report_bad("no name of a subsystem", s->nqn));
+	return s->nqn && (nv_nqn_valid(s->nqn, strlen(s->nqn) + 1) || bad("not a valid name of a subsystem", s->nqn));
 }
 
 static bool read_config(const char *file, struct nt_config *c)
@@ -316,7 +316,7 @@ static void reload_config(void)
 		return;
 	unsigned wrong = nt_apply(&server, &c);
 
-	nt_say(wrong ? "the configuration was read again; %u items failed" : "the configuration is read again", wrong);
+	nt_say(wrong ? "the configuration was read again; %u items failed" : "the configuration was read again", wrong);
 }
 
 static void run_turn(uint64_t until)

@@ -11,16 +11,16 @@
 
 static const char usage[] =
         "usage: verbena-disk [OPTIONS] COMMAND ARGS\n"
-        "  info URL                       what the target says about a disk\n"
-        "  list URL                       which disks a target has\n"
+        "  info URL                       the target's description of a disk\n"
+        "  list URL                       the disks of a target\n"
         "  read URL [OFFSET [LENGTH]]     to standard output\n"
         "  write URL [OFFSET]             from standard input\n"
         "  copy SOURCE DESTINATION        either may be a URL or a file\n"
-        "  bench URL                      random reads, if nothing else is said\n"
+        "  bench URL                      random reads by default\n"
         "URL: nvme+tcp://HOST[:PORT]/NQN[?nsid=N], nvme+tls://..., nvme+rdma://... or nvme+auto://...\n"
         "options: --json --quiet --queues=N --queue-depth=N --host-nqn=NQN --digests --no-sparse --reconnect=SECONDS\n"
         "  --secret-file=FILE --controller-secret-file=FILE --tls-key-file=FILE\n"
-        "of bench: --sequential --write[=PERCENT] --depth=N --size=BYTES --seconds=N\n";
+        "bench: --sequential --write[=PERCENT] --depth=N --size=BYTES --seconds=N\n";
 
 int vd_error(const char *what, int error)
 {

@@ -125,7 +125,7 @@ static void report_bench(const struct bench *b)
 	printf(json ? "{\"transport\": \"%s\", \"size\": %zu, \"depth\": %u, \"pattern\": \"%s\", \"write_percent\": "
 	              "%u, \"seconds\": %.3f, \"iops\": %.0f, \"mb_s\": %.1f, "
 	              "\"latency_us\": {\"mean\": %.1f"
-	            : "%s, %zu bytes, %u under way, %s, %u%% writes, %.1f s: %.0f requests/s, %.1f MB/s\nlatency in "
+	            : "%s, %zu bytes, %u outstanding, %s, %u%% writes, %.1f s: %.0f requests/s, %.1f MB/s\nlatency in "
 	              "us: mean %.1f",
 	       vn_transport_name(b->disk), b->settings->size, b->settings->depth,
 	       b->settings->sequential ? "sequential" : "random", b->settings->write_percent, s, s > 0 ? n / s : 0,

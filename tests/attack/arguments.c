@@ -1,4 +1,5 @@
-// arguments.c - numbers that no program should give: each call refuses them, or fails the request alone, and nothing else changes
+// arguments.c - invalid numbers from a program: each call rejects them, or only that request fails, and nothing else
+// changes
 // follows: the ibv_* man page of each call; IBA 9.4.5 (atomics), 10.7.1 (message length), 11.4.1 (posting)
 // SPDX-License-Identifier: MIT
 #include <errno.h>
@@ -37,7 +38,7 @@ static uint8_t *memory;
 static union ibv_gid gid;
 static uint8_t gid_index;
 
-/* --- two queue pairs that are connected: one to try things with, and its peer --- */
+/* --- two connected queue pairs: one under test, and its peer --- */
 
 static struct ibv_qp *new_qp(bool ex)
 {
@@ -91,7 +92,7 @@ static void connect_to(struct ibv_qp *qp, const struct ibv_qp *peer)
 	                             IBV_QP_MAX_QP_RD_ATOMIC));
 }
 
-/* The peer, which goes with destroy(). */
+/* The peer; destroy() frees it too. */
 static struct ibv_qp *connected(struct ibv_qp *qp)
 {
 	struct ibv_qp *peer = new_qp(false);
@@ -116,7 +117,7 @@ static struct ibv_wc next_completion(void)
 	return wc;
 }
 
-/* The status with which one request ends, on a queue pair of its own: most of these are its last. */
+/* The status of one request on a new queue pair, because most of these requests end it. */
 static enum ibv_wc_status status_of(struct ibv_send_wr *wr)
 {
 	struct ibv_send_wr *bad;
@@ -211,13 +212,13 @@ static void regions_that_wrap(void)
 	FAILS(ibv_reg_mr(pd, memory, SIZE_MAX, rw), EINVAL);
 	FAILS(ibv_reg_mr(pd, memory, SIZE_MAX - (uintptr_t)memory + 2, rw), EINVAL);
 	FAILS(ibv_reg_mr(pd, memory, SIZE_MAX - (uintptr_t)memory, rw),
-	      EFAULT); /* up to the last address, which is none */
+	      EFAULT); /* up to the last address, which is invalid */
 	FAILS(ibv_reg_mr(pd, (void *)(UINTPTR_MAX - 8), 8, rw), EFAULT);
 	FAILS(ibv_reg_mr(pd, NULL, 8, rw), EFAULT);
 	FAILS(ibv_reg_mr(pd, memory, 8, 1 << 19), EINVAL);
 	FAILS(ibv_reg_mr(pd, memory, 8, IBV_ACCESS_REMOTE_WRITE), EINVAL);
 	FAILS(ibv_reg_mr_iova(pd, memory, 4096, UINT64_MAX - 4094, rw), EINVAL);
-	struct ibv_mr *last = ibv_reg_mr_iova(pd, memory, 4096, UINT64_MAX - 4095, rw); /* ends where addresses end */
+	struct ibv_mr *last = ibv_reg_mr_iova(pd, memory, 4096, UINT64_MAX - 4095, rw); /* ends at the address limit */
 	CHECK(last);
 	CHECK(ibv_rereg_mr(last, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, memory, SIZE_MAX, 0) != 0);
 	CHECK(ibv_rereg_mr(last, -1, NULL, memory, 8, -1) != 0);
@@ -246,7 +247,7 @@ static void lists_and_counts(void)
 		CHECK(ibv_post_send(qp, &many, &bad) == EINVAL && bad == &many);
 		CHECK(ibv_post_recv(qp, &many_recv, &bad_recv) == EINVAL && bad_recv == &many_recv);
 	}
-	for (unsigned opcode = 9; opcode; opcode *= 3) { /* some, up to 2^32 and what wraps to small ones there */
+	for (unsigned opcode = 9; opcode; opcode *= 3) { /* numbers up to 2^32, and some that wrap to small ones */
 		struct ibv_send_wr odd = wr;
 		odd.opcode = (enum ibv_wr_opcode)opcode;
 		if (opcode > IBV_WR_DRIVER1 && ibv_post_send(qp, &odd, &bad) != EINVAL)
@@ -254,7 +255,7 @@ static void lists_and_counts(void)
 		if (opcode > UINT32_MAX / 3)
 			break;
 	}
-	recv.next = &recv; /* a list without end: as many as there is room for */
+	recv.next = &recv; /* a circular list: as many requests as there is room for */
 	CHECK(ibv_post_recv(qp, &recv, &bad_recv) == ENOMEM && bad_recv == &recv);
 	wr.next = &wr;
 	CHECK(ibv_post_send(qp, &wr, &bad) == ENOMEM && bad == &wr);
@@ -275,7 +276,7 @@ static void lengths_that_wrap(void)
 	                   *bad;
 	struct ibv_qp *qp = new_qp(false);
 
-	/* 4 times 2^30 is 2^32, which 32 bits take for nothing; nor is anything copied from there */
+	/* 4 times 2^30 is 2^32, which is 0 in 32 bits; nothing is copied from there */
 	for (int i = 0; i < SGES; i++)
 		sges[i] = sge_at((uintptr_t)memory, 1u << 30);
 	CHECK(status_of(&wr) == IBV_WC_LOC_LEN_ERR);
@@ -300,7 +301,7 @@ static void lengths_that_wrap(void)
 	CHECK(status_of(&wr) == IBV_WC_REM_ACCESS_ERR);
 }
 
-/* A receive of 2^32 bytes in four parts, none of which is there. */
+/* A receive of 2^32 bytes in four parts, all at invalid addresses. */
 static void receives_that_wrap(void)
 {
 	struct ibv_qp *qp = new_qp(false), *peer = connected(qp);
@@ -340,7 +341,7 @@ static void atomics_askew(void)
 	CHECK(status_of(&wr) == IBV_WC_REM_ACCESS_ERR);
 	memcpy(&after, memory, 8);
 	CHECK(before == after);
-	/* the old value comes into eight bytes: no more are touched, and less are not enough */
+	/* the old value is stored in eight bytes: no other byte changes, and fewer bytes are an error */
 	memset(memory + 1024, 0x5a, 64);
 	wr.wr.atomic.remote_addr = (uintptr_t)memory;
 	sge.length = 64;
@@ -364,7 +365,7 @@ static void the_other_way_of_posting(void)
 	CHECK(x);
 	struct ibv_qp *peer = connected(qp);
 	ibv_wr_start(x);
-	ibv_wr_set_sge(x, mr->lkey, (uintptr_t)memory, 8); /* before there is a request */
+	ibv_wr_set_sge(x, mr->lkey, (uintptr_t)memory, 8); /* before ibv_wr_* has started a request */
 	CHECK(ibv_wr_complete(x) == EINVAL);
 	ibv_wr_start(x);
 	ibv_wr_rdma_write(x, mr->rkey, (uintptr_t)memory);
@@ -391,9 +392,9 @@ static void the_other_way_of_posting(void)
 		ibv_wr_rdma_write(x, mr->rkey, (uintptr_t)memory);
 	CHECK(ibv_wr_complete(x) == ENOMEM);
 	ibv_wr_start(x);
-	ibv_wr_atomic_fetch_add(x, mr->rkey, (uintptr_t)memory, 1); /* was not asked for */
+	ibv_wr_atomic_fetch_add(x, mr->rkey, (uintptr_t)memory, 1); /* was not requested */
 	CHECK(ibv_wr_complete(x) == EOPNOTSUPP);
-	ibv_wr_start(x); /* and after all that the queue is as it was */
+	ibv_wr_start(x); /* after all that the queue still works */
 	ibv_wr_rdma_write(x, mr->rkey, (uintptr_t)memory);
 	ibv_wr_set_sge(x, mr->lkey, (uintptr_t)memory + 8, 8);
 	CHECK(!ibv_wr_complete(x));

@@ -1,4 +1,4 @@
-// argv0.c - a program that has the library inside looks for the broker beside itself, not beside what its caller calls it
+// argv0.c - a program with the library linked in looks for the broker beside itself, not beside the name in argv[0]
 // follows: dladdr(3), execve(2)
 // SPDX-License-Identifier: MIT
 #include <errno.h>
@@ -18,7 +18,7 @@ static void in(const char *dir, const char *name, char path[300])
 	snprintf(path, 300, "%s/%s", dir, name);
 }
 
-/* Under the false name: starts a broker, and waits until what was started has ended or listens. */
+/* Runs under the false name: starts a broker, and waits until it has ended or listens. */
 static int start(const char *dir)
 {
 	struct vb_runtime rt = {.name = "broker.sock", .explicit_dir = true};
@@ -60,7 +60,7 @@ int main(int argc, char **argv)
 	fprintf(f, "#!/bin/sh\ntouch %s/was-started\n", dir);
 	CHECK(!fclose(f) && !chmod(path, 0755));
 	in(dir, "program", name);
-	/* the dynamic linker takes the name for the program's path; it is to lead to a file there */
+	/* the dynamic linker takes argv[0] for the program's path, so it must lead to a file */
 	f = fopen(name, "w");
 	CHECK(f && !fclose(f));
 	execl("/proc/self/exe", name, dir, NULL);

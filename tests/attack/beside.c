@@ -1,8 +1,9 @@
-// beside.c - a hostile user at work beside the honest ones: everything that broker.c tries, over and over, and packets to them
+// beside.c - a hostile user beside honest ones: repeats everything that broker.c tries, and sends them packets
 // follows: IBA volume 1, 9.2 (BTH), annex A17
 // see: SECURITY.md, "Users of one host"
 // SPDX-License-Identifier: MIT
-// usage: attack_beside SECONDS SEED   with VERBENA_RUNTIME, as any user. Ends with 0 when nothing got through to it: says what did.
+// usage: attack_beside SECONDS SEED, as any user, with VERBENA_RUNTIME. Exit status 0 if it got nothing; otherwise
+// prints what it got.
 #include "raw.h"
 
 #include <errno.h>
@@ -41,7 +42,7 @@ static const uint8_t *some_address(uint8_t gid[16])
 	return gid;
 }
 
-/* ---- what a program of the broker's can try ---- */
+/* ---- what an attached program can try ---- */
 
 static void send_anything(struct raw *r)
 {
@@ -92,7 +93,7 @@ static void meet_anybody(struct raw *r)
 	raw_say(r, VB_MSG_MEET, &m, sizeof(m), NULL, 0);
 }
 
-/* What the broker gave for the lane, and all else that is open here, is turned to the group. A success is a hole. */
+/* Applies every descriptor that it has to the group of sockets. A success is a hole. */
 static int turn_what_there_is(struct raw *r)
 {
 	struct sock_filter mine[] = {BPF_STMT(BPF_RET | BPF_K, r->lane)};
@@ -169,9 +170,9 @@ static int sender(uint16_t *sport)
 	return fd;
 }
 
-/* ---- one round: some programs of mine, and what they do ---- */
+/* ---- one round: some programs of the attacker ---- */
 
-/* Any but 10000 to 29999, where honest programs listen: a port is whose who is there first. */
+/* Any port but 10000 to 29999, where honest programs listen: the first one to bind a port owns it. */
 static uint16_t some_port(void)
 {
 	uint32_t which = draw() % 3;
@@ -223,7 +224,7 @@ int main(int argc, char **argv)
 	lim.rlim_cur = lim.rlim_max;
 	setrlimit(RLIMIT_NOFILE, &lim);
 	int udp = sender(&sport);
-	for (; now_ms() < until; rounds++) { /* each in a process of its own: it leaves behind what hangs */
+	for (; now_ms() < until; rounds++) { /* each in its own process, so that a hanging close stays there */
 		pid_t pid = fork();
 		if (pid == 0) {
 			prctl(PR_SET_PDEATHSIG, SIGKILL);

@@ -1,8 +1,8 @@
-// blind.c - a third host that forges the address of a peer and guesses the rest: requests, answers, notifications, and messages
-// of connection management, to queue pair numbers that it tries or knows
+// blind.c - a third host that forges a peer's address and guesses the rest: requests, acknowledgements, notifications
+// and MADs, to guessed or known queue pair numbers
 // follows: IBA volume 1, 9.2 (headers), 12.6 (messages); annex A17; raw(7)
-// usage: blind -s AS -d TO [-n PACKETS] [-r PACKETS PER SECOND] [-q QPN]... [-k RKEY -v ADDRESS] [-l] [-c]; -l: of the lanes
-// of these; -c: connection management alone
+// usage: blind -s AS -d TO [-n PACKETS] [-r PACKETS PER SECOND] [-q QPN]... [-k RKEY -v ADDRESS] [-l] [-c]; -l: guess
+// numbers in the lanes of these; -c: connection management only
 // SPDX-License-Identifier: MIT
 #include <arpa/inet.h>
 #include <errno.h>
@@ -36,7 +36,7 @@ struct attack {
 
 static uint64_t state[2];
 
-/* xorshift128+, from a random start: each run tries something else. */
+/* xorshift128+ with a random seed: each run tries something else. */
 static uint64_t any(void)
 {
 	uint64_t a = state[0], b = state[1];
@@ -71,7 +71,7 @@ static const uint8_t opcodes[] = {
         VB_CNP,
 };
 
-/* Any, one that is known, or one of its program's lane. */
+/* A random number, a known one, or one in the lane of its program. */
 static uint32_t some_qpn(const struct attack *a)
 {
 	uint32_t known = a->qpns ? a->qpn[any() % a->qpns] : (uint32_t)any() & 0xffffff;
@@ -106,7 +106,7 @@ static struct vb_packet some_packet(const struct attack *a, uint32_t *payload)
 	return p;
 }
 
-/* Everything that a peer of a connection may say; the lanes of both are known. */
+/* Every message that a peer of a connection may send; the lanes of both are known. */
 static void some_message(uint8_t mad[VB_MAD_LEN], uint32_t lane)
 {
 	static const uint16_t attrs[] = {VB_CM_REP,  VB_CM_RTU, VB_CM_REJ, VB_CM_DREQ,
@@ -144,7 +144,7 @@ static void some_message(uint8_t mad[VB_MAD_LEN], uint32_t lane)
 	vb_cm_encode(mad, &m);
 }
 
-/* Identification 0, as senders of RoCE have it with DF. */
+/* Identification 0, as in RoCE packets with DF. */
 static size_t build(const struct attack *a, uint8_t *to)
 {
 	uint32_t payload;

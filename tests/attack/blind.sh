@@ -1,7 +1,8 @@
 #!/bin/bash
-# blind.sh - a third host forges the address of a peer and guesses the rest: nothing of it is taken, and all connections live
+# blind.sh - a third host forges a peer's address and guesses the rest: no packet is accepted, and all connections
+# survive
 # follows: IBA volume 1, 9.7.4.1, 9.8.2.2, 12.9; bridge(8)
-# usage: blind.sh; VERBENA_BLIND: packets in all, 2,000,000 where it is not set; 10,000,000 is the long form
+# usage: blind.sh; VERBENA_BLIND: number of packets (2,000,000; the long run uses 10,000,000)
 # SPDX-License-Identifier: MIT
 source "$(dirname "$0")/../system/net/lib.sh"
 C=vb$$c
@@ -13,7 +14,7 @@ attack=$(dirname "$(readlink -f "$0")")
 
 blind_cleanup() {
 	local status=$? p
-	[ $BASHPID = $$ ] || return # a child that was told to end before it became its program
+	[ $BASHPID = $$ ] || return # a child that got SIGTERM before its exec
 	trap - EXIT INT TERM
 	if [ -e /run/netns/$C ]; then
 		for p in $(ip netns pids $C); do kill -9 "$p" 2>/dev/null; done
@@ -25,7 +26,7 @@ blind_cleanup() {
 trap blind_cleanup EXIT
 trap 'exit 130' INT TERM
 
-# a and b hang on a bridge of c, which has an address of its own
+# a and b are connected by a bridge on c, which has its own address
 three_hosts() {
 	local n
 	namespaces
@@ -68,7 +69,7 @@ start_rping() {
 	cat "$work"/rping.?; return 1
 }
 
-# strike NAME PACKETS ARGS…: as a to b, then as b to a, with what is known of either
+# strike NAME PACKETS ARGS…: as a to b, then as b to a, with the known numbers of both
 strike() {
 	local n=$(($2 / 2)) towards from to status=0 args=()
 	for towards in b a; do
@@ -102,7 +103,7 @@ ends_right() { # NAME
 	return 1
 }
 
-counted() { # NAME TEXT: so many at least
+counted() { # NAME LEAST TEXT: at least so many
 	local n
 	n=$(sed -n "s/.*RoCE: .*$3: \([0-9]*\)$/\1/p" "$work/$1.log" | tail -1)
 	[ "${n:-0}" -ge "$2" ] && return 0
@@ -131,7 +132,7 @@ else
 fi
 check "who knows nothing" strike nothing $((packets / 4))
 check "who knows the lane" strike lane $((packets / 4))
-# of so few requests to one queue pair (7,000) one hits the expected PSN of 2^24 in one of 2,400 runs
+# with so few requests to one queue pair (7,000), one hits the expected PSN of 2^24 in one of 2,400 runs
 check "who knows the queue pairs, and a key" strike numbers 65536
 check "who knows the lane, in messages of connection management" strike messages $((packets / 2 - 65536))
 [ "$rping_a" = $$ ] || { kill -9 "$(program_of $rping_a)"; check "rping's server learns of the client's end, and of none before" wait_for 60 grep -q DISCONNECT "$work/rping.b"; }

@@ -1,4 +1,5 @@
-// broker.c - a hostile user against root's broker: sockets of the group, addresses, closes that block, shares, lanes of the dead
+// broker.c - a hostile user against root's broker: sockets of the group, addresses, blocking closes, shares, lanes of
+// ended programs
 // see: SECURITY.md, "Users of one host"; src/broker/proto/proto.h
 // SPDX-License-Identifier: MIT
 #include "raw.h"
@@ -36,10 +37,10 @@
 #endif
 
 static const uint8_t lo[16] = {[10] = 0xff, 0xff, 127, 0, 0, 1};
-static const uint8_t elsewhere[16] = {[10] = 0xff, 0xff, 192, 0, 2, 7}; /* no address of this host */
-static const uint8_t invented[16] = {0xfe, 0x80, [15] = 9};             /* nor this */
+static const uint8_t elsewhere[16] = {[10] = 0xff, 0xff, 192, 0, 2, 7}; /* not an address of this host */
+static const uint8_t invented[16] = {0xfe, 0x80, [15] = 9};             /* nor is this */
 
-/* Root's broker, and a program of root's. */
+/* Root's broker and a program of root. */
 static void begin(struct raw *root)
 {
 	struct rlimit lim;
@@ -64,7 +65,7 @@ static void end(struct raw *root)
 	CHECK(wait_no_keeper(LONG_MS));
 }
 
-/* Is the broker there for everybody? Root's program gets an answer, and another user's a lane. */
+/* True if the broker serves everybody: root's program gets an answer, and another user's program a lane. */
 static int attaches(void *arg)
 {
 	struct raw r;
@@ -115,8 +116,7 @@ static int wire_of(struct raw *r, int fds[2])
 	return in.reply.err;
 }
 
-/* Whatever it got, it turns to the group: everything to the socket number that its lane has, or the choice taken
- * away. */
+/* Attaches everything that it got to the socket of its lane, or removes the program that selects the socket. */
 static int turns_the_group(void *arg)
 {
 	struct raw r;
@@ -147,7 +147,7 @@ static void a_user_cannot_turn_the_group_to_himself(void)
 	SAME(wire_of(&root, fds), 0);
 	fflush(NULL);
 	pid_t pid = fork();
-	if (pid == 0) { /* without what this process has open */
+	if (pid == 0) { /* without this process's descriptors */
 		int lane = (int)root.lane;
 
 		for (int fd = 3; fd < 64; fd++)
@@ -172,7 +172,7 @@ static void a_user_cannot_turn_the_group_to_himself(void)
 struct port_and_address {
 	uint8_t gid[16];
 	uint16_t port;
-	int go[2]; /* it listens; it may look */
+	int go[2]; /* it listens, and may look */
 };
 
 /* Announces an address and listens there; returns how many requests it got. */
@@ -193,7 +193,7 @@ static int pretends(void *arg)
 	return got;
 }
 
-/* A request of root's for that address, while the attacker announces it. */
+/* A request of root's program for that address, while the attacker announces it. */
 static void is_not_for_the_attacker(const uint8_t gid[16])
 {
 	struct port_and_address what = {.port = PORT};
@@ -209,7 +209,7 @@ static void is_not_for_the_attacker(const uint8_t gid[16])
 	CHECK(raw_say(&root, VB_MSG_CM_OPEN, &open_it, sizeof(open_it), NULL, 0));
 	for (uint32_t i = 1; i < 10; i++)
 		raw_request(&root, lo, gid, PORT, root.lane << 22 | i, i);
-	serves_all(&root); /* all of it has been dealt with */
+	serves_all(&root); /* the broker has handled everything */
 	CHECK(write(what.go[0], "G", 1) == 1);
 	ended_well(pid);
 	end(&root);
@@ -225,7 +225,7 @@ static void an_address_of_nobody_is_not_either(void)
 	is_not_for_the_attacker(invented);
 }
 
-/* Sends from an address that is not this host's, and with the id of another's connection; then as itself. */
+/* Sends from another host's address, and with the id of another program's connection; then as itself. */
 static int forges(void *arg)
 {
 	const uint32_t *roots_lane = arg;
@@ -260,7 +260,7 @@ static void nobody_sends_from_what_is_not_his(void)
 	end(&root);
 }
 
-/* ---- closes that block ---- */
+/* ---- blocking closes ---- */
 
 enum how { IN_ATTACH, IN_ANOTHER_MESSAGE, NEVER_READ, MANY, TOO_MANY_TIMES };
 struct lingering {
@@ -268,7 +268,7 @@ struct lingering {
 	int done[2];
 };
 
-/* The broker does not read from who does not read its answers: what is sent then lies in the socket. */
+/* The broker stops reading from a program that does not read its answers, so that later messages stay in the socket. */
 static void hold_the_broker_off(struct raw *r)
 {
 	struct vb_msg_head head;
@@ -295,13 +295,13 @@ static void send_lingering(enum how how, int fd)
 		raw_say(&r, VB_MSG_STATUS, &head, sizeof(head), fds, 1);
 	else
 		raw_say(&r, VB_MSG_ATTACH, &m, sizeof(m), fds, how == MANY ? 253 : 3);
-	close(fd); /* what lies there is the last */
+	close(fd); /* the message in the socket has the last reference */
 	if (how != NEVER_READ)
 		while (raw_hear(&r, VB_MSG_STATUS_END, in, sizeof(in), NULL, 100))
 			;
 }
 
-/* The other end of the connection stays: the broker has the last one. */
+/* The other end of the connection stays open, so the broker has the last reference to this one. */
 static int sends_what_lingers(void *arg)
 {
 	const struct lingering *attack = arg;
@@ -370,7 +370,7 @@ static void nor_time_and_again(void)
 	is_not_held_up(TOO_MANY_TIMES);
 }
 
-/* ---- closes that hang whoever closes: a file whose server does not answer FLUSH ---- */
+/* ---- closes that never return: a FUSE file whose server does not answer FLUSH ---- */
 
 static void answer_fuse(int dev, const struct fuse_in_header *in, const void *data, size_t len)
 {
@@ -381,7 +381,7 @@ static void answer_fuse(int dev, const struct fuse_in_header *in, const void *da
 		_exit(1);
 }
 
-/* One file, the root of its file system, that can be opened and never closed. */
+/* A file system with one file, its root, whose close never returns. */
 static void serve_fuse(int dev)
 {
 	static char buf[1 << 20];
@@ -411,7 +411,7 @@ static bool write_text(const char *path, const char *text)
 	return ok;
 }
 
-/* As any user can: with a user namespace of his own. -1: not here. */
+/* Mounts it as any user can, in a user namespace. -1: not supported here. */
 static int fuse_file(void)
 {
 	char map[64], options[128], place[] = "/tmp/vb-fuse-XXXXXX";
@@ -419,7 +419,7 @@ static int fuse_file(void)
 	gid_t gid = getgid();
 	int dev, at = mkstemp(place);
 
-	prctl(PR_SET_DUMPABLE, 1); /* its files in /proc are its own again */
+	prctl(PR_SET_DUMPABLE, 1); /* makes its files in /proc its own again */
 	if (at < 0 || unshare(CLONE_NEWUSER | CLONE_NEWNS))
 		return -1;
 	snprintf(map, sizeof(map), "0 %u 1", uid);
@@ -447,7 +447,7 @@ static int sends_what_hangs(void *arg)
 {
 	const int *done = arg;
 
-	setpgid(0, 0); /* its server ends first: it could not end itself */
+	setpgid(0, 0); /* end its server first: it could not end otherwise */
 	int fd = fuse_file();
 
 	if (fd < 0) {
@@ -483,7 +483,7 @@ static void a_file_that_nobody_can_close_holds_nobody_up(void)
 	for (int i = 0; i < 20; i++)
 		serves_all(&root);
 	pid_t broker = broker_pid();
-	CHECK(wait_fds(broker, 40)); /* and it holds none of them */
+	CHECK(wait_fds(broker, 40)); /* and the broker holds none of them */
 	kill(-pid, SIGKILL);
 	waitpid(pid, &status, 0);
 	serves_all(&root);
@@ -532,7 +532,7 @@ static void who_takes_all_he_can_leaves_others_theirs(void)
 	end(&root);
 }
 
-/* An honest program on a busy machine: it says what it wants a moment after it has connected. */
+/* An honest program on a busy machine, which attaches a moment after it has connected. */
 static int attaches_slowly(void *arg)
 {
 	struct raw r;
@@ -575,7 +575,7 @@ static void who_connects_without_end_is_in_nobody_else_s_way(void)
 	end(&root);
 }
 
-/* Six programs that listen, ask each other for connections, and read nothing. */
+/* Six programs that listen, request connections of each other, and read nothing. */
 static int fills_the_queues(void *arg)
 {
 	int *go = arg;
@@ -607,7 +607,7 @@ static void programs_that_do_not_read_leave_room_for_what_others_get(void)
 	raw_open(&peer);
 	SAME(raw_attach(&peer, lo), 0);
 	SAME(raw_listen(&root, 1, PORT), 0);
-	for (uint32_t i = 1; i < 500; i++) { /* more than its own few */
+	for (uint32_t i = 1; i < 500; i++) { /* more than its own reserve */
 		raw_request(&peer, lo, lo, PORT, peer.lane << 22 | i, i);
 	}
 	for (uint32_t i = 1; i < 500; i++)
@@ -678,7 +678,7 @@ static int binds(struct raw *r, uint32_t id, uint16_t port)
 	return in.reply.err;
 }
 
-/* One port, as often as he can; then he leaves when told so. */
+/* Binds one port as often as possible, then waits for the order to leave. */
 static int binds_one_port(void *arg)
 {
 	uint32_t bound = 0;
@@ -697,7 +697,7 @@ static int binds_one_port(void *arg)
 	return 0;
 }
 
-/* The longest that root waits for an answer while others come and go, in ms. */
+/* Root's longest wait for an answer while other programs come and go, in ms. */
 static int64_t wait_of(struct raw *root)
 {
 	int64_t start = now_ms();
@@ -758,7 +758,7 @@ static void nor_do_two_users_take_all_ports(void)
 	end(&root);
 }
 
-/* Asks for connections to ports that he has bound and does not listen at. */
+/* Requests connections to ports that are bound without a listener. */
 static int asks_himself(void *arg)
 {
 	struct raw r;
@@ -772,12 +772,12 @@ static int asks_himself(void *arg)
 		for (uint32_t n = 1; n <= 20; n++)
 			raw_request(&r, lo, lo, (uint16_t)(PORT + i), r.lane << 22 | (i * 100 + n), n);
 	}
-	SAME(binds(&r, 7, PORT + 7), 0); /* they have been dealt with */
+	SAME(binds(&r, 7, PORT + 7), 0); /* the broker has handled them */
 	CHECK(write(go[1], "W", 1) == 1 && recv(go[1], &byte, 1, 0) == 1);
 	return 0;
 }
 
-/* Root's program has bound a port, is asked, and listens then: the request has waited. */
+/* Root's program binds a port, gets a request, and then listens: the request has waited. */
 static void requests_that_wait_leave_room_for_others(void)
 {
 	char in[1024], byte;
@@ -792,7 +792,7 @@ static void requests_that_wait_leave_room_for_others(void)
 	pid_t pid = run_as(ATTACKER, asks_himself, go);
 	CHECK(read(go[0], &byte, 1) == 1);
 	raw_request(&peer, lo, lo, PORT, peer.lane << 22 | 1, 1);
-	SAME(binds(&peer, 1, PORT + 9), 0); /* it has been dealt with */
+	SAME(binds(&peer, 1, PORT + 9), 0); /* the broker has handled it */
 	struct vb_msg_cm_binding listen = {.id = 1};
 	CHECK(raw_say(&root, VB_MSG_CM_LISTEN, &listen, sizeof(listen), NULL, 0));
 	CHECK(raw_hear(&root, VB_MSG_CM_RECV, in, sizeof(in), NULL, LONG_MS));
@@ -814,7 +814,7 @@ static void says_connection(struct raw *r, const uint8_t local[16], const uint8_
 	CHECK(raw_say(r, VB_MSG_CM_AT_DEATH, &m, sizeof(m), NULL, 0));
 }
 
-/* Many lanes with many addresses: what is looked for among them takes its time. */
+/* Many lanes with many addresses, which makes searches slow. */
 static int announces_a_lot_and_stays(void *arg)
 {
 	struct {
@@ -840,7 +840,7 @@ static int announces_a_lot_and_stays(void *arg)
 		pause();
 }
 
-/* 16384 connections by turns of here and of elsewhere, and one id for all that have addresses of their own. */
+/* 16384 connections, alternately to this host and elsewhere, and one id for all that have different addresses. */
 static int dies_with_connections(void *arg)
 {
 	int *go = arg;
@@ -903,7 +903,7 @@ static void a_death_with_many_connections_holds_nobody_up(void)
 	end(&root);
 }
 
-/* More than a turn's worth, and from an address that goes with the program. */
+/* More than one round of work, from an address that goes with the program. */
 static void yet_all_peers_are_told_of_a_death(void)
 {
 	bool told[1001] = {false};
@@ -931,7 +931,7 @@ static void yet_all_peers_are_told_of_a_death(void)
 	end(&root);
 }
 
-/* ---- lanes of the dead ---- */
+/* ---- lanes of ended programs ---- */
 
 static int dies(void *arg)
 {
@@ -960,7 +960,7 @@ static int inherits(void *arg)
 	raw_open(&r);
 	SAME(raw_claim(&r, dead->lane, 4711), EBUSY);
 	raw_close(&r);
-	for (int i = 0; i < 1500; i++) { /* by coming and going */
+	for (int i = 0; i < 1500; i++) { /* by attaching and detaching */
 		raw_open(&r);
 		SAME(raw_attach(&r, lo), 0);
 		CHECK(r.lane != dead->lane);

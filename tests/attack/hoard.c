@@ -1,4 +1,4 @@
-// hoard.c - a program of another user takes as much as it can get of one thing: nobody else goes without
+// hoard.c - a program of another user takes as much as it can of one resource: the others still get theirs
 // see: src/broker/proto/proto.h; SECURITY.md
 // SPDX-License-Identifier: MIT
 #include "storm.h"
@@ -25,7 +25,7 @@ static struct link links[LINKS_MOST];
 static uint8_t own_gid[16];
 static pid_t hoarder;
 
-/* ---- what hoarders share ---- */
+/* ---- helpers ---- */
 
 static bool say(const struct link *l, const void *msg, size_t len, const int *fds, int nfds)
 {
@@ -41,7 +41,7 @@ static bool say(const struct link *l, const void *msg, size_t len, const int *fd
 	return false;
 }
 
-/* A program of this process with so many addresses, of which the first is own_gid. */
+/* Attaches a program with n addresses, the first of which is own_gid. */
 static bool attach(struct link *l, const int fds[3], uint32_t ngids)
 {
 	static struct {
@@ -78,7 +78,7 @@ static int attach_all(int most, uint32_t ngids)
 	return n;
 }
 
-/* Runs in a child of that user, which says how it got on and lives until the test ends. */
+/* Runs fn in a child of that user, which reports its result and lives until the test ends. */
 static int start_user(uid_t uid, int (*run)(void))
 {
 	int pipe_fd[2], result = -1;
@@ -106,9 +106,9 @@ static void need_root(void)
 		skip("only root can be several users");
 }
 
-/* ---- descriptors under way ---- */
+/* ---- descriptors in flight ---- */
 
-/* Each program meets the next ones, and reads no answer. */
+/* Each program asks to meet the next ones, and reads no answer. */
 static int meet_and_not_read(void)
 {
 	int n = attach_all(LINKS_MOST, 1);
@@ -126,7 +126,7 @@ static int meet_and_not_read(void)
 	return n;
 }
 
-/* The kernel counts what one user has sent, and others have not taken: it is root who sends. */
+/* The kernel limits the descriptors that one user has sent and nobody has received; here root is the sender. */
 static void answers_that_nobody_reads(void)
 {
 	struct rlimit few = {4096, 4096};
@@ -186,7 +186,7 @@ static int join_all_groups(void)
 	return wired;
 }
 
-/* A datagram to the group's comes by the channel. */
+/* A datagram to the group arrives through the channel. */
 static int join_one_group(void)
 {
 	struct sockaddr_in in = {.sin_family = AF_INET, .sin_port = htons(4791), .sin_addr = {htonl(0xef070000)}};
@@ -226,8 +226,8 @@ static void groups_for_everybody(void)
 
 static uint32_t ngids;
 
-/* Programs with so many addresses each, and one with many connections, to an address that nobody has: it dies, and
- * all its peers are told. */
+/* Programs with many addresses each, and one with many connections to an address that nobody has. It dies, and all its
+ * peers are told. */
 static int connect_often_and_die(void)
 {
 	int n = attach_all(400, ngids);
@@ -258,7 +258,7 @@ static long long time_of(pid_t pid)
 	return ns;
 }
 
-/* The broker's, in ms, and not the clock's. */
+/* The processor time of the broker, in ms. */
 static long long time_for(uint32_t gids)
 {
 	struct diary root;
@@ -280,7 +280,7 @@ static long long time_for(uint32_t gids)
 	return ms;
 }
 
-/* To find out whom something is for takes hardly longer where programs announce many addresses. */
+/* A look-up takes hardly longer if programs announce many addresses. */
 static void many_addresses(void)
 {
 	need_root();

@@ -1,4 +1,5 @@
-// keys.c - what a program learns of another's memory keys from its own: nothing, be it its child or a program of the same user
+// keys.c - a program learns nothing about another's memory keys from its own keys, not even its child or a program of
+// the same user
 // follows: IBA volume 1, 10.6 (memory keys)
 // see: core/key.h
 // SPDX-License-Identifier: MIT
@@ -36,7 +37,7 @@ static int ascending(const void *a, const void *b)
 	return (*x > *y) - (*x < *y);
 }
 
-/* How many values the two have in common. */
+/* The number of values that both have. */
 static int common(uint32_t *a, uint32_t *b, int n)
 {
 	int i = 0, k = 0, same = 0;
@@ -53,8 +54,8 @@ static int common(uint32_t *a, uint32_t *b, int n)
 	return same;
 }
 
-/* The two keys of each registration go together no more than chance has it: neither their bits, within six standard
- * deviations, nor their entries. */
+/* The two keys of each registration are not correlated: neither their bits, within six standard deviations, nor their
+ * slots. */
 static void check_unrelated(const uint32_t *a, const uint32_t *b)
 {
 	int near = 0;
@@ -68,7 +69,7 @@ static void check_unrelated(const uint32_t *a, const uint32_t *b)
 	}
 	for (int i = 0; i < REGIONS; i++)
 		near += a[i] - b[i] + (1u << 20) < 1u << 21;
-	CHECK(near < 30); /* 2 are to be expected */
+	CHECK(near < 30); /* 2 are expected */
 }
 
 static void keys_of_two(bool parent)
@@ -77,7 +78,7 @@ static void keys_of_two(bool parent)
 	struct peer p;
 	struct dev d;
 
-	if (parent) { /* with keys that have been drawn, and are not used yet */
+	if (parent) { /* with keys that were generated and are not used yet */
 		dev_open(&d);
 		take_keys(&d, ours, 1);
 	}

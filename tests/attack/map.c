@@ -1,4 +1,5 @@
-// map.c - a peer that lays bait where its shared mappings are looked for: nothing but its own memory is opened or written
+// map.c - a peer that forges /proc/PID/maps, where its shared mappings are looked for: only its own memory is opened or
+// written
 // follows: proc(5): /proc/pid/maps
 // see: path/local/shared_map.c
 // SPDX-License-Identifier: MIT
@@ -16,16 +17,16 @@
 #include <sys/sysmacros.h>
 
 #define BYTES 65536
-#define WRITES 40 /* a region is looked into after 16 */
+#define WRITES 40 /* a region is mapped after 16 uses */
 
 struct bait {
-	void (*lay)(struct mem *m, struct dev *d); /* in the attacker: the region that is written to */
+	void (*lay)(struct mem *m, struct dev *d); /* in the attacker: the region that is written */
 	bool opened_is_wrong;
-	char dir[64], name[128]; /* what must not be opened */
+	char dir[64], name[128]; /* the file that must not be opened */
 };
 static struct bait *bait; /* the attacker's */
 
-/* Says how often the bait was opened, and whether the region has what was written. */
+/* Tells how often the bait was opened, and whether the region contains the written data. */
 static void angler(int fd, void *arg)
 {
 	struct inotify_event events[64];
@@ -109,7 +110,7 @@ static void clean(const struct bait *b)
 	CHECK(!system(cmd));
 }
 
-/* The kernel calls a file that has gone "NAME (deleted)". Something else has that name. */
+/* The kernel names a deleted file "NAME (deleted)". Another file has that name. */
 static void *map_a_deleted_file(void)
 {
 	char name[100];
@@ -160,7 +161,7 @@ static void a_link_with_the_name_of_a_mapped_file_is_not_followed(void)
 	clean(&b);
 }
 
-/* Where a line of /proc/self/maps has the file's name. */
+/* The offset of the file's name in a line of /proc/self/maps. */
 static size_t column_of_names(void)
 {
 	FILE *f = fopen("/proc/self/maps", "re");
@@ -175,7 +176,7 @@ static size_t column_of_names(void)
 	return at;
 }
 
-/* A folder whose path is so long; its names are zeros. */
+/* A folder whose path has this length; its names are zeros. */
 static void lengthen(char *path, size_t want)
 {
 	for (size_t n = strlen(path); n < want; n = strlen(path)) {
@@ -185,8 +186,8 @@ static void lengthen(char *path, size_t want)
 	}
 }
 
-/* A mapping below the region, of a file whose name is so long that a reader of 1024 bytes takes its end for a line
- * of its own: one that says the region is a mapping of the bait. */
+/* A mapping below the region, of a file with a long name: a reader of 1024 bytes takes its end for another line, which
+ * says that the region maps the bait. */
 static void lay_line(struct mem *m, struct dev *d)
 {
 	char *low = (char *)FAR_AWAY, *region = low + (1ul << 32), deep[PATH_MAX], cmd[PATH_MAX + 20];
@@ -219,7 +220,7 @@ static void a_line_forged_by_a_long_name_is_not_believed(void)
 	clean(&b);
 }
 
-/* --- SysV: the id that a mapping shows must mean the same segment here --- */
+/* --- SysV: the id of a mapping must name the same segment here --- */
 
 static uint8_t *own_segment(int want)
 {
@@ -242,7 +243,7 @@ static void lay_foreign_segment(struct mem *m, struct dev *d)
 	reg_at(m, d, own_segment(2));
 }
 
-/* Its number is that of the segment 2, and no folder of ours is above it any more. */
+/* Its number is that of segment 2, and none of our folders is above it any more. */
 static void lay_file_called_like_a_segment(struct mem *m, struct dev *d)
 {
 	struct stat st;

@@ -1,4 +1,4 @@
-// open_device.c - opens the first device and says where it believes its attributes to be
+// open_device.c - opens the first device and prints the path of its attributes
 // follows: ibv_open_device(3)
 // SPDX-License-Identifier: MIT
 #include <infiniband/verbs.h>

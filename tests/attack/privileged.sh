@@ -1,5 +1,5 @@
 #!/bin/bash
-# privileged.sh - a user runs a set-user-ID program with variables of his choice: nothing of them is read, and none passed on
+# privileged.sh - a user runs a set-user-ID program with variables of his choice: none is read or passed on
 # follows: secure_getenv(3)
 # see: SECURITY.md
 # SPDX-License-Identifier: MIT
@@ -8,7 +8,7 @@ set -u
 program=$(realpath "$1") verbena=$(realpath "$2")
 trap '' PIPE
 [ "$(id -u)" = 0 ] || { echo "skipped: needs root to make a set-user-ID program"; exit 77; }
-# a /run of its own, so that no broker of this machine is met, and a network of its own
+# its own /run, without a broker of this machine, and its own network
 if [ -z "${VB_TEST_INSIDE:-}" ]; then
 	unshare -mn true 2>/dev/null || { echo "skipped: no namespaces here"; exit 77; }
 	VB_TEST_INSIDE=1 exec unshare -mn "$0" "$program" "$verbena"
@@ -18,7 +18,7 @@ mount -t tmpfs -o mode=755 run /run && mkdir /run/tree && mount --bind "$tree" /
 	echo "skipped: no mounts"
 	exit 77
 }
-[ -e "$verbena" ] || { mkdir -p "$tree" && mount --bind /run/tree "$tree"; } || exit 1 # it was built below /tmp
+[ -e "$verbena" ] || { mkdir -p "$tree" && mount --bind /run/tree "$tree"; } || exit 1 # if it was built below /tmp
 umount /run/tree && rmdir /run/tree || exit 1
 ip link set lo up
 cd / || exit 1
@@ -29,7 +29,7 @@ brokers() { # pids of the brokers in our mount namespace
 }
 cleanup() {
 	local p
-	[ $BASHPID = $$ ] || return # a child that was told to end before it became its program
+	[ $BASHPID = $$ ] || return # a child that got SIGTERM before its exec
 	exec 3>&-
 	for p in $(brokers); do kill "$p" 2>/dev/null; done
 	rm -rf "$work" "$hostile"
@@ -69,7 +69,7 @@ nothing_was_made() {
 	[ -z "$made" ] || { echo "$made"; return 1; }
 }
 
-# run PROGRAM become|stay: as nobody, hostile variables, hard limits that a broker of everybody's must not inherit
+# run PROGRAM become|stay: as nobody, with hostile variables and hard limits that root's broker must not inherit
 run() {
 	touch "$work/mark"
 	sleep 0.05
@@ -135,7 +135,7 @@ for way in become stay grouped capable; do
 	rm -rf $directory
 done
 
-# a launcher with privileges would give them to whatever its caller names
+# a privileged launcher would pass its privileges to any program
 install -o root -m 4755 "$verbena" "$work/verbena"
 setpriv --reuid 65534 --regid 65534 --clear-groups "$work/verbena" run id >"$work/out" 2>"$work/err"
 expect "a set-user-ID launcher starts nothing" is "$? $(cat "$work/out")" "125 "

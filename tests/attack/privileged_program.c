@@ -1,4 +1,4 @@
-// privileged_program.c - what a set-user-ID program that uses RDMA does: it becomes root or not, opens a device, and tells
+// privileged_program.c - a set-user-ID program that uses RDMA: becomes root or not, opens a device, and reports
 // follows: secure_getenv(3), credentials(7)
 // SPDX-License-Identifier: MIT
 // usage: privileged_program become|stay|capable|grouped (privileged.sh makes it set-user-ID or set-group-ID, or gives it a capability)
@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* The library exports it, no header declares it. */
+/* The library exports this, but no header declares it. */
 int ibv_read_sysfs_file(const char *dir, const char *file, char *buf, size_t size);
 
 static int fail(const char *what)
@@ -20,7 +20,7 @@ static int fail(const char *what)
 	return 1;
 }
 
-/* What the program starts afterwards has the environment as the library leaves it. */
+/* Programs started later get the environment as the library leaves it. */
 static int show_environment(void)
 {
 	fflush(stdout);

@@ -1,4 +1,4 @@
-// raw.c - a program that speaks the broker's protocol as it likes
+// raw.c - a program that speaks the broker's protocol without its rules
 // see: src/broker/proto/proto.h
 // SPDX-License-Identifier: MIT
 #include "raw.h"

@@ -1,4 +1,4 @@
-// ring.c - descriptors of every kind as a peer's wake descriptor: who rings is never held up
+// ring.c - descriptors of every kind as a peer's wake descriptor: waking the peer never blocks
 // see: node/wake.h
 // SPDX-License-Identifier: MIT
 #include "node/wake.h"
@@ -30,7 +30,7 @@ static void each_ring_is_an_edge_whatever_the_counter_says(void)
 	int fd = vb_wake_new(), epoll = epoll_create1(EPOLL_CLOEXEC);
 
 	CHECK(fd >= 0 && epoll >= 0 && !vb_wake_watch(epoll, fd, &errno));
-	rung(epoll); /* it was added ready */
+	rung(epoll); /* it was readable when it was added */
 	CHECK(!rung(epoll));
 	for (int round = 0; round < 3; round++) {
 		for (int i = 0; i < 3; i++) {
@@ -41,7 +41,7 @@ static void each_ring_is_an_edge_whatever_the_counter_says(void)
 		vb_wake_ring(fd);
 		vb_wake_ring(fd);
 		CHECK(rung(epoll) && !rung(epoll));
-		/* then with a counter that a peer has filled, and once more when it has taken what it could */
+		/* then with a full counter, and again after a peer has emptied it as far as it could */
 		uint64_t v;
 
 		for (uint64_t n = round ? 0 : UINT64_MAX - 1; n; n /= 2)
@@ -72,7 +72,7 @@ static void no_kind_of_descriptor_holds_up_who_rings(void)
 	                     open("/proc/self/maps", O_RDONLY),
 	                     -1};
 
-	alarm(10); /* ends the test where one does */
+	alarm(10); /* ends the test if one blocks */
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
 		vb_wake_ring(kinds[i]);
 	alarm(0);

@@ -1,5 +1,6 @@
 #!/bin/bash
-# squatter.sh - a user makes another's runtime directory, or files in it, before that one does: it is not used, and it is said
+# squatter.sh - a user creates another user's runtime directory, or files in it, first: they are not used, and a line
+# says so
 # follows: verbena(7), VERBENA_RUNTIME
 # see: SECURITY.md
 # SPDX-License-Identifier: MIT
@@ -37,7 +38,7 @@ expect() { # SENTENCE COMMAND…
 	fi
 }
 opens() { as $victim env "$@" timeout 60 "$program" >/run/out 2>/run/err; }
-says_one_line() { # PATTERN: on standard error, once; that there is no broker is another line
+says_one_line() { # PATTERN: appears once on standard error; the missing broker is another line
 	local lines
 	cat /run/err
 	lines=$(grep -v 'no broker: ' /run/err)
@@ -46,11 +47,11 @@ says_one_line() { # PATTERN: on standard error, once; that there is no broker is
 refused() { cat /run/out; grep -qx refused /run/out; }
 opened() { cat /run/out; grep -qx opened /run/out; }
 not_misled() { cat /run/out; grep '^path ' /run/out | grep -qv "$1"; }
-hostile_tree() { # DIRECTORY: what the squatter wants programs to read
+hostile_tree() { # DIRECTORY: makes the files that the squatter wants programs to read
 	as $squatter bash -c "mkdir -p $1/class/infiniband/{roce_lo,evil0}/ports/1 $1/class/infiniband_verbs/uverbs0 &&
 		echo hostile >$1/class/infiniband/roce_lo/fw_ver && echo evil0 >$1/class/infiniband_verbs/uverbs0/ibdev"
 }
-reads() { # ENVIRONMENT…: by the shim
+reads() { # ENVIRONMENT…: with the shim
 	as $victim env "$@" "$verbena" run bash -c 'echo /sys/class/infiniband/*; cat /sys/class/infiniband/roce_lo/fw_ver' >/run/out 2>/run/err
 	cat /run/out /run/err
 	! grep -q 'hostile\|evil0' /run/out
@@ -66,7 +67,7 @@ expect "nor believes the tree there" not_misled "$own"
 expect "the shim does not redirect there" reads
 expect "and the launcher says whose it is" grep -q "$own belongs to user $squatter" /run/err
 
-# root's broker serves in its stead
+# root's broker serves instead
 "$broker" --stay >/dev/null 2>&1 &
 daemon=$!
 for _ in $(seq 100); do [ -S "/run/verbena/broker-$net.sock" ] && break; sleep 0.05; done
@@ -78,7 +79,7 @@ wait $daemon 2>/dev/null
 daemon=
 rm -rf $own /run/verbena
 
-# a link to a directory that is even the victim's own
+# a link to a directory of the victim
 as $victim mkdir -m 700 /tmp/elsewhere
 as $squatter ln -s /tmp/elsewhere $own
 opens
@@ -86,7 +87,7 @@ expect "a link is not followed" refused
 expect "and said to be one" says_one_line "*$own is no directory but a link of user $squatter*"
 rm -rf $own /tmp/elsewhere
 
-# the victim's own, but open to all
+# the victim's directory, writable by all
 as $victim mkdir -m 700 $own
 chmod 777 $own
 opens
@@ -97,7 +98,7 @@ opens
 expect "with the right mode it is" opened
 for _ in $(seq 100); do [ -e "$own/broker-$net.sock" ] || break; sleep 0.05; done
 
-# VERBENA_RUNTIME names a directory for everybody
+# VERBENA_RUNTIME names a directory that everybody can write
 for file in broker.sock broker.sock.lock broker.sock.state; do
 	as $squatter touch /tmp/$file
 	chmod 666 /tmp/$file
@@ -106,7 +107,7 @@ for file in broker.sock broker.sock.lock broker.sock.state; do
 	expect "and said to be" says_one_line "*/tmp/$file belongs to user $squatter, not to this program's user $victim*"
 	rm -f /tmp/broker.sock*
 done
-mkfifo /tmp/broker.sock.lock # root's, whom the victim believes: but no lock
+mkfifo /tmp/broker.sock.lock # root's socket, which the victim believes, without a lock
 chmod 666 /tmp/broker.sock.lock
 opens VERBENA_RUNTIME=/tmp
 expect "a lock that is no file is none" refused
@@ -116,7 +117,7 @@ expect "the shim does not redirect to another user's tree there" reads VERBENA_R
 expect "and the launcher says whose it is" grep -q "/tmp/sys.$net belongs to user $squatter" /run/err
 rm -rf /tmp/sys.*
 
-# nobody has made a tree yet: the squatter could, between the look and the opening
+# there is no tree yet: the squatter could make one between the check and the open
 if mount -t tmpfs tmpfs /sys/class && mkdir -p /sys/class/infiniband/real0; then
 	rm -rf $own
 	as $victim env LD_PRELOAD="$shim" ls /sys/class/infiniband >/run/out 2>&1
@@ -126,7 +127,7 @@ if mount -t tmpfs tmpfs /sys/class && mkdir -p /sys/class/infiniband/real0; then
 	umount /sys/class
 fi
 
-# root is made to write a tree in a user's directory, through a link of his
+# a user's link makes root write a tree in that user's directory
 as $squatter mkdir -m 755 /tmp/his "/tmp/his/sys.$net"
 mkdir -m 755 /run/roots
 as $squatter ln -s /run/roots "/tmp/his/sys.$net/class"

@@ -19,7 +19,7 @@
 #include "nvme/nvme.h"
 
 #define SUBNQN "nqn.2026-01.test:flood"
-#define SOCKETS 600 /* more than the target takes */
+#define SOCKETS 600 /* more connections than the target accepts */
 #define ICREQ_LEN 128
 #define CMD_LEN 72
 
@@ -74,7 +74,7 @@ static int dial(void)
 	return -1;
 }
 
-/* ICReq, then Connect to the discovery service, in one piece: nobody waits for an answer. */
+/* ICReq, then Connect to the discovery service, in one write, without waiting for an answer. */
 static void ask_for_discovery(int fd)
 {
 	uint8_t m[ICREQ_LEN + CMD_LEN + NV_CONNECT_DATA_LEN] = {0}, *cmd = m + ICREQ_LEN, *data = cmd + CMD_LEN;
@@ -97,7 +97,7 @@ static void ask_for_discovery(int fd)
 	(void)!send(fd, m, sizeof(m), MSG_NOSIGNAL);
 }
 
-/* What the target ends is opened anew, for ever. Never returns. */
+/* Opens each connection that the target ends again. Never returns. */
 static void flood(bool discovery, int ready)
 {
 	static struct pollfd p[SOCKETS];
@@ -128,7 +128,7 @@ static void flood(bool discovery, int ready)
 	}
 }
 
-/* Of another address; it is given the time that a host gives. */
+/* A host at another address, with a normal host's patience. */
 static bool another_gets(const char *command)
 {
 	char line[800];

@@ -1,9 +1,10 @@
-// storm.c - hostile programs of several users do at random whatever can be done to broker and keeper, beside honest ones that are
-// served all the time; when the hostile ones have gone nothing of them is left
+// storm.c - hostile programs of several users do random things to broker and keeper, beside honest ones that must be
+// served all the time; afterwards nothing of the hostile ones may remain
 // see: src/broker/proto/proto.h; SECURITY.md
 // SPDX-License-Identifier: MIT
 //
-// storm [SECONDS [SEED [ATTACKER]]]: an attacker alone does what it does beside the others, as far as the broker's answers let it.
+// storm [SECONDS [SEED [ATTACKER]]]: ATTACKER: one attacker alone repeats what it does beside the others, as far as the
+// broker's answers allow.
 #include "storm.h"
 
 #include <dirent.h>
@@ -27,11 +28,9 @@
 #endif
 #define HONEST_UID 47120
 #define ATTACKERS 6
-#define SPARE_KIB \
-	(48       \
-	 << 10) /* malloc keeps what 65,536 waiting MADs took, and connections are remembered: LeakSanitizer sees more */
-#define SPARE_FDS 2   /* the broker's sockets to send MADs by, IPv4 and IPv6: made when they are wanted, and kept */
-#define BACK_MS 60000 /* peers of the connections of dead programs are told for some 25 s */
+#define SPARE_KIB (48 << 10) /* malloc keeps the memory of waiting MADs; LeakSanitizer is more exact */
+#define SPARE_FDS 2          /* the broker's sending sockets for MADs, IPv4 and IPv6, are created on demand and kept */
+#define BACK_MS 60000        /* peers of the connections of dead programs are told for some 25 s */
 
 static const uid_t uids[ATTACKERS] = {65534, 65534, 47121, 47121, 47122, 47123};
 
@@ -43,7 +42,7 @@ struct size {
 static char dir[] = "/tmp/vb-storm-XXXXXX", log_path[64];
 static pid_t broker, keeper, pairs[2], attackers[ATTACKERS];
 
-/* ---- what a process has ---- */
+/* ---- memory and descriptors of a process ---- */
 
 static struct size size_of(pid_t pid)
 {
@@ -146,7 +145,7 @@ static void start_honest(void)
 	close(ready[0]);
 }
 
-/* Lives one after the other, each with a seed of its own. */
+/* Runs lives one after the other, each with its own seed. */
 __attribute__((noreturn)) static void be_attacker(int number, uint64_t seed)
 {
 	struct dice dice = {.state = seed * ATTACKERS + (uint64_t)number};
@@ -293,7 +292,7 @@ static void clean_up(void)
 
 /* ---- the storm ---- */
 
-/* From now on, or no longer. */
+/* Starts or stops this. */
 static void third_programs(void)
 {
 	for (int i = 0; i < 2; i++)

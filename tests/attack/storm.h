@@ -1,4 +1,4 @@
-// storm.h - what the parts of the storm share: raw connections to a broker, a generator of random numbers, what was noticed
+// storm.h - shared by the parts of the storm: raw connections to a broker, random numbers, counters
 // see: src/broker/proto/proto.h
 // SPDX-License-Identifier: MIT
 #ifndef VB_TESTS_ATTACK_STORM_H
@@ -12,13 +12,13 @@
 #include "../system/broker/harness.h"
 #include "broker/proto/proto.h"
 
-/* In memory that all processes share. */
+/* In shared memory. */
 struct storm_news {
 	uint64_t moves, lives, rounds[2],
-	        slowest_ms; /* of attackers; of the two honest pairs; slowest: of their steps */
+	        slowest_ms; /* steps of the attackers; of the two honest pairs; slowest: their slowest step */
 	char slowest[64];
-	int leaks;      /* what no attacker may see */
-	char leak[160]; /* the first of them */
+	int leaks;      /* forbidden observations of attackers */
+	char leak[160]; /* the first one */
 };
 extern struct storm_news *news;
 
@@ -30,7 +30,7 @@ struct link {
 	int sock; /* -1: none */
 	uint32_t lane;
 	uint64_t incarnation;
-	int relay; /* the channel or the lane's socket, -1: none */
+	int relay; /* the channel or the lane's socket; -1: none */
 };
 
 struct came {
@@ -50,15 +50,15 @@ struct came {
 
 struct vb_msg_head head_for(uint8_t type, size_t len);
 
-bool link_open(struct link *l); /* to VERBENA_RUNTIME's broker, without waiting */
+bool link_open(struct link *l); /* connects to the broker of VERBENA_RUNTIME without waiting */
 void link_close(struct link *l);
-/* A message, without waiting: false where it did not go. */
+/* Sends a message without waiting. False if it was not sent. */
 bool link_send(const struct link *l, const void *msg, size_t len, const int *fds, int nfds);
-/* The next message, within ms; its descriptors are the caller's. False: none. *gone: and there will be none. */
+/* Receives the next message, within ms. Its descriptors are the caller's. False: none arrived; *gone: and none will. */
 bool link_take(const struct link *l, struct came *m, int ms, bool *gone);
 void came_close(struct came *m);
 
-/* A segment, a doorbell and a wake descriptor as the broker wants them. */
+/* A segment, a doorbell and a wake descriptor that the broker accepts. */
 void storm_fds(int fds[3]);
 
 /* ---- random numbers ---- */
@@ -75,15 +75,15 @@ void roll_bytes(struct dice *d, void *out, size_t n);
 
 void gid_v4(uint8_t gid[16], const char *text);
 
-/* Before the lives, of an attacker whose TCP connections outlive them: each of the broker's threads that wait to
- * close one waits on, and the user's other programs are refused when there are too many. */
+/* Waits before the lives of an attacker with TCP connections that outlive them: each of the broker's closing threads
+ * waits for one, and too many of them block the user's other programs. */
 void listen_to_nobody(void);
 
-/* One life of an attacker, in a process of its own that has its uid already. */
+/* One life of an attacker, in its own process, which has its uid already. */
 __attribute__((noreturn)) void attack(uint64_t seed);
 
-/* An honest pair, in a process of its own, until SIGTERM: exits with 0, or says what failed. A third program
- * of it comes and goes from one SIGUSR1 to the next. */
+/* An honest pair, in its own process, until SIGTERM. Exits with 0, or prints what failed. A third program of it comes
+ * and goes between one SIGUSR1 and the next. */
 __attribute__((noreturn)) void be_honest(int pair, int ready_fd);
 
 #endif

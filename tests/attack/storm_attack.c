@@ -1,4 +1,4 @@
-// storm_attack.c - one life of an attacker: a random walk over everything that a program can do to broker and keeper
+// storm_attack.c - one life of an attacker: random sequences of everything that a program can do to broker and keeper
 // follows: unix(7), udp(7); IBA 12.6
 // see: src/broker/proto/proto.h
 // SPDX-License-Identifier: MIT
@@ -22,9 +22,9 @@
 #define UDP_SEGMENT 103
 #endif
 #define FLOOD 300
-#define MOVES_MOST 600 /* of a life */
+#define MOVES_MOST 600 /* steps of a life */
 
-/* ---- what comes back ---- */
+/* ---- incoming messages ---- */
 
 static void check_relay(const struct link *l)
 {
@@ -105,7 +105,7 @@ static void read_link(struct link *l)
 		link_close(l);
 }
 
-/* In a child that ends, which lets go of its own without waiting for anything. */
+/* Closes in a child that exits, which closes its descriptors without waiting. */
 static void send_oddly(const struct link *l, const uint8_t *msg, size_t len, int n)
 {
 	int fds[MANY_FDS];
@@ -165,7 +165,7 @@ static void do_attach_badly(void)
 	send_oddly(l, msg, make_attach(msg, some(3), one_in(3)), one_in(6) ? MANY_FDS : one_in(3) ? (int)some(6) : 3);
 }
 
-/* Any message, with descriptors that do not belong to it. */
+/* A random message with descriptors that do not belong to it. */
 static void do_uninvited(void)
 {
 	struct link *l = some_link();
@@ -197,7 +197,7 @@ static void do_mutate(void)
 	case 1:
 		len += some(VB_MAX_MSG);
 		break;
-	case 2: { /* the head agrees */
+	case 2: { /* the head is valid */
 		uint32_t n = 8 + some((uint32_t)len);
 
 		memcpy(msg + 4, &n, sizeof(n));
@@ -210,7 +210,7 @@ static void do_mutate(void)
 	link_send(l, msg, len, NULL, 0);
 }
 
-/* One kind of message, as fast as it goes, and mostly nobody reads the answers. */
+/* Floods one kind of message, mostly without reading the answers. */
 static void do_flood(void)
 {
 	struct link *l = some_member();
@@ -328,7 +328,7 @@ static void do_datagrams(void)
 	}
 }
 
-/* As a queue pair 1 of another host would say it. */
+/* A MAD as queue pair 1 of another host would send it. */
 static void do_mad_by_network(void)
 {
 	uint8_t mad[VB_MAD_LEN], packet[VB_HEADER_LEN(VB_EXT_DETH) + VB_MAD_LEN + VB_ICRC_LEN];
@@ -359,7 +359,7 @@ static void do_mad_by_network(void)
 
 /* ---- lives ---- */
 
-/* A child that keeps the sockets for a while when this life has ended. */
+/* Forks a child that keeps the sockets for a while after this life has ended. */
 static void do_fork(void)
 {
 	if (fork())

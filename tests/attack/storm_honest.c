@@ -1,4 +1,4 @@
-// storm_honest.c - two programs of one user that do what programs do, all the time, and check each step: the broker serves them
+// storm_honest.c - two programs of one user that work normally and check each step: the broker must serve them
 // follows: IBA 9.2 (BTH)
 // see: src/broker/proto/proto.h
 // SPDX-License-Identifier: MIT
@@ -16,10 +16,10 @@
 
 #include "frame/cm.h"
 
-#define AGAIN_MS 100 /* what may be lost, as a datagram, is sent again */
-#define IDS 32       /* connections take turns with so many numbers */
+#define AGAIN_MS 100 /* datagrams may be lost, and are sent again */
+#define IDS 32       /* connections use so many numbers in turn */
 #define QPN_REST 5
-#define WARM 40 /* rounds until memory is what it will be; then the pair is alone until SIGUSR1, and after the next */
+#define WARM 40 /* rounds until memory use is stable; then the pair is alone until SIGUSR1, and after the next */
 
 enum { A, B, PROGRAMS };
 
@@ -33,7 +33,7 @@ struct pair {
 	} of[PROGRAMS];
 	uint16_t port;
 	int udp;
-	int64_t began; /* the step */
+	int64_t began; /* present step */
 	const char *step;
 };
 
@@ -93,8 +93,7 @@ static void say(const struct pair *p, const struct link *l, const void *msg, siz
 	}
 }
 
-/* Takes messages until one of this type, at most ms; others, which come of what was sent twice and of attackers, are
- * let go. */
+/* Receives messages until one of this type, for at most ms. Ignores others, from repetitions and attackers. */
 static bool hear(const struct pair *p, const struct link *l, uint8_t type, struct came *m, int ms)
 {
 	int64_t until = now_ms() + ms;
@@ -207,7 +206,7 @@ struct cookie {
 	uint32_t pair, lane;
 };
 
-/* True: it is among what has come. What attackers sent to this lane, and what the kernel merged, is let go. */
+/* True if it has arrived. Ignores datagrams of attackers and others that the kernel merged. */
 static bool has_cookie(const struct link *l, const struct cookie *want)
 {
 	static uint8_t buffer[70000];
@@ -220,7 +219,7 @@ static bool has_cookie(const struct link *l, const struct cookie *want)
 	return false;
 }
 
-/* Where several lanes share a socket, either of our two may be the one to find it. */
+/* If several lanes share a socket, either of our two programs may receive it. */
 static void datagram(struct pair *p, struct program_of *to)
 {
 	uint32_t qpn = to->link.lane << VB_LANE_SHIFT | QPN_REST;
@@ -310,7 +309,7 @@ static void connect_pair(struct pair *p)
 	carry_mad(p, B, &drep);
 }
 
-/* port 0: any. What the broker gave. */
+/* port 0: any. Returns the port from the broker. */
 static uint16_t bind_and_listen(struct pair *p, struct link *l, uint32_t id)
 {
 	struct vb_msg_cm_bind ask = {

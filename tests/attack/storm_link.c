@@ -1,4 +1,4 @@
-// storm_link.c - raw connections to a broker, for programs that keep to its protocol and for those that do not
+// storm_link.c - raw connections to a broker, for honest and hostile programs
 // follows: unix(7)
 // see: src/broker/proto/proto.h
 // SPDX-License-Identifier: MIT
@@ -28,7 +28,7 @@ void leaked(const char *what)
 		snprintf(news->leak, sizeof(news->leak), "%s", what);
 }
 
-/* splitmix64: a seed per life, and each gives another sequence */
+/* splitmix64: each life has a seed, and each seed gives another sequence */
 uint64_t roll(struct dice *d)
 {
 	uint64_t z = d->state += 0x9e3779b97f4a7c15ull;

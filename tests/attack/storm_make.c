@@ -1,4 +1,4 @@
-// storm_make.c - what an attacker says, and the descriptors that it sends: valid, nearly so, and not at all
+// storm_make.c - an attacker's messages and descriptors: valid, nearly valid, and invalid
 // follows: unix(7); IBA 12.6
 // see: src/broker/proto/proto.h
 // SPDX-License-Identifier: MIT
@@ -36,7 +36,7 @@ struct link *some_link(void)
 	return &w.links[some(LINKS)];
 }
 
-/* Attached, if there is one. */
+/* An attached connection, if there is one. */
 struct link *some_member(void)
 {
 	uint32_t start = some(LINKS);
@@ -47,7 +47,7 @@ struct link *some_member(void)
 	return &w.links[start];
 }
 
-/* Of ours, of those that others have, of any. */
+/* A lane of ours, of other programs, or a random one. */
 uint32_t some_lane(void)
 {
 	switch (some(4)) {
@@ -74,7 +74,7 @@ void some_gid(uint8_t gid[16])
 		break;
 	case 2:
 		memset(gid, 0, 16);
-		gid[15] = (uint8_t)some(2); /* ::1, or any */
+		gid[15] = (uint8_t)some(2); /* ::1, or a random one */
 		break;
 	default:
 		gid_v4(gid, hosts[some(sizeof(hosts) / sizeof(hosts[0]))]);
@@ -88,12 +88,12 @@ static int memfd(off_t size, int seals)
 	int fd = memfd_create("storm", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
 	if (fd >= 0 && (ftruncate(fd, size) || fcntl(fd, F_ADD_SEALS, seals)))
-		errno = 0; /* then it is of another wrong kind */
+		errno = 0; /* then it has another wrong kind */
 	return fd;
 }
 
-/* One end of a TCP connection whose data nobody reads: who closes it last waits, where it may, for an hour. The
- * other end is in the listener's queue as long as there is the listener. */
+/* One end of a TCP connection whose data nobody reads: the last close may block for an hour. The other end stays in the
+ * listener's queue as long as the listener exists. */
 static int lingering_socket(void)
 {
 	struct linger hour = {1, 3600};
@@ -122,7 +122,7 @@ void listen_to_nobody(void)
 	getsockname(fd, (struct sockaddr *)&w.listens_at, &len);
 }
 
-/* A Unix socket in which a message with a descriptor lies. */
+/* A Unix socket with an unread message that contains a descriptor. */
 static int stuffed_socket(void)
 {
 	int pair[2];
@@ -164,8 +164,7 @@ static int odd_fd(void)
 	case 9:
 		if (pipe2(pair, O_CLOEXEC))
 			return -1;
-		close(pair[one_in(
-		        2)]); /* one end of the two; the other's number is tried, and fails where it is closed */
+		close(pair[one_in(2)]); /* sends one of the two ends; closing the other's number may fail */
 		return fcntl(pair[0], F_GETFD) < 0 ? pair[1] : pair[0];
 	case 10:
 		return lingering_socket();
@@ -183,7 +182,7 @@ int odd_fds(int *fds, int n)
 	int got = 0;
 
 	for (int i = 0; i < n; i++) {
-		/* many of one: few calls, and as many for the broker to let go of */
+		/* many copies of one: few calls, and many closes for the broker */
 		fds[got] = i > 3 ? dup(fds[some((uint32_t)got)]) : one_in(3) ? dup(w.good[some(3)]) : odd_fd();
 		got += fds[got] >= 0;
 	}
@@ -232,7 +231,7 @@ void make_mad(uint8_t mad[VB_MAD_LEN])
 	roll_bytes(&w.dice, &m, sizeof(m));
 	m.attr = (enum vb_cm_attr)(VB_CM_REQ + some(11));
 	m.tid = roll(&w.dice);
-	/* both ids are at the same place in most; a request has one */
+	/* most messages have both ids at the same offsets; a request has one */
 	if (m.attr == VB_CM_REQ) {
 		memset(&m.req, 0, sizeof(m.req));
 		m.req.local_comm_id = id;
@@ -265,7 +264,7 @@ static size_t make_send(uint8_t *out, const struct link *from)
 	some_gid(m.local);
 	some_gid(m.remote);
 	make_mad(m.mad);
-	if (!one_in(3)) { /* else it would mostly be for nothing: an id of its own, an address that it announces */
+	if (!one_in(3)) { /* otherwise most would fail: uses an id of its own and an address that it announces */
 		uint32_t id = htonl(from->lane << 22 | some(1u << 16));
 
 		memcpy(m.mad + VB_MAD_HEADER_LEN, &id, sizeof(id));

@@ -1,4 +1,4 @@
-// storm_walk.h - an attacker's state, and what it makes at random
+// storm_walk.h - an attacker's state and its random generators
 // SPDX-License-Identifier: MIT
 #ifndef VB_TESTS_ATTACK_STORM_WALK_H
 #define VB_TESTS_ATTACK_STORM_WALK_H
@@ -27,16 +27,16 @@ extern struct walk {
 uint32_t some(uint32_t n);
 bool one_in(uint32_t n);
 struct link *some_link(void);
-/* Attached, if there is one. */
+/* An attached connection, if there is one. */
 struct link *some_member(void);
-/* Of ours, of those that others have, of any. */
+/* A lane of ours, of other programs, or a random one. */
 uint32_t some_lane(void);
 void some_gid(uint8_t gid[16]);
 
-/* n at most, of wrong kinds and of right ones. How many they are. */
+/* Makes at most n descriptors of wrong and right kinds, and returns their number. */
 int odd_fds(int *fds, int n);
 
-/* Messages, of at most VB_MAX_MSG: their length. */
+/* Make messages of at most VB_MAX_MSG bytes, and return their length. */
 size_t make_attach(uint8_t *out, uint32_t ngids, bool claim);
 size_t make_bind(uint8_t *out);
 size_t make_any(uint8_t *out, const struct link *from);

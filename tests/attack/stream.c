@@ -1,7 +1,7 @@
-// stream.c - numbered messages over one reliable or unreliable connection: whatever arrives is what the other side sent
+// stream.c - sends numbered messages over an RC or UC connection, and checks that only those arrive
 // follows: ibv_post_send(3), ibv_poll_cq(3)
-// usage: stream -t rc|uc -p PORT [SERVER]: the client sends until SIGINT. Exit status: 0 right, 1 something else arrived, or too
-// little, 3 a completion with an error; it says its queue pair's number first
+// usage: stream -t rc|uc -p PORT [SERVER]: the client sends until SIGINT. It prints its queue pair's number first. Exit
+// status: 0 right, 1 wrong or missing data, 3 a completion with an error
 // SPDX-License-Identifier: MIT
 #include "../system/net/link.h"
 
@@ -20,7 +20,7 @@
 
 static volatile sig_atomic_t ended;
 static uint8_t memory[SLOTS][LEN];
-static uint8_t target[4096]; /* remotely writable, and nobody writes there */
+static uint8_t target[4096]; /* remotely writable, but nobody writes there */
 static struct ibv_mr *mr;
 
 static void end(int signal)
@@ -92,7 +92,7 @@ static void send_all(struct link *l)
 	if (write(l->tcp, &sent, sizeof(sent)) != sizeof(sent))
 		stop(GONE, "the other side");
 	shutdown(l->tcp, SHUT_WR);
-	while (read(l->tcp, &sent, 1) < 0) { /* until it has gone */
+	while (read(l->tcp, &sent, 1) < 0) { /* until it has been sent */
 		if (errno != EAGAIN)
 			stop(GONE, "the other side: %s", strerror(errno));
 		nap(1000000);

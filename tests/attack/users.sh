@@ -1,5 +1,5 @@
 #!/bin/bash
-# users.sh - root and two users at work on one host, each user's attacker beside them: nothing read, forged, dropped or starved
+# users.sh - root and two users work on one host beside an attacker of each: nothing is read, forged, dropped or starved
 # see: SECURITY.md, "Users of one host"
 # usage: users.sh   ATTACK_SECONDS: for how long, 20
 # SPDX-License-Identifier: MIT
@@ -14,7 +14,7 @@ attacker=$BUILD/tests/attack/attack_beside
 [ -x "$attacker" ] || { skip users "$attacker is not built"; exit 0; }
 setpriv --reuid $USER_A --regid $USER_A --clear-groups test -x "$VERBENA" || { skip users "$BUILD is not open to other users"; exit 0; }
 
-# /run, and port 4791, of this script alone
+# /run and port 4791 of this script only
 if [ -z "${VERBENA_USERS_ALONE:-}" ]; then
 	cleanup_parent=$work
 	unshare -mn true 2>/dev/null || { skip users "no right to make mount namespaces"; exit 0; }
@@ -28,17 +28,17 @@ mount -t tmpfs -o mode=755 none /run
 mkdir -m 755 /run/verbena
 export VERBENA_RUNTIME=/run/verbena
 (cd "$HERE/../system/net" && "${CC:-gcc}" -std=gnu17 -O2 -w -o "$work/verify" verify.c plan.c link.c -libverbs) || exit 1
-brokers() { # all of this network namespace
+brokers() { # all brokers of this network namespace
 	local p
 	for p in $(pgrep -x verbena-broker); do
 		[ "$(readlink "/proc/$p/ns/net")" = "$(readlink /proc/self/ns/net)" ] && echo "$p"
 	done
 }
-as() { # UID: what is in front of its programs
+as() { # UID: the prefix of its commands
 	run=(setpriv --reuid "$1" --regid "$1" --clear-groups env -u XDG_RUNTIME_DIR HOME=/nonexistent "$VERBENA" run)
 }
 
-# one UID UID PROGRAM ARGS…: a server of one, a client of the other, both succeed
+# one UID UID PROGRAM ARGS…: a server of one user and a client of the other both succeed
 one() {
 	local server_of=$1 client_of=$2 s c
 	shift 2
@@ -68,7 +68,7 @@ ping_pong() { # rping names its peer otherwise
 	timeout -k 2 $LIMIT "${run[@]}" rping -c -a 127.0.0.1 -p "$port" -V -C 50 >"$work/client.out" 2>&1 </dev/null
 	c=$?
 	wait "$server"
-	s=$? # the server says so when its client disconnects
+	s=$? # the server prints this when its client disconnects
 	[ $c = 0 ] && return 0
 	echo "rping: server of $1 ended with $s, client of $2 with $c"
 	said_by_both
@@ -93,8 +93,8 @@ stream() {
 	return 1
 }
 
-# honest NUMBER UID UID: one thing after the other until the time is up; each has to succeed
-honest() { # in a subshell, with files and ports of its own
+# honest NUMBER UID UID: runs one program after the other until the time is up; each must succeed
+honest() { # in a subshell with its own files and ports
 	trap - EXIT
 	ports=$((10000 + 3000 * $1))
 	free_port() {

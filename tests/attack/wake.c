@@ -1,4 +1,4 @@
-// wake.c - a peer that jams the descriptors by which programs wake each other: nobody else stands still
+// wake.c - a peer that blocks the descriptors by which programs wake each other: the other programs still run
 // follows: eventfd(2)
 // see: node/wake.h
 // SPDX-License-Identifier: MIT
@@ -12,7 +12,7 @@
 
 #define FDS 64
 
-/* What this process's descriptors are, by what /proc says of them. */
+/* The kinds of this process's descriptors, from /proc. */
 static int all_of(const char *what, int fds[FDS])
 {
 	DIR *d = opendir("/proc/self/fd");
@@ -41,8 +41,7 @@ static void set_blocking(int fd)
 	fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
 }
 
-/* Empties it, or fills it to the brim, as far as it goes; then whoever reads it, or writes to it, is to wait for
- * ever. */
+/* Empties the descriptor or fills it completely, as far as possible, so that readers or writers would block forever. */
 static void jam(int fd, bool full)
 {
 	uint64_t v;
@@ -61,7 +60,7 @@ static void jam(int fd, bool full)
 
 enum how { FULL, EMPTY };
 
-/* Nobody reads its descriptor any more, and it says that it sleeps. */
+/* Nobody reads its descriptor any more, and its segment says that it sleeps. */
 static void jammer(int fd, void *arg)
 {
 	int events[FDS], epolls[FDS], n, m;
@@ -102,7 +101,7 @@ static void rings_a_jammed_bell(enum how how)
 		POST(&l, .op = IBV_WR_SEND, .id = 1, .m = &m, .len = 8);
 	tell(p.fd, "e", 1);
 	finish(&p);
-	CHECK(wait_wc_ms(l.scq, &wc, PATIENCE)); /* it died */
+	CHECK(wait_wc_ms(l.scq, &wc, PATIENCE)); /* the peer died */
 	link_end(&l);
 	mem_end(&m);
 	dev_close(&d);
@@ -118,7 +117,7 @@ static void a_peer_whose_descriptor_is_empty_and_blocks_holds_up_nobody(void)
 	rings_a_jammed_bell(EMPTY);
 }
 
-/* --- the victim's own descriptor, which every peer of it has --- */
+/* --- the victim's own descriptor, which all its peers have --- */
 
 static void *steal(void *arg)
 {
@@ -135,7 +134,7 @@ static void *steal(void *arg)
 	return NULL;
 }
 
-/* Takes every wake-up that it can get hold of. */
+/* Steals every wake-up that it can. */
 static void thief(int fd, void *arg)
 {
 	static int events[FDS];
@@ -179,7 +178,7 @@ static void next_completion(struct link *l, uint64_t id)
 	CHECK_INT(wc.wr_id, id);
 }
 
-/* A send has its slot until its completion has been polled. */
+/* A send holds its slot until its completion has been polled. */
 static void take_sends(struct link *l)
 {
 	struct ibv_wc wc;
@@ -189,7 +188,7 @@ static void take_sends(struct link *l)
 }
 
 #define TURNS 300
-static int no_preadv2; /* the errno that it gives here, or 0 */
+static int no_preadv2; /* the errno that it returns here, or 0 */
 
 /* Sleeps for each message; the pauses let both progress threads sleep too. */
 static void play(int fd, bool serve)
@@ -244,7 +243,7 @@ static void a_peer_that_takes_our_wake_ups_delays_nobody(void)
 	finish(&t);
 }
 
-/* On other kernels a plain read rings. */
+/* On other kernels a plain read wakes the peer. */
 static void without_preadv2(int err)
 {
 	no_preadv2 = err;

@@ -1,11 +1,8 @@
 // fuzz_broker.c - arbitrary messages from programs of three users, with and without descriptors, to the broker's handler
 // follows: llvm.org/docs/LibFuzzer.html
 // see: src/broker/proto/proto.h
+// build: tests/fuzz/run 60 broker
 // SPDX-License-Identifier: MIT
-//
-// clang -std=gnu17 -D_GNU_SOURCE -g -O1 -fsanitize=fuzzer,address,undefined -Isrc tests/fuzz/fuzz_broker.c \
-//   src/broker/proto/runtime.c src/broker/server/{addresses,broker,confine,discard,groups,gsi*,handle,hold,keeper,lanes,ports,relay,services,session,state,table,take}.c
-//   src/net/{netdev,netdev_parse,udp}.c src/engine/cm/{answer,route}.c src/frame/*.c src/util/log.c -o fuzz_broker
 #include "broker/server/session.h"
 
 #include <fcntl.h>
@@ -20,7 +17,7 @@
 #define F_SEAL_FUTURE_WRITE 0x0010
 #endif
 #define PROGRAMS 4
-#define OTHER_UID 47111 /* of program 2, and one more of program 3 */
+#define OTHER_UID 47111 /* program 2 has two connections, program 3 one more */
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -41,7 +38,7 @@ static void make_descriptors(void)
 		abort();
 }
 
-/* A session may have been closed by itself or by another: look it up as the loop does. */
+/* A session may have been closed by itself or by another one, so look it up as the loop does. */
 static struct vb_session *program(unsigned i)
 {
 	for (uint32_t s = 0; session[i] && s < VB_MAX_SESSIONS; s++)
@@ -72,7 +69,7 @@ static void drain(unsigned i)
 		;
 }
 
-/* Bindings are members', and each is to be found both ways. */
+/* Each binding belongs to a member, and can be found in both tables. */
 static void check_gsi(void)
 {
 	uint32_t members = 0, by_port = 0, by_id = 0;
@@ -94,7 +91,7 @@ static void check_gsi(void)
 		abort();
 }
 
-/* Programs of two users do not meet. */
+/* Programs of two users must not meet. */
 static void check_users(void)
 {
 	for (uint32_t i = 1; i < VB_LANE_COUNT; i++) {
@@ -118,7 +115,7 @@ static void check_users(void)
 	}
 }
 
-/* What holds after every message. */
+/* Checks the invariants after every message. */
 static void check(void)
 {
 	uint32_t held = 0, reserved = 0, sessions = 0, pending = 0, parked = 0;
@@ -162,8 +159,8 @@ static int some_fds(unsigned kind, int fds[VB_MAX_FDS])
 	return n;
 }
 
-/* From and to an address that the program announces, in the shape of a message of connection management: what lies
- * behind the checks of both is reached. */
+/* Gives the message the form of a MAD from and to addresses that the program announces, to reach the code behind the
+ * checks. */
 static size_t shape_mad(const struct vb_session *s, uint8_t msg[VB_MAX_MSG], size_t len)
 {
 	static const uint8_t gid[16] = {0xfe, 0x80, [15] = 1};
@@ -182,7 +179,7 @@ static size_t shape_mad(const struct vb_session *s, uint8_t msg[VB_MAX_MSG], siz
 	return sizeof(m);
 }
 
-/* One of few connections of the program's own, with another that announces its address. */
+/* Names one of a few connections of the program, with another program that announces its address. */
 static size_t shape_at_death(const struct vb_session *s, uint8_t msg[VB_MAX_MSG], size_t len)
 {
 	static const uint8_t gid[16] = {0xfe, 0x80, [15] = 1};
@@ -200,7 +197,7 @@ static size_t shape_at_death(const struct vb_session *s, uint8_t msg[VB_MAX_MSG]
 	return sizeof(m);
 }
 
-/* One of few bindings, for the programs to be in each other's way. */
+/* Names one of a few bindings, so that programs conflict. */
 static size_t shape_bind(uint8_t msg[VB_MAX_MSG], size_t len)
 {
 	static const uint16_t spaces[] = {0x106, 0x111, 0x2, 9};
@@ -255,9 +252,9 @@ static void attach(struct vb_session *s)
 	vb_session_flush(&broker, s);
 }
 
-/* Input: records of {program and flags, descriptors, length, bytes}. Flag 0x10 fixes the head, so that what lies behind
- * the first check is reached; 0x20 lets the program read; 0x40 ends it; 0x80 reserves a lane as if it was from before;
- * 0x08 attaches the program. Flag 0x20 beside the descriptors gives messages about queue pair 1 their shape. */
+/* Input: records of {program and flags, descriptors, length, bytes}. Flag 0x10 makes the head valid, to reach the code
+ * behind the first check; 0x20 lets the program read; 0x40 ends it; 0x80 reserves a lane for an earlier program; 0x08
+ * attaches the program. Flag 0x20 in the descriptors byte gives messages about queue pair 1 their form. */
 static size_t one(const uint8_t *data, size_t size)
 {
 	static uint8_t msg[VB_MAX_MSG];
@@ -322,7 +319,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (vb_broker_init(&broker, &config))
 		abort();
 	vb_table_close(&broker.table);
-	vb_table_init(&broker.table, 1); /* not a random lane: the same input must do the same */
+	vb_table_init(&broker.table, 1); /* not a random lane: the same input must have the same effect */
 	memset(session, 0, sizeof(session));
 	memset(far_end, -1, sizeof(far_end));
 	while (size > 3) {
@@ -335,7 +332,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		if (far_end[i] >= 0)
 			close(far_end[i]);
 	int probe = dup(seg_fd);
-	if (probe > 64) /* a descriptor stays open with each input */
+	if (probe > 64) /* each input would leave a descriptor open */
 		abort();
 	close(probe);
 	return 0;

@@ -1,5 +1,5 @@
-// fuzz_cm.c - any bytes as datagrams to queue pair 1: nothing breaks, what is understood is written as it was, and all
-// connections end
+// fuzz_cm.c - arbitrary bytes as datagrams to queue pair 1: nothing crashes, decoded messages encode to the same bytes,
+// and all connections end
 // follows: IBA volume 1, 12.6, 12.9; annex A11
 // SPDX-License-Identifier: MIT
 #include <assert.h>
@@ -15,7 +15,7 @@ enum { PLACES = 4, HELD = 8 };
 static struct {
 	struct vb_cm cm;
 	struct vb_cm_conn conns[PLACES];
-	struct vb_cm_conn *held[HELD]; /* the owner's */
+	struct vb_cm_conn *held[HELD]; /* of the owner */
 	uint8_t sent[VB_MAD_LEN];      /* the last one */
 	uint64_t now;
 } f;
@@ -60,7 +60,7 @@ static void let_go(struct vb_cm_conn **conn)
 	*conn = NULL;
 }
 
-/* A call of the owner, whether it fits or not. */
+/* A call of the owner, valid or not. */
 static void call(uint8_t what, struct vb_cm_conn **held)
 {
 	struct vb_cm_conn *conn = *held;
@@ -127,7 +127,8 @@ static void check_message(const uint8_t *mad, size_t len)
 	assert(!memcmp(out, again, VB_MAD_LEN));
 }
 
-/* A message of this kind that knows the ids, transaction and queue pair of a connection: deeper than chance gets. */
+/* A message of this kind with the right ids, transaction and queue pair of a connection, to get further than random
+ * bytes. */
 static void insider(uint8_t attr, const struct vb_cm_conn *conn, const uint8_t *rest, size_t len)
 {
 	struct vb_writer w = vb_writer(f.sent, VB_MAD_LEN);
@@ -158,7 +159,7 @@ static void end_all(void)
 	assert(f.cm.used == 0);
 }
 
-/* Each step: what to do, how many bytes belong to it, the bytes. */
+/* Each step: the action, the number of its bytes, the bytes. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static const struct vb_cm_config cfg = {.lane = 3, .key = {1, 2}};
@@ -179,7 +180,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		case 0:
 			call(what, held);
 			break;
-		case 1: /* anything: the class is right so that it does not end there */
+		case 1: /* arbitrary bytes with the right class, so that they are not rejected for it */
 			if (len)
 				memcpy(mad + 8, bytes, len);
 			check_message(mad, VB_MAD_LEN);

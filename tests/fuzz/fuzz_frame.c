@@ -1,4 +1,5 @@
-// fuzz_frame.c - any bytes as a UDP payload: nothing is read past them, and what is understood is written as it was
+// fuzz_frame.c - arbitrary bytes as a UDP payload: nothing is read beyond them, and decoded headers encode to the same
+// bytes
 // follows: IBA volume 1, 9.2, 9.3; annex A17 (RoCEv2)
 // SPDX-License-Identifier: MIT
 #include <assert.h>
@@ -10,7 +11,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* What is sent as zeros and not looked at. */
+/* Fields that are sent as zeros and ignored. */
 static void clear_reserved(uint8_t *headers, const struct vb_packet *p)
 {
 	headers[4] &= 0xc0;
@@ -33,7 +34,7 @@ static void check_ok(const struct vb_packet *p, const uint8_t *bytes, size_t siz
 	assert(!w.failed && w.pos == p->payload_at && !memcmp(want, got, w.pos));
 }
 
-/* The ICRC that we put behind these bytes is right, and the identification is found. */
+/* The ICRC that we append is right, and the identification is found. */
 static void check_icrc(uint8_t *bytes, size_t size, const struct vb_flow *flow, uint16_t id)
 {
 	uint32_t crc = vb_icrc_start(flow, id, bytes, VB_BTH_LEN, size);
@@ -49,7 +50,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct vb_flow flow = {
 	        .src = {[10] = 0xff, [11] = 0xff}, .dst = {[10] = 0xff, [11] = 0xff}, .dport = VB_ROCE_PORT};
-	/* an allocation of its own, with a red zone behind it */
+	/* a separate allocation, with a red zone after it */
 	uint8_t *bytes = malloc(size ? size : 1);
 	struct vb_packet p;
 

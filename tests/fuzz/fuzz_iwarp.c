@@ -1,9 +1,7 @@
-// fuzz_iwarp.c - a hostile peer on a stream: any FPDUs, right and wrong ones, and any bytes, split anywhere. Each request
-// completes once and in order, nothing is stored outside what was granted, and we live
+// fuzz_iwarp.c - a hostile peer on a stream: valid and invalid FPDUs and arbitrary bytes, split anywhere. Each request
+// completes once and in order, nothing is stored outside granted memory, and the engine survives
 // follows: RFC 5040; RFC 5041; RFC 5044; RFC 5042
-// build: clang -g -O1 -D_GNU_SOURCE -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -fno-strict-aliasing
-// \
-//        -Isrc -Itests/unit/iwarp tests/fuzz/fuzz_iwarp.c tests/unit/iwarp/fixture.c src/engine/iwarp/*.c src/frame/*.c
+// build: tests/fuzz/run 60 iwarp
 // SPDX-License-Identifier: MIT
 #include <string.h>
 
@@ -56,7 +54,7 @@ static void setup(struct vb_reader *r)
 	given = 0;
 }
 
-/* In pieces, by way of memory in place or of the stage. */
+/* Passes the bytes in pieces, into the program's memory or the stage. */
 static void feed(struct vb_reader *r, const uint8_t *bytes, uint32_t len)
 {
 	fx.fed += len;
@@ -95,7 +93,7 @@ static uint32_t some_length(struct vb_reader *r)
 	return how < 128 ? how : how < 250 ? vb_get16(r) % 6000 : vb_get16(r);
 }
 
-/* Near to what would be right, most times. */
+/* Mostly close to the right value. */
 static void shape_header(struct vb_reader *r, struct vb_ddp *h)
 {
 	uint8_t how = vb_get8(r);
@@ -127,7 +125,7 @@ static void shape_header(struct vb_reader *r, struct vb_ddp *h)
 	}
 }
 
-/* Addresses and lengths that may be granted. */
+/* Mostly granted addresses and lengths. */
 static uint32_t shape_body(struct vb_reader *r, uint8_t opcode, uint8_t *body)
 {
 	struct vb_writer w = vb_writer(body, VB_ATOMIC_REQUEST_LEN);

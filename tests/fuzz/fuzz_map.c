@@ -1,4 +1,4 @@
-// fuzz_map.c - any string as a path: what is redirected stays in the tree, nothing is written past a buffer
+// fuzz_map.c - arbitrary strings as paths: redirected paths stay in the tree, and nothing is written beyond a buffer
 // SPDX-License-Identifier: MIT
 #include <assert.h>
 #include <errno.h>

@@ -1,9 +1,7 @@
-// fuzz_mpa.c - hostile MPA frames, markers and Terminates: what is decoded can be encoded and is the same again, whatever is
-// agreed is no more than was wished for
+// fuzz_mpa.c - hostile MPA frames, markers and Terminates: decoded frames encode to the same bytes, and no more is
+// agreed on than was offered
 // follows: RFC 5044, 4, 7.1; RFC 6581; RFC 5040, 4.8
-// build: clang -g -O1 -D_GNU_SOURCE -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -fno-strict-aliasing
-// \
-//        -Isrc tests/fuzz/fuzz_mpa.c src/frame/*.c
+// build: tests/fuzz/run 60 mpa
 // SPDX-License-Identifier: MIT
 #include <stdlib.h>
 #include <string.h>
@@ -75,7 +73,7 @@ static void markers(const uint8_t *bytes, size_t len, uint8_t how)
 	vb_mpa_mark(room, plain, how * 4u);
 	CHECK(vb_mpa_unmark(room, plain, how * 4u) && !memcmp(room, bytes, plain));
 	free(room);
-	/* bytes as they come, with any markers */
+	/* arbitrary bytes with arbitrary markers */
 	while (plain && vb_mpa_marked_len(how * 4u, plain) > len)
 		plain -= 4;
 	room = malloc(len + 1);
@@ -105,10 +103,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	if (size < 2)
 		return 0;
-	bytes = malloc(size - 2 + 1); /* ends where its allocation ends, nearly */
+	bytes = malloc(size - 2 + 1); /* ends close to the end of its allocation */
 	memcpy(bytes, data + 2, size - 2);
 	frames(bytes, size - 2, data[0] & 1, data[1]);
-	if (size - 2 >= 16) { /* past the key */
+	if (size - 2 >= 16) { /* beyond the key */
 		memcpy(bytes, data[0] & 1 ? "MPA ID Rep Frame" : "MPA ID Req Frame", 16);
 		frames(bytes, size - 2, data[0] & 1, data[1]);
 	}

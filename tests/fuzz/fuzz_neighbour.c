@@ -1,4 +1,4 @@
-// fuzz_neighbour.c - any bytes as answers about routes and neighbours: nothing is read past them
+// fuzz_neighbour.c - arbitrary bytes as answers about routes and neighbours: nothing is read beyond them
 // follows: netlink(7)
 // SPDX-License-Identifier: MIT
 #include <stdint.h>
@@ -17,7 +17,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 static const uint8_t *bytes;
 static size_t left;
 
-/* What the library has elsewhere, and these calls do not reach. */
+/* Stubs for functions elsewhere in the library, which these calls do not reach. */
 int vb_query_gid_at(struct vb_device *dev, uint32_t port, int index, union ibv_gid *gid)
 {
 	return EINVAL;
@@ -47,7 +47,7 @@ static ssize_t fuzz_recvfrom(int fd, void *buf, size_t len, int flags, struct so
 	return (ssize_t)n;
 }
 
-/* An answer in a block of just its size, with a right head, so that what is behind it is seen to be read. */
+/* Copies an answer into a block of its size, with a valid head, so that the sanitizer notices reads beyond it. */
 static void examine(const uint8_t *data, size_t size, unsigned short type, size_t body, unsigned short attribute,
                     size_t payload)
 {

@@ -1,4 +1,4 @@
-// fuzz_netdev.c - any bytes as rtnetlink messages: nothing is read past them, and what comes out is well formed
+// fuzz_netdev.c - arbitrary bytes as rtnetlink messages: nothing is read beyond them, and the result is well formed
 // follows: rtnetlink(7)
 // SPDX-License-Identifier: MIT
 #include <assert.h>
@@ -13,7 +13,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct vb_netdev_gather g = {0};
-	/* A copy of its own of each half: two datagrams, and a red zone behind each. */
+	/* Copies each half separately: two datagrams with a red zone after each. */
 	size_t half = size / 2;
 	uint8_t *a = malloc(half + 1), *b = malloc(size - half + 1);
 

@@ -1,4 +1,4 @@
-// fuzz_nldev.c - any bytes as RDMA netlink requests: nothing is read past them, and the answers are well formed
+// fuzz_nldev.c - arbitrary bytes as RDMA netlink requests: nothing is read beyond them, and the answers are well formed
 // follows: netlink(7)
 // SPDX-License-Identifier: MIT
 #include <assert.h>
@@ -14,7 +14,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* In place of the tree: names of the longest kind. */
-int vb_shim_devices(struct vb_shim_device dev[VB_SHIM_DEVICES_MAX])
+int tree_devices(struct tree_device dev[TREE_DEVICES_MAX])
 {
 	for (uint32_t i = 0; i < 40; i++) {
 		dev[i].index = i;

@@ -1,5 +1,5 @@
-// fuzz_nvme_auth.c - a hostile host at the target's authentication: any messages in any order, with what a real one would
-// know put into them now and then. Nobody without the secret gets in
+// fuzz_nvme_auth.c - a hostile host at the target's authentication: any messages in any order, some with values that
+// only an honest host knows. No host without the secret gets in
 // follows: NVM Express Base 2.0, 8.13.5
 // SPDX-License-Identifier: MIT
 #include <stdint.h>
@@ -19,7 +19,7 @@ static void ask(struct host *h, uint8_t type, uint32_t len)
 	host_do(h, s);
 }
 
-/* A good message, then the input's bytes over parts of it. */
+/* A valid message, partly overwritten with the input's bytes. */
 static uint32_t likely(uint8_t kind, const uint8_t *in, size_t n)
 {
 	static uint8_t some[NV_DH_MAX];

@@ -1,5 +1,5 @@
-// fuzz_nvme_capsule.c - a hostile host at the target's core: any commands on several queues, data that never comes or
-// fails, connections that end, namespaces that come and go. Nothing is answered twice, no memory is lost, and we live
+// fuzz_nvme_capsule.c - a hostile host at the target's core: any commands on several queues, missing or failing data,
+// ending connections, changing namespaces. No command is answered twice, and no memory leaks
 // follows: NVM Express Base 1.4; NVMe over Fabrics 1.1
 // SPDX-License-Identifier: MIT
 #include <stdint.h>
@@ -43,7 +43,7 @@ static void command(struct host *h, const uint8_t *sqe, uint32_t capsule)
 	nt_command(&h->q, sqe, capsule, &r);
 }
 
-/* Fields from a few bytes: most inputs of 64 free ones would be refused at once. */
+/* Fills the fields from a few bytes: most of 64 arbitrary bytes would be rejected at once. */
 static void likely_command(struct host *h, struct input *in)
 {
 	static const uint8_t opcodes[] = {0x00, 0x01, 0x02, 0x05, 0x06, 0x08, 0x09, 0x0a, 0x0c, 0x18, 0x7f, 0x0d};

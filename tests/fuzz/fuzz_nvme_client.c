@@ -1,5 +1,5 @@
-// fuzz_nvme_client.c - a hostile target: its greeting, its PDUs while commands are under way, and the pages from which the
-// client learns what a disk and a discovery log are. No byte beside a buffer changes, none is sent that was not asked for
+// fuzz_nvme_client.c - a hostile target: ICResp, PDUs during commands, and the data that describes disks and discovery
+// logs. No byte beside a buffer changes, and nothing is sent that was not requested
 // follows: NVMe/TCP transport specification 1.0; NVMe over Fabrics 1.1, 3.3 and 5.3; NVM Express Base 1.4, 5.15
 // SPDX-License-Identifier: MIT
 #include <errno.h>
@@ -54,7 +54,7 @@ static size_t next_bytes(void *to, size_t n)
 	return n;
 }
 
-/* ---- a connection: the target's end of it is here, and has said its part of the greeting before it is asked ---- */
+/* ---- a connection: the target's end is in this process and sends ICResp in advance ---- */
 
 static int peer;
 static uint8_t greeting[256];
@@ -118,13 +118,13 @@ static void greet_wildly(struct vn_options *o)
 	close(peer);
 }
 
-/* ---- commands under way ---- */
+/* ---- outstanding commands ---- */
 
 static struct vn_queue *queue;
 static struct vn_cmd commands[COMMANDS];
 static bool busy[COMMANDS];
-static uint32_t asked[COMMANDS]; /* bytes that R2Ts of the input can have asked for, at most */
-static uint8_t heard[1 << 17];   /* what the client has sent and nobody has looked at */
+static uint32_t asked[COMMANDS]; /* upper limit of the bytes that R2Ts in the input can request */
+static uint8_t heard[1 << 17];   /* output of the client that was not checked yet */
 static size_t heard_len;
 
 static void listen_to(void);
@@ -141,13 +141,13 @@ static void command(uint8_t kind)
 		return;
 	struct vn_cmd *c = &commands[i];
 
-	listen_to(); /* to what was sent for one that had the same id */
+	listen_to(); /* answers an earlier command with the same id */
 	memset(c, 0, sizeof(*c));
 	c->way = kind % 3;
 	c->sqe.opcode = (uint8_t)c->way;
 	if (c->way != VN_NO_DATA) {
 		c->length = lengths[kind / 4 % 8];
-		c->data = malloc(c->length); /* as long as it is: what is beside it has an owner that tells */
+		c->data = malloc(c->length); /* of its exact length, so that the sanitizer notices accesses beside it */
 		need(c->data);
 		memset(c->data, 0x5a, c->length);
 	}
@@ -171,7 +171,7 @@ static void reap(void)
 	}
 }
 
-/* A PDU of the client's: right in itself, and with data that is there. */
+/* A PDU of the client is valid, and has all its data. */
 static void look_at(const uint8_t *pdu, const struct nv_tcp_common *h, uint8_t digests)
 {
 	uint32_t data, fei;
@@ -212,7 +212,7 @@ static void listen_to(void)
 	}
 }
 
-/* Whatever it is: it may be an R2T for any of them. */
+/* Any PDU may be an R2T for any command. */
 static void put(const void *bytes, size_t len)
 {
 	for (unsigned i = 0; i < COMMANDS; i++)
@@ -240,7 +240,7 @@ static void put_pdu(uint8_t *head, uint8_t type, uint8_t flags, uint32_t len, ui
 	put(pdu, total);
 }
 
-/* About one of the commands, right but for what the input changes. */
+/* A PDU for one of the commands, valid except for the input's changes. */
 static void likely_pdu(uint8_t kind)
 {
 	static const uint8_t types[] = {NV_TCP_C2H_DATA, NV_TCP_R2T, NV_TCP_RESPONSE, NV_TCP_C2H_DATA};
@@ -280,7 +280,7 @@ static void turn(void)
 	case 2:
 		put(bytes, next_bytes(bytes, kind / 8 * 4u + 1));
 		break;
-	case 3: /* the client's socket fills up until then */
+	case 3: /* until then the client's socket fills up */
 		listen_to();
 		break;
 	default:
@@ -326,7 +326,7 @@ static void exchange(struct vn_options *o)
 	close(peer);
 }
 
-/* ---- what is learnt from answers: each at once, its status, its result and its data from the input ---- */
+/* ---- data in answers: each answer comes at once, with status, result and data from the input ---- */
 
 static atomic_bool stop;
 static unsigned answers;
@@ -348,7 +348,7 @@ static void fill(struct vn_cmd *c)
 
 		next_bytes(c->data + at, len < c->length - at ? len : c->length - at);
 	}
-	if (kind & 0x10 && c->length > 192) { /* a likely namespace, and a likely log */
+	if (kind & 0x10 && c->length > 192) { /* a plausible namespace and a plausible log */
 		nv_put64(c->data, 1024);
 		nv_put64(c->data + 8, kind >> 5);
 		nv_put32(c->data + 128, 9u << 16);
@@ -369,7 +369,7 @@ static void page_submit(struct vn_queue *q, struct vn_cmd *c)
 	if (c->way == VN_FROM_TARGET)
 		fill(c);
 	if (c->sqe.fctype == NV_FCT_PROPERTY_GET && !c->sqe.cdw[0] && !(c->cqe.result & NV_CSTS_RDY))
-		stop = true; /* nobody waits here until it is ready */
+		stop = true; /* skips the wait until it is ready */
 	if (++answers > 20000 || (kind & 0xf0) == 0xf0) {
 		vn_queue_break(q, ECONNRESET, "gone");
 		return;

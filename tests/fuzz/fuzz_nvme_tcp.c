@@ -1,5 +1,6 @@
-// fuzz_nvme_tcp.c - a hostile host at the end of a TCP connection: any bytes, and PDUs that are right but for a few of
-// them follows: NVMe/TCP transport specification 1.0 SPDX-License-Identifier: MIT
+// fuzz_nvme_tcp.c - a hostile host on a TCP connection: arbitrary bytes, and PDUs of which a few are invalid
+// follows: NVMe/TCP transport specification 1.0
+// SPDX-License-Identifier: MIT
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,8 +61,7 @@ static void put(const void *bytes, size_t len)
 	pump();
 }
 
-/* The header is sealed, data of that length follows with its digest, and then one byte of it all is changed (or none).
- */
+/* Adds the header digest and data with its digest, then changes one byte of it all, or none. */
 static void put_pdu(uint8_t *head, uint8_t hlen, uint8_t flags, uint32_t len, uint16_t spoil)
 {
 	static uint8_t pdu[40000];

@@ -1,6 +1,6 @@
-// fuzz_packet.c - a hostile network: any packets for connected queue pairs and for datagrams, between posts and timers of the
-// program. Our memory outside of what was granted stays as it was, each request completes once and in order, and
-// what we send is well formed
+// fuzz_packet.c - a hostile network: any packets for RC, UC and UD queue pairs, between the program's posts and timers.
+// Memory outside the granted regions does not change, each request completes once and in order, and all sent packets
+// are well formed
 // follows: IBA volume 1, 9.6 to 9.9; annex A17 (RoCEv2)
 // build: tests/fuzz/run 60 packet
 // SPDX-License-Identifier: MIT
@@ -177,7 +177,7 @@ bool vb_tx_begin(struct vb_tx *tx)
 	return true;
 }
 
-/* What is not copied is not looked at here. */
+/* Data that is not copied is not checked here. */
 bool vb_tx_in_place(const struct vb_tx *tx)
 {
 	return false;
@@ -285,7 +285,7 @@ int vb_query_port_attr(struct vb_device *d, uint32_t port, struct ibv_port_attr 
 	return 0;
 }
 
-/* --- the world --- */
+/* --- the environment --- */
 
 struct world {
 	struct ibv_context *ctx;
@@ -294,11 +294,11 @@ struct world {
 	struct ibv_srq *srq;
 	struct ibv_qp *qp[QPS];
 	struct ibv_mr *mr;
-	uint8_t *memory; /* REGION bytes, with BESIDE bytes around them that nobody may touch */
+	uint8_t *memory; /* REGION bytes, surrounded by BESIDE bytes that must not change */
 	uint64_t posted[QPS], done[QPS];
 };
 
-/* Keys are the same at every run, so that an input does the same again. */
+/* Keys are the same in every run, so that an input is reproducible. */
 ssize_t getrandom(void *to, size_t n, unsigned flags)
 {
 	static uint64_t state = 1;
@@ -398,7 +398,7 @@ static void world_open(struct world *w)
 	}
 }
 
-/* Sends complete in the order of posting, each once; wr_id of receives starts at 1000. */
+/* Sends complete once, in the order of posting. The wr_id of receives starts at 1000. */
 static void poll_all(struct world *w)
 {
 	struct ibv_wc wc;
@@ -429,7 +429,7 @@ static void world_close(struct world *w)
 	assert(!vb_close_device(w->ctx));
 }
 
-/* --- what the input says --- */
+/* --- decoding the input --- */
 
 struct input {
 	const uint8_t *p;
@@ -447,7 +447,7 @@ static uint32_t take(struct input *in, unsigned bytes)
 	return v;
 }
 
-/* Mostly what could follow; sometimes anything. */
+/* Mostly a plausible value, sometimes an arbitrary one. */
 static void packet(struct world *w, struct input *in)
 {
 	static const uint64_t far[] = {0, -1ull, -8ull, REGION, REGION - 8, REGION - 256, 8, 1ull << 63};
@@ -482,7 +482,7 @@ static void packet(struct world *w, struct input *in)
 	memset(bytes + out.pos, 0x11, len);
 	uint32_t total = (uint32_t)out.pos + len + p.bth.pad + VB_ICRC_LEN;
 
-	for (unsigned n = take(in, 1) & 3; n; n--) /* hit by something */
+	for (unsigned n = take(in, 1) & 3; n; n--) /* was ended by an error */
 		bytes[take(in, 2) % total] = (uint8_t)take(in, 1);
 	memcpy(a.flow.src, head & 128 ? node.hdr : (const void *)&there, VB_GID_LEN);
 	a.flow.src[0] = 0xfe;
@@ -518,7 +518,7 @@ static void post(struct world *w, struct input *in)
 	} else {
 		wr.wr.rdma.remote_addr = 64;
 	}
-	if (i == 3) /* UD: its address handles are another matter */
+	if (i == 3) /* UD needs address handles, which are tested elsewhere */
 		return;
 	if (!vb_post_send(w->qp[i], &wr, &bad))
 		w->posted[i]++;

@@ -1,10 +1,9 @@
-// fuzz_relay.c - datagrams of any bytes, merged in any way, through the relay: each packet comes once, to its lane, as it was
+// fuzz_relay.c - arbitrary datagrams, merged in any way, through the relay: each packet reaches its lane once and
+// unchanged
 // follows: udp(7) (UDP_GRO); llvm.org/docs/LibFuzzer.html
 // see: src/broker/server/relay.h
+// build: tests/fuzz/run 60 relay
 // SPDX-License-Identifier: MIT
-//
-// clang -std=gnu17 -D_GNU_SOURCE -g -O1 -fsanitize=fuzzer,address,undefined -Isrc tests/fuzz/fuzz_relay.c \
-//   src/broker/server/{lanes,relay}.c src/net/udp.c src/frame/*.c -o fuzz_relay
 #include "broker/server/relay.h"
 
 #include <stdlib.h>
@@ -16,14 +15,15 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* The last are those whose packets are for all, and one that shares a socket with the first where there are few. */
+/* The last lanes: one whose packets are for all, and one that shares a socket with the first if there are few
+ * sockets. */
 static const uint32_t lanes[CHANNELS] = {1, 2, 17, 511, 512, 513, 1022, 1023};
 
 static struct vb_relay relay;
 static struct vb_lane_group group;
 static int theirs[CHANNELS];
 static uint64_t handed;
-static bool to_group; /* the datagram's address */
+static bool to_group; /* address of the datagram */
 
 static uint32_t qpn_of(const uint8_t *p, size_t len)
 {
@@ -37,8 +37,8 @@ static bool is_for(const uint8_t *packet, size_t len, uint32_t lane, uint32_t so
 	return qpn == VB_QPN_MASK ? to_group && vb_lanes_socket(&group, lane) == socket : qpn >> VB_LANE_SHIFT == lane;
 }
 
-/* What the channel brings are the datagram's packets for this lane, in their order, with the number that each had; a
- * channel that was full may lack some at the end of a batch, and never more. */
+/* A channel delivers the datagram's packets for its lane in order, with the same identifications. A full channel may
+ * lack some at the end of a batch, but has none more. */
 static void check_channel(int c, uint32_t socket, const struct vb_relay_head *sent, const uint8_t *data, size_t len)
 {
 	static uint8_t buffer[sizeof(struct vb_relay_head) + VB_RELAY_DATAGRAM];
@@ -93,7 +93,7 @@ static void close_channels(void)
 		}
 }
 
-/* A packet is for one of few lanes, mostly: the first bytes of what is between them say which. */
+/* Mostly a packet is for one of a few lanes, which the first bytes of its payload select. */
 static void aim(uint8_t *bytes, size_t len, size_t seg)
 {
 	for (size_t at = 0; at + BTH_QPN + 3 <= len && at + BTH_QPN + 3 <= at + seg; at += seg) {
@@ -120,7 +120,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	uint32_t socket = data[0] & 0x20 ? vb_lanes_socket(&group, lanes[data[2] % CHANNELS]) : data[2] % group.n;
 	uint8_t which = data[1];
 	size_t len = size - 5;
-	uint8_t *bytes = malloc(len); /* of its very size: what is read beyond is seen */
+	uint8_t *bytes = malloc(len); /* of its exact size, so that reads beyond it are noticed */
 
 	head.seg = (uint32_t)(data[3] | (data[4] & 3) << 8);
 	memset(head.src, data[3], sizeof(head.src));

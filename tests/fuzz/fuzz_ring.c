@@ -1,9 +1,7 @@
-// fuzz_ring.c - a hostile peer: any records in its ring, anything in its segment. Our memory outside of what it was
-// granted stays as it was, each request completes once and in order, and we live
+// fuzz_ring.c - a hostile peer: any records in its ring, anything in its segment. Memory outside the granted regions
+// does not change, and each request completes once and in order
 // see: docs/same-host.md
-// build: clang -g -O1 -D_GNU_SOURCE -fsanitize=fuzzer,address,undefined -fno-strict-aliasing -Isrc tests/fuzz/fuzz_ring.c \
-//        src/core/{active,ah,ah_wc,async,buffer,channel,clock,context,cq,cq_ex,cq_poll,event_fd,inbound,key,mcast,mr,opcode,pages,pd,post}.c \
-//        src/core/{qp,qp_attr,qp_flush,qp_modify,qp_query,qp_state,rq,srq,wr}.c src/engine/local/*.c src/path/local/path.c src/frame/*.c src/util/{guard,log}.c -lpthread
+// build: tests/fuzz/run 60 ring
 // SPDX-License-Identifier: MIT
 #include <assert.h>
 #include <errno.h>
@@ -56,7 +54,7 @@ void vb_progress_handover(struct vb_node *n)
 {
 }
 
-/* There is no network here. */
+/* Without a network. */
 static enum vb_datagram_result no_network(struct vb_qp *qp, struct vb_swqe *w)
 {
 	return VB_DATAGRAM_LOST;
@@ -66,7 +64,7 @@ static void nothing_ends(struct vb_qp *qp)
 {
 }
 
-/* As path/datagram.c, without a network. */
+/* Like path/datagram.c, without a network. */
 static const struct vb_path_ops datagrams = {
         .ring = true,
         .kick = vb_local_kick_datagrams,
@@ -198,7 +196,7 @@ void vb_map_drop(struct vb_peer *p, struct vb_map *m)
 {
 }
 
-/* One copy: its memory is whatever it says; ours must be within the region. */
+/* One copy: the peer's address is arbitrary, and ours must be within the region. */
 static int copy(struct vb_peer *p, uint64_t remote, const struct iovec *local, int n, size_t total)
 {
 	size_t sum = 0;
@@ -257,7 +255,7 @@ int vb_query_port_attr(struct vb_device *d, uint32_t port, struct ibv_port_attr 
 	return 0;
 }
 
-/* --- the world --- */
+/* --- the environment --- */
 
 struct world {
 	struct ibv_context *ctx;
@@ -266,11 +264,11 @@ struct world {
 	struct ibv_srq *srq;
 	struct ibv_qp *qp[QPS];
 	struct ibv_mr *mr;
-	uint8_t *memory; /* REGION bytes, with BESIDE bytes around them that nobody may touch */
+	uint8_t *memory; /* REGION bytes, surrounded by BESIDE bytes that must not change */
 	uint64_t posted[QPS], done[QPS];
 };
 
-/* Keys are the same at every run, so that an input does the same again. */
+/* Keys are the same in every run, so that an input is reproducible. */
 ssize_t getrandom(void *to, size_t n, unsigned flags)
 {
 	static uint64_t state = 1;
@@ -393,7 +391,7 @@ static void world_open(struct world *w)
 	}
 }
 
-/* Sends complete in the order of posting, each once; wr_id of receives starts at 1000. */
+/* Sends complete once, in the order of posting. The wr_id of receives starts at 1000. */
 static void poll_all(struct world *w)
 {
 	struct ibv_wc wc;
@@ -427,7 +425,7 @@ static void world_close(struct world *w)
 	assert(!vb_close_device(w->ctx));
 }
 
-/* --- what the input says --- */
+/* --- decoding the input --- */
 
 struct input {
 	const uint8_t *p;
@@ -482,13 +480,13 @@ static void put_record(struct world *w, struct input *in)
 		((uint8_t *)r)[64 + take(in, 1) % (lines * VB_LINE > 128 ? 64 : 1)] = (uint8_t)take(in, 1);
 	copy_result = (int[]){0, 0, EFAULT, VB_EFAULT_LOCAL, ESRCH, EPERM, 0, 0}[take(in, 1) & 7];
 	if (head & 128 && take(in, 1) & 1)
-		lines = take(in, 4); /* a size that cannot be */
+		lines = take(in, 4); /* an impossible size */
 	atomic_store(&r->mark, (uint64_t)lines | (uint64_t)(uint32_t)(peer.rx_head / VB_LINE) << 32);
 	vb_lock(&node.progress);
 	vb_rx_drain(&peer, 3);
 	vb_acks_publish(&node);
 	vb_unlock(&node.progress);
-	/* what stood there is old now */
+	/* its previous content is obsolete */
 	atomic_store((_Atomic uint64_t *)(peer_ring + (peer.rx_head & VB_RING_MASK)), 0);
 }
 
@@ -546,7 +544,7 @@ static void visit(struct world *w)
 	poll_all(w);
 }
 
-/* Its own segment it may fill with anything: the queue pairs, the slot for us, the region table. */
+/* The peer may write anything into its own segment: the queue pairs, the slot for us, the region table. */
 static void scribble(struct input *in)
 {
 	uint32_t what = take(in, 1), off = take(in, 2), v = take(in, 4);

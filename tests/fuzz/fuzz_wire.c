@@ -1,9 +1,7 @@
-// fuzz_wire.c - a hostile peer on the wire: after a valid connection any packets, in any order, at any time. Each
-// request completes once and in order, nothing is stored beyond a packet's own bytes, timers do not spin, and we live
+// fuzz_wire.c - a hostile peer on the network: after a valid connection any packets, in any order, at any time. Each
+// request completes once and in order, nothing is stored beyond a packet's own bytes, and timers do not spin
 // follows: IBA volume 1, 9.6 to 9.9
-// build: clang -g -O1 -D_GNU_SOURCE -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -fno-strict-aliasing
-// \
-//        -Isrc -Itests/unit/roce tests/fuzz/fuzz_wire.c tests/unit/roce/fixture.c src/engine/roce/*.c src/frame/*.c
+// build: tests/fuzz/run 60 wire
 // SPDX-License-Identifier: MIT
 #include <stdio.h>
 #include <stdlib.h>
@@ -85,7 +83,7 @@ static void post(struct vb_reader *r)
 	fx_post(&fx, verb, verb == VB_VERB_CMP_SWAP || verb == VB_VERB_FETCH_ADD ? 8 : len)->flags = vb_get8(r);
 }
 
-/* A PSN that is near to one that matters, most times. */
+/* Mostly a PSN close to one that matters. */
 static uint32_t psn_of(struct vb_reader *r)
 {
 	uint8_t how = vb_get8(r);
@@ -122,7 +120,7 @@ static void forge(struct vb_reader *r)
 	fx_in(&fx, &p, now);
 }
 
-/* Just bytes, as they might come from a socket. */
+/* Arbitrary bytes, as they could come from a socket. */
 static void raw(struct vb_reader *r)
 {
 	size_t len = vb_get8(r);
@@ -209,7 +207,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	}
 	vb_roce_abort(&fx.qp);
 	CHECK(fx.dones == fx.taken);
-	if (vb_roce_deadline(&fx.qp)) /* the memory of what was kept is given back later, and nothing else is due */
+	if (vb_roce_deadline(&fx.qp)) /* only the release of the memory for kept packets is still due */
 		vb_roce_timeout(&fx.qp, vb_roce_deadline(&fx.qp));
 	CHECK(!vb_roce_deadline(&fx.qp));
 	return 0;

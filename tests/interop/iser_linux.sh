@@ -1,12 +1,13 @@
 #!/bin/bash
-# iser_linux.sh - the Linux kernel's own iSER, on rxe in the emulated guest: its initiator and tgtd on Verbena, its target and libiscsi's tools
+# iser_linux.sh - the Linux kernel's iSER, on rxe in the emulated guest: its initiator with tgtd, its target with
+# libiscsi's tools
 # follows: RFC 7145; iscsiadm(8), tgtadm(8), LIO in configfs; tests/interop/lab
 # SPDX-License-Identifier: MIT
-# ISER_LAB: the name of a guest that is up already; it is left up
+# ISER_LAB: the name of a running guest, which is left running
 source "$(dirname "$0")/lab/lib.sh"
 lab_needs
 lab_boots vbiser "${ISER_LAB:-}"
-net_cleanup() { # in iser.sh the last step of all
+net_cleanup() { # the last step of all in iser.sh
 	local status=$?
 	[ -z "$target" ] || gone "$target" || kill -9 "$(program_of "$target")"
 	(exit $status)
@@ -22,12 +23,12 @@ there() { "$LAB" guest "$*"; }
 there 'command -v iscsid && modprobe -a ib_iser sd_mod target_core_file ib_isert' >/dev/null ||
 	{ skip iser_linux "the guest has no open-iscsi, or its kernel no iSER"; exit 0; }
 at_a=("${on_here[@]}") at_b=("${on_here[@]}") # the guest is the other host
-AGAIN=1 # a guest whose emulated processors get no time hangs by itself, the kernel with itself too
+AGAIN=1 # a guest whose emulated processors get no time hangs, even when the kernel talks to itself
 
 # --- the guest's initiator, tgtd ---
 MB=32
 NAME=iqn.2026-01.test:guest
-# The disk keeps what is on it, so that another target can take the place of one that was killed
+# The disk keeps its content, so that another target can replace a killed one
 serves() {
 	[ -z "$target" ] || kills
 	free_port
@@ -47,7 +48,8 @@ daemon() {
 	there "mkdir -p /run/lock/iscsi; pgrep -x iscsid || { echo InitiatorName=$NAME >/etc/iscsi/initiatorname.iscsi; iscsid </dev/null >/run/iscsid.out 2>&1; }
 		for i in \$(seq 100); do iscsiadm -m session 2>&1 | grep -q 'No active' && exit 0; sleep 0.2; done; cat /run/iscsid.out; exit 1"
 }
-# tgtd pings every initiator each five seconds, and ib_iser has no receive for that while it asks: who takes longer begins again
+# tgtd pings every initiator every five seconds. ib_iser has no receive for that during its login, so a slow login
+# starts again
 finds() { # PORTAL
 	there "for i in 1 2 3 4 5 6 7 8; do iscsiadm -m discovery -t st -p $1 -I iser | tee /dev/stderr | grep -q $IQN && exit 0; sleep 1; done; exit 1"
 }
@@ -61,7 +63,7 @@ writes() {
 	there "head -c $((MB / 2))M /dev/urandom >/tmp/image; dd if=/tmp/image of=/run/sd bs=1M oflag=direct status=none" &&
 		[ "$(there "md5sum </tmp/image")" = "$(head -c $((MB / 2))M "$work/disk" | md5sum)" ]
 }
-reads() { # the whole of it is what lies on this side
+reads() { # the whole disk equals the image on this side
 	[ "$(there "dd if=/run/sd bs=512k iflag=direct status=none | md5sum")" = "$(md5sum <"$work/disk")" ]
 }
 files="cp -r /usr/bin/[a-d]* /m; sync" # several thousand requests
@@ -73,7 +75,7 @@ verifies() {
 	there "fio --name=v --filename=/run/sd --allow_file_create=0 --ioengine=libaio --direct=1 --iodepth=16 --rw=randrw --bsrange=512-256k \
 		--size=8M --verify=crc32c --do_verify=1 --verify_fatal=1"
 }
-# iscsid gives up where the target is there and the disk not yet: it has to wait for both
+# iscsid gives up if the target exists before its disk: wait for both
 goes_on() {
 	local through status
 	there "umount /m 2>/dev/null; set -e; mkfs.ext4 -q /run/sd; mount /run/sd /m; for i in 1 2 3; do rm -rf /m/*; $files; touch /run/round\$i; done; umount /m; fsck.ext4 -fn /run/sd" \
@@ -113,7 +115,7 @@ target=
 
 # --- libiscsi's tools, the guest's target ---
 MB=16
-# libiscsi 1.19 sends immediate data that an iSER header does not announce
+# libiscsi 1.19 sends immediate data without announcing it in the iSER header
 lio() {
 	there "set -e; mount -t configfs c /sys/kernel/config 2>/dev/null || :
 		cd /sys/kernel/config/target; mkdir -p core/fileio_0/disk iscsi; cd core/fileio_0/disk

@@ -1,5 +1,6 @@
 #!/bin/bash
-# nbd_linux.sh - the Linux kernel's NBD client, in the emulated guest, on nbdkit with our plugin: used, killed beneath, attached again
+# nbd_linux.sh - the Linux kernel's NBD client, in the emulated guest, with nbdkit and our plugin: used, target killed,
+# attached again
 # follows: nbd-client(8), man/nbdkit-verbena-plugin.1; tests/interop/lab
 # SPDX-License-Identifier: MIT
 source "$(dirname "$0")/lab/lib.sh"
@@ -9,7 +10,7 @@ lab_needs nbdkit
 pluggable nbd_linux || exit 0
 nbd_cleanup() {
 	local status=$?
-	[ $BASHPID = $$ ] || return # a child that was told to end before it became its program
+	[ $BASHPID = $$ ] || return # a child that got SIGTERM before its exec
 	trap - EXIT INT TERM
 	[ -z "$nbd" ] || kill -9 "$nbd" 2>/dev/null
 	(exit $status)
@@ -19,11 +20,11 @@ lab_boots vbnbd
 trap nbd_cleanup EXIT
 there 'command -v nbd-client && modprobe nbd' >/dev/null || { skip nbd_linux "the guest has no nbd-client, or its kernel no nbd"; exit 0; }
 
-serve() { # TRANSPORT: on this host, whose programs meet by the same
+serve() { # TRANSPORT: of target and plugin, both on this host
 	serve_by "${on_here[@]}" "${run[@]}" "$TARGET" --listen 127.0.0.1 --transport "$1" --nqn $NQN --export "$work/a.img"
 }
 plugged() { listens 10809; }
-plug() { plug_by "${on_here[@]}" "${run[@]}" nbdkit -f -i 192.0.2.1 -p 10809 "$PLUGIN" url="$(head -1 "$work/target.out")"; } # for the guest's cable
+plug() { plug_by "${on_here[@]}" "${run[@]}" nbdkit -f -i 192.0.2.1 -p 10809 "$PLUGIN" url="$(head -1 "$work/target.out")"; } # on the guest's cable
 unplugged() {
 	kill "$nbd"
 	wait_for 30 gone "$nbd" || kill -9 "$nbd"

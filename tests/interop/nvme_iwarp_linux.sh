@@ -1,5 +1,6 @@
 #!/bin/bash
-# iwarp_linux.sh - the Linux kernel's NVMe over RDMA on siw, in the emulated guest: its host and verbena-target, its target and our client
+# nvme_iwarp_linux.sh - the Linux kernel's NVMe over RDMA on siw, in the emulated guest: its host with verbena-target,
+# its target with our client
 # follows: nvme(1), nvmet in configfs; tests/interop/lab
 # SPDX-License-Identifier: MIT
 source "$(dirname "$0")/lab/lib.sh"
@@ -10,8 +11,8 @@ TARGET=$BUILD/storage/verbena-target CLIENT=$BUILD/tests/system/storage/storage_
 lab_boots vbnvi
 here=("${on_here[@]}" "${run[@]}")
 
-# --- the guest's target, our client: first by what the guest has anyway ---
-# nvmet serves a file in memory; a port for RDMA is of whatever adapter has the address
+# --- the guest's target with our client: first over rxe ---
+# nvmet serves a file in memory; its RDMA port uses the adapter with that address
 nvmet() {
 	there "set -e; modprobe -a nvmet nvmet-tcp nvmet-rdma; mount -t configfs c /sys/kernel/config 2>/dev/null || :
 		cd /sys/kernel/config/nvmet; s=\$PWD/subsystems/$NQN; truncate -s 8M /run/disk; mkdir \$s \$s/namespaces/1
@@ -34,7 +35,7 @@ if there 'modprobe -a nvmet nvmet-tcp nvmet-rdma'; then
 	check "nvmet-tcp: it is listed, written and read" works_with tcp 4420
 	check "it listens by RDMA, on rxe" opens 2 rdma 4420
 	check "nvmet-rdma on rxe: it is listed, written and read" works_with rdma 4420
-	check "auto takes RDMA" client "nvme+auto://192.0.2.2:4420/$NQN" rdma # its log names the port that is asked alone
+	check "auto takes RDMA" client "nvme+auto://192.0.2.2:4420/$NQN" rdma # its log lists only the port that is asked
 	check "it listens by RDMA no more" closes 2
 	check "auto takes TCP then" client "nvme+auto://192.0.2.2:4420/$NQN" tcp
 else
@@ -44,7 +45,7 @@ fi
 
 # --- siw in place of rxe ---
 why=$(siw_module) || { skip iwarp_linux "no siw.ko for the guest: $why"; exit $((failed > 0)); }
-# why the answers are to be slow ones says tests/interop/siw.sh
+# tests/interop/siw.sh explains why the answers must be slow
 adapter() {
 	"$LAB" put "$work/siw.ko" && there "rdma link del rxe0; modprobe -a iw_cm libcrc32c nvme-rdma; insmod /root/siw.ko
 		rdma link add siw0 type siw netdev eth0; tc qdisc replace dev eth0 root netem delay 3ms limit 10000; rdma link show siw0/1 | grep -q ACTIVE"
@@ -58,8 +59,8 @@ if [ -n "$has_nvmet" ]; then
 	VERBENA_MPA=crc check "nvmet-rdma on siw, with CRC" client "nvme+rdma://192.0.2.2:4422/$NQN" rdma
 fi
 
-# --- the guest's host, verbena-target ---
-serve() { # ADDRESS TRANSPORT: sets $port, that for RDMA
+# --- the guest's host with verbena-target ---
+serve() { # ADDRESS TRANSPORT: sets $port, the port for RDMA
 	rm -f "$work/target.out"
 	"${here[@]}" "$TARGET" --listen "$1" --transport "$2" --port 4420 --nqn $NQN --mapped --export "$work/a.img" --export memory:64M \
 		>"$work/target.out" 2>>"$work/target.err" </dev/null &

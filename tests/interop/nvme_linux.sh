@@ -1,5 +1,6 @@
 #!/bin/bash
-# linux.sh - the Linux kernel's own NVMe/TCP host, in the emulated guest, and verbena-target: found, used, changed, restarted
+# nvme_linux.sh - the Linux kernel's NVMe/TCP host, in the emulated guest, with verbena-target: discovery, use, changes,
+# restarts
 # follows: nvme(1); tests/interop/lab
 # SPDX-License-Identifier: MIT
 source "$(dirname "$0")/lab/lib.sh"
@@ -23,7 +24,7 @@ serve() {
 	target=$!
 	wait_for 20 test -s "$work/target.out"
 }
-comes() { # PATTERN in what nvme list says
+comes() { # PATTERN in the output of nvme list
 	there "for i in \$(seq 60); do nvme list | grep -q '$1' && exit 0; sleep 1; done; nvme list; exit 1"
 }
 

@@ -1,6 +1,7 @@
 #!/bin/bash
-# points_linux.sh - the points that blktests' nvme tests check, and nvme-cli's commands: the Linux kernel's host and verbena-target
-# follows: blktests, tests/nvme (what is checked; numbers in the sentences); nvme(1); tests/interop/lab
+# nvme_points_linux.sh - the checks of blktests' nvme tests, and nvme-cli's commands: the Linux kernel's host with
+# verbena-target
+# follows: blktests, tests/nvme (whose numbers are in the sentences); nvme(1); tests/interop/lab
 # SPDX-License-Identifier: MIT
 source "$(dirname "$0")/lab/lib.sh"
 source "$(dirname "$0")/lab/nvme.sh"
@@ -11,10 +12,10 @@ lab_boots vbnvp
 there 'command -v nvme && modprobe -a nvme-tcp nvme-rdma' >/dev/null || { skip points_linux "the guest has no nvme-cli, or its kernel no nvme-tcp or nvme-rdma"; exit 0; }
 HOSTID=11111111-2222-3333-4444-555555555555
 UUID=00112233-4455-6677-8899-aabbccddeeff
-other= # a second target, which the first refers to
+other= # a second target, which is a referral of the first
 points_cleanup() {
 	local status=$?
-	[ $BASHPID = $$ ] || return # a child that was told to end before it became its program
+	[ $BASHPID = $$ ] || return # a child that got SIGTERM before its exec
 	trap - EXIT INT TERM
 	[ -z "$other" ] || kill -9 "$other" 2>/dev/null
 	(exit $status)
@@ -46,7 +47,7 @@ other_target() {
 	other=$!
 	wait_for 20 grep -qs ^nvme+rdma "$work/other.out"
 }
-reload() { # as conf
+reload() { # like conf
 	conf "$@"
 	kill -HUP "$target"
 }
@@ -56,7 +57,7 @@ alone() { wait_for 30 none_left || { "${on_here[@]}" "$TARGET" status --port 442
 
 # --- the guest ---
 connect() { connects "$t" -s 4420 -c 1 -a 192.0.2.1 "-I $HOSTID" "$@"; }
-# what is said on standard error, or by the kernel, is a complaint
+# output on standard error or by the kernel is a complaint
 quietly() { # COMMANDS
 	there "set -e; dmesg -C; { $1
 		} 2>/run/complaints >/run/said || { tail -5 /run/said; cat /run/complaints; exit 1; }; ! grep . /run/complaints; ! dmesg | grep -i 'warn\|bug\|error\|invalid'"
@@ -129,7 +130,7 @@ refers() {
 leaves_at_once() {
 	there "set -e; for i in 1 2 3 4 5 6; do nvme connect -t $t -n $NQN -s 4420 -a 192.0.2.1; nvme disconnect -n $NQN | grep -q 'disconnected 1'; done" && alone
 }
-comes_and_goes() { # namespaces, beside one that is written to
+comes_and_goes() { # namespaces, beside one that is being written
 	local more n round
 	works_on "fio --name=v --filename=/dev/nvme0n1 --ioengine=libaio --direct=1 --iodepth=8 --rw=randrw --bsrange=4k-64k --size=16M --loops=4 --verify=crc32c --verify_fatal=1"
 	for round in 1 2; do
@@ -142,7 +143,7 @@ comes_and_goes() { # namespaces, beside one that is written to
 	done
 	came_through
 }
-resets() { # and rescans, under load
+resets() { # rescans under load
 	works_on "fio --name=v --filename=/dev/nvme0n1 --ioengine=libaio --direct=1 --iodepth=8 --rw=randrw --bsrange=4k-64k --size=16M --loops=4 --verify=crc32c --verify_fatal=1"
 	there 'set -e; for i in 1 2 3; do nvme ns-rescan /dev/nvme0; nvme reset /dev/nvme0; for j in $(seq 80); do [ $(cat /sys/class/nvme/nvme0/state) = live ] && break; sleep 0.25; done
 		[ $(cat /sys/class/nvme/nvme0/state) = live ]; echo 1 >/sys/class/nvme/nvme0/rescan_controller; done; echo 1 >/sys/class/nvme/nvme0/reset_controller' && came_through
@@ -151,11 +152,11 @@ leaves_under_load() {
 	there "fio --name=v --filename=/dev/nvme0n1 --ioengine=libaio --direct=1 --iodepth=8 --rw=randwrite --bs=16k --size=64M --time_based --runtime=60 >/run/fio 2>&1 & sleep 2
 		nvme disconnect -n $NQN && wait; for i in \$(seq 40); do [ -b /dev/nvme0n1 ] || exit 0; sleep 0.5; done; ls /dev/nvme*; exit 1" && alone
 }
-other_queues() { # kinds of them: for writes, and to be polled
+other_queues() { # kinds of queues: for writes, and polled
 	connect -i 2 -W 1 -P 1 && there "fio --name=v --filename=/dev/nvme0n2 --ioengine=pvsync2 --hipri --direct=1 --rw=randrw --bs=16k --size=512k --verify=crc32c --verify_fatal=1" &&
 		there 'grep -q . /sys/block/nvme0n2/queue/io_poll' && disconnect && alone
 }
-fewer_queues() { # when it comes back to a target that was restarted
+fewer_queues() { # when it reconnects to a restarted target
 	connect -i 2 -l 60 && conf 1 && ended_well && serve &&
 		in_guest 60 '[ $(cat /sys/class/nvme/nvme0/state) = live ] && [ $(cat /sys/class/nvme/nvme0/queue_count) = 2 ]' && verifies /dev/nvme0n1 --rw=randrw --bs=4k --size=2M || return 1
 	conf 8 && ended_well && serve && in_guest 60 '[ $(cat /sys/class/nvme/nvme0/state) = live ] && [ $(cat /sys/class/nvme/nvme0/queue_count) = 3 ]' &&
@@ -169,7 +170,7 @@ waits_for_access() {
 	in_guest 20 'grep -q "^optimized" /sys/class/nvme/nvme0/nvme0*n1/ana_state && grep -q 262144 /run/dd'
 }
 ways() { there "for i in \$(seq 60); do [ \$(nvme list-subsys | grep -c live) != $1 ] || exit 0; sleep 1; done; nvme list-subsys; exit 1"; }
-another_way() { # of two to the same namespaces, one goes under load
+another_way() { # one of two paths to the same namespaces disappears under load
 	connects rdma -s 4420 -c 1 -a 192.0.2.1 -I $HOSTID && there "nvme connect -t tcp -n $NQN -s 4420 -a 192.0.2.1 -I $HOSTID" && ways 2 || return 1
 	works_on "fio --name=v --filename=/dev/nvme0n1 --ioengine=libaio --direct=1 --iodepth=8 --rw=randrw --bsrange=4k-64k --size=16M --loops=4 --verify=crc32c --verify_fatal=1"
 	there "nvme disconnect -d nvme0 && sleep 2" && ways 1 && came_through && disconnect && alone
@@ -186,7 +187,8 @@ conf 8
 check "the target serves" serve
 check "… another, too" other_target
 [ $failed = 0 ] || exit 1
-# An emulated guest that gets no processor loses its connection now and then, and makes the next: that is said, and waited for
+# An emulated guest without processor time sometimes loses its connection and reconnects: this is reported, and waited
+# for
 comes_back() {
 	there 'dmesg | tail -5' | sed 's/^/#	/'
 	in_guest 60 '[ $(cat /sys/class/nvme/nvme0/state) = live ]'

@@ -1,12 +1,13 @@
-// rdmap.c - both ends of a connection made by rdma_cm that send each other every kind of message, and look at what came
+// rdmap.c - both ends of an rdma_cm connection: they send each other every kind of message, and check the received data
 // follows: RFC 5040, RFC 7306; rdma_cm(7)
 // SPDX-License-Identifier: MIT
 //
 //   rdmap -s ADDRESS | -c ADDRESS  [-p PORT] [-k KIND,…] [-l LONGEST] [-d DEPTH] [-f]
 //
-// -k: what this end asks for, the client first, then the server: send, send-se, send-inv, send-se-inv, write, read, send-imm,
-// write-imm, cmp-swap, fetch-add. The last one may be bad-read, bad-write, bad-send (too long), bad-atomic, bad-imm (a write with
-// immediate, to who knows none) or no-receive: the connection ends by it. -f: the client writes, sends and reads until the connection ends. How it ended is said, at either end.
+// -k: requests of this end (the client first, then the server): send, send-se, send-inv, send-se-inv, write, read,
+// send-imm, write-imm, cmp-swap, fetch-add. The last one may be bad-read, bad-write, bad-send (too long), bad-atomic,
+// bad-imm (a write with immediate to a peer without support) or no-receive: it ends the connection.
+// -f: the client writes, sends and reads until the connection ends. Both ends print how it ended.
 #include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>
@@ -63,7 +64,7 @@ static struct ibv_cq *scq, *rcq;
 static struct ibv_mr *region_mr, *out_mr, *in_mr, *inv_mr;
 static uint8_t region[ROOM], out[ROOM], in[RECEIVES][ROOM], victim[64];
 static struct info peer;
-static struct ibv_wc got; /* the last message that was no note */
+static struct ibv_wc got; /* the last message that was not a note */
 static uint8_t *got_at;
 static uint32_t longest = 200000, depth = 4, seq;
 static bool kinds[KINDS], forever;
@@ -116,7 +117,7 @@ static void next_event(enum rdma_cm_event_type want)
 	rdma_ack_cm_event(e);
 }
 
-/* The connection is over, and that was to be: what became of the requests, which event came. */
+/* The connection has ended as expected: prints the results of the requests, and the event. */
 static void ended(struct ibv_wc *first)
 {
 	struct pollfd p = {.fd = channel->fd, .events = POLLIN};
@@ -162,7 +163,7 @@ static void failed(struct ibv_wc *wc)
 	    wc->opcode);
 }
 
-/* The next of cq; bad ones of the other are not passed over. */
+/* The next completion of cq. Errors of the other queue are not skipped. */
 static struct ibv_wc next(struct ibv_cq *cq)
 {
 	time_t end = time(NULL) + PATIENCE * (forever ? 20 : 1);
@@ -260,7 +261,7 @@ static void ask(uint32_t what, enum kind kind, uint32_t len)
 	}
 }
 
-/* --- what is asked of us --- */
+/* --- requests of the peer --- */
 
 static void new_victim(void)
 {
@@ -292,7 +293,7 @@ static bool right(const struct note *n)
 		return received(n, IBV_WC_RECV_RDMA_WITH_IMM) && imm && is_filled(region, n->len, n->seq);
 	case SEND_INV:
 	case SEND_SE_INV:
-		/* libsiw does not say it */
+		/* libsiw does not report it */
 		if (strncmp(ibv_get_device_name(id->verbs->device), "siw", 3) != 0 &&
 		    (!(got.wc_flags & IBV_WC_WITH_INV) || got.invalidated_rkey != inv_mr->rkey)) {
 			printf("flags %x, %x invalidated, not %x\n", got.wc_flags, got.invalidated_rkey, inv_mr->rkey);
@@ -330,7 +331,7 @@ static void serve(void)
 	}
 }
 
-/* --- what we ask for --- */
+/* --- our requests --- */
 
 static void request(enum kind kind, uint32_t len)
 {
@@ -362,7 +363,7 @@ static void request(enum kind kind, uint32_t len)
 	if (kind == SEND_SE || kind == SEND_SE_INV || (kind == WRITE_IMM && seq % 2))
 		wr.send_flags = IBV_SEND_SOLICITED;
 	if (kind == SEND_INV || kind == SEND_SE_INV)
-		wr.invalidate_rkey = wr.wr.rdma.rkey = peer.inv_rkey; /* libsiw takes the second */
+		wr.invalidate_rkey = wr.wr.rdma.rkey = peer.inv_rkey; /* libsiw uses the second */
 	if (kind == SEND_IMM || kind == WRITE_IMM || kind == BAD_IMM)
 		wr.imm_data = htonl(seq);
 	if (kind == CMP_SWAP || kind == FETCH_ADD || kind == BAD_ATOMIC) {
@@ -391,7 +392,7 @@ static void spoil(enum kind kind)
 	struct ibv_wc wc;
 
 	if (kind == BAD_SEND || kind == NO_RECEIVE) {
-		/* longer than a receive: the buffer of it is as long as ours, and sent twice */
+		/* longer than a receive: the peer's buffer is as long as ours, so send it twice */
 		struct ibv_sge sge[2] = {{(uintptr_t)too_long, MAX, out_mr->lkey},
 		                         {(uintptr_t)too_long, MAX, out_mr->lkey}};
 		struct ibv_send_wr wr = {.wr_id = 1000,
@@ -479,7 +480,7 @@ static void make_qp(void)
 	id->pd = pd;
 	region_mr = ibv_reg_mr(pd, region, sizeof(region), access);
 	out_mr = ibv_reg_mr(pd, out, sizeof(out),
-	                    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE); /* RFC 5040: so for a read's sink */
+	                    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE); /* for a read's sink, RFC 5040 */
 	in_mr = ibv_reg_mr(pd, in, sizeof(in), IBV_ACCESS_LOCAL_WRITE);
 	if (!region_mr || !out_mr || !in_mr)
 		die("ibv_reg_mr");
@@ -580,7 +581,7 @@ int main(int argc, char **argv)
 		connect_to(to, port);
 	else
 		take_one(at, port);
-	/* of iWARP the initiator sends first */
+	/* with iWARP the initiator sends first */
 	if (to)
 		tell((struct note){.what = OK});
 	hear();

@@ -1,20 +1,20 @@
 #!/bin/bash
-# rxe.sh - Verbena and the Linux kernel's own RoCEv2 adapter in an emulated guest, each as server and as client
+# rxe.sh - Verbena and the Linux kernel's RoCEv2 adapter in an emulated guest, each as server and as client
 # follows: IBA volume 1, annex A17 (RoCEv2)
 # SPDX-License-Identifier: MIT
 source "$(dirname "$0")/lab/lib.sh"
 lab_needs ibv_rc_pingpong ib_send_bw
 V4=1 V6=2 HERE_V4=192.0.2.1 THERE_V4=192.0.2.2
 lab_boots vblab
-AGAIN=1 # a guest whose emulated processors get no time hangs by itself, the kernel with itself too
+AGAIN=1 # a guest whose emulated processors get no time hangs, even when the kernel talks to itself
 (cd "$ROOT/tests/system/net" && "${CC:-gcc}" -std=gnu17 -O2 -w -o "$work/verify" verify.c plan.c link.c -libverbs) || exit 1
 check "the guest gets the program that verifies" "$LAB" put "$work/verify"
 
 there() { VERBENA_LAB_S=$((LIMIT + 10)) "$LAB" guest "timeout -k 2 $LIMIT $*"; }
-# another round trip to the guest for each look is slow
+# polling the guest with a round trip each time is slow
 guest_listens() { "$LAB" guest "for i in \$(seq 100); do busybox netstat -ltn | grep -q ':$1 ' && exit 0; sleep 0.1; done; exit 1"; }
 
-joined() { # PROGRAM …: how the two of them ended
+joined() { # PROGRAM …: the exit status of both
 	local s c
 	wait "$client"
 	c=$?
@@ -62,7 +62,7 @@ for f in IPv4 IPv6; do
 		check "$say: verify, events, few receives" $way "$work/verify" -g $g -e -r 3 -l 16384 -n 200000
 		check "$say: the data came by the cable" test $(($(came) - before)) -gt 2000000
 		check "$say: ib_send_bw" $way ib_send_bw -F -x $g -n 50
-		# rxe offers more reads at a time than perftest can then set
+		# rxe offers more outstanding reads than perftest can set
 		check "$say: ib_read_bw" $way ib_read_bw -F -x $g -o 16 -n 50
 		[ $f = IPv4 ] || continue
 		for p in ib_write_bw ib_send_lat ib_write_lat; do check "$say: $p" $way $p -F -x $g -n 50; done
@@ -73,7 +73,7 @@ check "verbena serves: ib_write_bw, 4 queue pairs, both ways" verbena_serves ib_
 check "rxe serves: ib_send_bw, UD" rxe_serves ib_send_bw -F -x $V4 -c UD -s 1024 -n 50
 check "verbena serves: path MTU 256" verbena_serves "$work/verify" -g $V4 -m 256 -l 8192 -n 200000
 
-# the guest's end of the cable turns bad, for what it sends; then ours, for what we send
+# first the guest's end of the cable drops packets that it sends, then ours does
 for bad in "loss 2%" "duplicate 3%" "delay 1ms reorder 95%"; do
 	check "the guest's end of the cable turns bad: $bad" "$LAB" guest "tc qdisc replace dev eth0 root netem $bad"
 	check "$bad: verbena serves" verbena_serves "$work/verify" -g $V4 -T 17 -l 8192 -n 200000

@@ -4,19 +4,19 @@
 # SPDX-License-Identifier: MIT
 # usage: rxe_cm.sh [PATTERN]   only the cases whose sentence matches
 # RXE_CM_ONLY: the same
-# RXE_CM_LAB: the name of a guest that is up already; it is left up
+# RXE_CM_LAB: the name of a running guest, which is left running
 source "$(dirname "$0")/lab/lib.sh"
 source "$(dirname "$0")/lab/cm.sh"
 lab_needs rping ib_send_bw
 only=${1:-${RXE_CM_ONLY:-.}}
 lab_boots vbcm "${RXE_CM_LAB:-}"
 guest_gets_bounded
-AGAIN=1 # a guest whose emulated processors get no time hangs by itself, the kernel with itself too
-early='REJECTED[,;] error:\{0,1\} 8\|UNREACHABLE[,;] error:\{0,1\} 1\|onnection refused' # one attempt came too early: nobody listens there yet
+AGAIN=1 # a guest whose emulated processors get no time hangs, even when the kernel talks to itself
+early='REJECTED[,;] error:\{0,1\} 8\|UNREACHABLE[,;] error:\{0,1\} 1\|onnection refused' # an attempt came too early: nobody listens yet
 
-# perftest connects twice, and its server closes the port and listens anew in between. The kernel refuses who comes in that
-# moment (REJ, reason 8; Verbena lets him wait), perftest's client does not survive that, and its server is left halfway: it
-# answers another client's first SEND with RNR NAKs for ever. So both begin again.
+# perftest connects twice, and its server closes the port and listens again in between. The kernel rejects a client that
+# arrives in that moment (REJ, reason 8; Verbena lets it wait). perftest's client does not survive that, and its server
+# is left half way: it answers another client's first SEND with RNR NAKs forever. So both begin again.
 twice() { # WAY SERVER… -- CLIENT…
 	local _
 	for _ in $(seq 10); do
@@ -39,17 +39,17 @@ for f in IPv4 IPv6; do
 	esac
 	for way in verbena rxe; do
 		here=$HERE_IP there=$THERE_IP
-		[ $way = verbena ] || here=$THERE_IP there=$HERE_IP # of the server, of the client
+		[ $way = verbena ] || here=$THERE_IP there=$HERE_IP # server's, client's
 		before=$(came)
 		case_of $way "rping" rping -s -a $any -C 10 -V -- rping -c -a @ -C 10 -V
 		case_of $way "rping, 60000 bytes" rping -s -a $here -C 5 -S 60000 -- rping -c -a @ -C 5 -S 60000
 		case_of $way "ucmatose" ucmatose -b $any -c 5 -C 10 -- ucmatose -s @ -c 5 -C 10
 		case_of $way "udaddy" udaddy -b $here -c 3 -C 10 -- udaddy -s @ -b $there -c 3 -C 10
 		case_of $way "rdma_client" rdma_server -s $here -- rdma_client -s @
-		# rcopy takes what stands before the first colon for the address
+		# rcopy takes the part before the first colon for the address
 		[ $f = IPv6 ] || ! wanted "$way serves, $f: rcopy" || check "$way serves, $f: rcopy" copies $way
 		case_of $way "rstream" rstream -b $here -T v -S 16384 -C 5 -I 2 -- rstream -s @ -T v -S 16384 -C 5 -I 2
-		# this perftest looks names up as IPv4's only
+		# this perftest resolves names to IPv4 addresses only
 		[ $f = IPv4 ] || continue
 		for p in ib_send_bw ib_write_bw; do perf $way $p -n 50; done
 		perf $way ib_read_bw -o 16 -n 50

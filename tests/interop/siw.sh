@@ -3,7 +3,7 @@
 # follows: RFC 5040, 5041, 5044, 6581; rping(1), ucmatose(1), rdma_client(1), rcopy(1), rstream(1), perftest(1)
 # SPDX-License-Identifier: MIT
 # usage: siw.sh [PATTERN]   only the cases whose sentence matches
-# SIW_LAB: the name of a guest that is up already; it is left up
+# SIW_LAB: the name of a running guest, which is left running
 source "$(dirname "$0")/lab/lib.sh"
 source "$(dirname "$0")/lab/cm.sh"
 lab_needs rping ib_send_bw
@@ -17,8 +17,9 @@ adapter() {
 		rdma link show siw0/1 >/dev/null 2>&1 || rdma link add siw0 type siw netdev eth0; rdma link show siw0/1 | grep -q ACTIVE"
 }
 check "the guest has siw0" adapter
-# siw answers an MPA request before it looks at its socket: what a fast peer sends at once would wait there for more to come,
-# and a connection that ends before the kernel knows it as established is a BUG() of iw_cm. So its answers are slow ones.
+# siw answers an MPA request before it reads its socket. Data that a fast peer sends at once would wait there until more
+# arrives, and a connection that ends before the kernel considers it established is a BUG() in iw_cm. So its answers are
+# delayed.
 slow() { "$LAB" guest "tc qdisc replace dev eth0 root netem delay 3ms limit 10000"; }
 check "the guest's answers are slow" slow
 (cd "$HERE" && "${CC:-gcc}" -std=gnu17 -O2 -w -o "$work/rdmap" rdmap.c -lrdmacm -libverbs) || exit 1
@@ -26,14 +27,14 @@ chmod 755 "$work/rdmap"
 check "the guest gets the program that verifies" "$LAB" put "$work/rdmap"
 guest_gets_bounded
 [ $failed = 0 ] || exit 1
-AGAIN=1 # a guest whose emulated processors get no time hangs by itself, the kernel with itself too
+AGAIN=1 # a guest whose emulated processors get no time hangs, even when the kernel talks to itself
 BETWEEN=revive
-settings= # of the module
+settings= # sets parameters of the module
 siw_set() { # VALUE NAME…
 	settings+=$(printf 'echo %s >%s;' "$@")
 	"$LAB" guest "cd /sys/module/siw/parameters; $settings"
 }
-# That BUG() all the same: another guest
+# the BUG() happened anyway: use another guest
 revive() {
 	"$LAB" broke >"$work/broke" || return 0
 	sed 's/^/# the guest has broken: /' "$work/broke"
@@ -41,7 +42,7 @@ revive() {
 	before=0
 }
 
-early='REJECTED[,;] error:\{0,1\} -111\|REJECTED; error: -111\|onnection refused\|UNREACHABLE[,;] error:\{0,1\} -1' # too early: nobody listens there yet
+early='REJECTED[,;] error:\{0,1\} -111\|REJECTED; error: -111\|onnection refused\|UNREACHABLE[,;] error:\{0,1\} -1' # too early: nobody listens yet
 
 perf() { # WAY PROGRAM ARGS…
 	local way=$1 p=$2
@@ -49,7 +50,7 @@ perf() { # WAY PROGRAM ARGS…
 	case_of "$way" "$p -R $*" "$p" -R -F "$@" -- "$p" -R -F "$@" @
 }
 
-few() { # what each of the settings is tried with
+few() { # the cases for each of the settings
 	local way
 	for way in verbena siw; do
 		case_of $way "rping, $1" rping -s -a $any -C 10 -V -- rping -c -a @ -C 10 -V
@@ -65,17 +66,17 @@ for f in IPv4 IPv6; do
 	esac
 	for way in verbena siw; do
 		here=$HERE_IP
-		[ $way = verbena ] || here=$THERE_IP # of the server
+		[ $way = verbena ] || here=$THERE_IP # server's
 		before=$(came)
 		case_of $way "rping" rping -s -a $any -C 10 -V -- rping -c -a @ -C 10 -V
 		case_of $way "rping, 60000 bytes" rping -s -a $here -C 5 -S 60000 -V -- rping -c -a @ -C 5 -S 60000 -V
 		case_of $way "every kind of message" "$work/rdmap" -s $any -k $kinds -- "$work/rdmap" -c @ -k $kinds
 		case_of $way "ucmatose" ucmatose -b $any -c 5 -C 10 -- ucmatose -s @ -c 5 -C 10
 		case_of $way "rdma_client" rdma_server -s $here -- rdma_client -s @
-		# rcopy takes what stands before the first colon for the address
+		# rcopy takes the part before the first colon for the address
 		[ $f = IPv6 ] || ! wanted "$way serves, $f: rcopy" || check "$way serves, $f: rcopy" copies $way
 		case_of $way "rstream" rstream -b $here -T v -S 16384 -C 5 -I 2 -- rstream -s @ -T v -S 16384 -C 5 -I 2
-		# this perftest looks names up as IPv4's only
+		# this perftest resolves names to IPv4 addresses only
 		[ $f = IPv4 ] || continue
 		for p in ib_send_bw ib_write_bw ib_read_bw ib_send_lat ib_write_lat ib_read_lat; do perf $way $p -n 50; done
 		[ "$only" != . ] || check "$way serves, $f: the data came by the cable" test $(($(came) - before)) -gt 500000
@@ -96,12 +97,12 @@ siw_set N peer_to_peer 1 mpa_version
 few "siw knows MPA revision 1"
 siw_set 2 mpa_version
 
-# --- what cannot be ---
-# siw turns M, D, R and layer and type of its Terminate messages around; what they are about is found all the same
-fatal= # what an IBV_EVENT_QP_FATAL is about, if there is to be one
-ends() { # WAY KIND REQUEST RECEIVE: by this message of the client's; what became of it there, and of the server's receive
+# --- invalid requests ---
+# siw swaps M, D, R and layer and type in its Terminate messages; the failed request is found anyway
+fatal= # the reason of an expected IBV_EVENT_QP_FATAL
+ends() { # WAY KIND REQUEST RECEIVE: ended by this message of the client; results of it there and of the server's receive
 	local status
-	[ "$1" = verbena ] || LASTS=1 # siw does not flush receives in every case
+	[ "$1" = verbena ] || LASTS=1 # siw does not always flush receives
 	both "$1" "$work/rdmap" -s $any -k bad-read -- "$work/rdmap" -c @ -k $2
 	status=$?
 	LASTS=
@@ -115,13 +116,13 @@ flushed="Work Request Flushed Error"
 ends_of() { # WAY KIND …
 	! wanted "$1 serves, $f: ends by $2" || check "$1 serves, $f: ends by $2" ends "$@"
 }
-refused() { # COMMAND…: in the words of iWARP
+refused() { # COMMAND…: fails with an error of iWARP
 	"$@" >"$work/client.out" 2>&1 && return 1
 	grep -q "RDMA_CM_EVENT_REJECTED, error -1[01][41]" "$work/client.out" && return 0
 	cat "$work/client.out"
 	return 1
 }
-wants_markers() { # WAY: siw has none
+wants_markers() { # WAY: siw does not support it
 	local status
 	if [ "$1" = verbena ]; then
 		VERBENA_MPA=markers ours "$work/rdmap" -s $any >"$work/server.out" 2>&1 </dev/null &
@@ -141,15 +142,15 @@ wants_markers() { # WAY: siw has none
 }
 for way in verbena siw; do
 	request="request: remote access error"
-	[ $way = siw ] || request="request: $flushed\\|request: remote access error" # of siw as the client
+	[ $way = siw ] || request="request: $flushed\\|request: remote access error" # siw as the client
 	ends_of $way bad-read "$request" "receive: $flushed"
 	ends_of $way bad-write "request: $flushed\\|receive: $flushed\\|request: remote access error" "receive: $flushed"
 	ends_of $way bad-send "request: \\|receive: $flushed" "receive: \\(local length error\\|$flushed\\)"
 	! wanted "$way serves, $f: markers are refused" || check "$way serves, $f: markers are refused" wants_markers $way
 done
-# siw knows nothing of RFC 7306
+# siw does not support RFC 7306
 ends_of siw bad-atomic "request: remote invalid request error" "receive: $flushed"
-# the write is complete by then; RFC 7306, 1.1, has no way to ask before
+# the write is complete by then: RFC 7306, 1.1, cannot ask before
 fatal="unexpected opcode"
 export VERBENA_LOG=warn
 ends_of siw bad-imm "receive: $flushed" "receive: $flushed"

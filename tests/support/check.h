@@ -1,4 +1,4 @@
-// check.h - a check that fails says where, and ends the test
+// check.h - a failed check prints its place and ends the test
 // SPDX-License-Identifier: MIT
 #ifndef VB_TEST_CHECK_H
 #define VB_TEST_CHECK_H
@@ -17,7 +17,7 @@
 		}                                                                                                   \
 	} while (0)
 
-/* Two whole numbers are equal; both are shown where they are not. */
+/* Checks that two integers are equal, and prints both if they are not. */
 #define SAME(a, b)                                                                                                   \
 	do {                                                                                                         \
 		long long a_ = (long long)(a), b_ = (long long)(b);                                                  \
@@ -43,7 +43,8 @@
 		fflush(stdout);           \
 	} while (0)
 
-/* Milliseconds in which an expected event comes on the most loaded machine. Only a test that fails waits so long. */
+/* Milliseconds within which an expected event arrives even on a very busy machine. Only a failing test waits so
+ * long. */
 #define LONG_MS 20000
 
 #endif

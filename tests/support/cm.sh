@@ -1,18 +1,18 @@
-# cm.sh - pairs of programs that meet by rdma_cm, for scripts in tests/system/apps and tests/system/net
+# cm.sh - pairs of programs that connect by rdma_cm, for scripts in tests/system/apps and tests/system/net
 # follows: rdma_cm(7)
 # SPDX-License-Identifier: MIT
-# sourced after lib.sh, or after net/lib.sh: then the server runs on b, the client on a
+# sourced after lib.sh; or after net/lib.sh, and then the server runs on b and the client on a
 declare -p on_a on_b >/dev/null 2>&1 || on_a=(env) on_b=(env)
 LIMIT=100
 there=127.0.0.1 # the address of the server: @ in the client's arguments
-endless=        # not empty: the server has no end of its own
-enough=(true)   # what has to be so before such a server is stopped
-ready=(sleep 0.2) # what a client waits for before it comes the first time
+endless=        # not empty: the server does not end by itself
+enough=(true)   # condition to wait for before such a server is stopped
+ready=(sleep 0.2) # condition to wait for before the first client starts
 
-# Who listens for rdma_cm is in no table: a client that came too early is refused and comes again
+# No table lists rdma_cm listeners, so a client that started too early is refused and started again
 early='REJECTED[,;] error:\{0,1\} 8\|UNREACHABLE[,;] error:\{0,1\} 1\|onnection refused\|CM event bl blka 8'
 
-# both SERVER… -- CLIENT…: both end well
+# both SERVER… -- CLIENT…: both succeed
 both() {
 	local server_args=() end=$((SECONDS + 20 * SLOW)) s c
 	while [ "$1" != -- ]; do server_args+=("$1"); shift; done
@@ -40,7 +40,7 @@ both() {
 	return 1
 }
 
-# The same with a server that is killed when the client is done
+# The same with a server that is killed when the client has ended
 served() {
 	endless=1
 	both "$@"
@@ -49,7 +49,7 @@ served() {
 	return $status
 }
 
-# A datagram to a group that nobody has joined yet is lost
+# A datagram to a group without members is lost
 joined() { "${on_b[@]}" ip maddr show | grep -q " $1\( \|\$\)"; } # GROUP
 group() { # GROUP ADDRESS-OF-SERVER ADDRESS-OF-CLIENT
 	local ready=(joined "$1")
@@ -64,7 +64,7 @@ copies() {
 	served rcopy -- rcopy "$work/big" "@:$work/copy" && cmp "$work/big" "$work/copy"
 }
 
-# its server of version 44 goes on for ever; the client says what it did not expect
+# its server of version 44 never ends; the client reports errors
 cmtimes() { # ADDRESS CONNECTIONS
 	served cmtime -b "$1" -c "$2" -- cmtime -s "$1" -c "$2" && ! grep "event:" "$work/client.out"
 }

@@ -3,16 +3,16 @@
 # SPDX-License-Identifier: MIT
 # sourced after lib.sh
 on_server=(env) on_client=(env) there=127.0.0.1
-fio_ready=(sleep 0.5) # what a client waits for before it comes the first time
-# Of another host: port 4791 is open; before, a request to connect is lost, and comes again after seconds
+fio_ready=(sleep 0.5) # condition to wait for before the first client starts
+# On another host, port 4791 must be open: an earlier request to connect is lost, and repeated only after seconds
 fio_answers() { gone "$s" || "${on_server[@]}" cat /proc/net/udp /proc/net/udp6 2>/dev/null | grep -qi ':12B7 '; }
 
-# job VERB SIZE ARGS…: both ends move SIZE without an error. The server names no address: this fio binds to the bytes of the name
-# The side that writes is the client, whatever its verb
+# job VERB SIZE ARGS…: both ends move SIZE without an error. The server names no address, because this fio binds to the
+# bytes of the name. The client is the writing side, whatever its verb
 job() {
 	local verb=$1 size=$2 depth=() end=$((SECONDS + 20 * SLOW)) s c
 	shift 2
-	# it allows no RNR retries: a receive for each message
+	# it allows no RNR retries, so each message needs a receive
 	[ "$verb" != send ] || depth=(--iodepth=300)
 	free_port
 	(cd "$work" && exec timeout -k 2 $((LIMIT * SLOW)) "${on_server[@]}" "${run[@]}" fio --name=s --ioengine=rdma --port=$port \

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: MIT
 # sourced after net/lib.sh
 
-# why_no_iser: what is missing here; fails where nothing is
+# why_no_iser: prints what is missing; fails if nothing is
 why_no_iser() {
 	local p
 	for p in tgtd tgtadm iscsi-inq iscsi-readcapacity16 iscsi-perf qemu-img; do
@@ -15,18 +15,18 @@ why_no_iser() {
 }
 
 MB=16
-STEP=262144 # libiscsi 1.19 has buffers of that size, and does not live through a request that is larger
+STEP=262144 # libiscsi 1.19 has buffers of this size, and crashes on larger requests
 IQN=iqn.2026-01.test:disk
-at_a=() at_b=() # where initiator and target run: on this host, or each on one of its own
+at_a=() at_b=() # the place of initiator and target: one host, or two
 where=127.0.0.1 # the address of the target
 
-# --- tgtd's sockets lie in a directory of the system ---
-control=$((1000 + RANDOM % 30000)) # its name for itself
+# --- tgtd's sockets are in a system directory ---
+control=$((1000 + RANDOM % 30000)) # its own name
 sockets=/var/run/tgtd
 [ -e $sockets ] || { mkdir -p $sockets && made_sockets=1; }
 iser_cleanup() {
 	local status=$?
-	[ $BASHPID = $$ ] || return # a child that was told to end before it became its program
+	[ $BASHPID = $$ ] || return # a child that got SIGTERM before its exec
 	rm -f $sockets/socket.$control*
 	[ -z "${made_sockets:-}" ] || rmdir $sockets 2>/dev/null
 	(exit $status)
@@ -35,14 +35,14 @@ iser_cleanup() {
 trap iser_cleanup EXIT
 
 adm() { tgtadm -C "$control" --lld iser "$@"; }
-# ${1:-$where}: an address, as URLs have it
+# ${1:-$where}: an address in the form of URLs
 url() { echo "iser://${1:-$where}:3260/$IQN/1"; }
-# The same for QEMU, which is told not to ask for more at once
+# The same for QEMU, with a limit of its requests
 node() { echo "driver=raw,file.driver=blkdebug,file.max-transfer=$STEP,file.image.driver=iscsi,file.image.transport=iser,file.image.portal=$where:3260,file.image.target=$IQN,file.image.lun=1"; }
 on_client() { timeout -k 2 $((120 * SLOW)) ${at_a[@]+"${at_a[@]}"} "${run[@]}" "$@"; }
 
 # --- the target ---
-# It knows who may come by the address and by the initiator's name, and wants both
+# It allows initiators by address and by name, and requires both
 let_in() {
 	local i lib=iqn.2007-10.com.github:sahlberg:libiscsi
 	adm --op bind --mode target --tid 1 -I ALL || return 1
@@ -52,7 +52,7 @@ let_in() {
 }
 answers() { adm --op show --mode target >/dev/null 2>&1 || gone "$target"; }
 
-# One disk. It listens at 0.0.0.0 and at ::, at iSER's own port (ports of RDMA are this broker's); TCP is not used
+# One disk. It listens on 0.0.0.0 and ::, on iSER's own port (RDMA ports belong to this broker). TCP is not used
 start_target() {
 	free_port
 	rm -f "$work/target.out"
@@ -69,7 +69,7 @@ sessions() { adm --op show --mode target | sed -n '/I_T nexus info/,/LUN info/p'
 has_sessions() { [ "$(sessions)" -ge "$1" ]; }
 has_no_session() { [ "$(sessions)" = 0 ]; }
 
-# tgtd 1.0.85 has no function to close an iSER connection for a target that is deleted by force: the last has to be gone
+# tgtd 1.0.85 cannot close an iSER connection when its target is deleted by force, so wait until the last one has gone
 target_ends() {
 	local status
 	wait_for 30 has_no_session || { adm --op show --mode target; return 1; }
@@ -88,7 +88,7 @@ tells_size() {
 }
 writes_and_reads() {
 	head -c ${MB}M /dev/urandom >"$work/image"
-	dd if=/dev/zero of="$work/image" bs=1M seek=5 count=2 conv=notrunc status=none # these are written in another way
+	dd if=/dev/zero of="$work/image" bs=1M seek=5 count=2 conv=notrunc status=none # these have another format
 	on_client qemu-img convert -n -W -m 8 -f raw --target-image-opts "$work/image" "$(node)" && cmp "$work/image" "$work/disk" &&
 		reads_back "$work/back"
 }
@@ -102,13 +102,13 @@ reads_at_once() {
 	for i in 1 2 3; do wait "${pids[i - 1]}" || status=1; done
 	return $status
 }
-# many BLOCKS REQUESTS: reads of so many blocks, so many at once, until it is told to stop
+# many BLOCKS REQUESTS: reads of BLOCKS blocks, REQUESTS at once, until it is stopped
 many() {
 	local c
 	rm -f "$work/perf.out"
 	on_client iscsi-perf -b "$1" -m "$2" "$(url)" >"$work/perf.out" 2>&1 &
 	c=$!
-	wait_for 30 grep -qs iops "$work/perf.out" # it tells of each second
+	wait_for 30 grep -qs iops "$work/perf.out" # it prints a line every second
 	sleep 2
 	kill -INT "$(program_of $c)"
 	wait $c

@@ -1,4 +1,4 @@
-// leave_network.h - a test program goes into a network namespace of its own, with a user namespace where it is not root
+// leave_network.h - moves a test program into its own network namespace, inside a user namespace if it is not root
 // follows: network_namespaces(7), user_namespaces(7)
 // SPDX-License-Identifier: MIT
 #ifndef VB_TEST_LEAVE_NETWORK_H
@@ -21,7 +21,7 @@ static inline void leave_network_map(const char *path, const char *text)
 		close(fd);
 }
 
-/* false: that is not allowed here. Nothing of the network is up afterwards. */
+/* False if that is not allowed here. Afterwards no interface is up. */
 static inline bool leave_network(void)
 {
 	char uid[32], gid[32];

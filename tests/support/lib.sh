@@ -1,4 +1,5 @@
-# lib.sh - what the scripts in tests/system/apps have in common: a runtime directory of their own, bounded pairs, ok and not ok
+# lib.sh - shared by the scripts in tests/system/apps: a runtime directory for each, pairs with a time limit, ok and not
+# ok
 # follows: testanything.org, loosely; BUILD names the build directory
 # SPDX-License-Identifier: MIT
 # sourced, not run
@@ -15,9 +16,9 @@ export VERBENA_RUNTIME=$work/run
 mkdir -m 700 "$VERBENA_RUNTIME"
 unset VERBENA_DEVICES VERBENA_LIDS VERBENA_LOG VERBENA_BROKER_LOG
 failed=0
-SLOW=1 # limits are multiplied with this
+SLOW=1 # factor for time limits
 
-# --- a program on Verbena: "${run[@]}" PROGRAM ARGS; with the sanitizer's library first where the build has one ---
+# --- a program on Verbena: "${run[@]}" PROGRAM ARGS; in sanitizer builds with the sanitizer's library first ---
 run=("$VERBENA" run)
 lib_dir=$BUILD/src/abi
 if nm -D "$lib_dir/libibverbs.so.1" 2>/dev/null | grep -q __asan_init; then
@@ -35,9 +36,9 @@ fi
 sanitized() { [ $SLOW != 1 ]; }
 
 # --- one line for each case ---
-# check SENTENCE COMMAND ARGS…: ok if it succeeds; what it said is shown if not. AGAIN: set where one end is an
-# emulated guest, or has a timer that a busy machine may miss; what fails is tried once more, and the run says so. BETWEEN:
-# what is to be done before that
+# check SENTENCE COMMAND ARGS…: ok if it succeeds; otherwise prints its output. AGAIN: set if one end is an emulated
+# guest, or has a timer that a busy machine may miss; a failed case is then tried once more, and the run says so.
+# BETWEEN: a command to run before that
 check() {
 	local sentence=$1 since=${EPOCHREALTIME/./} status=0
 	shift
@@ -62,7 +63,7 @@ skip() { # SENTENCE REASON
 	echo "skip $1: $2"
 }
 
-# need PROGRAM…: where one is missing there is nothing to see here
+# need PROGRAM…: skips the script if one of them is missing
 need() {
 	local p
 	for p; do
@@ -70,7 +71,7 @@ need() {
 	done
 }
 
-# --- waiting, never without end ---
+# --- waiting, with a limit ---
 # wait_for SECONDS COMMAND ARGS…: until it succeeds
 wait_for() {
 	local end=$((SECONDS + $1 * SLOW))
@@ -81,7 +82,7 @@ wait_for() {
 	done
 }
 
-gone() { # PID: it has ended (a zombie too)
+gone() { # PID: it has ended, or is a zombie
 	local state
 	state=$(sed 's/.*) //' "/proc/$1/stat" 2>/dev/null) || return 0
 	[ -z "$state" ] || [ "${state:0:1}" = Z ]
@@ -91,7 +92,7 @@ listens() { # PORT
 	grep -qhi "^ *[0-9]*: [0-9A-F]*:$(printf %04X "$1") [0-9A-F]*:0000 0A" /proc/net/tcp /proc/net/tcp6 2>/dev/null
 }
 
-# A port nobody listens on, below those the kernel gives to clients
+# A port without a listener, below the kernel's ephemeral ports
 free_port() {
 	port=$((10000 + (RANDOM * 32768 + RANDOM) % 20000))
 	while listens "$port"; do port=$((port + 1)); done
@@ -99,10 +100,10 @@ free_port() {
 
 # --- a server and a client of one program ---
 HOST=127.0.0.1
-LIMIT=100 # seconds for each of the two
-# start_server PROGRAM ARGS…: in the background; sets $port and $server. A fake: the pid is that of timeout, which hands signals on
-# What an earlier one has said goes before, here and wherever something waits for what one in the background says: that one
-# truncates its file when it gets to it
+LIMIT=100 # seconds for each program
+# start_server PROGRAM ARGS…: in the background; sets $port and $server, which is the pid of timeout (it passes signals on)
+# Empty the output file first, here and wherever something waits for a background program's output: the program's file
+# is truncated only when it starts
 start_server() {
 	free_port
 	rm -f "$work/server.out"
@@ -119,7 +120,7 @@ start_client() {
 	client=$!
 }
 
-# The program itself, below timeout and what stands between
+# The program itself, below timeout and other wrappers
 program_of() {
 	local pid=$1 child
 	while child=$(pgrep -o -P "$pid"); do pid=$child; done
@@ -155,7 +156,7 @@ pair() {
 	return 1
 }
 
-# --- the end: no process of ours is left, the sanitizers had nothing to say ---
+# --- the end: no process of ours remains, and the sanitizers reported nothing ---
 brokers() { # pids of the brokers of this script's runtime directory
 	local p
 	for p in $(pgrep -x verbena-broker); do
@@ -178,12 +179,12 @@ finish() {
 
 cleanup() {
 	local status=$? p
-	[ $BASHPID = $$ ] || return # a child that was told to end before it became its program
+	[ $BASHPID = $$ ] || return # a child that got SIGTERM before its exec
 	trap - EXIT INT TERM
 	for p in $(jobs -p); do kill "$p" 2>/dev/null; done
-	wait # timeout kills what does not go by itself
+	wait # timeout kills processes that do not end
 	for p in $(brokers); do kill "$p" 2>/dev/null; done
-	wait_for 10 no_broker # it may still write there
+	wait_for 10 no_broker # the broker may still write there
 	rm -rf "$work"
 	exit $status
 }

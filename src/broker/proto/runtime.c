@@ -310,7 +310,8 @@ void vb_runtime_unlink(const struct vb_runtime *rt, dev_t dev, ino_t ino)
 	close(dir_fd);
 }
 
-/* A broker that ends removes the file that it has locked: who waited for the lock then has a file without a name. */
+/* A broker that ends removes the file that it has locked. A process that waited for the lock then has a file without a
+ * name. */
 static int lock_named_file(int dir_fd, const char *name, int *lock_fd)
 {
 	struct stat st, named;

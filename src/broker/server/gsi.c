@@ -642,7 +642,7 @@ const char *vb_gsi_message(struct vb_broker *b, struct vb_session *s, uint8_t ty
 	if (!member_join(b, s))
 		return "no memory";
 	if (vb_gsi_is_full(s)) /* only tests get here: the broker does not read such a session */
-		return "too many answers not read";
+		return "too many unread answers";
 	switch (type) {
 	case VB_MSG_CM_OPEN:
 		return NULL;

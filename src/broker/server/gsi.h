@@ -48,7 +48,7 @@ struct vb_gsi_late {
 	struct vb_gsi_closed {
 		int64_t until; /* ms */
 		uint16_t port;
-		uid_t uid; /* who had the listener */
+		uid_t uid; /* the listener's user */
 	} closed[VB_GSI_CLOSED];
 };
 
@@ -116,8 +116,8 @@ int64_t vb_gsi_timer(struct vb_broker *b, int64_t now);
 /* Routes a MAD for an address of this host to its program. m->ifindex is 0 if it was sent on this host. */
 void vb_gsi_input(struct vb_broker *b, const struct vb_msg_cm_mad *m, const struct vb_gsi_scope *scope);
 
-/* True if MADs that this user's programs send from local to remote stay on this host. *scope is then who may get
- * them. */
+/* True if MADs that this user's programs send from local to remote stay on this host. *scope then receives the users
+ * that may get them. */
 bool vb_gsi_is_here(const struct vb_broker *b, uid_t uid, const uint8_t local[16], const uint8_t remote[16],
                     struct vb_gsi_scope *scope);
 /* Sends a MAD for a program of this user: to a program of this host, or to the network. */
@@ -145,12 +145,12 @@ bool vb_gsi_late_keep(struct vb_broker *b, uint16_t port_space, uint16_t port, c
                       const struct vb_gsi_scope *scope);
 /* A program listens: delivers the requests that waited for it. */
 void vb_gsi_late_listening(struct vb_broker *b, uint16_t port_space, uint16_t port);
-/* Keeps a MAD for a program that has not come back from an earlier broker. */
+/* Keeps a MAD for a program that was attached to an earlier broker and has not attached to this one yet. */
 void vb_gsi_late_keep_for(struct vb_broker *b, uint32_t lane, const struct vb_msg_cm_mad *m,
                           const struct vb_gsi_scope *scope);
-/* The program is back: delivers what was kept for it. */
+/* To be called when the program has attached: delivers the MADs kept for it. */
 void vb_gsi_late_returned(struct vb_broker *b, uint32_t lane);
-/* Rejects or drops what has waited too long. Returns when to call again; 0: not needed. */
+/* Rejects or drops MADs that have waited too long. Returns when to call again; 0: not needed. */
 int64_t vb_gsi_late_due(struct vb_broker *b, int64_t now);
 
 /* True while the lane's program has not come back from an earlier broker, or has not joined queue pair 1 again. */

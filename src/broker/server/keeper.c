@@ -517,7 +517,7 @@ __attribute__((noreturn)) static void keeper_main(const struct vb_runtime *rt, c
 	while (!k.met || k.broker >= 0 || k.nlifelines || k.nchannels)
 		if (keeper_wait(&k, &ev) == 1)
 			keeper_on_event(&k, (enum source)(ev.data.u64 >> 32), (int)(uint32_t)ev.data.u64);
-	/* the listener's path before the port: whoever finds the port free starts a keeper in that place */
+	/* the listener's path before the port: a broker that finds the port free starts a keeper at that path */
 	vb_runtime_unlink(&k.place, k.sock_dev, k.sock_ino);
 	vb_lanes_close(&k.group);
 	_exit(0);

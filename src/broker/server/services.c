@@ -223,8 +223,8 @@ static uint32_t common_divisor(uint32_t a, uint32_t b)
 	return a;
 }
 
-/* Starts at a random port and goes on by a random stride that reaches every port: if an eighth is free, one is found
- * in about eight steps, whichever ports others have. */
+/* Starts at a random port and continues with a random stride that reaches every port. If an eighth of the ports is
+ * free, one is found in about eight steps, whichever ports are in use. */
 static int choose_port(const struct vb_services *t, struct vb_binding *want, const struct vb_port_range *range)
 {
 	uint32_t n = range->high - range->low + 1u, stride = (range->start * GOLDEN_RATIO_32) % n, steps = STEPS;

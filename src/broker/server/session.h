@@ -146,7 +146,7 @@ void vb_lane_release(struct vb_broker *b, uint32_t lane);
 #define VB_FDS_PER_MESSAGE 253 /* the kernel's limit (SCM_MAX_FD) */
 bool vb_session_handle(struct vb_broker *b, struct vb_session *s, const void *msg, size_t len, const int *fds,
                        int nfds);
-/* NULL, or what is wrong with the descriptors of an ATTACH. */
+/* NULL, or the error in the descriptors of an ATTACH. */
 const char *vb_attach_wrong(const int fds[3]);
 /* Retries the parked MEETs whose target is lane. */
 void vb_parked_retry(struct vb_broker *b, uint32_t lane);

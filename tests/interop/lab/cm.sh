@@ -1,13 +1,13 @@
-# cm.sh - pairs of programs that meet by rdma_cm, one of them in the lab's guest
+# cm.sh - pairs of programs that connect by rdma_cm, one of them in the lab's guest
 # follows: rdma_cm(7)
 # SPDX-License-Identifier: MIT
-# sourced after lab/lib.sh. $only: a pattern of the sentences of the cases that are wanted; $early: what a client says that
-# came before its server listened; HERE_IP, THERE_IP: the addresses of the two; $f: their family, for sentences
+# sourced after lab/lib.sh. $only: pattern of the sentences of the wanted cases; $early: what a client prints if its
+# server does not listen yet; HERE_IP, THERE_IP: the addresses of the two; $f: their family, for sentences
 LIMIT=40
 ours() { "${on_here[@]}" "$ROOT/tests/interop/lab/bounded" $((LIMIT * SLOW)) "${run[@]}" "$@"; }
 theirs() { VERBENA_LAB_S=$((LIMIT + 20)) "$LAB" guest "/root/bounded $LIMIT $*"; }
 guest_gets_bounded() { check "the guest gets the one that tells where a program hangs" "$LAB" put "$ROOT/tests/interop/lab/bounded"; }
-# another round trip to the guest for each look is slow
+# polling the guest with a round trip each time is slow
 guest_listens() { "$LAB" guest "for i in \$(seq 100); do rdma resource show cm_id | grep -q LISTEN && exit 0; sleep 0.1; done; exit 1"; }
 guest_is_free() { "$LAB" guest "for i in \$(seq 100); do rdma resource show cm_id | grep -q LISTEN || exit 0; sleep 0.1; done; exit 1"; }
 
@@ -20,11 +20,11 @@ client_until_served() { # COMMAND…: sets $c
 	done
 }
 
-# The address of the server in the arguments of the client is @. LASTS=: the server has no end of its own.
-# ONCE=: no second client for a server that has had one.
+# @ in the client's arguments is the server's address. LASTS=: the server does not end by itself.
+# ONCE=: the server accepts only one client.
 LASTS=
 ONCE=
-both() { # WAY SERVER… -- CLIENT…: WAY says who serves, verbena or another
+both() { # WAY SERVER… -- CLIENT…: WAY names the server's side, verbena or another
 	local way=$1 server_args=() client_args s c
 	shift
 	while [ "$1" != -- ]; do server_args+=("$1"); shift; done
@@ -56,7 +56,7 @@ both() { # WAY SERVER… -- CLIENT…: WAY says who serves, verbena or another
 	hung || said_by_both
 	return 1
 }
-hung() { # one of the two: where, in full
+hung() { # one of the two: its side, in full
 	grep -q '^--- .*: not done after' "$work/server.out" "$work/client.out" && tail -n 70 "$work/server.out" "$work/client.out"
 }
 stop_server() {
@@ -73,7 +73,7 @@ case_of() { # WAY SENTENCE SERVER… -- CLIENT…
 	! wanted "$sentence" || check "$sentence" both "$1" "${@:3}"
 }
 
-copies() { # WAY: what arrives is what was sent
+copies() { # WAY: the received data equals the sent data
 	local LASTS=1 from to
 	rm -f "$work/copy"
 	if [ "$1" = verbena ]; then

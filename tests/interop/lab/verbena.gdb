@@ -1,4 +1,4 @@
-# verbena.gdb - the queue pairs of a process that hangs: gdb -p PID -batch -x tests/interop/lab/verbena.gdb
+# verbena.gdb - prints the queue pairs of a process that hangs: gdb -p PID -batch -x tests/interop/lab/verbena.gdb
 # see: src/core/core.h (struct vb_qp), src/path/roce/roce.h
 # SPDX-License-Identifier: MIT
 set pagination off

@@ -1,4 +1,4 @@
-// answers.c - prints what a library says for every rate, text and fork question, to be compared with Debian's
+// answers.c - prints a library's results for all rates, texts and fork calls, to be compared with Debian's library
 // follows: ibv_rate_to_mult(3), ibv_event_type_str(3)
 // SPDX-License-Identifier: MIT
 #include <infiniband/sa.h>
@@ -36,7 +36,7 @@ static void print_bytes(const char *what, const void *data, size_t len)
 	printf("\n");
 }
 
-/* Every byte of the source differs, so that a field in the wrong place shows. What is left alone is left alone. */
+/* Every byte of the source differs, so that a field in the wrong place is noticed, and an unchanged field too. */
 #define PRINT_COPY(name, version, from, to)                                      \
 	do {                                                                     \
 		void (*f)(to *, from *) = version_of(lib, name, version);        \
@@ -62,7 +62,7 @@ int main(int argc, char **argv)
 	for (int rate = 0; rate < 40; rate++)
 		print_numbers("mbps_to_ibv_rate", "IBVERBS_1.1", to_mbps(rate) - 1, to_mbps(rate) + 1);
 
-	/* No further than 44.0 knows: we know more. */
+	/* Limited to the values of 44.0; we support more. */
 	print_texts("ibv_node_type_str", 20);
 	print_texts("ibv_port_state_str", 20);
 	print_texts("ibv_event_type_str", IBV_EVENT_WQ_FATAL);

@@ -1,5 +1,5 @@
 #!/bin/sh
-# answers.sh - rates, texts and marshalling are those of the machine's own libraries, asked in separate processes
+# answers.sh - rates, texts and marshalling equal those of the machine's own libraries, in separate processes
 # SPDX-License-Identifier: MIT
 # VB_LIBDIR: the folder of our libraries. answers.sh <the program `answers`>
 theirs() { /sbin/ldconfig -p 2>/dev/null | awk -v l="$1" '$1 == l { print $NF; exit }'; }

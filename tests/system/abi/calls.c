@@ -1,5 +1,6 @@
-// calls.c - every verb is called with no object and with one of another library: an error, by its convention, no crash
-// follows: libibverbs.map; the ibv_* man pages (how each tells of an error)
+// calls.c - calls every verb without an object and with another library's object: an error by its convention, and no
+// crash
+// follows: libibverbs.map; the ibv_* man pages (how each reports errors)
 // SPDX-License-Identifier: MIT
 #include <fcntl.h>
 #include <infiniband/verbs.h>
@@ -34,7 +35,7 @@ static const struct verb {
 #undef ZERO
 #undef VOID
 
-/* Integer and pointer arguments travel alike on the machines we run on; a callee reads as many as it has. */
+/* Integers and pointers are passed alike on our machines, and a callee reads as many as it has. */
 typedef long function(void *object, long, long, long, long, long);
 
 static void check_result(const struct verb *verb, long result, int error)
@@ -66,7 +67,7 @@ static void check_result(const struct verb *verb, long result, int error)
 	CHECK(ok);
 }
 
-/* A context, a device and an object as another libibverbs in the process would make them. */
+/* A context, a device and an object of another libibverbs in the process. */
 static struct verbs_context foreign_context = {
         .sz = sizeof(struct verbs_context),
         .priv = (struct verbs_ex_private *)&foreign_context,
@@ -78,7 +79,7 @@ static struct {
 	char more[4096];
 } foreign_device = {.driver = &foreign_device};
 static struct {
-	struct ibv_context *context; /* stands first in every kind of object */
+	struct ibv_context *context; /* first member of every kind of object */
 	char more[1024];
 } foreign_object = {.context = &foreign_context.context};
 static struct ibv_async_event foreign_event = {.event_type = IBV_EVENT_QP_FATAL,
@@ -128,7 +129,7 @@ static void driver_calls_are_refused(void *lib)
 		}
 }
 
-/* What is in every private node: the same function in each. */
+/* Functions in all private nodes: the same in each. */
 static void *in_all_nodes(void *lib, const char *name)
 {
 	void *f = version_of(lib, name, "IBVERBS_PRIVATE_34");

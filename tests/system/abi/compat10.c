@@ -1,5 +1,5 @@
-// compat10.c - a program of 2006 runs: it knows the layouts of IBVERBS_1.0 only, and each of its 33 old symbols
-// follows: libibverbs 1.0, infiniband/verbs.h (declared here again, apart from the library's own idea of it)
+// compat10.c - a program of 2006 runs: it uses only the layouts of IBVERBS_1.0, and calls each of its 33 old symbols
+// follows: libibverbs 1.0, infiniband/verbs.h (declared here independently of the library)
 // SPDX-License-Identifier: MIT
 #include <infiniband/verbs.h>
 #include <poll.h>
@@ -185,7 +185,7 @@ static struct ibv_wc poll_one(struct old_cq *cq)
 	return wc;
 }
 
-/* Two queue pairs of this process, a send that waits for its event, then writes in one list of requests. */
+/* Two queue pairs of this process: a send that waits for its event, then writes in one list of requests. */
 static void moves_data(struct old_context *context, struct old_pd *pd, const union ibv_gid *gid)
 {
 	OLD(struct old_cq *, create_cq, (struct old_context *, int, void *, struct ibv_comp_channel *, int));
@@ -198,7 +198,7 @@ static void moves_data(struct old_context *context, struct old_pd *pd, const uni
 	OLD(int, destroy_qp, (struct old_qp *));
 	OLD(struct old_mr *, reg_mr, (struct old_pd *, void *, size_t, int));
 	OLD(int, dereg_mr, (struct old_mr *));
-	/* These two never got a new version: the old objects go in. */
+	/* These two have no new version, and take the old objects. */
 	OLD(struct ibv_comp_channel *, create_comp_channel, (void *));
 	OLD(int, destroy_comp_channel, (struct ibv_comp_channel *));
 	static char from[4096], to[4096];
@@ -245,7 +245,7 @@ static void moves_data(struct old_context *context, struct old_pd *pd, const uni
 	CHECK(poll_one(cq).wr_id == 3 && poll_one(cq).wr_id == 4);
 	CHECK(!memcmp(from, to + 1000, 100) && !memcmp(from, to + 2000, 50) && !to[2050]);
 
-	/* The second request of a list is bad: the first goes, and the program is told which. */
+	/* The second request of a list is invalid: the first is posted, and bad_wr names the second. */
 	w2.num_sge = 1000;
 	CHECK(context->ops.post_send(a, &w1, &bad_send) && bad_send == &w2);
 	CHECK(poll_one(cq).wr_id == 3);
@@ -291,7 +291,7 @@ static void has_address_handles(struct old_pd *pd, const union ibv_gid *gid)
 	CHECK(!destroy_ah(ah));
 }
 
-/* A queue pair that is moved to ERR raises no event; an SRQ limit does: the event names the old object. */
+/* Moving a queue pair to ERR raises no event. An SRQ limit does, and the event names the old object. */
 static void gets_asynchronous_events(struct old_context *context, struct old_pd *pd)
 {
 	OLD(struct old_srq *, create_srq, (struct old_pd *, struct ibv_srq_init_attr *));
@@ -305,7 +305,7 @@ static void gets_asynchronous_events(struct old_context *context, struct old_pd 
 	struct ibv_async_event event;
 
 	CHECK(srq);
-	/* Armed on an empty queue: some adapters raise the event at once, others with the next receive. */
+	/* Armed on an empty SRQ: some adapters raise the event at once, others with the next receive. */
 	CHECK(!modify_srq(srq, &attr, IBV_SRQ_LIMIT));
 	struct pollfd pfd = {context->async_fd, POLLIN, 0};
 	if (poll(&pfd, 1, 200) == 1) {

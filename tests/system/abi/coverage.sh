@@ -1,7 +1,7 @@
 #!/bin/sh
-# coverage.sh - each exported symbol is called by a test of this folder, or stands here with the reason why not
+# coverage.sh - each exported symbol is called by a test of this folder, or listed here with a reason
 # SPDX-License-Identifier: MIT
-# VB_LIBDIR: the folder of our libraries. coverage.sh <test programs that note what they call>
+# VB_LIBDIR: the folder of our libraries. coverage.sh <test programs that record their calls>
 tmp=$(mktemp -d) && trap 'rm -rf "$tmp"' EXIT
 export VB_CALLS="$tmp/noted"
 for program in "$@"; do
@@ -20,7 +20,7 @@ done
 cat >"$tmp/reasons" <<'END'
 rdma_event_str@RDMACM answers.sh calls it and compares the answers with those of rdma-core
 END
-# tests/system/rdmacm and tests/system/rsocket call each of theirs
+# tests/system/rdmacm and tests/system/rsocket call all of their own symbols
 for call in $(cat "$(dirname "$0")"/../rdmacm/*.c "$(dirname "$0")"/../rsocket/*.c | grep -o '\<r[a-z_]*(' | tr -d '(' | sort -u); do
 	[ "$call" = rdma_event_str ] || nm -D --defined-only "$VB_LIBDIR/librdmacm.so.1" | grep -q " $call@" && echo "$call@RDMACM in its own tests"
 done >>"$tmp/reasons"

@@ -11,7 +11,7 @@
 
 #include "../../support/check.h"
 
-/* A library of the folder that VB_LIBDIR names, with every reference bound at once as in programs of Debian. */
+/* Loads a library from the folder VB_LIBDIR and binds all references at once, as Debian's programs do. */
 static inline void *load(const char *name)
 {
 	const char *dir = getenv("VB_LIBDIR");
@@ -26,7 +26,7 @@ static inline void *load(const char *name)
 	return lib;
 }
 
-/* Writes down what is going to be called, where VB_CALLS names a file: coverage.sh looks for what is not in it. */
+/* Records a call in the file VB_CALLS, if that is set: coverage.sh looks for missing ones. */
 static inline void note_call(const char *name, const char *version)
 {
 	const char *path = getenv("VB_CALLS");
@@ -38,7 +38,7 @@ static inline void note_call(const char *name, const char *version)
 	}
 }
 
-/* A symbol that the caller will call. */
+/* Returns a symbol that the caller will call. */
 static inline void *version_of(void *lib, const char *name, const char *version)
 {
 	void *symbol = dlvsym(lib, name, version);

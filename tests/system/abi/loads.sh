@@ -1,11 +1,11 @@
 #!/bin/sh
 # loads.sh - RDMA programs, drivers and plugins of this machine find all their symbols in our libraries
 # SPDX-License-Identifier: MIT
-# VB_LIBDIR: the folder of our libraries. Programs are those of perftest, ibverbs-utils, rdmacm-utils, where installed.
+# VB_LIBDIR: the folder of our libraries. Programs: those of perftest, ibverbs-utils and rdmacm-utils, if installed.
 failed=0 seen=0
 export LD_LIBRARY_PATH=$VB_LIBDIR
 
-resolves() { # ldd -r binds everything, as BIND_NOW does
+resolves() { # ldd -r binds everything, like BIND_NOW
 	seen=$((seen + 1))
 	if ! ldd "$1" | grep -q "$VB_LIBDIR/lib\(ibverbs\|rdmacm\).so.1"; then
 		echo "$1: does not use our library"
@@ -23,12 +23,12 @@ for name in ib_send_bw ib_send_lat ib_write_bw ib_write_lat ib_read_bw ib_read_l
 	rping rdma_client rdma_server ucmatose udaddy mckey cmtime rstream riostream qperf; do
 	program=$(command -v "$name") && resolves "$program"
 done
-# drivers: their own libraries, whose private node must be met
+# drivers: their libraries need the private node
 for driver in $(/sbin/ldconfig -p 2>/dev/null | awk '/lib(mlx4|mlx5|efa|mana)\.so\.1 / { print $NF }'); do
 	resolves "$driver"
 done
 for module in /usr/lib/python3/dist-packages/pyverbs/*.so; do
-	# those that call into neither library are not asked
+	# those that use neither library are not checked
 	[ -e "$module" ] && ldd "$module" | grep -q 'libibverbs\|librdmacm' && resolves "$module"
 done
 for plugin in /usr/lib/*/ucx/libuct_ib.so.0 /usr/lib/*/ucx/libuct_rdmacm.so.0 /usr/lib/*/libfabric.so.1 \

@@ -1,5 +1,5 @@
-// nccl_loader.c - a program loads the library at run time and asks for each symbol by version, as NCCL does
-// follows: NCCL's ibvsymbols.cc (which names it asks for, by which versions)
+// nccl_loader.c - loads the library at run time and looks up each symbol by version, as NCCL does
+// follows: NCCL's ibvsymbols.cc (the names and versions that it looks up)
 // SPDX-License-Identifier: MIT
 #include <infiniband/verbs.h>
 
@@ -66,7 +66,7 @@ int main(void)
 	CHECK(context);
 	free_list(devices);
 
-	/* The exported symbol is the old one: it must not write behind the 48 bytes that its callers have. */
+	/* The exported symbol is the old one. It must not write beyond the 48 bytes of its callers. */
 	unsigned char port[64];
 	memset(port, 0xa5, sizeof(port));
 	CHECK(!query_port(context, 1, port));

@@ -1,4 +1,4 @@
-// neighbour.c - prints the Ethernet address and VLAN behind an IP address, as a device sees it; run by neighbour.sh
+// neighbour.c - prints the Ethernet address and VLAN of an IP address for a device; run by neighbour.sh
 // follows: ibv_resolve_eth_l2_from_gid of rdma-core
 // SPDX-License-Identifier: MIT
 #include <arpa/inet.h>

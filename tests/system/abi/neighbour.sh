@@ -1,7 +1,7 @@
 #!/bin/sh
-# neighbour.sh - Ethernet addresses are found in the neighbour table, by asking, behind a gateway, and not at all
+# neighbour.sh - resolves Ethernet addresses from the neighbour table, by a query, behind a gateway, and not at all
 # SPDX-License-Identifier: MIT
-# neighbour.sh <the program `neighbour`>: works in network namespaces of its own
+# neighbour.sh <the program `neighbour`>: uses its own network namespaces
 if [ "$2" != inside ]; then
 	unshare -rn true 2>/dev/null && command -v ip >/dev/null || { echo "skipped: no network namespaces, or no ip"; exit 77; }
 	XDG_RUNTIME_DIR=$(mktemp -d) && export XDG_RUNTIME_DIR && trap 'rm -rf "$XDG_RUNTIME_DIR"' EXIT
@@ -10,7 +10,7 @@ if [ "$2" != inside ]; then
 fi
 program=$1 failed=0
 
-expect() { # wanted, device, source, destination
+expect() { # expected, device, source, destination
 	got=$("$program" "$2" "$3" "$4")
 	[ "$got" = "$1" ] && return
 	echo "$2 $3 to $4: $got, where $1 is expected"

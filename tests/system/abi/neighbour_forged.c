@@ -1,4 +1,4 @@
-// neighbour_forged.c - answers about routes that did not come from the kernel, or are not what they say, lead nowhere
+// neighbour_forged.c - answers about routes that are not from the kernel, or are malformed, have no effect
 // follows: netlink(7)
 // SPDX-License-Identifier: MIT
 #include <netinet/in.h>
@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-/* The file itself, between a program and a kernel of ours. */
+/* The source file itself, between a program and a simulated kernel. */
 static ssize_t forged_send(int fd, const void *buf, size_t len, int flags);
 static ssize_t forged_recvfrom(int fd, void *buf, size_t len, int flags, struct sockaddr *from, socklen_t *from_len);
 #define send forged_send
@@ -16,7 +16,7 @@ static ssize_t forged_recvfrom(int fd, void *buf, size_t len, int flags, struct 
 #include "../../../src/abi/neighbour.c"
 #include "../../support/check.h"
 
-/* What is in the socket: the answers in order, each from a port. */
+/* The content of the socket: the answers in order, each from a port. */
 static struct {
 	uint32_t port;
 	struct {
@@ -40,7 +40,7 @@ static ssize_t forged_recvfrom(int fd, void *buf, size_t len, int flags, struct 
 	addr.nl_pid = queue[taken].port;
 	if (from)
 		memcpy(from, &addr, sizeof(addr));
-	memset(buf, 0x5a, len); /* what an answer does not fill is anything */
+	memset(buf, 0x5a, len); /* bytes beyond an answer are arbitrary */
 	memcpy(buf, &queue[taken].msg, queue[taken].len);
 	return (ssize_t)queue[taken++].len;
 }
@@ -68,7 +68,7 @@ static void attribute(uint16_t type, const void *value, size_t n)
 static const uint8_t destination[4] = {192, 0, 2, 1}, elsewhere[4] = {198, 51, 100, 66};
 static const struct address to = {AF_INET, 4, destination};
 
-/* The next hop for what stands in the queue; the error. */
+/* The next hop for the queued answers, or the error. */
 static int hop(uint8_t found[16], int *ifindex)
 {
 	taken = 0;

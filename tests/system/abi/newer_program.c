@@ -16,7 +16,7 @@ struct later_mr_attr {
 };
 enum { REG_MR_IOVA = 1, REG_MR_ADDR = 2, REG_MR_FD = 4 };
 
-/* 1.15, 1.16, 1.17: linking resolves them to these nodes. */
+/* 1.15, 1.16, 1.17: the linker resolves them to these nodes. */
 void *ibv_alloc_dmah(struct ibv_context *context, void *attr);
 int ibv_dealloc_dmah(void *dmah);
 struct ibv_mr *ibv_reg_mr_ex(struct ibv_pd *pd, struct later_mr_attr *attr);
@@ -26,7 +26,7 @@ void *ibv_alloc_buf(struct ibv_pd *pd, size_t size, void **buf);
 void ibv_free_buf(void *buf);
 struct ibv_mr *ibv_reg_buf_mr(struct ibv_pd *pd, void *buf, void *addr, size_t length, int access);
 
-/* 62.0 made struct ibv_port_attr 56 bytes long, and its inline ibv_query_port asks for that many. */
+/* 62.0 made struct ibv_port_attr 56 bytes long, and its inline ibv_query_port passes this size. */
 static void asks_for_a_longer_port_attr(struct ibv_context *context)
 {
 	struct {

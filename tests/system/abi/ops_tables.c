@@ -1,4 +1,4 @@
-// ops_tables.c - the tables that inline verbs jump through: no hole; what is not there answers EOPNOTSUPP
+// ops_tables.c - the tables of functions for inline verbs have no null entry; unsupported functions return EOPNOTSUPP
 // follows: infiniband/verbs.h
 // SPDX-License-Identifier: MIT
 #include <infiniband/verbs.h>
@@ -12,7 +12,7 @@ static void no_entry_is_null(struct ibv_context *context)
 	void *const *entry = (void *const *)vctx, *const *ops = (void *const *)&context->ops;
 
 	CHECK(vctx && vctx->sz == sizeof(*vctx) && sizeof(*vctx) == 648);
-	/* The last two words are a placeholder that nobody calls, and the size. */
+	/* The last two words are an unused placeholder and the size. */
 	for (unsigned i = 0; i < offsetof(struct verbs_context, _ABI_placeholder3) / sizeof(void *); i++)
 		CHECK(entry[i]);
 	for (unsigned i = 0; i < sizeof(context->ops) / sizeof(void *); i++)

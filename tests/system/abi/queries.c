@@ -1,4 +1,4 @@
-// queries.c - a program that links to the library as any other does, and asks a device for all it can say
+// queries.c - a normally linked program calls all queries of a device
 // follows: ibv_query_device_ex(3), ibv_query_port(3), ibv_query_gid_ex(3), ibv_reg_mr(3), ibv_rereg_mr(3)
 // SPDX-License-Identifier: MIT
 #include <infiniband/verbs.h>
@@ -75,11 +75,11 @@ static void gids_are_the_same_in_each_of_their_calls(struct ibv_context *context
 		CHECK(entry.gid_type == IBV_GID_TYPE_ROCE_V2 && entry.port_num == 1 && entry.ndev_ifindex);
 		CHECK(!ibv_query_gid_type(context, 1, table[i].gid_index, &type) && type == 1);
 	}
-	/* A table that is too short is an error, not a part. */
+	/* A table that is too short is an error, and is not filled in part. */
 	CHECK(ibv_query_gid_table(context, table, (size_t)n - 1, 0) == -EINVAL);
 	CHECK(ibv_query_gid_table(context, table, 256, 1) == -EINVAL);
 	CHECK(_ibv_query_gid_table(context, table, 256, 0, 0) == -EINVAL);
-	/* Entries of another size lie that far apart. */
+	/* Entries of another size are that far apart. */
 	unsigned char wide[8 * 40];
 	if (n <= 8) {
 		memset(wide, 0xa5, sizeof(wide));
@@ -138,7 +138,7 @@ static void names_are_known(struct ibv_device *device)
 	CHECK(ibv_get_device_guid(device));
 }
 
-/* One number for netlink, the device file and the call: two adapters of one interface have two. */
+/* Netlink, the device file and the call report the same index. Two adapters of one interface have two indices. */
 static void a_device_has_one_number(struct ibv_device *device)
 {
 	int number = -1;
@@ -196,7 +196,7 @@ static void a_local_address_has_the_mac_of_its_interface(struct ibv_context *con
 	attr.grh.dgid = gid;
 	memset(mac, 0xa5, sizeof(mac));
 	CHECK(!ibv_resolve_eth_l2_from_gid(context, &attr, mac, &vid));
-	/* The default GID is made of the MAC (RFC 4291, appendix A). */
+	/* The default GID is derived from the MAC (RFC 4291, appendix A). */
 	CHECK(mac[0] == (gid.raw[8] ^ 2) && mac[2] == gid.raw[10] && mac[5] == gid.raw[15]);
 
 	attr.grh.dgid = (union ibv_gid){.raw = {[10] = 0xff, [11] = 0xff, [12] = 224, [13] = 129, [14] = 2, [15] = 3}};
@@ -205,7 +205,7 @@ static void a_local_address_has_the_mac_of_its_interface(struct ibv_context *con
 	CHECK(ibv_resolve_eth_l2_from_gid(context, &attr, mac, NULL) < 0);
 }
 
-/* The man pages have these return an errno value; programs that say perror() get the same. */
+/* By their man pages these return an errno value. Programs that call perror() get the same. */
 static void a_failure_stands_in_errno_too(struct ibv_context *context)
 {
 	struct ibv_pd *pd = ibv_alloc_pd(context);
@@ -221,7 +221,7 @@ static void a_failure_stands_in_errno_too(struct ibv_context *context)
 #define SAYS(err, call) CHECK((errno = 0, (call) == (err)) && errno == (err))
 	SAYS(EBUSY, ibv_dealloc_pd(pd));
 	SAYS(EBUSY, ibv_destroy_cq(cq));
-	SAYS(EINVAL, ibv_query_port(context, 2, &port)); /* inline in the program, as the next */
+	SAYS(EINVAL, ibv_query_port(context, 2, &port)); /* inline in the program, like the next one */
 	SAYS(EINVAL, ibv_query_gid_ex(context, 2, 0, &entry, 0));
 	SAYS(EINVAL, ibv_resize_cq(cq, 0));
 	SAYS(EINVAL, ibv_modify_qp(qp, &attr, IBV_QP_STATE));
@@ -231,7 +231,7 @@ static void a_failure_stands_in_errno_too(struct ibv_context *context)
 	CHECK(!ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS));
 	attr.qp_state = IBV_QPS_ERR;
 	CHECK(!ibv_modify_qp(qp, &attr, IBV_QP_STATE));
-	attr.qp_state = IBV_QPS_RTR; /* there is one way out of ERR */
+	attr.qp_state = IBV_QPS_RTR; /* ERR has only one valid transition */
 	SAYS(EINVAL, ibv_modify_qp(qp, &attr, IBV_QP_STATE));
 	attr.qp_state = IBV_QPS_RESET;
 	CHECK(!ibv_modify_qp(qp, &attr, IBV_QP_STATE));

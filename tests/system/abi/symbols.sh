@@ -1,16 +1,16 @@
 #!/bin/sh
-# symbols.sh - every name and version of rdma-core's libraries is in ours, with the same default version
+# symbols.sh - every symbol and version of rdma-core's libraries is in ours, with the same default version
 # follows: libibverbs.map, librdmacm.map of rdma-core 44.0 (Debian 12) and 65.0
 # SPDX-License-Identifier: MIT
 # VB_LIBDIR: the folder of our libraries. symbols.sh <folder of the lists>
 lists=$1
 failed=0
 
-exports() { # type and name@version or name@@version; a version's own symbol left out, and what our two say to each other
+exports() { # type and name@version or name@@version, without the versions' own symbols and our private ones
 	nm -D --with-symbol-versions --defined-only "$1" | awk '$2 != "A" && $3 !~ /@VERBENA_PRIVATE_/ { print $2, $3 }' | sort
 }
 
-missing() { # what, list, ours
+missing() { # name, list, our library
 	gone=$(comm -23 "$2" "$3")
 	[ -z "$gone" ] && return
 	echo "$1: not in ours:"

@@ -1,5 +1,5 @@
 #!/bin/bash
-# containers.sh - where there is little: no root, lo alone, a read-only file system, no environment, no process_vm
+# containers.sh - restricted environments: no root, only lo, a read-only file system, no environment, no process_vm
 # follows: unshare(1), verbena(7)
 # SPDX-License-Identifier: MIT
 source "$(dirname "$0")/../../support/lib.sh"
@@ -49,7 +49,7 @@ else
 	check "no HOME, no XDG_RUNTIME_DIR, no TMPDIR" no_environment
 fi
 
-without_runtime() { # an ordinary user whose runtime directory is in /tmp; in a network namespace, beside nobody's broker
+without_runtime() { # an ordinary user with its runtime directory in /tmp, in a network namespace without other brokers
 	run=(setpriv --reuid 47111 --regid 47111 --clear-groups env -u VERBENA_RUNTIME -u XDG_RUNTIME_DIR -u HOME "${run[@]}")
 	ip link set lo up
 	pair ib_send_lat -F -d roce_lo -n 200

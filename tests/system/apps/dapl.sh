@@ -14,7 +14,7 @@ interface=lo
 echo "verbena u2.0 nonthreadsafe default libdaplofa.so.2 dapl.2.0 \"$interface 0\" \"\"" >"$work/dat.conf"
 early="$early\|CONN_REFUSED\|non-consumer REJ, reason=8\|REJECTED\|UNREACHABLE\|Could not connect"
 
-# passed WORDS PROGRAM…: both ends of it, and both say so
+# passed WORDS PROGRAM…: both ends print WORDS
 passed() {
 	local words=$1
 	shift
@@ -22,7 +22,7 @@ passed() {
 	said_by_both
 	return 1
 }
-# dapltest ARGS…: its server has no end
+# dapltest ARGS…: its server does not end
 transacted() {
 	served dapltest -T S -D verbena -- dapltest -T "$1" -s @ -D verbena "${@:2}" && grep -q 'End of Work' "$work/client.out" && return 0
 	said_by_both

@@ -30,7 +30,7 @@ devices_json() { "$VERBENA" devices --json | /usr/bin/python3 -c 'import json, s
 check "verbena devices has a row for roce_lo" devices_table
 [ -x /usr/bin/python3 ] && check "verbena devices --json is JSON" devices_json
 
-# the first address of lo, by the library and by what stands for /sys
+# the first address of lo, from the library and from the tree for /sys
 lids() { (export VERBENA_LIDS=$1; shows "port_lid:.*$2\$" ibv_devinfo -d roce_lo && { sanitized || shows "^0x$2\$" cat /sys/class/infiniband/roce_lo/ports/1/lid; }); }
 check "VERBENA_LIDS gives a LID" lids 1 1
 check "… and none if it is 0" lids 0 0
@@ -46,7 +46,7 @@ else
 fi
 
 # --- changes while a program runs ---
-carries() { ip -o link show v0 | grep -q LOWER_UP; } # /sys is that of the network it was mounted in
+carries() { ip -o link show v0 | grep -q LOWER_UP; } # /sys shows the network in which it was mounted
 watch_changes() {
 	ip link set lo up
 	ip link add v0 type veth peer name v1

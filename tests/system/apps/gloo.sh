@@ -1,5 +1,5 @@
 #!/bin/bash
-# gloo.sh - Debian's Gloo, whose collectives machine learning uses, over its ibverbs transport: on one host and between two
+# gloo.sh - Debian's Gloo (collectives for machine learning) over its ibverbs transport: on one host and between two
 # follows: gloo/transport/ibverbs
 # SPDX-License-Identifier: MIT
 case ${1:-} in
@@ -11,7 +11,7 @@ need g++
 LIMIT=100
 
 compiled() { g++ -std=c++17 -O1 -w -o "$work/collectives" "$ROOT/tests/system/apps/gloo/collectives.cc" -lgloo && chmod 755 "$work/collectives"; }
-# ranks N DEVICE: all agree; on two hosts each other one runs on the other
+# ranks N DEVICE: all agree; on two hosts, every other rank runs on the second
 ranks() {
 	local r where pids=() status=0
 	rm -rf "$work/meet" "$work"/rank.*

@@ -1,5 +1,5 @@
 #!/bin/bash
-# idle.sh - who waits uses no processor time; a target that is stopped still serves reads and writes
+# idle.sh - a waiting program uses no processor time; a stopped target still serves reads and writes
 # see: docs/same-host.md
 # SPDX-License-Identifier: MIT
 source "$(dirname "$0")/../../support/lib.sh"
@@ -45,7 +45,7 @@ connected_and_stopped() {
 }
 check "a program that sleeps in ibv_get_cq_event, with its peer stopped, uses no processor time" connected_and_stopped
 
-# ib_write_bw's server is one-sided traffic's target: it only waits for the end of the test
+# ib_write_bw's server is the target of one-sided traffic: it only waits for the end of the test
 target_stopped() { # PROGRAM: the client's test runs to its end while the server is stopped
 	local s status
 	start_server "$1" -F -d roce_lo -D 3 -s 65536 && start_client "$1" -F -d roce_lo -D 3 -s 65536 || return 1

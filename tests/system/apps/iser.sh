@@ -9,7 +9,7 @@ if why=$(why_no_iser); then
 	exit 0
 fi
 
-# uses HOW: a target from its start to its end, which is the same by any way
+# uses HOW: a target from start to end, the same for one host and two
 uses() {
 	local before=$failed
 	check "tgtd listens for iSER $1" start_target

@@ -6,28 +6,28 @@ source "$(dirname "$0")/../../support/lib.sh"
 need ib_write_bw
 export VERBENA_BROKER_LINGER=200
 
-# The first program keeps the broker between two pairs, so that its tables can be compared
+# The first program keeps the broker running between two pairs, so that its tables can be compared
 timeout 1200 "${run[@]}" ibv_asyncwatch -d roce_lo >"$work/keeper" 2>&1 </dev/null &
 keeper=$!
 wait_for 20 grep -q 'async event FD' "$work/keeper"
 broker=$(brokers)
-tables() { # what the broker holds: its open descriptors, one or more for each program
+tables() { # the broker's open descriptors, one or more for each program
 	ls "/proc/$broker/fd" 2>/dev/null | wc -l
 }
 same_tables() { [ "$(tables)" = "$before" ]; }
 before=$(tables)
 
-# The client has said what its figures will be of: the data goes then
+# The client prints its header: then data flows
 runs() { grep -qs '#bytes' "$work/client.out" && sleep 1 || gone "$client"; }
 start_pair() {
-	rm -f "$work/client.out" # what an earlier one has said
+	rm -f "$work/client.out" # output of an earlier program
 	start_server stdbuf -oL "$@" && start_client stdbuf -oL "$@" && wait_for 30 runs
 	gone "$server" || gone "$client" || return 0
 	said_by_both
 	return 1
 }
 
-# killed VICTIM SURVIVOR [ANY]: the survivor ends, with an error (or ANY status), and not by our limit
+# killed VICTIM SURVIVOR [ANY]: the survivor ends with an error (or with ANY status), and not at our time limit
 killed() {
 	local status
 	kill -9 "$(program_of "$1")" || return 1
@@ -43,9 +43,10 @@ killed() {
 for p in ib_write_bw ib_send_bw ib_read_bw; do
 	for victim in server client; do
 		survivor=$([ $victim = server ] && echo client || echo server)
-		# a server of one-sided traffic has nothing outstanding: it hears of the end on perftest's own TCP connection
+		# a server of one-sided traffic has nothing outstanding: perftest's own TCP connection tells it of the
+		# end
 		how="with an error" any="" seconds=20
-		# and one that only receives hears nothing, on any adapter: it waits until its time is over
+		# with any adapter a server that only receives notices nothing, and waits until its time is over
 		[ $p-$victim = ib_send_bw-client ] && how="when its time is over" any=any seconds=10
 		kill_one() { start_pair "$p" -F -d roce_lo -D $seconds -s 65536 && killed "${!victim}" "${!survivor}" $any; }
 		check "$p: the $victim is killed, the $survivor ends $how" kill_one

@@ -2,7 +2,7 @@
 # libfabric.sh - Debian's libfabric, unmodified: its verbs provider with connections, reliable datagrams and datagrams
 # follows: fi_info(1), fi_pingpong(1)
 # SPDX-License-Identifier: MIT
-# -p names the provider, and libfabric then takes no other; fi_pingpong -c compares each byte
+# With -p, libfabric uses only this provider; fi_pingpong -c compares each byte
 case ${1:-} in
 cable) source "$(dirname "$0")/../net/lib.sh" ;;
 *) source "$(dirname "$0")/../../support/lib.sh" ;;
@@ -10,10 +10,11 @@ esac
 need fi_info fi_pingpong ip
 sanitized && { skip "libfabric" "fi_pingpong is not built for it"; exit 0; }
 LIMIT=60
-on=() # what a program is started with
+on=() # prefix of each program
 
-# fi_pingpong has options of its own for the port. It asks for no address: libfabric's verbs provider then binds to that of the
-# host "localhost", which no adapter has for itself, and takes an adapter with another one, which the server tells its client
+# fi_pingpong has its own options for the port. It names no address, so libfabric's verbs provider binds to the address
+# of "localhost", which no adapter has exclusively, and picks an adapter with another address, which the server tells
+# its client
 start_server() {
 	free_port
 	[ "${cable:-}" ] && on=("${on_b[@]}")
@@ -56,7 +57,7 @@ if [ "${1:-}" = cable ]; then
 fi
 
 # In a network of its own: lo alone, or an interface beside it
-domains() { # PATTERN FI_INFO-ARGS…: in the order in which it says them
+domains() { # PATTERN FI_INFO-ARGS…: in the order of its output
 	local found
 	found=$("${run[@]}" fi_info -p verbs -t FI_EP_MSG "${@:2}" 2>"$work/err" | sed -n 's/^ *domain: //p' | uniq | xargs)
 	[[ $found == $1 ]] && return 0
@@ -71,7 +72,7 @@ both_kinds() { # WHERE
 case ${1:-} in
 beside)
 	ip link set lo up
-	# the other end of the cable has no address, and is not offered
+	# the other end of the cable has no address, and is not listed
 	ip link add v0 type veth peer name v1 && sysctl -qw net.ipv6.conf.v1.disable_ipv6=1 && ip addr add 10.9.0.1/24 dev v0 &&
 		ip link set v1 up && ip link set v0 up ||
 		{ skip "an interface beside lo" "no veth"; exit 0; }
@@ -92,7 +93,7 @@ lo)
 esac
 
 for t in FI_EP_MSG FI_EP_RDM FI_EP_DGRAM; do check "fi_info: verbs offers $t" offers $t; done
-# libfabric leaves interfaces of loopback out of its verbs endpoints
+# libfabric excludes loopback interfaces from its verbs endpoints
 HOST=$(ip -4 -o addr show scope global up | sed -n 's/.* inet \([0-9.]*\).*/\1/p;q')
 if [ -z "$HOST" ]; then
 	skip "fi_pingpong on one host" "no interface but loopback has an IPv4 address"

@@ -1,11 +1,11 @@
 #!/bin/bash
-# loaders.sh - programs that open the library by name while they run
+# loaders.sh - programs that open the library with dlopen
 # follows: dlopen(3), ucx_info(1)
 # see: the program with dlvsym is tests/system/abi/nccl_loader.c
 # SPDX-License-Identifier: MIT
 source "$(dirname "$0")/../../support/lib.sh"
 
-ctypes() { # NAME: what Python's ctypes finds under it is ours, and works
+ctypes() { # NAME: Python's ctypes finds our library under it, and it works
 	timeout 60 "${run[@]}" /usr/bin/python3 - "$1" "$lib_dir/" <<-'EOF'
 		import ctypes, sys
 		v = ctypes.CDLL(sys.argv[1], use_errno=True)

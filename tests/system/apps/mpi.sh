@@ -2,8 +2,8 @@
 # mpi.sh - Debian's Open MPI, its OpenSHMEM, and MPICH, unmodified, over UCX over Verbena: rings, reductions, one-sided operations
 # follows: MPI 3.1; OpenSHMEM 1.4; mpirun(1)
 # SPDX-License-Identifier: MIT
-# UCX_TLS names nothing but verbs (and self, a rank with itself); MPICH's own shared memory is off (MPIR_CVAR_NOLOCAL), Open MPI
-# takes its UCX parts only. UCX says which lanes it took
+# UCX_TLS allows only verbs (and self, for a rank with itself). MPICH's own shared memory is off (MPIR_CVAR_NOLOCAL),
+# and Open MPI uses only its UCX parts. UCX prints the lanes that it uses
 case ${1:-} in
 cable) source "$(dirname "$0")/../net/lib.sh" ;;
 *) source "$(dirname "$0")/../../support/lib.sh" ;;
@@ -15,9 +15,9 @@ export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_pml=ucx OMPI_MCA_osc=ucx OMPI_MCA_btl=self OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1
 export MPIR_CVAR_NOLOCAL=1 SHMEM_SYMMETRIC_SIZE=16M
 export UCX_UD_VERBS_ETH_DGID_CHECK=n UCX_LOG_LEVEL=info UCX_WARN_UNUSED_ENV_VARS=n
-export UCX_UD_VERBS_TIMEOUT=300s # on a machine with other things to do, too
+export UCX_UD_VERBS_TIMEOUT=300s # on a busy machine, too
 RC=rc_verbs,ud_verbs
-LIMIT=200 # the ranks are more than the cores, and all of them spin
+LIMIT=200 # there are more ranks than cores, and all of them spin
 
 compile_mpi() { # MPI PROGRAM
 	mpicc."$1" -std=gnu17 -O2 -w -o "$work/$2.$1" "$PROGRAMS/$2.c" && chmod 755 "$work/$2.$1"
@@ -26,8 +26,8 @@ compile_mpi() { # MPI PROGRAM
 compile_shmem() { oshcc -std=gnu17 -O2 -w -o "$work/shmem.openmpi" "$PROGRAMS/shmem.c" && chmod 755 "$work/shmem.openmpi"; }
 has_shmem() { command -v oshcc >/dev/null && command -v oshrun >/dev/null || { skip OpenSHMEM "it is not installed"; false; }; }
 
-# HPC Challenge: eight parts, which look at their results. Of its transpositions (PTRANS) each has a line by the wall's clock; one
-# by the processor's is not there where that clock saw no time
+# HPC Challenge: eight parts, which check their results. Each of its transpositions (PTRANS) prints a line with the wall
+# clock; the line with the processor's clock is missing if that clock saw no time
 make_hpcc() {
 	mkdir -p "$work/hpcc"
 	printf '%s\n' Linpack small hpl.out 8 1 400 1 40 0 1 2 2 16.0 1 2 1 4 1 2 1 1 1 1 1 1 2 64 0 0 1 8 "" 0 "" 0 "" >"$work/hpcc/hpccinf.txt"
@@ -44,12 +44,12 @@ make_hpcc() {
 	chmod 755 "$work/hpcc.openmpi"
 }
 challenge() {
-	rm -f "$work/hpcc/hpccoutf.txt" # it would go on where that ends
+	rm -f "$work/hpcc/hpccoutf.txt" # otherwise it would continue after a failure
 	ranks openmpi 4 hpcc $RC
 }
 has_hpcc() { command -v hpcc >/dev/null || { skip "HPC Challenge" "it is not installed"; false; }; }
 
-# ranks MPI N PROGRAM TLS: all agree, and no lane was of anything else
+# ranks MPI N PROGRAM TLS: all agree, and no lane uses anything else
 ranks() {
 	local kind=${4%%,*} launch
 	launch_"$1" "$2"
@@ -67,7 +67,7 @@ ranks() {
 if [ "${1:-}" = cable ]; then
 	check "two hosts" hosts || exit 1
 	export UCX_NET_DEVICES=$DEV:1 OMPI_MCA_oob_tcp_if_include=net0 OMPI_MCA_plm_rsh_agent=$work/rsh
-	# in place of ssh: the other host is a namespace, and has a name of its own
+	# instead of ssh: the other host is a namespace, with its own host name
 	cat >"$work/rsh" <<-EOF2
 		#!/bin/sh
 		while case \$1 in -*) true ;; *) false ;; esac; do shift; done
@@ -76,7 +76,7 @@ if [ "${1:-}" = cable ]; then
 		case \$host in $V4_A) n=$A ;; *) n=$B ;; esac
 		exec ip netns exec \$n unshare -u sh -c "hostname \$host; \$*"
 	EOF2
-	# each rank is on Verbena by itself: what starts them hands on the environment of the first host
+	# each rank uses Verbena on its own host, although the launcher passes on the environment of the first host
 	cat >"$work/rank" <<-EOF2
 		#!/bin/sh
 		case \$(hostname) in $V4_A) r=$work/a ;; *) r=$work/b ;; esac
@@ -117,7 +117,7 @@ if has_shmem; then
 	check "OpenSHMEM, 4 ranks, ud_verbs" ranks openmpi 4 shmem ud_verbs
 fi
 if has_hpcc; then make_hpcc && check "openmpi: HPC Challenge, 4 ranks, rc_verbs" challenge; fi
-# Debian's python alone has the module
+# only Debian's python has the module
 cat >"$work/each.py" <<-EOF2
 	from mpi4py import MPI
 	from array import array

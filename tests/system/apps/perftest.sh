@@ -19,7 +19,7 @@ bw="ib_send_bw ib_write_bw ib_read_bw ib_atomic_bw"
 for p in $lat $bw; do
 	check "$p: the defaults" perf $p -n 100
 done
-# -C: in cycles. Else perftest measures the processor's frequency for each size, which takes it up to a second
+# -C: in cycles; otherwise perftest measures the processor's frequency for each size, for up to a second
 for p in ib_send_lat ib_write_lat ib_read_lat; do
 	check "$p -a: all sizes, 2 bytes to 8 MiB" perf $p -a -C -n 10
 	for x in 0 1 2; do check "$p: GID $x" perf $p -x $x -n 50; done

@@ -30,7 +30,7 @@ check "srq: 32 queue pairs, events" pair ibv_srq_pingpong "${D[@]}" -g 1 -q 32 -
 check "rc: time stamps" pair ibv_rc_pingpong "${D[@]}" -g 1 -n 100 -t
 check "rc: the new post API" pair ibv_rc_pingpong "${D[@]}" -g 1 -n 100 -c -N
 
-# programs that know only LIDs: none unless the variable gives them some
+# programs that know only LIDs: there are none unless the variable is set
 refused() { ! pair "$@" >/dev/null && grep -q 'Failed to modify QP to RTR' "$work/server.out"; }
 check "rc: without a GID, and without LIDs, is refused" refused ibv_rc_pingpong "${D[@]}" -n 10
 export VERBENA_LIDS=1

@@ -11,7 +11,7 @@ modules=${*:-addr atomic cq cq_events cqex device fork mr parent_domain pd qp qp
 declare -A tests=([addr]=3 [atomic]=9 [cq]=4 [cq_events]=2 [cqex]=5 [device]=22 [fork]=1 [mr]=27 [parent_domain]=6 [pd]=4 [qp]=26 [qpex]=20
 	[rdmacm]=10 [relaxed_ordering]=3)
 
-# Which tests may skip, and why. All others must pass.
+# Tests that may be skipped, with reasons. All others must pass.
 cat >"$work/may_skip" <<'EOF'
 AtomicTest.test_xrc_.*: XRC
 CqExTestCase.test_xrc_traffic_cq_ex: XRC
@@ -94,7 +94,7 @@ on_ethernet() {
 	for m in $modules; do module "$m" ", on Ethernet" --dev roce_v0 --gid 1; done
 	echo $failed >"$work/failed"
 }
-# apart FUNCTION: in a network namespace of its own, where nobody else has the port, with a broker of its own
+# apart FUNCTION: runs it in its own network namespace, where the port is free, with its own broker
 apart() {
 	mkdir -m 700 "$work/run/$1"
 	declare -p run tests SLOW modules failed >"$work/state"

@@ -6,10 +6,10 @@ source "$(dirname "$0")/../../support/lib.sh"
 need qemu-system-x86_64 gcc
 sanitized && { skip qemu "its emulator and the sanitizer both want the address space"; exit 0; }
 ldd "$(command -v qemu-system-x86_64)" | grep -q librdmacm || { skip qemu "this QEMU knows no RDMA"; exit 0; }
-TAKES=60 # seconds for what takes two
+TAKES=60 # limit in seconds; it takes two
 
-# The guest: no system, one program. It counts on the serial console; a pass looks at three stretches of its memory: one that
-# every pass changes, one written once, one that stays zero
+# The guest: one program without an operating system. It counts on the serial console; each pass checks three ranges of
+# its memory: one that every pass changes, one written once, and one that stays zero
 cat >"$work/guest.c" <<'GUEST'
 __asm__(".text\n.align 4\n.long 0x1badb002, 0, -0x1badb002\n"
         ".globl _start\n_start: mov $0x90000, %esp\ncall main\n");
@@ -66,7 +66,7 @@ gcc -m32 -O2 -w -ffreestanding -fno-pie -no-pie -fno-stack-protector -fno-asynch
 	{ skip qemu "no 32-bit program can be made here"; exit 0; }
 
 declare -A monitor pid
-# start WHO ARGS…: a QEMU with that guest; ${monitor[WHO]} takes commands for its monitor
+# start WHO ARGS…: a QEMU with that guest; ${monitor[WHO]} is for commands to its monitor
 start() {
 	local who=$1 fd
 	shift
@@ -95,7 +95,8 @@ settled() {
 	grep -q "Migration status: \(completed\|failed\)" "$work/from.out"
 }
 
-# Every number once, in order, across the two consoles (a line may begin on one and end on the other), nothing "bad"
+# Each number appears once, in order, across the two consoles (a line may begin on one and end on the other), and
+# nothing "bad"
 counts_on() { cat "$work/from.serial" "$work/to.serial" | tr -d '\r' | head -n -1 | awk '{ if ($0 != sprintf("%08x", NR - 1)) { print "line " NR ": " $0; exit 1 } }'; }
 
 # moves HOST CAPABILITY…

@@ -12,8 +12,8 @@ else
 fi
 need qperf
 
-# One server for all tests of a part; the addresses of the parts differ, so that they do not disturb each other.
-# on_server, on_client: what stands before the command. T: for how long each test runs, in whole seconds
+# One server for all tests of a part. The parts use different addresses, so that they do not disturb each other.
+# on_server, on_client: prefixes of the commands. T: duration of each test, in whole seconds
 T=1
 serve() {
 	free_port
@@ -23,13 +23,13 @@ serve() {
 }
 up() { "${on_server[@]}" cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | grep -qi ":$(printf %04X "$port") [0-9A-F]*:0000 0A"; }
 
-stop_serving() { # the one that listens, and those that it left behind
+stop_serving() { # the listener, and the processes that it left behind
 	pkill -P "$server"
 	kill "$server"
 	wait "$server" 2>/dev/null
 }
 
-# figure TEST ARGS…: ends well, and has a figure that is not nothing
+# figure TEST ARGS…: succeeds, and prints a figure that is not zero
 figure() {
 	local test=$1
 	shift
@@ -40,7 +40,7 @@ figure() {
 	said_by_both
 	return 1
 }
-# With its connection manager qperf has only RC; without it, it knows only LIDs, which RoCE has by VERBENA_LIDS alone
+# With the connection manager qperf supports only RC; without it, it needs LIDs, which RoCE has only with VERBENA_LIDS
 tests="rc_lat rc_bw rc_bi_bw rc_rdma_read_lat rc_rdma_read_bw rc_rdma_write_lat rc_rdma_write_bw rc_rdma_write_poll_lat
 	rc_compare_swap_mr rc_fetch_add_mr"
 verify="ver_rc_compare_swap ver_rc_fetch_add"
@@ -70,7 +70,7 @@ if [ -n "$namespaces_too" ]; then
 	stop_serving
 	export VERBENA_LIDS=1
 	check "a server on the other host, with LIDs" serve
-	# what fits into the cable's packets: qperf takes 2 KiB, whatever the port says
+	# the size of the cable's packets: qperf uses 2 KiB, whatever the port reports
 	for t in $tests $verify $others; do
 		fits=(-mt 1K)
 		[[ $t = ud_*bw ]] && fits=(-m 1K)

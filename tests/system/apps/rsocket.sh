@@ -13,7 +13,7 @@ if [ -e /proc/net/if_inet6 ] && grep -q ' lo$' /proc/net/if_inet6; then
 	HOST=127.0.0.1
 fi
 check "the calls behave as those of sockets" api 127.0.0.1
-# outside UDP port 4791 may be somebody else's
+# outside, another program may hold UDP port 4791
 alone() {
 	local own
 	own=$(mktemp -d "$work/alone.XXXXXX") && (on_a=("$ROOT/tests/support/own-network" env "VERBENA_RUNTIME=$own"); "$@")

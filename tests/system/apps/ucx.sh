@@ -2,7 +2,7 @@
 # ucx.sh - Debian's UCX, unmodified, over reliable connections and datagrams: on one host, and between two
 # follows: ucx_info(1), ucx_perftest(1)
 # SPDX-License-Identifier: MIT
-# UCX_TLS names nothing but verbs: shared memory, CMA and TCP of UCX's own are forbidden, and it says which lanes it took
+# UCX_TLS allows only verbs: UCX's own shared memory, CMA and TCP are forbidden, and it prints the lanes that it uses
 case ${1:-} in
 cable) source "$(dirname "$0")/../net/lib.sh" ;;
 *) source "$(dirname "$0")/../../support/lib.sh" ;;
@@ -10,11 +10,11 @@ esac
 need ucx_info ucx_perftest
 sanitized && { skip "ucx" "UCX takes the place of the sanitizer's signal handlers"; exit 0; }
 export UCX_LOG_LEVEL=info UCX_WARN_UNUSED_ENV_VARS=n
-# UCX before 1.14 would take each datagram's header for IPv6's and compare its destination
+# UCX before 1.14 would take each datagram's header for IPv6 and compare its destination
 export UCX_UD_VERBS_ETH_DGID_CHECK=n
-RC=rc_verbs,ud_verbs # a reliable connection is made with the help of datagrams
+RC=rc_verbs,ud_verbs # a reliable connection is set up with datagrams
 
-# perf TLS TEST ARGS…: both ends succeed, the client prints the final row, and every lane of both is of the first transport
+# perf TLS TEST ARGS…: both ends succeed, the client prints the final row, and every lane uses the first transport
 perf() {
 	local tls=$1 kind=${1%%,*} f
 	shift
@@ -27,7 +27,7 @@ perf() {
 	return 0
 }
 
-# uct TRANSPORT TEST ARGS…: the layer below, which has one transport and no choice
+# uct TRANSPORT TEST ARGS…: the layer below, which uses exactly one transport
 uct() {
 	local tl=$1
 	shift

@@ -1,5 +1,5 @@
 #!/bin/bash
-# users.sh - two users on one machine: each has its own, root's broker serves both, and neither reaches the other
+# users.sh - two users on one machine: each has its own broker, root's broker serves both, and neither reaches the other
 # follows: verbena-broker(8), "Users"
 # SPDX-License-Identifier: MIT
 source "$(dirname "$0")/../../support/lib.sh"
@@ -12,7 +12,7 @@ as() { # UID COMMAND…
 }
 as $A test -x "$VERBENA" || { skip users "$BUILD is not open to other users"; exit 0; }
 
-# A runtime directory of its own hides what the rest of the machine runs: /run and /tmp of this script
+# Its own /run and /tmp hide the rest of the machine
 if [ -z "${VERBENA_USERS_ALONE:-}" ]; then
 	cleanup_parent=$work
 	unshare -mn true 2>/dev/null || { skip users "no right to make mount namespaces"; exit 0; }
@@ -36,8 +36,8 @@ brokers() { # all brokers of this network namespace
 no_broker() { [ -z "$(brokers)" ]; }
 owners() { for p in $(brokers); do stat -c %u "/proc/$p" 2>/dev/null; done; }
 
-# together UID UID: a pair of each at the same time, both succeed. Sets $seen: whose brokers there were meanwhile
-pair_of() { # UID NAME: in a subshell, with files of its own
+# together UID UID: a pair of each user at the same time, both succeed. Sets $seen: the owners of the brokers meanwhile
+pair_of() { # UID NAME: in a subshell with its own files
 	( trap - EXIT; work=$work/$2; mkdir -p "$work"; run_as "$1"; RANDOM=$((BASHPID * 7)); pair ib_send_lat -F -d roce_lo -D 2 )
 }
 together() {
@@ -64,7 +64,7 @@ check "with root's broker there, a pair of each user and" together $A $B
 check "root's broker served them all" test "$seen" = 0
 check "root and a user, each with a pair" together 0 $A
 
-# What one user sends to another goes by UDP over loopback: root's broker serves both, and lets neither into the other's memory
+# Data between two users goes by UDP over loopback: root's broker serves both, and lets neither into the other's memory
 across() { # UID UID: server of one, client of the other
 	local c
 	run_as "$1"
@@ -87,7 +87,7 @@ check "root's client against a user's server" across $A 0
 kill $root
 wait $root 2>/dev/null
 
-# what a user finds of the other's
+# what a user can see of the other
 closed() { # no runtime directory or segment of A is open to B
 	run_as $A
 	start_server ib_send_lat -F -d roce_lo || return 1

@@ -1,4 +1,4 @@
-// death_test.c - programs killed, the broker killed, and what the living have of it
+// death_test.c - programs and brokers are killed: the effects on the others
 // see: docs/connections.md
 // SPDX-License-Identifier: MIT
 #include "harness.h"
@@ -52,7 +52,7 @@ static void a_killed_program_frees_its_lane_though_its_child_has_the_socket(void
 	if (pid == 0) {
 		join_as(&d, 2);
 		if (fork() == 0)
-			sleep_ms(100000); /* with everything inherited */
+			sleep_ms(100000); /* with everything that it inherited */
 		CHECK(write(ready[1], "r", 1) == 1);
 		sleep_ms(100000);
 	}
@@ -88,7 +88,7 @@ static void a_program_that_executes_another_frees_its_lane(void)
 	leave(&a);
 }
 
-/* As in two containers that have the runtime directory in common. */
+/* As in two containers that share the runtime directory. */
 static void programs_of_two_pid_namespaces_meet(void)
 {
 	struct diary a, d;
@@ -112,10 +112,10 @@ static void programs_of_two_pid_namespaces_meet(void)
 		SAME(ask(&d, 1, mine, 1), 0);
 		CHECK(wait_for(&d, &d.replies, 1, LONG_MS));
 		SAME(d.err, 0);
-		SAME(d.peer.pid, 0); /* there is no number for it here */
+		SAME(d.peer.pid, 0); /* its pid is not visible here */
 		lane = vb_broker_proc_id(d.c);
 		CHECK(write(ready[1], &lane, sizeof(lane)) == sizeof(lane));
-		/* the broker dies; whoever starts the next one, in whichever namespace, both are there again */
+		/* the broker dies; whichever program starts the next one, in whichever namespace, both return */
 		CHECK(wait_for(&d, &d.reattached, 1, LONG_MS));
 		SAME(vb_broker_proc_id(d.c), lane);
 		SAME(ask(&d, 2, mine, 1), 0);
@@ -135,10 +135,10 @@ static void programs_of_two_pid_namespaces_meet(void)
 	kill(broker_pid(), SIGKILL);
 	CHECK(wait_for(&a, &a.reattached, 1, LONG_MS));
 	CHECK(wait_for(&a, &a.introductions, 2, LONG_MS));
-	while (!waitpid(pid, &status, WNOHANG)) /* it may have the broker inside */
+	while (!waitpid(pid, &status, WNOHANG)) /* the broker may run inside it */
 		wait_for(&a, &a.reattached, 99, 20);
 	SAME(status, 0);
-	/* a broker outside cannot see whether one from inside lives, and would keep its lane for ten seconds */
+	/* a broker outside cannot see whether a program from inside lives, and would keep its lane for ten seconds */
 	pid_t broker = broker_pid();
 	if (broker > 1)
 		kill(broker, SIGKILL);
@@ -146,7 +146,7 @@ static void programs_of_two_pid_namespaces_meet(void)
 	char path[300];
 	snprintf(path, sizeof(path), "%s/broker.sock", getenv("VERBENA_RUNTIME"));
 	if (broker > 1)
-		unlink(path); /* the dead broker's */
+		unlink(path); /* left by the dead broker */
 }
 
 static void a_child_that_leaves_its_parent_s_client_does_it_no_harm(void)
@@ -205,7 +205,7 @@ static void after_the_broker_s_death_all_have_their_lanes_again(void)
 	CHECK(wait_lanes(N + 1, LONG_MS));
 	struct diary a;
 	join_as(&a, 1);
-	SAME(ask(&a, 1, p[3].proc_id, 2), 0); /* its GIDs are known again, too */
+	SAME(ask(&a, 1, p[3].proc_id, 2), 0); /* its GIDs are known again */
 	CHECK(wait_for(&a, &a.replies, 1, LONG_MS));
 	SAME(a.err, 0);
 	CHECK(a.peer.incarnation == p[3].incarnation);
@@ -268,7 +268,7 @@ static void a_meet_with_one_that_dies_before_it_comes_back_is_answered(void)
 	kill(p.pid, SIGSTOP);
 	kill(broker_pid(), SIGKILL);
 	CHECK(wait_for(&a, &a.reattached, 1, LONG_MS));
-	for (int i = 0; i < 300; i++) /* more than may wait */
+	for (int i = 0; i < 300; i++) /* more than the limit of waiting ones */
 		SAME(ask(&a, 1, p.proc_id, 2), 0);
 	CHECK(wait_for(&a, &a.replies, 300 - 256, LONG_MS));
 	end_program(&p, SIGKILL);

@@ -1,4 +1,4 @@
-// harness.c - what the broker's tests share
+// harness.c - shared by the broker's tests
 // SPDX-License-Identifier: MIT
 #include "harness.h"
 
@@ -72,7 +72,7 @@ static void print_file(const char *path)
 		close(fd);
 }
 
-/* Only the lock, and what a killed broker leaves, may be there. */
+/* Only the lock and the files of a killed broker may remain. */
 static void remove_dir(const char *dir)
 {
 	char path[512];
@@ -107,7 +107,7 @@ static int run_one(const struct test *t)
 		exit(0);
 	}
 	waitpid(pid, &status, 0);
-	kill(-pid, SIGKILL); /* its programs */
+	kill(-pid, SIGKILL); /* programs of the test */
 	if (!wait_gone(LONG_MS)) {
 		pid_t broker = broker_pid();
 		fprintf(stderr, "a broker runs on\n");
@@ -120,7 +120,7 @@ static int run_one(const struct test *t)
 	if (!stat(log, &st) && st.st_size > 0 && !WIFEXITED(status))
 		status = 1;
 	if (!stat(log, &st) && st.st_size > 0)
-		status = 1 << 8; /* a sanitizer's words, or an error of the broker */
+		status = 1 << 8; /* a sanitizer report or an error of the broker */
 	remove_dir(dir);
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
@@ -291,7 +291,7 @@ bool wait_for(struct diary *d, const int *counter, int want, int ms)
 	return *counter >= want;
 }
 
-/* An answer on the same connection comes after the GIDs, another broker got them with ATTACH. */
+/* An answer on the same connection comes after the GIDs; another broker got them with ATTACH. */
 static void await_gids(struct diary *d, uint8_t gid)
 {
 	int64_t until = now_ms() + LONG_MS;
@@ -368,7 +368,7 @@ pid_t broker_pid(void)
 	return status_of(&r) ? 0 : r.broker_pid;
 }
 
-/* By the socket's absence: asking the broker would keep it from going. */
+/* Checks that the socket is gone, because a request to the broker would keep it running. */
 bool wait_gone(int ms)
 {
 	int64_t until = now_ms() + ms;
@@ -451,7 +451,7 @@ bool wait_idle(pid_t pid)
 	return false;
 }
 
-/* ---- networks, and who keeps the port in them ---- */
+/* ---- networks and their keepers ---- */
 
 void own_network(void)
 {
@@ -476,7 +476,7 @@ static bool is_our_keeper(const char *pid)
 	if (!fgets(comm, sizeof(comm), f))
 		comm[0] = 0;
 	fclose(f);
-	snprintf(path, sizeof(path), "/proc/%s/ns/net", pid); /* a zombie has none */
+	snprintf(path, sizeof(path), "/proc/%s/ns/net", pid); /* a zombie has no executable */
 	return !strcmp(comm, "verbena-keeper\n") && !stat(path, &its) && !stat("/proc/self/ns/net", &ours) &&
 	       its.st_ino == ours.st_ino;
 }

@@ -1,4 +1,4 @@
-// harness.h - what the broker's tests share: one process and one runtime directory per test, clients that keep a diary
+// harness.h - shared by the broker's tests: one process and one runtime directory per test, clients that record events
 // SPDX-License-Identifier: MIT
 #ifndef VB_TESTS_BROKER_HARNESS_H
 #define VB_TESTS_BROKER_HARNESS_H
@@ -21,21 +21,21 @@ struct test {
 
 #define SKIPPED 77
 
-/* Runs each in a child of its own, with an empty VERBENA_RUNTIME, within 100 seconds; sees to it that nothing runs on.
- * An argument selects the tests whose sentence contains it. Returns main's exit status. */
+/* Runs each test in its own child, with an empty VERBENA_RUNTIME, for at most 100 seconds, and checks that no process
+ * remains. An argument selects the tests whose sentence contains it. Returns main's exit status. */
 int run_tests(int argc, char **argv, const struct test *tests, size_t n);
 
 /* Ends the test as skipped. */
 void skip(const char *why) __attribute__((noreturn));
 
-/* A program's side: a client, its descriptors, and what it was told. */
+/* A program: a client, its descriptors, and its events. */
 struct diary {
 	struct vb_attach_fds fds;
 	struct vb_broker_client *c;
 	int replies, introductions, reattached;
 	uint64_t tag;
 	int err;
-	struct vb_peer_info peer; /* the last one, from either; its descriptors are open */
+	struct vb_peer_info peer; /* the last peer, from either event; its descriptors are open */
 	int wires, wire_err, lane_fd, lifeline_fd;
 	bool relayed, holder_known;
 	uint32_t nlanes;
@@ -43,17 +43,17 @@ struct diary {
 };
 
 void make_fds(struct vb_attach_fds *fds);
-/* Connects with one GID, whose bytes all are gid, and returns when the broker knows it; fails the test if it cannot. */
+/* Connects with one GID, all bytes of which are gid, and returns when the broker knows it. Fails the test otherwise. */
 void join_as(struct diary *d, uint8_t gid);
-/* vb_broker_connect, by a machine that is slow, too. */
+/* vb_broker_connect, also on a slow machine. */
 int connect_with(const struct vb_attach_fds *fds, struct vb_broker_client **out);
 void leave(struct diary *d);
 union ibv_gid gid_of(uint8_t byte);
 int ask(struct diary *d, uint64_t tag, uint32_t proc_id, uint8_t gid);
 
-/* Asks for the lane's socket and waits: the answer's errno. */
+/* Asks for the lane's socket, waits, and returns the answer's errno. */
 int wire_once(struct diary *d);
-int wire(struct diary *d); /* again, where a machine is slow and the keeper had no turn (ETIMEDOUT) */
+int wire(struct diary *d); /* repeats the request if the keeper had no processor time (ETIMEDOUT) */
 
 /* Dispatches until *counter reaches at least want; false after ms. */
 bool wait_for(struct diary *d, const int *counter, int want, int ms);
@@ -61,18 +61,18 @@ bool wait_for(struct diary *d, const int *counter, int want, int ms);
 void sleep_ms(int ms);
 int64_t now_ms(void);
 
-/* A raw connection to the broker of this runtime directory, blocking; fails the test if there is none. */
+/* A raw, blocking connection to the broker of this runtime directory. Fails the test if there is none. */
 int raw_connect(void);
 
-/* vb_broker_status, by a machine that is slow, too. */
+/* vb_broker_status, also on a slow machine. */
 int status_of(struct vb_broker_report *r);
-/* The broker's pid, 0 when there is none. */
+/* The broker's pid; 0: none. */
 pid_t broker_pid(void);
-bool wait_gone(int ms);    /* until no broker answers */
-uint32_t lanes_held(void); /* that are not reserved */
+bool wait_gone(int ms);    /* waits until no broker answers */
+uint32_t lanes_held(void); /* lanes that are not reserved */
 bool wait_lanes(uint32_t n, int ms);
 
-/* A child that joins as gid, tells its proc_id, and serves its client until it is killed or told to end. */
+/* A child that attaches as gid, reports its proc_id, and serves its client until it is killed or told to end. */
 struct program {
 	pid_t pid;
 	uint32_t proc_id;
@@ -80,22 +80,22 @@ struct program {
 	int to, from;
 };
 void start_program(struct program *p, uint8_t gid, uid_t uid);
-/* What it was told so far. */
+/* Its events so far. */
 struct program_news {
 	uint32_t proc_id;
 	int reattached, introductions, wires, wire_err;
 };
 struct program_news news_of(struct program *p);
-int wire_program(struct program *p);          /* has it ask for its lane's socket: the answer's errno */
-void end_program(struct program *p, int sig); /* sig 0: orderly */
+int wire_program(struct program *p);          /* makes it ask for its lane's socket; returns the answer's errno */
+void end_program(struct program *p, int sig); /* sig 0: ends it in order */
 
 int count_fds(pid_t pid);
-bool wait_fds(pid_t pid, int most); /* until it has no more than that */
-bool wait_idle(pid_t pid);          /* until it has used no processor time for half a second */
+bool wait_fds(pid_t pid, int most); /* waits until it has at most n */
+bool wait_idle(pid_t pid);          /* waits until it has used no processor time for half a second */
 
-/* A network namespace of this test's own, with its loopback up; skips the test where there can be none. */
+/* Enters a new network namespace with loopback up; skips the test if that is not possible. */
 void own_network(void);
-/* The keeper of this network namespace, 0 when there is none. */
+/* The pid of the keeper of this network namespace; 0: none. */
 pid_t keeper_pid(void);
 bool wait_no_keeper(int ms);
 

@@ -1,4 +1,4 @@
-// lanes_test.c - the group of sockets on UDP 4791 by itself: which datagram arrives where
+// lanes_test.c - the group of sockets on UDP 4791 alone: which socket receives a datagram
 // follows: IBA 9.2 (BTH)
 // see: src/broker/server/lanes.h
 // SPDX-License-Identifier: MIT
@@ -40,7 +40,7 @@ static void set_up(uint32_t spare, uint32_t want)
 	CHECK(sender4 >= 0);
 }
 
-/* A BTH, of which only the QP number means anything here. */
+/* A BTH in which only the QP number matters. */
 static void send_bth(int family, uint32_t qpn, size_t len)
 {
 	struct sockaddr_in to4 = {
@@ -55,7 +55,7 @@ static void send_bth(int family, uint32_t qpn, size_t len)
 		CHECK(sendto(sender6, bth, len, 0, (struct sockaddr *)&to6, sizeof(to6)) == (ssize_t)len);
 }
 
-/* The number of the socket that has one, of which there is one; -1: nothing anywhere. */
+/* The number of the only socket that has a datagram; -1: none has. */
 static int where(void)
 {
 	uint8_t buf[64];
@@ -91,13 +91,13 @@ static void a_datagram_arrives_at_the_lane_of_its_qp_and_nowhere_else(void)
 		send_bth(AF_INET6, lane << 14 | 0x3fff, 12);
 		arrives_at(lane);
 	}
-	send_bth(AF_INET, 0xffffff, 7); /* no whole QP number in it */
+	send_bth(AF_INET, 0xffffff, 7); /* it contains no whole QP number */
 	arrives_at(0);
 	send_bth(AF_INET, 0, 0);
 	arrives_at(0);
 }
 
-/* One datagram to the number of all queue pairs goes to all lanes of its socket only where its address is a group's. */
+/* A datagram to QP 0xFFFFFF goes to all lanes of its socket only if its address is multicast. */
 static void what_is_for_all_queue_pairs_at_one_address_is_handed_to_nobody(void)
 {
 	static const uint8_t bth[12] = {0x64, 0, 0xff, 0xff, 0, 0xff, 0xff, 0xff};
@@ -149,7 +149,7 @@ static void a_lane_without_a_holder_collects_nothing(void)
 	arrives_at(5);
 }
 
-/* Of 64. Root's group has one half for root's programs, and one for those of others. */
+/* Of 64 sockets, one half of root's group is for root's programs, and the other for other users' programs. */
 static uint32_t shared_socket(uint32_t lane)
 {
 	if (!lane)
@@ -169,7 +169,7 @@ static void with_few_descriptors_lanes_share_sockets(void)
 	set_up(40, 64);
 	for (uint32_t i = 0; i < VB_LANE_COUNT; i++)
 		SAME(vb_lanes_give(&group, i, false), group.fd[shared_socket(i)]);
-	for (uint32_t i = 0; i < VB_LANE_COUNT; i++) { /* the broker's is nobody else's */
+	for (uint32_t i = 0; i < VB_LANE_COUNT; i++) { /* the broker shares its socket with nobody */
 		send_bth(AF_INET, i << 14, 12);
 		arrives_at(shared_socket(i));
 	}
@@ -187,7 +187,7 @@ static void with_few_descriptors_lanes_share_sockets(void)
 	send_bth(AF_INET, same << 14, 12);
 	SAME(where(), -1);
 	vb_lanes_close(&group);
-	lim.rlim_cur = 100; /* the limit would allow more than there is room for */
+	lim.rlim_cur = 100; /* the limit would allow more than fit */
 	CHECK(setrlimit(RLIMIT_NOFILE, &lim) == 0);
 	for (int i = 0; i < 50; i++)
 		CHECK(dup(0) >= 0);
@@ -215,7 +215,7 @@ static void a_lane_that_is_relayed_to_shares_no_socket_with_a_program_that_reads
 	CHECK(vb_lanes_give(&group, 632, true) >= 0);
 	SAME(vb_lanes_give(&group, 664, false), -1);
 	vb_lanes_take_back(&group, 3);
-	SAME(vb_lanes_give(&group, 3 + 31, true), -1); /* of the half for those that read themselves */
+	SAME(vb_lanes_give(&group, 3 + 31, true), -1); /* in the half for programs that read their own sockets */
 	CHECK(vb_lanes_give(&group, 3, false) >= 0);
 	vb_lanes_take_back(&group, 600);
 	SAME(vb_lanes_give(&group, 664, false), -1);

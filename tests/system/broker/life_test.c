@@ -1,4 +1,4 @@
-// life_test.c - the broker's own life: started unnoticed, alone, gone with the last
+// life_test.c - the life of a broker: started in the background, only one, ends with the last program
 // see: src/broker/client/spawn.h, man/verbena-broker.8
 // SPDX-License-Identifier: MIT
 #include "harness.h"
@@ -22,7 +22,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Not so is a zombie, which init has yet to collect. */
+/* A zombie that init has not reaped yet does not count. */
 static bool runs(pid_t pid)
 {
 	char path[64], state = 'X';
@@ -31,7 +31,7 @@ static bool runs(pid_t pid)
 	FILE *f = fopen(path, "r");
 	if (!f)
 		return false;
-	if (fscanf(f, "%*d %*s %c", &state) != 1) /* collected just now */
+	if (fscanf(f, "%*d %*s %c", &state) != 1) /* reaped just now */
 		state = 'X';
 	fclose(f);
 	return state != 'Z' && state != 'X';
@@ -149,7 +149,7 @@ static void twenty_programs_at_once_get_one_broker(void)
 		CHECK(wait(&status) > 0 && status == 0);
 }
 
-/* Programs come and go just when the broker goes. */
+/* Programs come and go at the moment when the broker ends. */
 static void nobody_is_refused_while_it_goes(void)
 {
 	int status;
@@ -225,12 +225,12 @@ static void check_fds(pid_t broker, ino_t program_pipe)
 		if (!stat(path, &st))
 			CHECK(st.st_ino != program_pipe || !S_ISFIFO(st.st_mode));
 		ssize_t n = readlink(path, target, sizeof(target) - 1);
-		if (n < 0 && errno == ENOENT) /* the connection that asked for its pid, closed meanwhile */
+		if (n < 0 && errno == ENOENT) /* the connection that asked for its pid is closed by now */
 			continue;
 		CHECK(n > 0);
 		target[n] = 0;
 		int fd = atoi(e->d_name);
-		if (fd < 2) /* 2 is the log here */
+		if (fd < 2) /* 2 is the log file here */
 			CHECK(!strcmp(target, "/dev/null"));
 	}
 	closedir(d);
@@ -294,10 +294,10 @@ static void a_pipe_ends_when_its_program_ends(void)
 		dup2(pipe_fd[1], 2);
 		close(pipe_fd[0]);
 		join_as(&a, 1);
-		_exit(0); /* without good-bye */
+		_exit(0); /* without DETACH */
 	}
 	close(pipe_fd[1]);
-	CHECK(read(pipe_fd[0], &byte, 1) == 0); /* though the broker stays */
+	CHECK(read(pipe_fd[0], &byte, 1) == 0); /* although the broker stays */
 	pid_t broker = broker_pid();
 	CHECK(broker > 0);
 	kill(broker, SIGTERM);
@@ -313,7 +313,7 @@ static void an_idle_broker_uses_no_processor_time(void)
 	leave(&a);
 }
 
-/* ---- inside the program ---- */
+/* ---- inside a program ---- */
 
 static void check_inside(void)
 {
@@ -322,7 +322,7 @@ static void check_inside(void)
 
 	join_as(&a, 1);
 	SAME(broker_pid(), getpid());
-	start_program(&p, 2, 0); /* forked: must hold nothing of the broker's */
+	start_program(&p, 2, 0); /* a forked child must hold no descriptor of the broker */
 	SAME(broker_pid(), getpid());
 	SAME(ask(&a, 1, p.proc_id, 2), 0);
 	CHECK(wait_for(&a, &a.replies, 1, LONG_MS));
@@ -461,13 +461,13 @@ static void without_a_named_directory_it_is_found_by_network_namespace(void)
 
 	if (geteuid() != 0)
 		skip("needs root to be another user");
-	if (unshare(CLONE_NEWNET)) /* root's broker of this one may run, and would do */
+	if (unshare(CLONE_NEWNET)) /* root's broker of this machine may run, and would be used */
 		skip("no network namespaces here");
 	CHECK(chmod(getenv("VERBENA_RUNTIME"), 0777) == 0);
 	snprintf(dir, sizeof(dir), "%s/xdg", getenv("VERBENA_RUNTIME"));
 	snprintf(tmp, sizeof(tmp), "/tmp/verbena-%u", (unsigned)user);
 	snprintf(want, sizeof(want), "rm -rf %s %s", tmp, dir);
-	CHECK(system(want) == 0); /* of a test that was killed */
+	CHECK(system(want) == 0); /* left by a test that was killed */
 	CHECK(stat("/proc/self/ns/net", &st) == 0);
 	unsigned long net = st.st_ino;
 	unsetenv("VERBENA_RUNTIME");
@@ -482,7 +482,7 @@ static void without_a_named_directory_it_is_found_by_network_namespace(void)
 		leave(&a);
 		while (!access(want, F_OK))
 			sleep_ms(10);
-		/* without XDG_RUNTIME_DIR, and with a directory in /tmp that others could have prepared */
+		/* without XDG_RUNTIME_DIR, with a directory in /tmp that others could have prepared */
 		unsetenv("XDG_RUNTIME_DIR");
 		CHECK(mkdir(tmp, 0700) == 0);
 		CHECK(chmod(tmp, 0777) == 0);
@@ -530,7 +530,7 @@ static void a_dead_socket_and_alien_state_do_no_harm(void)
 	}
 }
 
-/* So that it can make n descriptors more. */
+/* Sets the limit so that n more descriptors can be opened. */
 static void leave_room(pid_t pid, int n)
 {
 	struct rlimit lim;
@@ -556,8 +556,8 @@ static void a_broker_short_of_descriptors_is_asked_again(void)
 	start_program(&p, 1, 0);
 	pid_t broker = broker_pid();
 	make_fds(&fds);
-	CHECK(wait_idle(broker)); /* it has closed what the question took */
-	leave_room(broker, 4);    /* for the socket and its process, not for what comes with ATTACH */
+	CHECK(wait_idle(broker)); /* it has closed the descriptors of the query */
+	leave_room(broker, 4);    /* enough for the socket and its process, not for the descriptors of ATTACH */
 	pid_t rescuer = fork();
 	if (rescuer == 0) {
 		static struct vb_broker_report r;

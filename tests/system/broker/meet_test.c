@@ -1,4 +1,4 @@
-// meet_test.c - attaching, meeting, users, and what the broker does with nonsense
+// meet_test.c - attaching, meeting, users, and invalid messages to the broker
 // see: src/broker/client/client.h, src/broker/proto/proto.h
 // SPDX-License-Identifier: MIT
 #include "harness.h"
@@ -74,7 +74,7 @@ static void two_programs_meet_and_each_has_the_other_s_descriptors(void)
 	CHECK(mmap(NULL, 4096, PROT_READ, MAP_SHARED, a.peer.seg_fd, 0) != MAP_FAILED);
 	CHECK(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, a.peer.seg_fd, 0) == MAP_FAILED);
 	CHECK(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, a.peer.doorbell_fd, 0) != MAP_FAILED);
-	/* again, and the other way round */
+	/* again, and in the other direction */
 	SAME(ask(&a, 78, vb_broker_proc_id(b.c), 2), 0);
 	CHECK(wait_for(&a, &a.replies, 2, LONG_MS));
 	CHECK(wait_for(&b, &b.introductions, 2, LONG_MS));
@@ -188,7 +188,7 @@ static void a_user_s_broker_refuses_others_and_is_refused_by_them(void)
 	start_program(&nobody, 1, 65534);
 	make_fds(&fds);
 	SAME(connect_with(&fds, &c), EACCES);
-	int sock = raw_connect(); /* root may open any socket: then the broker looks */
+	int sock = raw_connect(); /* root may open any socket: then the broker checks */
 	SAME(raw_error(sock), EACCES);
 	end_program(&nobody, 0);
 }
@@ -219,7 +219,7 @@ static int answer_to(const void *msg, size_t len, const int *fds, int nfds)
 	int err = raw_error(sock);
 	if (err > 0) {
 		char byte;
-		CHECK(recv(sock, &byte, 1, 0) <= 0); /* and that was the end */
+		CHECK(recv(sock, &byte, 1, 0) <= 0); /* and the connection has ended */
 	}
 	close(sock);
 	return err;
@@ -303,7 +303,7 @@ static void unsealed_or_alien_descriptors_are_refused(void)
 	SAME(attach_err(&bad), EBADF);
 	bad = (struct vb_attach_fds){-1, good.doorbell_fd, good.wake_fd};
 	SAME(attach_err(&bad), EBADF);
-	/* whose pages may be gone when somebody rings; where the kernel has such */
+	/* whose pages may be gone when somebody rings the doorbell, if the kernel supports this */
 	int huge = memfd_create("x", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_HUGETLB);
 	struct stat st;
 
@@ -326,12 +326,12 @@ static void a_program_that_does_not_read_holds_up_nobody(void)
 		SAME(meet_err(&a, lane, 1), 0);
 	join_as(&b, 3);
 	SAME(meet_err(&b, lane, 1), 0);
-	/* it asks, and does not read the answers */
+	/* it sends requests and does not read the answers */
 	for (int i = 0; i < 3000; i++)
 		SAME(ask(&deaf, (uint64_t)i, vb_broker_proc_id(a.c), 2), 0);
 	SAME(meet_err(&b, vb_broker_proc_id(a.c), 2), 0);
 	SAME(meet_err(&b, lane, 1), 0);
-	/* now it reads: everything is there */
+	/* now it reads, and everything arrives */
 	CHECK(wait_for(&deaf, &deaf.replies, 3000, LONG_MS));
 	SAME(deaf.err, 0);
 	CHECK(wait_for(&deaf, &deaf.introductions, 2, LONG_MS)); /* answers go first */

@@ -1,4 +1,4 @@
-// table_test.c - who holds which lane
+// table_test.c - the table of lanes and their holders
 // see: src/broker/server/table.h
 // SPDX-License-Identifier: MIT
 #include "broker/server/table.h"
@@ -8,7 +8,7 @@
 #include <string.h>
 
 static struct vb_table t;
-#define OWN 1 /* the user whose broker it is; all others are foreign */
+#define OWN 1 /* the broker's user; all others are foreign */
 
 static uint32_t take(uid_t uid, int64_t now)
 {
@@ -163,7 +163,7 @@ static void a_free_lane_is_claimed_by_the_broker_s_own_user_alone(void)
 	SAME(claim(9, 1000, 44), EBUSY);
 	uint32_t lane = take(1001, 1);
 	vb_table_free(&t, lane, 1);
-	SAME(claim(lane, 1000, 1), EBUSY); /* of one who has just died */
+	SAME(claim(lane, 1000, 1), EBUSY); /* of a program that has just died */
 	SAME(claim(lane, 1001, 1), EBUSY);
 	SAME(claim(9, OWN, 44), 0);
 	vb_table_close(&t);
@@ -191,7 +191,7 @@ static void a_meet_finds_lane_and_gid_of_the_same_user_only(void)
 	SAME(vb_table_find(&t, 1, 4 << 14, gid_a[0], &lane), EAGAIN);
 	SAME(vb_table_find(&t, 3, 4 << 14, gid_a[0], &lane), ENOENT);
 	SAME(vb_table_find(&t, 1, 1, gid_a[0], &lane), ENOENT);       /* the broker's own lane */
-	SAME(vb_table_find(&t, 1, 1 << 25, gid_a[0], &lane), ENOENT); /* no QP number */
+	SAME(vb_table_find(&t, 1, 1 << 25, gid_a[0], &lane), ENOENT); /* not a QP number */
 	SAME(vb_table_set_gids(&t, 2, gid_b, 1), 0);
 	SAME(vb_table_find(&t, 1, 2 << 14, gid_a[0], &lane), ENOENT);
 	SAME(vb_table_find(&t, 1, 2 << 14, gid_b[0], &lane), 0);

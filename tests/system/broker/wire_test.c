@@ -1,4 +1,4 @@
-// wire_test.c - programs, broker and keeper share UDP 4791: who gets what, and what remains when some of them die
+// wire_test.c - programs, broker and keeper share UDP 4791: who receives what, and what continues when some of them die
 // see: src/broker/server/keeper.h
 // SPDX-License-Identifier: MIT
 #include "harness.h"
@@ -35,10 +35,10 @@ static void send_to_lane(uint32_t lane)
 	if (sender < 0)
 		sender = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	if (sendto(sender, bth, sizeof(bth), 0, (struct sockaddr *)&to, sizeof(to)) < 0)
-		SAME(errno, ECONNREFUSED); /* told of an earlier one, when there was nobody at the port */
+		SAME(errno, ECONNREFUSED); /* an ICMP error of an earlier one, when nobody had the port */
 }
 
-/* Takes what is there: how many, each of which must be of this lane. */
+/* Reads all datagrams and returns their number. Each must be for this lane. */
 static int take(int fd, uint32_t lane)
 {
 	uint8_t bth[64];
@@ -51,7 +51,7 @@ static int take(int fd, uint32_t lane)
 	return n;
 }
 
-/* The same, once something has come. */
+/* The same, once something has arrived. */
 static int take_when_there(int fd, uint32_t lane)
 {
 	struct pollfd p = {.fd = fd, .events = POLLIN};
@@ -64,14 +64,14 @@ static uint32_t lane_of(const struct diary *d)
 	return vb_broker_proc_id(d->c);
 }
 
-/* A duplicate of a program's socket, by way of its descriptors: the lane is looked at though its holder has gone. */
+/* A duplicate of a program's socket, from its descriptors, to check the lane after its holder has gone. */
 static int lane_of_program(const struct program *p)
 {
 	int pid_fd = (int)syscall(SYS_pidfd_open, p->pid, 0), fd = -1, proto;
 	socklen_t len = sizeof(proto);
 
 	CHECK(pid_fd >= 0);
-	for (int i = 63; i > 2; i--) { /* what it has of ours by the fork lies below its own */
+	for (int i = 63; i > 2; i--) { /* descriptors inherited by the fork have lower numbers than its own */
 		fd = (int)syscall(SYS_pidfd_getfd, pid_fd, i, 0);
 		if (fd < 0)
 			continue;
@@ -92,7 +92,7 @@ static bool reaches(const struct diary *d)
 	return take_when_there(d->lane_fd, lane_of(d)) == 1;
 }
 
-/* In a network of its own, with one socket per lane. */
+/* In a separate network, with one socket per lane. */
 static void begin(void)
 {
 	struct rlimit lim;
@@ -105,7 +105,7 @@ static void begin(void)
 	CHECK(setrlimit(RLIMIT_NOFILE, &lim) == 0);
 }
 
-/* After a refusal, which stands for a moment. */
+/* Retries, because a refusal is repeated for a moment. */
 static int wire_again(struct diary *d)
 {
 	sleep_ms(150);
@@ -125,19 +125,19 @@ static void each_program_receives_what_is_for_its_lane(void)
 	begin();
 	join_as(&a, 1);
 	join_as(&b, 2);
-	SAME(keeper_pid(), 0); /* nobody has asked yet */
+	SAME(keeper_pid(), 0); /* nobody has asked for a socket yet */
 	SAME(wire(&a), 0);
 	CHECK(a.nlanes >= 16 && a.nlanes <= 1024);
 	pid_t keeper = keeper_pid();
 	CHECK(keeper > 0);
 	CHECK(reaches(&a));
-	send_to_lane(lane_of(&b)); /* to nobody so far */
+	send_to_lane(lane_of(&b)); /* there is no receiver yet */
 	SAME(take(a.lane_fd, lane_of(&a)), 0);
 	SAME(wire(&b), 0);
 	SAME(take(b.lane_fd, lane_of(&b)), 0);
 	CHECK(reaches(&b) && reaches(&a));
 	send_to_lane(lane_of(&a));
-	SAME(wire(&a), 0); /* again: the same socket, with what it has */
+	SAME(wire(&a), 0); /* again: the same socket, with its datagrams */
 	SAME(take_when_there(a.lane_fd, lane_of(&a)), 1);
 	SAME(keeper_pid(), keeper);
 	SAME(waitpid(-1, NULL, WNOHANG | __WALL), -1);
@@ -163,7 +163,7 @@ static void who_leaves_or_dies_leaves_a_lane_that_collects_nothing(void)
 	send_to_lane(lane);
 	leave(&b);
 	CHECK(wait_lanes(1, LONG_MS));
-	SAME(wire(&a), 0); /* answered behind what was told to the keeper */
+	SAME(wire(&a), 0); /* answered after the messages to the keeper */
 	send_to_lane(lane);
 	SAME(take(look, lane), 0);
 	close(look);
@@ -194,14 +194,14 @@ static void programs_and_broker_killed_together_leave_no_keeper(void)
 	start_program(&p, 1, 0);
 	SAME(wire_program(&p), 0);
 	pid_t broker = broker_pid();
-	kill(p.pid, SIGSTOP); /* or it would start another */
+	kill(p.pid, SIGSTOP); /* otherwise it would start another */
 	kill(broker, SIGKILL);
 	sleep_ms(50);
 	CHECK(keeper_pid() > 0);
 	end_program(&p, SIGKILL);
 	CHECK(wait_no_keeper(LONG_MS));
 	snprintf(path, sizeof(path), "%s/broker.sock", getenv("VERBENA_RUNTIME"));
-	CHECK(unlink(path) == 0); /* the dead broker's */
+	CHECK(unlink(path) == 0); /* left by the dead broker */
 }
 
 static void a_killed_broker_moves_no_lane(void)
@@ -216,7 +216,7 @@ static void a_killed_broker_moves_no_lane(void)
 	pid_t keeper = keeper_pid();
 	for (int round = 1; round <= 3; round++) {
 		kill(broker_pid(), SIGKILL);
-		/* with no broker, and with one that is just coming */
+		/* without a broker, and with one that is just starting */
 		for (int i = 0; i < 200; i++)
 			CHECK(reaches(&a) && reaches(&b));
 		CHECK(wait_for(&a, &a.reattached, round, LONG_MS));
@@ -278,9 +278,9 @@ static void a_lane_whose_holder_died_with_the_broker_is_shut(void)
 	end_program(&p, SIGKILL);
 	kill(broker, SIGKILL);
 	send_to_lane(p.proc_id);
-	SAME(take_when_there(look, p.proc_id), 1); /* as long as nobody knows */
+	SAME(take_when_there(look, p.proc_id), 1); /* while it is not known */
 	CHECK(wait_for(&a, &a.reattached, 1, LONG_MS));
-	SAME(wire(&a), 0); /* answered behind what was told to the keeper */
+	SAME(wire(&a), 0); /* answered after the messages to the keeper */
 	send_to_lane(p.proc_id);
 	SAME(take(look, p.proc_id), 0);
 	CHECK(reaches(&a));
@@ -289,7 +289,7 @@ static void a_lane_whose_holder_died_with_the_broker_is_shut(void)
 	end_all();
 }
 
-/* The earlier broker's record of it is broken: to the next it is dead until it comes. */
+/* The earlier broker's record of it is damaged, so the next broker takes it for dead until it returns. */
 static void a_lane_that_was_shut_in_error_opens_when_its_holder_comes(void)
 {
 	struct diary a;
@@ -315,7 +315,7 @@ static int bind_foreign(void)
 	struct sockaddr_in any = {.sin_family = AF_INET, .sin_port = htons(PORT)};
 	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), err = -1;
 
-	for (int ms = 0; err && ms < LONG_MS; ms += 5) { /* who was there may be just closing its sockets */
+	for (int ms = 0; err && ms < LONG_MS; ms += 5) { /* earlier programs may still be closing their sockets */
 		err = bind(fd, (struct sockaddr *)&any, sizeof(any));
 		if (err)
 			sleep_ms(5);
@@ -340,7 +340,7 @@ static void a_port_that_somebody_holds_is_reported_and_asked_for_again(void)
 	SAME(wire_again(&b), EADDRINUSE);
 	send_to_lane(lane_of(&a));
 	SAME(take_when_there(foreign, lane_of(&a)), 1);
-	SAME(ask(&a, 1, lane_of(&b), 2), 0); /* the rest goes on */
+	SAME(ask(&a, 1, lane_of(&b), 2), 0); /* everything else continues */
 	CHECK(wait_for(&a, &a.replies, 1, LONG_MS));
 	SAME(a.err, 0);
 	close(foreign);
@@ -415,11 +415,11 @@ static void killed_keepers_are_replaced_when_the_port_is_free(void)
 	join_as(&b, 1);
 	SAME(wire(&a), 0);
 	pid_t keeper = keeper_pid();
-	kill(keeper, SIGTERM); /* for programs: when they have gone, it goes */
+	kill(keeper, SIGTERM); /* it stays for programs, and ends with them */
 	CHECK(!wait_no_keeper(100));
 	kill(keeper, SIGKILL);
 	CHECK(wait_no_keeper(LONG_MS));
-	SAME(wire(&b), EADDRINUSE); /* the port is a's: its lane would be a stranger in a new group */
+	SAME(wire(&b), EADDRINUSE); /* a holds the port: its lane would not belong to a new group */
 	leave(&a);
 	SAME(wire_again(&b), 0);
 	CHECK(keeper_pid() > 0 && keeper_pid() != keeper);
@@ -447,7 +447,7 @@ static void a_stopped_keeper_holds_nobody_up_for_long(void)
 	end_all();
 }
 
-/* -1 where we may not. */
+/* -1 if that is not allowed. */
 static int try_keeper(void)
 {
 	struct vb_runtime rt, place;
@@ -471,7 +471,7 @@ static int call_keeper(void)
 	return fd;
 }
 
-/* Said by this user's own process, which might be broken; nobody else is listened to. */
+/* Messages from a broken process of this user; no other user is listened to. */
 static void nonsense_does_the_keeper_no_harm(void)
 {
 	struct vb_keeper_ask m = {.magic = VB_KEEPER_MAGIC};
@@ -494,7 +494,7 @@ static void nonsense_does_the_keeper_no_harm(void)
 		vb_keeper_send(fd, junk, i % 3 == 0 ? sizeof(m) : i % sizeof(junk), fds, i % 7 ? 0 : 2);
 		close(fd);
 	}
-	/* as a second broker of this very directory, while the first lives */
+	/* as a second broker of the same directory, while the first one lives */
 	CHECK(stat(getenv("VERBENA_RUNTIME"), &st) == 0);
 	m = (struct vb_keeper_ask){.magic = VB_KEEPER_MAGIC, .op = VB_KEEPER_HELLO, .dev = st.st_dev, .ino = st.st_ino};
 	int fd = call_keeper();
@@ -537,7 +537,7 @@ static void another_user_is_not_listened_to(void)
 
 #define STRANGER 64123
 
-/* In a process of its own; main tells it when to go on. */
+/* Runs in its own process; main tells it when to continue. */
 static void as_stranger(int (*run)(int from_main), int expect)
 {
 	int pair[2], status;
@@ -604,7 +604,7 @@ static int receives_without_a_socket_of_the_group(int from_main)
 	join_as(&d, 2);
 	SAME(wire(&d), 0);
 	CHECK(d.relayed && d.lifeline_fd < 0);
-	for (int fd = 0; fd < 2000; fd++) /* what it has by the fork is the parent's */
+	for (int fd = 0; fd < 2000; fd++) /* inherited descriptors are the parent's */
 		CHECK(fd == d.lane_fd ? !is_udp(fd) : true);
 	CHECK(lane_of(&d) >= VB_FOREIGN_LANES);
 	for (int i = 0; i < 100; i++) {
@@ -632,9 +632,9 @@ static int writes_to_its_channel(int from_main)
 
 	join_as(&d, 2);
 	SAME(wire(&d), 0);
-	/* nothing gets into the keeper's end, a descriptor whose close takes an hour least of all */
+	/* nothing can be sent to the keeper's end, above all no descriptor whose close takes an hour */
 	CHECK(send(d.lane_fd, "x", 1, MSG_NOSIGNAL) < 0 && errno == EPIPE);
-	/* a channel that nobody reads fills up, and that is all */
+	/* a channel that nobody reads only fills up */
 	for (int i = 0; i < 200000; i++)
 		send_to_lane(lane_of(&d));
 	while (take_relayed(&d) > 0 && recv(d.lane_fd, NULL, 0, MSG_DONTWAIT | MSG_PEEK) >= 0)
@@ -692,7 +692,7 @@ static int outlives_broker_and_keeper(int from_main)
 	CHECK(send(from_main, "k", 1, 0) == 1); /* the broker is killed */
 	CHECK(wait_for(&d, &d.reattached, 1, LONG_MS));
 	send_to_lane(lane_of(&d));
-	SAME(take_relayed(&d), 1); /* by the channel it had */
+	SAME(take_relayed(&d), 1); /* through the channel that it had */
 	return 0;
 }
 
@@ -732,7 +732,7 @@ static int is_relayed_to_by_the_next_keeper(int from_main)
 	CHECK(send(from_main, "k", 1, 0) == 1); /* the keeper is killed */
 	p.fd = d.lane_fd;
 	CHECK(poll(&p, 1, LONG_MS) == 1 && recv(d.lane_fd, &p, sizeof(p), MSG_DONTWAIT) == 0);
-	SAME(wire_again(&d), 0); /* the first question: nothing of the broker's holds the port */
+	SAME(wire_again(&d), 0); /* the first request: no descriptor of the broker holds the port */
 	send_to_lane(lane_of(&d));
 	SAME(take_relayed(&d), 1);
 	leave(&d);
@@ -811,7 +811,7 @@ static void a_keeper_holds_nothing_of_the_broker_s_and_sleeps(void)
 		sockets += !strncmp(target, "socket:", 7);
 		unix_like += strncmp(target, "socket:", 7) != 0;
 	}
-	SAME(sockets, a.nlanes + 2); /* where it listens, and the broker's */
+	SAME(sockets, a.nlanes + 2); /* its listener, and the connection to the broker */
 	SAME(unix_like, 3 + 3);      /* and a reserve, epoll, one lifeline */
 	CHECK(wait_idle(keeper));
 	leave(&a);

@@ -1,4 +1,4 @@
-// device_test.c - what an adapter says of itself, from interfaces that are only values
+// device_test.c - an adapter's attributes, computed from given interfaces
 // follows: ibv_query_port(3), ibv_query_gid_ex(3), ibv_query_gid_table(3), verbena(7)
 // SPDX-License-Identifier: MIT
 #include "core/device.h"

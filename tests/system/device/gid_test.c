@@ -11,7 +11,7 @@
 static const uint8_t mac[6] = {0x02, 0xfc, 0, 0, 0, 1};
 static uint8_t addrs[VB_GID_TBL_LEN + 10][16];
 
-/* Sets the addresses from texts, NULL ends them; returns how many. */
+/* Sets the addresses from texts, up to NULL. Returns their number. */
 static size_t set(const char *const *texts)
 {
 	size_t n = 0;

@@ -1,5 +1,5 @@
 #!/bin/bash
-# launchers.sh - many launchers at once write one tree, readers never see half a file, namespaces have trees of their own
+# launchers.sh - launchers write one tree at the same time, readers see whole files, each namespace has its own tree
 # follows: verbena-run(1)
 # SPDX-License-Identifier: MIT
 # usage: launchers.sh VERBENA
@@ -38,22 +38,22 @@ for p in $pids; do wait "$p" || fail "a launcher"; done
 [ "$(VERBENA_LIDS=1 "$verbena" run cat /sys/class/infiniband/roce_v0/ports/1/lid)" = 0x1 ] || fail "VERBENA_LIDS"
 [ "$("$verbena" run cat /sys/class/infiniband/roce_v0/ports/1/lid)" = 0x0 ] || fail "the tree without LIDs"
 
-# a device that went, and one that came
+# a device that disappeared, and a new one
 ip link del v0
 ip link add w0 type veth peer name w1
 "$verbena" run ls /sys/class/infiniband | xargs | grep -qx "roce_lo roce_w0 roce_w1" || fail "devices that went and came"
 
-# a choice of devices has a tree of its own
+# VERBENA_DEVICES leads to a tree of its own
 VERBENA_DEVICES=lo "$verbena" run ls /sys/class/infiniband | xargs | grep -qx roce_lo || fail "VERBENA_DEVICES"
 "$verbena" run ls /sys/class/infiniband | xargs | grep -qx "roce_lo roce_w0 roce_w1" || fail "the tree of all devices"
 
-# a writer that was stopped with the lock delays a start, but does not stop it
+# a stopped writer with the lock delays a start, but does not prevent it
 exec 9>"$tree/.lock"; flock 9
 ip addr add 10.6.0.1/24 dev w0
 timeout 100 "$verbena" run --no-shim true || fail "no start with --no-shim"
 timeout 100 "$verbena" run true 2>/dev/null || fail "no start while the lock is held"
 
-# which then has written no tree, and reads none that an earlier start has left
+# such a start writes no tree, and reads none of an earlier start
 "$verbena" run ls /sys/class/infiniband 2>/dev/null | grep -q roce_w0 && fail "a tree that another start has written"
 ip addr del 10.6.0.1/24 dev w0
 "$verbena" run ls /sys/class/infiniband | xargs | grep -qx "roce_lo roce_w0 roce_w1" || fail "a tree that is in line needs no lock"
@@ -63,7 +63,7 @@ status=$?
 outside=$("$verbena" run ls /sys/class/infiniband)
 case $outside in *roce_w0*) echo "FAILED: a device of another namespace"; exit 1 ;; esac
 
-# trees of namespaces that have ended go at the next start; those of namespaces that live stay, and those of others
+# the next start removes trees of namespaces that have ended; trees of living namespaces and of other users stay
 trees() { ls "$VERBENA_RUNTIME" | grep -c '^sys\.'; }
 rm -rf "$VERBENA_RUNTIME"/sys.*
 unshare -n "$verbena" run true

@@ -1,14 +1,14 @@
 #!/bin/bash
-# manuals.sh - every page in man/ is installed where what it describes is built
+# manuals.sh - every page in man/ is installed if its program is built
 # SPDX-License-Identifier: MIT
 # usage: manuals.sh SOURCE BUILD
 set -u
 source=$1 build=$2
 command -v meson >/dev/null || { echo "skipped: no meson"; exit 77; }
 installed=$(meson introspect --installed "$build") || { echo "FAILED: meson does not say what is installed"; exit 1; }
-optional=(verbena-target verbena-disk nbdkit-verbena-plugin) # built where their libraries are there
+optional=(verbena-target verbena-disk nbdkit-verbena-plugin) # built if their libraries exist
 failed=0
-is_built() { # NAME: or it always is
+is_built() { # NAME: or it is always built
 	[[ " ${optional[*]} " != *" $1 "* ]] || grep -qF "/$1" <<<"$installed"
 }
 for page in "$source"/man/*.[1-9]; do

@@ -1,4 +1,4 @@
-// netns_test.c - adapters follow the interfaces of a network namespace as they come, change and go
+// netns_test.c - adapters follow the interfaces of a network namespace as they appear, change and disappear
 // follows: rtnetlink(7), ibv_get_device_list(3)
 // SPDX-License-Identifier: MIT
 #include <arpa/inet.h>
@@ -25,7 +25,7 @@ static void ip(const char *args)
 	}
 }
 
-/* What stands for a plain Ethernet interface: whichever of these the kernel has. */
+/* A plain Ethernet interface: the first of these kinds that the kernel supports. */
 static const char *kind;
 
 static void add(const char *name)
@@ -55,7 +55,7 @@ static struct vb_device *hold(const char *name)
 	return dev;
 }
 
-/* The kernel tells of a carrier a little later (linkwatch): looks until it has, twenty seconds at most. */
+/* The kernel reports a carrier with a delay (linkwatch): polls for at most twenty seconds. */
 static bool happens(struct vb_device *dev, unsigned change)
 {
 	unsigned seen = 0;
@@ -264,7 +264,7 @@ static bool wait_for(struct vb_netmon *mon)
 	return poll(&p, 1, 20000) == 1;
 }
 
-/* Duplicate address detection and carriers speak up late: waits until nothing has for half a second. */
+/* Duplicate address detection and carriers are reported late: waits until there was no event for half a second. */
 static void calm(struct vb_netmon *mon)
 {
 	struct pollfd p = {.fd = vb_netmon_fd(mon), .events = POLLIN};
@@ -284,7 +284,7 @@ static void the_monitor_tells_of_links_and_addresses_and_of_overruns(void)
 	CHECK(wait_for(mon) && vb_netmon_drain(mon));
 	ip("addr add 10.10.0.1/24 dev d0");
 	CHECK(wait_for(mon) && vb_netmon_drain(mon));
-	for (int i = 0; i < 20 && !quiet; i++) { /* linkwatch may come between, a second late and more */
+	for (int i = 0; i < 20 && !quiet; i++) { /* linkwatch may interfere, a second late or more */
 		calm(mon);
 		ip(i % 2 ? "route del 10.11.0.0/16 dev d0" : "route add 10.11.0.0/16 dev d0");
 		quiet = !vb_netmon_drain(mon);

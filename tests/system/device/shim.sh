@@ -1,5 +1,5 @@
 #!/bin/bash
-# shim.sh - programs that read /sys/class/infiniband and /dev/infiniband see the adapters, and nothing else changes
+# shim.sh - programs that read /sys/class/infiniband and /dev/infiniband find the adapters; nothing else changes
 # follows: verbena-run(1)
 # SPDX-License-Identifier: MIT
 # usage: shim.sh VERBENA
@@ -30,7 +30,7 @@ expect() {
 	fi
 }
 
-# needs PROGRAM: false, with a word, where it is missing
+# needs PROGRAM: false, with a message, if it is missing
 needs() {
 	command -v "$1" >/dev/null || { echo "skipped: no $1"; return 1; }
 }
@@ -76,7 +76,7 @@ if needs rdma; then
 fi
 expect 'other netlink sockets work' '*lo*' ip link show lo
 
-# the rest of the system is the same with and without
+# the rest of the system is the same with and without the shim
 for command in 'ls /sys/class/net' 'ls -l /dev/null' 'cat /etc/hostname' 'readlink -f /proc/self/root' 'ls -d /sys/class /dev' 'find /usr/include/rdma'; do
 	plain=$($command 2>&1)
 	shimmed=$("$verbena" run $command 2>&1)

@@ -1,4 +1,4 @@
-// shim_descriptors.c - a netlink socket of the shim's whose number has become another descriptor's: that one is the program's
+// shim_descriptors.c - a descriptor that reuses the number of the shim's netlink socket belongs to the program
 // follows: dup2(2), close_range(2)
 // SPDX-License-Identifier: MIT
 #include <fcntl.h>
@@ -11,7 +11,7 @@
 
 #include "../../support/check.h"
 
-/* What is sent on a comes out of b, and is no request that somebody answers. */
+/* Data sent on a arrives at b, and is not treated as a request. */
 static void reaches(int a, int b)
 {
 	struct nlmsghdr request = {
@@ -50,11 +50,11 @@ static void another_socket_on_its_number(void)
 	reaches(fd, pair[1]);
 	close(pair[0]);
 	close(pair[1]);
-	CHECK(open_descriptors() == before - 1); /* the shim's own end has gone */
+	CHECK(open_descriptors() == before - 1); /* the shim's own end was closed */
 	close(fd);
 }
 
-/* As a daemon does that does not know what it has inherited. */
+/* As a daemon closes all inherited descriptors. */
 static void everything_closed_by_range(void)
 {
 	int pair[2], fd = netlink_socket();
@@ -64,7 +64,7 @@ static void everything_closed_by_range(void)
 	CHECK(pair[0] == fd || pair[1] == fd);
 	reaches(pair[0], pair[1]);
 	reaches(pair[1], pair[0]);
-	/* what has taken the number of the shim's end stays open */
+	/* the descriptor that reuses the number of the shim's end stays open */
 	int high = fcntl(pair[0], F_DUPFD, 512);
 	close(pair[0]);
 	close(pair[1]);
@@ -77,7 +77,7 @@ static void closed_unseen(void)
 	int fd[20];
 
 	for (int i = 0; i < 20; i++) {
-		int held = dup(0); /* the next has another number */
+		int held = dup(0); /* the next socket has another number */
 
 		fd[i] = netlink_socket();
 		syscall(SYS_close, fd[i]);
@@ -93,7 +93,7 @@ static void closed_and_made_again(void)
 		int fd = netlink_socket();
 		char got[64];
 
-		CHECK(send(fd, "x", 1, 0) == 1); /* no request: it is swallowed, as by the kernel */
+		CHECK(send(fd, "x", 1, 0) == 1); /* not a request: ignored, as by the kernel */
 		CHECK(recv(fd, got, sizeof(got), MSG_DONTWAIT) < 0);
 		if (i % 2)
 			close(fd);

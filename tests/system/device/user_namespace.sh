@@ -1,5 +1,5 @@
 #!/bin/bash
-# user_namespace.sh - root of a user namespace has a tree where it has a broker: never in, nor from, the real root's directory
+# user_namespace.sh - root of a user namespace has its tree beside its broker, and never uses the real root's directory
 # follows: verbena(7), VERBENA_RUNTIME; user_namespaces(7)
 # SPDX-License-Identifier: MIT
 # usage: user_namespace.sh VERBENA
@@ -18,7 +18,7 @@ as() { setpriv --reuid $user --regid $user --clear-groups "$@"; }
 as "$verbena" version >/dev/null || { echo "skipped: other users cannot get at $verbena"; exit 77; }
 as unshare -Urn true 2>/dev/null || { echo "skipped: no user namespaces here"; exit 77; }
 failed=0
-expect() { # SENTENCE PATTERN COMMAND…: what it says matches
+expect() { # SENTENCE PATTERN COMMAND…: its output matches
 	local out
 	out=$("${@:3}" 2>&1)
 	if [[ $out == $2 ]]; then echo "ok $1"; else
@@ -37,7 +37,7 @@ expect "there" "/tmp/verbena-0/verbena/sys.*" bash -c 'echo /tmp/verbena-0/verbe
 expect "root's user namespace" "roce_lo" unshare -Urn "${look[@]}"
 rm -rf /tmp/verbena-0
 expect "what stands in /run is not believed" "*No such file*" as unshare -Urn env LD_PRELOAD="$(dirname "$verbena")/src/tools/libverbena-paths.so" ls /sys/class/infiniband
-# a user namespace starts where root's program runs, and has no launcher of its own
+# a user namespace that starts below root's program, without its own launcher
 expect "nor what the launcher outside has written, in a network of its own" "*No such file*" \
 	"$verbena" run unshare -Urn ls /sys/class/infiniband
 exit $failed

@@ -1,4 +1,4 @@
-// agent.c - programs that use queue pair 1 and do what the test tells them
+// agent.c - programs that use queue pair 1 and follow the test's orders
 // see: src/node/gsi.h
 // SPDX-License-Identifier: MIT
 #include "agent.h"
@@ -36,9 +36,9 @@ struct result {
 	struct arrived m;
 };
 
-/* ---- inside of it ---- */
+/* ---- inside an agent ---- */
 
-#define KEPT 8192 /* more than any test sends in one go */
+#define KEPT 8192 /* more than any test sends at once */
 #define CONNS 8
 
 static struct {
@@ -159,7 +159,7 @@ static int in_a_child(void)
 		struct vb_gsi_client *mine;
 		uint8_t nothing[VB_MAD_LEN] = {0};
 
-		vb_gsi_client_send(us.q, nothing, nothing, 0, nothing); /* of the parent's nothing works */
+		vb_gsi_client_send(us.q, nothing, nothing, 0, nothing); /* nothing of the parent works */
 		vb_gsi_client_close(us.q);
 		if (vb_gsi_client_open(&ops, &us, &mine))
 			_exit(0);
@@ -243,7 +243,7 @@ __attribute__((noreturn)) static void live(int sock)
 	exit(1);
 }
 
-/* ---- outside ---- */
+/* ---- in the test ---- */
 
 static struct result tell(struct agent *a, const struct order *o)
 {
@@ -282,7 +282,7 @@ void agent_start_at(struct agent *a, pid_t net_of, const char *runtime)
 	int err;
 
 	for (int64_t until = now_ms() + LONG_MS; (err = agent_open(a)) == ETIMEDOUT && now_ms() < until;)
-		; /* a broker that has no turn for longer than a program waits for it */
+		; /* the broker may get no processor time for longer than a program waits for it */
 	SAME(err, 0);
 }
 
@@ -387,7 +387,7 @@ bool agent_found(struct agent *a, int times)
 {
 	bool found = !tell(a, &(struct order){.op = FOUND, .times = (unsigned)times}).err;
 
-	/* what is answered comes behind it */
+	/* answers come after it */
 	return found && !agent_bind(a, &(struct wanted){.ps = VB_PS_IB}, NULL, NULL);
 }
 

@@ -1,4 +1,4 @@
-// host_test.c - queue pair 1 between programs of one host: who gets which datagram, who has which port, what outlives whom
+// host_test.c - queue pair 1 between programs of one host: routing of MADs, ports, restarts
 // follows: IBA volume 1, 12; annex A11 (RDMA IP CM service)
 // see: src/node/gsi.h
 // SPDX-License-Identifier: MIT
@@ -41,7 +41,7 @@ static void two_programs_exchange_mads_by_service_and_by_lane(void)
 	agent_send(&b, lo, lo, 0, mad, 1);
 	CHECK(agent_take(&a, &m, LONG_MS));
 	CHECK(!memcmp(m.mad, mad, sizeof(mad)));
-	SAME(packets_of("lo"), before); /* all of it within the broker */
+	SAME(packets_of("lo"), before); /* everything stays in the broker */
 	SAME(agent_count(&a), 0);
 	SAME(agent_count(&b), 0);
 	agent_end(&a);
@@ -111,14 +111,14 @@ static void a_listener_that_died_is_nobody(void)
 	make_dreq(mad, comm_id_of(&b, 1), comm_id_of(&a, 3));
 	agent_send(&a, lo, lo, 0, mad, 1);
 	CHECK(agent_take(&a, &m, LONG_MS));
-	SAME(cm_of(m.mad).attr, VB_CM_DREP); /* who has died has no connections */
+	SAME(cm_of(m.mad).attr, VB_CM_DREP); /* a dead program has no connections */
 	agent_start(&c);
-	serve(&c, VB_PS_TCP, PORT); /* and its port is free */
+	serve(&c, VB_PS_TCP, PORT); /* its port is free */
 	agent_end(&a);
 	agent_end(&c);
 }
 
-/* One datagram is not one for each program of the host. */
+/* A datagram goes to one program, not to each program of the host. */
 static void a_rejection_that_names_no_program_goes_to_who_has_the_request(void)
 {
 	struct agent a, b, c;
@@ -184,9 +184,9 @@ static void nonsense_is_dropped(void)
 		agent_send(&a, lo, lo, 0, mad, 1);
 	}
 	make_req(mad, VB_PS_TCP, PORT, comm_id_of(&a, 3), 1);
-	agent_send(&a, nobody, lo, 0, mad, 1); /* from and to addresses that are none */
+	agent_send(&a, nobody, lo, 0, mad, 1); /* from and to invalid addresses */
 	agent_send(&a, lo, nobody, 0, mad, 1);
-	SAME(agent_bind(&a, &(struct wanted){.ps = VB_PS_TCP}, NULL, NULL), 0); /* answered behind all that */
+	SAME(agent_bind(&a, &(struct wanted){.ps = VB_PS_TCP}, NULL, NULL), 0); /* answered after all that */
 	agent_send(&a, lo, lo, 0, mad, 1);
 	CHECK(agent_take(&b, NULL, LONG_MS));
 	SAME(agent_count(&b), 0);
@@ -223,8 +223,8 @@ static void a_port_has_one_owner_for_each_address(void)
 	SAME(agent_bind(&b, &(struct wanted){.ps = VB_PS_UDP, .port = PORT}, NULL, NULL), 0);
 	agent_unbind(&a, id);
 	agent_unbind(&b, other);
-	SAME(bind_to(&b, "fd00::2", PORT, false, NULL), 0); /* answered behind it */
-	SAME(bind_to(&a, "0.0.0.0", PORT, false, NULL), 0); /* no IPv6 address is in its way */
+	SAME(bind_to(&b, "fd00::2", PORT, false, NULL), 0); /* answered after it */
+	SAME(bind_to(&a, "0.0.0.0", PORT, false, NULL), 0); /* no IPv6 binding conflicts with it */
 	SAME(bind_to(&b, "10.1.1.1", PORT, false, NULL), EADDRINUSE);
 	agent_end(&a);
 	agent_end(&b);
@@ -246,7 +246,7 @@ static void both_may_reuse_a_port_until_one_listens(void)
 	SAME(agent_listen(&b, second), EADDRINUSE);
 	SAME(bind_to(&c, "0.0.0.0", PORT, true, NULL), EADDRINUSE);
 	agent_unbind(&a, first);
-	SAME(bind_to(&a, "0.0.0.0", PORT + 1, true, NULL), 0); /* answered behind it */
+	SAME(bind_to(&a, "0.0.0.0", PORT + 1, true, NULL), 0); /* answered after it */
 	SAME(agent_listen(&b, second), 0);
 	agent_end(&a);
 	agent_end(&b);
@@ -271,7 +271,7 @@ static void each_family_has_any_address_of_its_own(void)
 	SAME(agent_listen(&a, v6_id), 0);
 	make_req(mad, VB_PS_TCP, PORT, comm_id_of(&b, 1), 1);
 	agent_send(&b, lo, lo, 0, mad, 1);
-	CHECK(agent_take(&b, NULL, LONG_MS)); /* rejected: nobody listens there at an IPv4 address */
+	CHECK(agent_take(&b, NULL, LONG_MS)); /* rejected: no listener has an IPv4 address */
 	SAME(agent_listen(&b, v4_id), 0);
 	make_req(mad, VB_PS_TCP, PORT, comm_id_of(&a, 1), 1);
 	agent_send(&a, lo, lo, 0, mad, 1);
@@ -347,7 +347,7 @@ static void it_is_opened_once_and_again_after_a_close(void)
 	agent_close(&a);
 	SAME(agent_open(&a), 0);
 	agent_send(&b, lo, lo, 0, mad, 1);
-	CHECK(agent_take(&b, NULL, LONG_MS)); /* rejected: its binding went with the close */
+	CHECK(agent_take(&b, NULL, LONG_MS)); /* rejected: the close has removed its binding */
 	serve(&a, VB_PS_TCP, PORT);
 	agent_send(&b, lo, lo, 0, mad, 1);
 	CHECK(agent_take(&a, NULL, LONG_MS));
@@ -368,7 +368,7 @@ static void a_child_has_its_own(void)
 	CHECK(lane != a.lane % 251 + 1);
 	make_req(mad, VB_PS_TCP, PORT, comm_id_of(&a, 1), 1);
 	agent_send(&a, lo, lo, 0, mad, 1);
-	CHECK(agent_take(&a, NULL, LONG_MS)); /* the parent's works on */
+	CHECK(agent_take(&a, NULL, LONG_MS)); /* the parent's still works */
 	agent_end(&a);
 }
 
@@ -425,7 +425,7 @@ static void bindings_and_lanes_live_through_a_brokers_death(void)
 		CHECK(wait_lanes(2, LONG_MS));
 		make_req(mad, VB_PS_TCP, PORT, comm_id_of(&a, 1), (uint64_t)round);
 		got = false;
-		for (int i = 0; i < 100 && !got; i++) { /* a datagram may be lost, or one of the last round come late */
+		for (int i = 0; i < 100 && !got; i++) { /* a datagram may be lost, or be late */
 			agent_send(&a, lo, lo, 0, mad, 1);
 			got = agent_take(&b, &m, 200) && cm_of(m.mad).tid == (uint64_t)round;
 		}
@@ -442,7 +442,7 @@ static void bindings_and_lanes_live_through_a_brokers_death(void)
 	agent_end(&b);
 }
 
-/* A program that has closed its listener may tell another one that the port is free. */
+/* A program may close its listener and then tell another program that the port is free. */
 static void a_closed_listeners_port_is_free_at_once(void)
 {
 	struct agent a, b;
@@ -492,12 +492,12 @@ static void a_program_that_does_not_read_costs_little_and_holds_nobody_up(void)
 		agent_send(&a, lo, lo, 0, mad, 5000);
 	make_req(mad, VB_PS_TCP, PORT + 1, comm_id_of(&a, 1), 1);
 	bool got = false;
-	for (int i = 0; i < 100 && !got; i++) { /* behind the flood there may be no room for it */
+	for (int i = 0; i < 100 && !got; i++) { /* after the flood there may be no room for it */
 		agent_send(&a, lo, lo, 0, mad, 1);
 		got = agent_take(&c, NULL, 200);
 	}
 	CHECK(got);
-#ifdef VB_SANITIZED /* there each small piece of memory has much around it */
+#ifdef VB_SANITIZED /* sanitizers add much to each small allocation */
 	(void)before;
 #else
 	CHECK(kilobytes_of(broker_pid()) - before < 8192);
@@ -509,7 +509,7 @@ static void a_program_that_does_not_read_costs_little_and_holds_nobody_up(void)
 	agent_end(&c);
 }
 
-/* A machine that is busy elsewhere may let the time pass: then the request is refused, and asked again. */
+/* A busy machine may miss the time limit: then the request is rejected, and repeated. */
 static void a_request_waits_for_a_listener_that_is_being_made_anew(void)
 {
 	struct agent a, b;
@@ -539,7 +539,7 @@ static void a_request_waits_for_a_listener_that_is_being_made_anew(void)
 	while (agent_take(&a, &m, 0))
 		CHECK(cm_of(m.mad).tid != tag - 1);
 	got = false;
-	for (uint32_t i = 5; i < 10 && !got; i++) { /* in vain, once the broker has read that nobody listens */
+	for (uint32_t i = 5; i < 10 && !got; i++) { /* rejected, as soon as the broker knows that no program listens */
 		make_req(mad, VB_PS_TCP, PORT, comm_id_of(&a, i), 1);
 		agent_send(&a, lo, lo, 0, mad, 1);
 		got = agent_take(&a, &m, 3000) && cm_of(m.mad).attr == VB_CM_REJ;
@@ -616,7 +616,7 @@ static void the_peers_of_a_killed_program_are_disconnected(void)
 	serve(&b, VB_PS_TCP, PORT);
 	exchange(&a, &b, 1);
 	exchange(&c, &b, 2);
-	exchange(&a, &b, 3); /* ended in good order: not again */
+	exchange(&a, &b, 3); /* ended in order: not told again */
 	make_dreq(mad, comm_id_of(&b, 3), comm_id_of(&a, 3));
 	agent_send(&a, lo, lo, 0, mad, 1);
 	CHECK(agent_take(&b, NULL, LONG_MS));
@@ -625,10 +625,10 @@ static void the_peers_of_a_killed_program_are_disconnected(void)
 	vb_cm_encode(mad, &drep);
 	agent_send(&b, lo, lo, 0, mad, 1);
 	CHECK(agent_take(&a, NULL, LONG_MS));
-	agent_kill(&a); /* who asked */
+	agent_kill(&a); /* the requester */
 	check_dreq(&b, &a, 1, 0x201);
 	CHECK(!agent_take(&b, NULL, 200));
-	agent_kill(&b); /* who answered */
+	agent_kill(&b); /* the responder */
 	check_dreq(&c, &b, 2, 0x102);
 	SAME(agent_count(&c), 0);
 	agent_end(&c);
@@ -663,7 +663,7 @@ static void the_peers_of_one_that_dies_under_another_broker_are_disconnected(voi
 	CHECK(agent_found(&a, 1) && agent_found(&b, 1) && agent_found(&c, 1));
 	agent_kill(&a);
 	check_dreq(&b, &a, 1, 0x201);
-	kill_broker(); /* not what the last broker knew, but what the program says */
+	kill_broker(); /* not from the last broker, but from the program */
 	CHECK(agent_found(&b, 2) && agent_found(&c, 2));
 	agent_kill(&b);
 	check_dreq(&c, &b, 2, 0x102);
@@ -700,8 +700,8 @@ static void a_peer_that_comes_back_late_is_disconnected(void)
 	agent_end(&b);
 }
 
-/* Sends mad from a to b, when a has found the broker of round, and b not yet. A machine that is busy elsewhere may
- * let the time pass for which it is kept: false, and it has to be tried with another broker. */
+/* Sends mad from a to b when a has found the broker of this round, and b has not. A busy machine may miss the time for
+ * which the MAD is kept: then returns false, and the test repeats with another broker. */
 static bool reaches_the_late(struct agent *a, struct agent *b, const uint8_t mad[VB_MAD_LEN], int round)
 {
 	struct arrived m;
@@ -712,7 +712,7 @@ static bool reaches_the_late(struct agent *a, struct agent *b, const uint8_t mad
 	CHECK(is_alone(NULL));
 	int64_t sent = now_ms();
 	agent_send(a, lo, lo, 0, mad, 1);
-	SAME(agent_bind(a, &(struct wanted){.ps = VB_PS_IB}, NULL, NULL), 0); /* answered behind it */
+	SAME(agent_bind(a, &(struct wanted){.ps = VB_PS_IB}, NULL, NULL), 0); /* answered after it */
 	kill(b->pid, SIGCONT);
 	CHECK(agent_found(b, round));
 	bool in_time = now_ms() - sent < 4000;
@@ -799,7 +799,7 @@ static void the_port_is_free_when_the_last_has_gone(void)
 
 	begin();
 	agent_start(&a);
-	serve(&a, VB_PS_TCP, PORT); /* answered: the broker has it all */
+	serve(&a, VB_PS_TCP, PORT); /* answered: the broker has read everything */
 	CHECK(keeper_pid() != 0);
 	agent_end(&a);
 	CHECK(wait_gone(LONG_MS));

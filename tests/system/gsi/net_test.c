@@ -1,4 +1,4 @@
-// net_test.c - queue pair 1 between hosts: network namespaces, joined by a veth pair, each with a broker or with none
+// net_test.c - queue pair 1 between hosts: network namespaces joined by a veth pair, with or without a broker
 // follows: IBA volume 1, 13.5 (general services), 10.2.5 (queue keys); annex A17 (RoCEv2)
 // SPDX-License-Identifier: MIT
 #include "agent.h"
@@ -23,7 +23,7 @@
 #define PORT 18515
 #define ROCE 4791
 
-/* The test lives on host A; B is a process that does nothing but hold its network. */
+/* The test runs on host A. B is a process that only holds its network. */
 static pid_t host_b;
 static uint8_t a4[16], b4[16], a6[16], b6[16], a_ll[16], b_ll[16];
 static char runtime_b[4096];
@@ -92,9 +92,9 @@ static void start_on_b(struct agent *b)
 	agent_start_at(b, host_b, runtime_b);
 }
 
-static uint64_t tag = 4711; /* of each MAD that is expected another */
+static uint64_t tag = 4711; /* another tag for each expected MAD */
 
-/* The first may be lost to a neighbour that is not known yet, and what was sent twice may come late. */
+/* The first MAD may be lost to an unknown neighbour, and repetitions may arrive late. */
 static void expect(struct agent *from, const uint8_t *local, const uint8_t *remote, uint32_t ifindex,
                    const uint8_t *mad, struct agent *to, struct arrived *m)
 {
@@ -186,7 +186,7 @@ static void brokers_that_die_are_followed_by_others(void)
 		CHECK(pid && kill(pid, SIGKILL) == 0);
 		setenv("VERBENA_RUNTIME", of_a, 1);
 		free(of_a);
-		for (int k = 0; k < 2; k++) /* the programs start a new one by themselves */
+		for (int k = 0; k < 2; k++) /* the programs start a new broker themselves */
 			sleep_ms(50);
 		exchange(&a, &b, a4, b4, 0);
 		exchange(&a, &b, a6, b6, 0);
@@ -195,7 +195,7 @@ static void brokers_that_die_are_followed_by_others(void)
 	agent_end(&b);
 }
 
-/* ---- a host that is not Verbena's: the test itself, with a socket on the port ---- */
+/* ---- a host without Verbena: the test itself, with a socket on the port ---- */
 
 static int foreign;
 
@@ -244,10 +244,10 @@ static void send_foreign(const struct spoilt *how, const uint8_t mad[VB_MAD_LEN]
 	bytes[w.pos + 3] ^= how->icrc;
 	socklen_t len = vb_gid_to_sockaddr(&to, b4, ROCE, 0);
 	if (sendto(foreign, bytes, w.pos + VB_ICRC_LEN, 0, (struct sockaddr *)&to, len) < 0)
-		SAME(errno, ECONNREFUSED); /* told of an earlier one */
+		SAME(errno, ECONNREFUSED); /* an ICMP error of an earlier one */
 }
 
-/* What comes to us, checked in all that a foreign adapter looks at. */
+/* Receives a packet, with all checks of a foreign adapter. */
 static bool take_foreign(uint8_t mad[VB_MAD_LEN], int ms)
 {
 	struct pollfd pfd = {.fd = foreign, .events = POLLIN};
@@ -335,7 +335,7 @@ static void what_is_not_for_queue_pair_1_is_dropped(void)
 	send_foreign(&right, mad);
 	struct arrived m;
 	CHECK(agent_take(&b, &m, LONG_MS));
-	SAME(cm_of(m.mad).tid, 9); /* nothing before it */
+	SAME(cm_of(m.mad).tid, 9); /* nothing arrives before it */
 	SAME(agent_count(&b), 0);
 	CHECK(!take_foreign(out, 0)); /* and none was answered */
 	agent_end(&b);
@@ -366,7 +366,7 @@ static void a_flood_leaves_room_for_programs(void)
 			send_foreign(&s, mad);
 		}
 	}
-	for (int i = 0; i < 100; i++) { /* what goes on beside it */
+	for (int i = 0; i < 100; i++) { /* a pair that continues beside it */
 		uint32_t id = serve(&c, VB_PS_TCP, (uint16_t)(PORT + 100));
 
 		agent_unbind(&c, id);
@@ -386,7 +386,7 @@ static void a_flood_leaves_room_for_programs(void)
 	agent_end(&c);
 }
 
-/* A connection of b's with the foreign host: their ids. */
+/* A connection of b with the foreign host: their ids. */
 static uint32_t connect_foreign(struct agent *b, uint32_t of_foreign)
 {
 	uint8_t mad[VB_MAD_LEN], out[VB_MAD_LEN];
@@ -400,7 +400,7 @@ static uint32_t connect_foreign(struct agent *b, uint32_t of_foreign)
 	        .attr = VB_CM_REP, .tid = 8, .rep = {.local_comm_id = of_b, .remote_comm_id = of_foreign}};
 	vb_cm_encode(mad, &rep);
 	agent_send(b, b4, a4, 0, mad, 1);
-	do /* after what is left of another connection */
+	do /* after the rest of another connection */
 		CHECK(take_foreign(out, LONG_MS));
 	while (cm_of(out).attr == VB_CM_DREQ);
 	SAME(cm_of(out).attr, VB_CM_REP);
@@ -447,16 +447,16 @@ static void a_dead_programs_peer_is_told_until_it_answers(void)
 	serve(&b, VB_PS_TCP, PORT);
 	uint32_t of_b = connect_foreign(&b, 4711);
 	agent_kill(&b);
-	for (int i = 0; i < 3; i++) /* as if lost on the way */
+	for (int i = 0; i < 3; i++) /* as if lost */
 		dreq_comes(of_b, 4711);
 	answer_dreq(of_b, 4712); /* of another connection */
 	dreq_comes(of_b, 4711);
 	answer_dreq(of_b, 4711);
 	CHECK(broker_of_b_gone());   /* it was the last */
-	while (take_foreign(out, 0)) /* sent before the answer came */
+	while (take_foreign(out, 0)) /* sent before the answer arrived */
 		SAME(cm_of(out).attr, VB_CM_DREQ);
 
-	start_on_b(&other); /* beside another it goes on in the same way */
+	start_on_b(&other); /* beside another one it continues in the same way */
 	start_on_b(&b);
 	serve(&b, VB_PS_TCP, PORT);
 	of_b = connect_foreign(&b, 4713);
@@ -467,7 +467,7 @@ static void a_dead_programs_peer_is_told_until_it_answers(void)
 	serve(&other, VB_PS_TCP, PORT);
 	uint32_t other_id = connect_foreign(&other, 4714);
 	agent_end(&other);
-	dreq_comes(other_id, 4714); /* and the other had its end */
+	dreq_comes(other_id, 4714); /* and the other was ended */
 }
 
 static void a_peer_that_never_answers_is_given_up(void)
@@ -487,7 +487,7 @@ static void a_peer_that_never_answers_is_given_up(void)
 	SAME(n, 5);
 }
 
-/* Until what was sent before has been looked at; answers to that are thrown away. */
+/* Waits until all earlier packets were handled, and discards the answers. */
 static void wait_for_broker(uint32_t probe)
 {
 	uint8_t mad[VB_MAD_LEN], out[VB_MAD_LEN];
@@ -502,7 +502,7 @@ static void wait_for_broker(uint32_t probe)
 	CHECK(answered);
 }
 
-/* The n-th of a storm: requests to who listens and to nobody, answers to what was never asked, noise. */
+/* The n-th packet of a storm: requests with and without a listener, unexpected answers, noise. */
 static void storm_mad(uint8_t mad[VB_MAD_LEN], uint32_t n)
 {
 	switch (n % 8) {
@@ -564,12 +564,12 @@ static void storm(uint32_t from, uint32_t to)
 	for (uint32_t n = from; n < to; n++) {
 		storm_mad(mad, n);
 		send_foreign(&right, mad);
-		if (n % 64 == 63) /* what a socket holds, so that none is lost there */
+		if (n % 64 == 63) /* as many as a socket holds, so that none is lost there */
 			wait_for_broker(0x80000000u | n);
 	}
 }
 
-/* The program takes what comes, answers nothing, and in the end is stopped. */
+/* The program reads everything and answers nothing. At the end it is stopped. */
 static void a_storm_leaves_the_broker_small(void)
 {
 	uint8_t mad[VB_MAD_LEN];
@@ -591,13 +591,13 @@ static void a_storm_leaves_the_broker_small(void)
 	CHECK(kill(b.pid, SIGCONT) == 0);
 	printf("the broker grew by %ld KiB, and by %ld KiB while its program was stopped\n", while_read, while_stopped);
 	CHECK(broker_of_b() == broker);
-#ifndef VB_SANITIZED /* there memory is not used again soon */
+#ifndef VB_SANITIZED /* sanitizers do not reuse memory soon */
 	CHECK(while_read < 16384 && while_stopped < 16384);
 #endif
 	agent_count(&b);
 	make_req(mad, VB_PS_TCP, PORT, 0x7fffffff, 0xfeed);
 	bool got = false;
-	for (int i = 0; i < 100 && !got; i++) { /* it goes on as if nothing had been */
+	for (int i = 0; i < 100 && !got; i++) { /* it continues normally */
 		send_foreign(&right, mad);
 		for (int k = 0; k < 100000 && !got && agent_take(&b, &m, 200); k++)
 			got = cm_of(m.mad).tid == 0xfeed;
@@ -624,7 +624,7 @@ static void nobody_answers_before_a_program_asks_for_it(void)
 	CHECK(!answered);
 	SAME(agent_open(&b), 0);
 	serve(&b, VB_PS_TCP, PORT);
-	CHECK(!agent_take(&b, &m, 50)); /* what came meanwhile is not for it */
+	CHECK(!agent_take(&b, &m, 50)); /* MADs that arrived meanwhile are not for it */
 	send_foreign(&right, mad);
 	CHECK(agent_take(&b, &m, LONG_MS));
 	agent_end(&b);

@@ -1,4 +1,4 @@
-// ports_test.c - which ports the broker gives to whom
+// ports_test.c - which programs may bind which ports
 // see: src/broker/server/ports.h
 // SPDX-License-Identifier: MIT
 #include "broker/server/ports.h"
@@ -18,7 +18,7 @@
 
 #define SOMEBODY 47111
 
-/* Root may give a process an ambient capability, which it keeps as another user. */
+/* Root may give a process an ambient capability, which it keeps after it has become another user. */
 static bool make_ambient(void)
 {
 	struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
@@ -33,8 +33,8 @@ static bool make_ambient(void)
 
 enum kind { PLAIN, AMBIENT, EFFECTIVE, OWN_USERS };
 
-/* A process of that user. EFFECTIVE: as one that has become another program, with capabilities of that. OWN_USERS:
- * in a user namespace of its own, where it has every capability. */
+/* A process of that user. EFFECTIVE: with the capabilities of another program that it has executed. OWN_USERS: in its
+ * own user namespace, where it has every capability. */
 static pid_t process_of(uid_t uid, enum kind kind, int *pid_fd)
 {
 	int ready[2];
@@ -97,12 +97,12 @@ static void a_capability_counts_where_it_is_of_our_users(void)
 	CHECK(vb_port_allowed(80, SOMEBODY, pid, pid_fd));
 	kill(pid, SIGKILL);
 	CHECK(waitid(P_PID, (id_t)pid, &(siginfo_t){0}, WEXITED | WNOWAIT) == 0);
-	CHECK(!vb_port_allowed(80, SOMEBODY, pid, pid_fd)); /* the number may be another's by now */
+	CHECK(!vb_port_allowed(80, SOMEBODY, pid, pid_fd)); /* the pid may belong to another process by now */
 	pid = process_of(SOMEBODY, OWN_USERS, &pid_fd);
 	CHECK(!vb_port_allowed(80, SOMEBODY, pid, pid_fd));
 }
 
-/* A child keeps the connection, and its parent, whose pid it shows, becomes a set-user-ID program. */
+/* A child keeps the connection, while its parent, whose pid it shows, becomes a set-user-ID program. */
 static void what_a_process_has_become_gives_its_child_nothing(void)
 {
 	int pid_fd;

@@ -1,4 +1,4 @@
-// services_test.c - who may bind which port beside whom, and who is found
+// services_test.c - which bindings of a port can coexist, and which one is found
 // see: src/broker/server/services.h
 // SPDX-License-Identifier: MIT
 #include "broker/server/services.h"
@@ -92,7 +92,7 @@ static void any_address_of_each_family_may_be_anothers(void)
 	CHECK(add(one, NULL) == 0);
 	CHECK(add(any_of(3, false, false), NULL) == EADDRINUSE);
 	clear();
-	CHECK(add(any_of(1, false, false), NULL) == 0); /* both families' */
+	CHECK(add(any_of(1, false, false), NULL) == 0); /* of both families */
 	CHECK(add(any_of(2, true, false), NULL) == EADDRINUSE);
 	CHECK(add(any_of(2, false, true), NULL) == EADDRINUSE);
 	clear();
@@ -124,7 +124,7 @@ static void the_range_of_ports_has_an_end(void)
 		CHECK(b[i]->port >= 100 && b[i]->port <= 103 && !seen[b[i]->port - 100]);
 		seen[b[i]->port - 100] = true;
 	}
-	CHECK(b[0]->port == 102); /* from the place it was told to start at */
+	CHECK(b[0]->port == 102); /* starts at the given port */
 	CHECK(add(of(1, 9, 0, 0), NULL) == ENOSPC);
 	vb_service_unbind(&t, b[1]);
 	CHECK(add(of(2, 9, 0, 0), NULL) == 0);
@@ -145,7 +145,7 @@ static void a_program_has_so_many_and_others_theirs(void)
 	clear();
 }
 
-/* Against a list without any order: a thousand bindings come and go. */
+/* Compared with a plain list while a thousand bindings come and go. */
 static void it_forgets_nobody_and_keeps_nobody(void)
 {
 	struct vb_binding *have[64] = {0};
@@ -170,7 +170,7 @@ static void it_forgets_nobody_and_keeps_nobody(void)
 	clear();
 }
 
-/* ---- other users' ---- */
+/* ---- other users ---- */
 
 static const struct vb_port_range wide = {.low = 32768, .high = 60999, .start = 12345};
 
@@ -186,7 +186,7 @@ static int add_of(uid_t uid, uint32_t lane, uint32_t id, uint16_t port, struct v
 	return vb_service_bind(&t, &want, &from, out ? out : &b);
 }
 
-/* So many bindings of one port has a user, so many all of them together; the broker's own user has his. */
+/* Limits of a user's bindings: of one port and in all. The broker's own user still gets his. */
 static void nobody_crowds_a_port(void)
 {
 	for (uint32_t i = 1; i <= VB_MAX_AT_PORT_USER; i++)
@@ -213,7 +213,8 @@ static uint32_t all_he_can(uid_t uid, uint32_t lane)
 	return n;
 }
 
-/* However many users take all the ports they can: there are some for one more, and an eighth for the broker's own. */
+/* Even if many users take as many ports as possible, some remain for another user, and an eighth for the broker's
+ * own. */
 static void users_do_not_take_all_ports(void)
 {
 	uint32_t all = 28232, first = all_he_can(1, 1), second = all_he_can(2, 3), third = all_he_can(3, 5);
@@ -223,7 +224,7 @@ static void users_do_not_take_all_ports(void)
 	for (uid_t uid = 4; uid < 50; uid++)
 		all_he_can(uid, uid * 2);
 	CHECK(t.foreign_ephemeral <= all - all / 8);
-	CHECK(add_of(1, 1, 70000, 40000, NULL) == ENOSPC); /* named, it is one of them */
+	CHECK(add_of(1, 1, 70000, 40000, NULL) == ENOSPC); /* a port given by number counts as one of them */
 	CHECK(add_of(60, 500, 1, 7, NULL) == 0);           /* others are free */
 	for (uint32_t i = 1; i <= all / 8; i++)
 		CHECK(add_of(0, 900, i, 0, NULL) == 0);
@@ -231,7 +232,7 @@ static void users_do_not_take_all_ports(void)
 	CHECK(t.foreign_ephemeral == 0 && !t.users);
 }
 
-/* Numbers that were in one bucket when the hash had no key. */
+/* Ids that shared a bucket when the hash had no key. */
 static void numbers_are_not_chosen_to_collide(void)
 {
 	uint32_t longest = 0;

@@ -1,4 +1,4 @@
-// ends.c - how streams end: in order, with a program, by an error, by a reset; and what is refused
+// ends.c - how streams end: in order, with the program, by an error, by a reset; and invalid calls
 // follows: RFC 5040, RFC 5044, 7.4
 // see: docs/iwarp.md
 // SPDX-License-Identifier: MIT
@@ -61,7 +61,7 @@ static void ends_with(char what)
 	expect(l.rcq, 6, IBV_WC_WR_FLUSH_ERR);
 	CHECK_INT(state_of(l.qp), IBV_QPS_ERR);
 	wait_closed(1);
-	if (what == 'd' || what == 'e') /* nothing of one that is taken to ERR by itself may arrive any more */
+	if (what == 'd' || what == 'e') /* after a change to ERR by the program, nothing may arrive any more */
 		CHECK_INT(closed_status, what == 'e' ? ECONNRESET : 0);
 	POST(&l, IBV_WR_SEND, 7, &m, 0, 64);
 	expect(l.scq, 7, IBV_WC_WR_FLUSH_ERR);
@@ -101,7 +101,7 @@ static void a_program_that_is_killed_ends_its_peers_queue_pair(void)
 	ends_with('k');
 }
 
-/* What was sent before the connection ended has been received, however it ended. */
+/* Everything sent before the end of the connection was received, however it ended. */
 static void last_peer(int fd, void *arg)
 {
 	struct dev d;
@@ -163,7 +163,7 @@ static void on_end(void *own, int status)
 	closed_calls++;
 }
 
-/* Who takes the end of a stream for more urgent than what came with it loses that: siw does. */
+/* A peer that handles the end of a stream before the data that arrived with it loses that data; siw does. */
 static void the_end_is_said_when_the_peer_has_all(void)
 {
 	struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -216,7 +216,7 @@ static void refused(const char *what, struct wr w, enum ibv_wc_status status, in
 	struct far far = far_hear(p.fd);
 
 	stream_join(&l, p.fd);
-	/* in one list: a Terminate that comes between two calls would flush the read without ever having met it */
+	/* in one list: a Terminate between two calls would flush the read before it was sent */
 	struct ibv_sge sge = {.addr = (uintptr_t)m.p, .length = w.len, .lkey = m.mr->lkey}, back = sge;
 	struct ibv_send_wr read = {.wr_id = 2,
 	                           .sg_list = &back,
@@ -239,7 +239,7 @@ static void refused(const char *what, struct wr w, enum ibv_wc_status status, in
 	CHECK_INT(ibv_post_send(l.qp, &wrong, &bad), 0);
 	struct ibv_wc wc = wait_wc(l.scq);
 
-	/* a write or send completes when it is on its way; what became of it is told by the one behind it */
+	/* a write or send completes when TCP has it, so the next request reports its error */
 	if (wc.status == IBV_WC_SUCCESS && wc.wr_id == 1)
 		wc = wait_wc(l.scq);
 	if (wc.status == IBV_WC_SUCCESS)
@@ -264,7 +264,7 @@ static void reading_beyond_a_region_is_refused(void)
 	        IBV_EVENT_QP_FATAL);
 }
 
-/* The stream's socket in this process. */
+/* The socket of the stream in this process. */
 static int tcp_socket(void)
 {
 	for (int fd = 3; fd < 64; fd++) {

@@ -1,4 +1,4 @@
-// forged.c - a TCP peer whose FPDUs are written byte by byte from the standards: odd ones, and those that mean harm
+// forged.c - a TCP peer whose FPDUs are written byte by byte from the standards: unusual and hostile ones
 // follows: RFC 5044, 4 (FPDUs, markers, CRC); RFC 5041, 4; RFC 5040, 4 (headers, Terminate); RFC 7306, 5 and 6
 // SPDX-License-Identifier: MIT
 #include <arpa/inet.h>
@@ -31,8 +31,8 @@ static struct {
 	struct link l;
 	struct mem m;
 	int fd;
-	bool crc, markers, lies; /* lies: the markers point elsewhere */
-	unsigned step;           /* bytes at a time; 0: all */
+	bool crc, markers, lies; /* the markers point elsewhere */
+	unsigned step;           /* bytes per write; 0: all */
 	uint64_t position;       /* in the stream that we send */
 	uint32_t msn[4];
 } t;
@@ -59,7 +59,7 @@ static uint64_t get(const uint8_t *p, int bytes)
 	return v;
 }
 
-/* RFC 3385's: bit by bit, lowest first. */
+/* The CRC32C of RFC 3385, bit by bit, lowest first. */
 static uint32_t crc32c(const uint8_t *p, size_t n)
 {
 	uint32_t crc = 0xffffffff;
@@ -107,7 +107,7 @@ static void add(struct fpdu *f, size_t n, int byte)
 	f->len += n;
 }
 
-/* Length, ULPDU, pad; a marker wherever the stream has one; the CRC over all of it. */
+/* Length, ULPDU and pad, with markers at their places in the stream, and the CRC over all of it. */
 static void say(const struct fpdu *ulpdu)
 {
 	struct fpdu plain = {.len = 0}, f = {.len = 0};
@@ -137,7 +137,7 @@ static void say(const struct fpdu *ulpdu)
 	t.position += f.len;
 }
 
-/* The next FPDU that comes; the bytes of its ULPDU. */
+/* Receives the next FPDU. Returns the length of its ULPDU. */
 static size_t hear_fpdu(uint8_t ulpdu[9000])
 {
 	struct fpdu f;
@@ -225,9 +225,9 @@ static void all_are(const uint8_t *p, size_t n, int byte)
 		CHECK_INT(p[i], byte);
 }
 
-/* --- odd, but right --- */
+/* --- unusual, but valid --- */
 
-/* FPDUs of lengths that put the markers everywhere, cut wherever TCP likes. */
+/* FPDUs of lengths that put markers at every offset, split anywhere. */
 static void in_pieces(unsigned step)
 {
 	struct fpdu f;
@@ -245,7 +245,7 @@ static void in_pieces(unsigned step)
 	say(&f);
 	CHECK_INT(expect(t.l.rcq, 1, IBV_WC_SUCCESS).byte_len, off + 3);
 	all_are(t.m.p + 65536, off + 3, 0x5a);
-	for (uint32_t i = 0; i < 70; i++) { /* each 4 bytes further against the markers */
+	for (uint32_t i = 0; i < 70; i++) { /* each shifts by 4 bytes against the markers */
 		tagged(&f, LAST, WRITE, key(), place(i));
 		add(&f, 478 - i % 3, (int)i);
 		say(&f);
@@ -268,7 +268,7 @@ static void markers_and_fpdus_may_be_cut_elsewhere(void)
 	in_pieces(509);
 }
 
-/* Nothing waits for its end, and nothing of it is kept. */
+/* Nothing waits for its end, and none of it is stored. */
 static void a_write_may_go_on_for_ever(void)
 {
 	struct fpdu f;
@@ -285,11 +285,11 @@ static void a_write_may_go_on_for_ever(void)
 	say(&f);
 	expect(t.l.rcq, 1, IBV_WC_SUCCESS);
 	all_are(t.m.p, 4096, 0x77);
-	tagged(&f, MORE, WRITE, key(), place(8192)); /* and its end is a Terminate, in the middle of an FPDU's worth */
+	tagged(&f, MORE, WRITE, key(), place(8192)); /* it ends with a Terminate, in the middle of an FPDU */
 	add(&f, 100, 2);
 	say(&f);
 	untagged(&f, LAST, TERMINATE, 2, 0);
-	put(&f, 0x01020000, 4); /* what we could not do */
+	put(&f, 0x01020000, 4); /* a request that we could not serve */
 	say(&f);
 	wait_closed(1);
 	CHECK_INT(state_of(t.l.qp), IBV_QPS_ERR);
@@ -373,14 +373,14 @@ static void atomics_and_immediates_are_those_of_the_standard(void)
 	all_are(t.m.p + 128, 30, 9);
 }
 
-/* --- harm --- */
+/* --- hostile ones --- */
 
 static void a_wrong_crc_at_the_end_of_much_places_nothing(void)
 {
 	struct fpdu f;
 
 	meet(true, false, 0);
-	t.crc = false; /* zeros in its place */
+	t.crc = false; /* zeros instead */
 	tagged(&f, LAST, WRITE, key(), place(0));
 	add(&f, 8000, 3);
 	say(&f);
@@ -402,7 +402,7 @@ static void a_marker_that_lies_ends_the_stream(void)
 	all_are(t.m.p, 4096, 0);
 }
 
-/* The key is right, and belongs to somebody else. */
+/* The key is valid, but belongs to another protection domain. */
 static void memory_of_another_domain_is_not_touched(void)
 {
 	struct fpdu f;
@@ -452,7 +452,7 @@ static void a_read_that_is_cut_off_ends_the_stream(void)
 	uint8_t u[9000];
 
 	meet(false, false, 0);
-	for (int i = 0; i < 3; i++) { /* one after the other: as many as one likes */
+	for (int i = 0; i < 3; i++) { /* one after the other, any number is allowed */
 		ask_read(8, key(), place(0));
 		CHECK_INT(hear_fpdu(u), 22);
 	}

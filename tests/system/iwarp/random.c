@@ -1,4 +1,4 @@
-// random.c - random writes, reads and atomics over streams in both directions at once; every byte is looked at
+// random.c - random writes, reads and atomics over streams in both directions at once; every byte is checked
 // follows: RFC 5040, 5.5 (order); RFC 7306
 // SPDX-License-Identifier: MIT
 #include "stream.h"
@@ -10,7 +10,7 @@ struct job {
 	struct stream how;
 	unsigned links;
 	uint32_t max;
-	bool sleeps; /* completions are waited for, not polled for */
+	bool sleeps; /* waits for completion events instead of polling */
 };
 
 struct side {
@@ -24,13 +24,13 @@ struct side {
 	const struct job *j;
 };
 
-/* A link's part of the memory: what goes out, what comes back, what the peer writes, a word. */
+/* A link's part of the memory: outgoing data, data read back, the peer's writes, a word. */
 static uint64_t part(const struct side *s, unsigned link, unsigned which, unsigned slot)
 {
 	return ((uint64_t)link * 4 + which) * SLOTS * s->j->max + (uint64_t)slot * s->j->max;
 }
 
-/* A write, the read of what it wrote, and an addition: the read's and the addition's completions tell. */
+/* A write, a read of the same bytes, and a fetch-and-add. The last two signal completions. */
 static void one(struct side *s, unsigned i, unsigned slot)
 {
 	struct link *l = &s->l[i];

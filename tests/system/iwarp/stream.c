@@ -1,4 +1,4 @@
-// stream.c - two programs whose queue pairs are joined by a TCP connection of the test's own
+// stream.c - two programs whose queue pairs use a TCP connection made by the test
 // follows: RFC 5044
 // see: path/iwarp/iwarp.h
 // SPDX-License-Identifier: MIT
@@ -14,7 +14,7 @@
 struct stream how;
 _Atomic int closed_calls, closed_status = -1;
 
-/* Both offer a number; who offers the higher one calls, the other listens. */
+/* Both send a number. The side with the higher one connects, and the other listens. */
 int connection(int fd, bool *initiator)
 {
 	uint32_t mine = (uint32_t)getpid(), its;
@@ -100,8 +100,8 @@ void wait_closed(int calls)
 	CHECK_INT(closed_calls, calls);
 }
 
-/* The other process says that it has written: which is true, but nothing that ThreadSanitizer hears of. The progress
- * thread, which has placed it, had this lock meanwhile. */
+/* The other process reports its write, which ThreadSanitizer cannot see. The progress thread, which has stored it, held
+ * this lock meanwhile. */
 static void has_been_placed(struct dev *d)
 {
 	struct vb_node *node = vb_ctx(d->ctx)->node;

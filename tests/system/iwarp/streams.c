@@ -1,4 +1,4 @@
-// streams.c - queue pairs on TCP connections: what arrives, and who may have one
+// streams.c - queue pairs on TCP connections: received data, and which queue pairs may have one
 // follows: RFC 5040, RFC 5044, RFC 7306
 // see: docs/iwarp.md
 // SPDX-License-Identifier: MIT
@@ -38,8 +38,8 @@ static void mixed_peer(int fd, void *arg)
 		CHECK_INT(wc.byte_len, lengths[i]);
 		CHECK(holds(got.p, lengths[i], i + 1));
 		memset(got.p, 0, lengths[i]);
-		/* The other side writes here again when it has met us. ThreadSanitizer does not see an order that
-		 * goes through another process, but it sees the locks of a poll. */
+		/* The other side writes here again after we have met. ThreadSanitizer does not see an order through
+		 * another process, but it sees the locks of a poll. */
 		expect_none(l.rcq, 0);
 		meet_up(fd);
 	}
@@ -269,7 +269,7 @@ static void many_connections_are_all_served(void)
 		link_end(&l[i]);
 }
 
-/* --- a target that does nothing --- */
+/* --- a passive target --- */
 
 static void a_program_that_sleeps_is_written_to_and_read_from(void)
 {

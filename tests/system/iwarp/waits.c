@@ -1,4 +1,4 @@
-// waits.c - streams that wait: completions for company, messages for a receive; and what ends in the middle of work
+// waits.c - streams that wait: held completions, messages without a receive, and interruptions of work in progress
 // see: docs/iwarp.md; engine/iwarp/iwarp.h
 // SPDX-License-Identifier: MIT
 #include <poll.h>
@@ -10,7 +10,7 @@
 
 #define BIG (4u << 20)
 
-/* One who does nothing but live; what it hears: how many links, then a byte when all is over. */
+/* A passive peer. It gets the number of links, and a byte at the end. */
 static void target(int fd, void *arg)
 {
 	struct dev d;
@@ -28,7 +28,7 @@ static void target(int fd, void *arg)
 	hear(fd, &c, 1);
 }
 
-/* --- small writes that are alone --- */
+/* --- lone small writes --- */
 
 static void write_once(struct link *l, struct mem *m, struct far far)
 {
@@ -49,7 +49,7 @@ static void a_lone_small_write_completes_whatever_the_connections(void)
 
 	tell(p.fd, &n, sizeof(n));
 	for (int i = 0; i < n; i++) {
-		if (i) /* it may be held when the next connection comes */
+		if (i) /* its completion may be held when the next connection is made */
 			write_once(&l[0], &m, far);
 		stream_open(&l[i], &d, &(struct conf){0}, p.fd);
 		if (i)
@@ -70,7 +70,7 @@ static void a_lone_small_write_completes_whatever_the_connections(void)
 	finish(&p);
 }
 
-/* Who looks once, long after, finds it; so does who sleeps. */
+/* A program that polls once, long after, finds it; so does one that sleeps. */
 static void a_lone_small_write_is_there_for_who_looks_once(void)
 {
 	struct peer p = start(target, NULL);
@@ -95,7 +95,7 @@ static void a_lone_small_write_is_there_for_who_looks_once(void)
 		write_once(&l, &m, far);
 		int found = 0;
 
-		/* on a loaded machine the first look may come too early all the same */
+		/* on a loaded machine the first poll may still be too early */
 		for (unsigned ms = (unsigned)i; !found && ms < PATIENCE; ms = 2 * ms + 1) {
 			sleep_ms(ms);
 			found = ibv_poll_cq(cq, 1, &wc);
@@ -117,7 +117,7 @@ static void a_lone_small_write_is_there_for_who_looks_once(void)
 	finish(&p);
 }
 
-/* --- receives that come late --- */
+/* --- late receives --- */
 
 struct late {
 	bool srq, sleeps;
@@ -125,7 +125,7 @@ struct late {
 	uint32_t len;
 };
 
-enum { TURNS = 40, MORE = 10 }; /* MORE: connections beside it, so that not all are looked at */
+enum { TURNS = 40, MORE = 10 }; /* MORE: additional connections, so that not all are polled */
 
 static void post_one(struct link *l, struct ibv_srq *srq, struct mem *m, uint64_t id, uint32_t len)
 {
@@ -266,7 +266,7 @@ static void a_message_that_waits_too_long_ends_the_stream(void)
 
 	open_side(&d, &l, &m, 2 * BIG);
 	stream_join(&l, p.fd);
-	for (int i = 0; i < 8; i++) /* more than what the sockets hold */
+	for (int i = 0; i < 8; i++) /* more than the sockets hold */
 		POST(&l, IBV_WR_SEND, 5, &m, 0, 2 * BIG);
 	struct ibv_wc wc;
 
@@ -279,7 +279,7 @@ static void a_message_that_waits_too_long_ends_the_stream(void)
 	finish(&p);
 }
 
-/* 'k': killed in the middle of a message; 'd': disconnected behind one. */
+/* 'k': killed in the middle of a message; 'd': disconnected after one. */
 static void leaving_peer(int fd, void *arg)
 {
 	struct dev d;
@@ -325,7 +325,7 @@ static void who_waits_finds_its_peer_gone(void)
 	}
 }
 
-/* --- in the middle --- */
+/* --- interruptions --- */
 
 static void in_the_middle(char what)
 {
@@ -409,7 +409,7 @@ static void a_fork_in_the_middle_disturbs_nothing(void)
 
 /* --- slots --- */
 
-/* Posts until the queue says that it is full, and goes on saying so. Returns how many it took. */
+/* Posts until the queue is full, and checks that it stays full. Returns the number of requests. */
 static unsigned post_all(struct link *l, struct mem *m, struct far far, uint64_t id)
 {
 	unsigned n = 0;

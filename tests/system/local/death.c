@@ -1,4 +1,4 @@
-// death.c - programs end, by themselves or by force, and so may the broker: what the others see
+// death.c - programs end, by themselves or killed, and so does the broker: what the others observe
 // follows: IBA volume 1, 9.9.2 (requester errors), 10.3.1 (states)
 // see: docs/same-host.md
 // SPDX-License-Identifier: MIT
@@ -35,8 +35,8 @@ static void busy_target(int fd, void *arg)
 }
 
 /*
- * The peer is killed in the middle of traffic. Fails when the death is only found by the timer (more than two minutes
- * here), when requests are lost, or when the order of RETRY_EXC, then FLUSH, is another.
+ * The peer is killed during traffic. Fails if the death is only noticed by the timer (more than two minutes here), if
+ * requests are lost, or if the order of RETRY_EXC, then FLUSH, differs.
  */
 static void kill_in_traffic(enum ibv_wr_opcode op, uint32_t len, unsigned after_ms)
 {
@@ -117,7 +117,7 @@ static void killing_a_peer_ends_reads_by_ring_with_retry_exceeded(void)
 	kill_in_traffic(IBV_WR_RDMA_WRITE, 1 << 20, 20);
 }
 
-/* The requester sleeps in ibv_get_cq_event. Fails when nobody tells its progress thread of the death. */
+/* The requester sleeps in ibv_get_cq_event. Fails if its progress thread is not told of the death. */
 static void a_sleeper_hears_of_the_death_of_its_peer(void)
 {
 	struct peer p = start(busy_target, NULL);
@@ -169,8 +169,8 @@ static void *kill_soon(void *arg)
 	return NULL;
 }
 
-/* Stopped, the peer does not map us, and who becomes ready to receive waits for that. Fails when the death takes
- * away what is looked at meanwhile. */
+/* A stopped peer does not map us, and a queue pair that goes to RTR waits for that. Fails if the death frees what is in
+ * use meanwhile. */
 static void a_peer_may_die_while_a_queue_pair_is_made_ready_to_receive(void)
 {
 	struct peer p = start(only_an_address, NULL);
@@ -224,9 +224,9 @@ static void last_receiver(int fd, void *arg)
 }
 
 /*
- * Whatever a program does right after it has polled its last receive: the message was received, so the sender's
- * completion is success. An adapter acknowledges before it completes. Fails when an acknowledgement that was held
- * back is lost, or when the sender does not believe what a queue pair said before it left.
+ * The message was received, so the sender's completion is a success, whatever the receiver does after polling its last
+ * receive. An adapter acknowledges before it completes. Fails if a held acknowledgement is lost, or if the sender
+ * ignores what a queue pair published before it ended.
  */
 static void last_message(enum last_act act, uint32_t len, bool late)
 {
@@ -303,13 +303,13 @@ static void last_sender(int fd, void *arg)
 		fill(m.p, 60, i);
 		POST(&l, .op = IBV_WR_SEND, .id = i, .m = &m, .len = 60, .flags = IBV_SEND_INLINE);
 	}
-	/* a completion means that it is there, whatever happens to us now */
+	/* a completion means that the data has arrived, whatever happens to us now */
 	for (uint32_t i = 0; i < 32; i++)
 		expect(l.scq, i, IBV_WC_SUCCESS);
 	kill(getpid(), SIGKILL);
 }
 
-/* Fails when the death of a sender throws away what it had sent, and saw complete, before. */
+/* Fails if the death of a sender discards messages whose sends have completed. */
 static void what_a_killed_sender_saw_complete_is_received(void)
 {
 	struct peer p = start(last_sender, NULL);
@@ -354,7 +354,7 @@ static void short_client(int fd, void *arg)
 	expect(l.scq, 1, IBV_WC_SUCCESS);
 }
 
-/* A server outlives its clients. Fails when each that was met leaves descriptors or a mapping behind. */
+/* A server outlives its clients. Fails if each of them leaves descriptors or a mapping behind. */
 static void a_server_keeps_nothing_of_clients_that_have_gone(void)
 {
 	unsigned before = 0, rounds = under_sanitizer() ? 20 : 60;
@@ -460,8 +460,8 @@ static void echo(struct link *l, struct mem *m, uint32_t from, uint32_t to)
 }
 
 /*
- * Fails when a connected pair needs the broker for its traffic, or when the next broker does not learn who is there:
- * then processes that live do not meet new ones.
+ * Fails if a connected pair needs the broker for its traffic, or if the next broker does not learn of living processes,
+ * so that new ones cannot meet them.
  */
 static void killing_the_broker_hurts_neither_the_connected_nor_the_new(void)
 {
@@ -483,7 +483,7 @@ static void killing_the_broker_hurts_neither_the_connected_nor_the_new(void)
 		kill(broker, SIGKILL);
 		echo(&l, &m, k * 1000 + 100, k * 1000 + 1000);
 
-		/* a new process meets one that was there before */
+		/* a new process meets an older one */
 		struct peer q = start(echo_target, NULL);
 		uint32_t few = 50;
 		struct link l2;

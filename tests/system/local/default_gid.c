@@ -1,4 +1,4 @@
-// default_gid.c - GID 0 of lo, the default one that is made of a MAC address, leads to this host as the others do
+// default_gid.c - GID 0 of lo, which is derived from a MAC address, leads to this host like the others
 // follows: IBA annex A17 (RoCEv2) A17.3.1; ibv_query_gid(3)
 // SPDX-License-Identifier: MIT
 #include "pair.h"
@@ -6,7 +6,7 @@
 #define LEN 30000u
 #define TIMES 100u
 
-/* By the default GID, or by ::1. */
+/* Connects by the default GID, or by ::1. */
 static void open_by(struct dev *d, bool preset)
 {
 	static const union ibv_gid loopback = {.raw = {[15] = 1}};
@@ -93,7 +93,7 @@ static void datagram_target(int fd, void *arg)
 	link_join(&l, fd);
 	struct ibv_wc wc = expect(l.rcq, 1, IBV_WC_SUCCESS);
 	struct ibv_ah *ah = ibv_create_ah_from_wc(d.pd, &wc, (struct ibv_grh *)m.p,
-	                                          1); /* the answer goes by what the completion says */
+	                                          1); /* the answer uses the addresses in the completion */
 
 	CHECK(ah && holds(m.p + 40, 1000, 7));
 	fill(m.p + 2048, 100, 8);

@@ -1,4 +1,4 @@
-// dereg.c - when a registration or a queue pair ends, no byte changes any more
+// dereg.c - after the end of a registration or of a queue pair, no byte changes any more
 // follows: IBA volume 1, 10.6.7.2.4 (deregister), 10.3.1.7 (error state)
 // see: docs/same-host.md
 // SPDX-License-Identifier: MIT
@@ -17,8 +17,8 @@ struct job {
 	unsigned rounds;
 };
 
-/* Posts without pause until it fails; the bytes change with every write. Two buffers: every one of its bytes
- * differs. */
+/* Posts without pause until a request fails. The bytes change with every write: the two buffers differ in every
+ * byte. */
 static void attacker(int fd, void *arg)
 {
 	const struct job *j = arg;
@@ -79,7 +79,7 @@ static uint64_t sum(const uint8_t *p, size_t n)
 	return h;
 }
 
-/* Bytes stand still from now on: looked at again and again for a while. */
+/* Checks repeatedly, for a while, that the bytes do not change any more. */
 static void stands_still(const uint8_t *p, size_t n, unsigned ms, const char *what)
 {
 	uint64_t h = sum(p, n), until = now_ms() + ms;
@@ -91,8 +91,8 @@ static void stands_still(const uint8_t *p, size_t n, unsigned ms, const char *wh
 }
 
 /*
- * Fails when ibv_dereg_mr (or ibv_modify_qp) does not wait for copies that are under way in another process: with
- * 1 MiB writes nearly each round has one. Afterwards the writer has its error, and both queue pairs their state.
+ * Fails if ibv_dereg_mr (or ibv_modify_qp) does not wait for copies in progress in another process. With 1 MiB writes
+ * nearly every round has one. Afterwards the writer has its error, and both queue pairs have their states.
  */
 static void run(const struct job *j)
 {
@@ -145,7 +145,7 @@ static void run(const struct job *j)
 			l.qp = NULL;
 		}
 		stands_still(m.p, j->len < 4096 ? 4096 : j->len, j->len > 4096 ? 3 : 1, names[j->end]);
-		hear(p.fd, &c, 1); /* it has seen the error */
+		hear(p.fd, &c, 1); /* the writer has seen the error */
 		stands_still(m.p, j->len < 4096 ? 4096 : j->len, 0, names[j->end]);
 		if (j->end == DEREG)
 			CHECK_INT(state_of(l.qp), IBV_QPS_ERR);
@@ -213,7 +213,7 @@ static void no_byte_is_written_after_destroy(void)
 	RUN(.end = DESTROY, .op = IBV_WR_RDMA_WRITE, .len = 1 << 20);
 }
 
-/* --- a writer that dies in the middle --- */
+/* --- a writer that dies during a copy --- */
 
 static void doomed(int fd, void *arg)
 {
@@ -239,8 +239,8 @@ static void doomed(int fd, void *arg)
 }
 
 /*
- * A killed writer's copy goes on in the kernel for a while (up to 4 MiB), after its progress thread has died. Fails
- * when its death alone counts as the end of its copies.
+ * A killed writer's copy continues in the kernel for a while (up to 4 MiB), after its progress thread has died. Fails
+ * if the death of that thread alone counts as the end of the copy.
  */
 static void no_byte_is_written_after_dereg_by_a_writer_that_was_killed(void)
 {
@@ -296,7 +296,7 @@ static void source(int fd, void *arg)
 		link_make(&l, &d, &(struct conf){0});
 		mem_tell(&m, fd);
 		link_join(&l, fd);
-		while (!heard(fd, 0)) { /* the source changes, so that each read brings new bytes */
+		while (!heard(fd, 0)) { /* the source changes, so that each read stores new bytes */
 			memset(m.p, (int)++i, 1 << 20);
 			ibv_poll_cq(l.rcq, 1, &wc);
 		}
@@ -316,7 +316,7 @@ static void *reader_thread(void *arg)
 	uint64_t i = 0;
 
 	for (;; i++) {
-		/* the key by number: the other thread takes the region away */
+		/* the key as a number, because the other thread deregisters the region */
 		POST(reader_link, .op = IBV_WR_RDMA_READ, .id = i, .p = reader_mem->p, .lkey = (uint32_t)(uintptr_t)arg,
 		     .len = reader_len, .far = reader_far);
 		while (!ibv_poll_cq(reader_link->scq, 1, &wc))
@@ -328,7 +328,7 @@ static void *reader_thread(void *arg)
 }
 
 #if defined(__SANITIZE_THREAD__)
-__attribute__((no_sanitize("thread"))) /* it looks at what an adapter writes */
+__attribute__((no_sanitize("thread"))) /* it reads bytes that an adapter writes */
 #endif
 static void
 local_dereg(bool ring, uint32_t len)

@@ -1,4 +1,4 @@
-// errors.c - every failure has its status, at both ends, and its order of flushing
+// errors.c - every failure has its status at both ends, and its order of flushing
 // follows: IBA volume 1, 9.9.2 and 9.9.3 (error behaviour), 10.10.2 (completion errors), 11.6.2, 11.6.3
 // SPDX-License-Identifier: MIT
 #include "pair.h"
@@ -6,12 +6,12 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 
-/* --- within one process: two queue pairs, polled by the same thread, so that both ends are easily looked at --- */
+/* --- within one process: two queue pairs polled by one thread, so that both ends are easy to check --- */
 
 struct two {
 	struct dev d;
 	struct link a, b;
-	struct mem m, far; /* of the requester; of the responder */
+	struct mem m, far; /* access of the requester; of the responder */
 	struct far f;
 };
 
@@ -27,20 +27,20 @@ static void two_open(struct two *t, const struct conf *ca, const struct conf *cb
 	t->f = (struct far){(uintptr_t)t->far.p, t->far.mr->rkey, 0};
 }
 
-/* --- between two processes: the responder does what it is told, and reports --- */
+/* --- between two processes: the responder follows orders and reports --- */
 
 struct order {
 	const char *what;
-	struct conf c;             /* the responder's */
-	unsigned access;           /* of its region; 0: all */
-	uint32_t recv_len;         /* of the receives that it posts */
-	unsigned recvs;            /* how many */
-	bool foreign_pd;           /* its region is of another PD */
+	struct conf c;             /* for the responder */
+	unsigned access;           /* access of its region; 0: all */
+	uint32_t recv_len;         /* length of the receives that it posts */
+	unsigned recvs;            /* number of receives */
+	bool foreign_pd;           /* its region belongs to another PD */
 	bool foreign_recv;         /* its receive names a key of another PD */
 	bool read_only_recv;       /* … or of a region without local write */
-	enum ibv_wc_status status; /* of its first receive; SUCCESS: none completes but by flush */
+	enum ibv_wc_status status; /* status of its first receive; SUCCESS: receives only complete by a flush */
 	bool first_fails;
-	int event; /* expected; 0: none */
+	int event; /* expected event; 0: none */
 	enum ibv_qp_state state;
 };
 
@@ -68,7 +68,7 @@ static void responder(int fd, void *arg)
 		post_recv(&l, 100 + i, &r, 0, o->recv_len);
 	mem_tell(&m, fd);
 	link_join(&l, fd);
-	hear(fd, &c, 1); /* it has failed over there, too */
+	hear(fd, &c, 1); /* it has failed at the other end, too */
 	unsigned i = 0;
 
 	if (o->first_fails)
@@ -99,7 +99,7 @@ try {
 	enum ibv_wc_status status;
 };
 
-/* One request that fails, with two behind it that are flushed, unsignalled ones too. */
+/* One request fails, and the two behind it are flushed, also unsignalled ones. */
 static void one_failure(const struct try *t)
 {
 	struct peer p = start(responder, (void *)&t->o);
@@ -131,7 +131,7 @@ static void one_failure(const struct try *t)
 	expect(l.scq, 3, IBV_WC_WR_FLUSH_ERR);
 	expect_none(l.scq, 5);
 	CHECK_INT(state_of(l.qp), IBV_QPS_ERR);
-	/* and what is posted from now on is flushed at once, receives as well */
+	/* requests and receives posted from now on are flushed at once */
 	post_recv(&l, 4, &m, 0, 64);
 	expect(l.rcq, 4, IBV_WC_WR_FLUSH_ERR);
 	POST(&l, .op = IBV_WR_SEND, .id = 5, .m = &m, .len = 8);
@@ -151,7 +151,7 @@ static void one_failure(const struct try *t)
 #define SWAP .w = {.op = IBV_WR_ATOMIC_CMP_AND_SWP, .len = 8, .compare_add = 1}
 #define SEND(n) .w = {.op = IBV_WR_SEND, .len = (n)}
 
-/* Fails when a check is missing (success, or memory changed), or when another status, state or event is reported. */
+/* Fails if a check is missing (success, or changed memory), or if the status, state or event differs. */
 static const struct try remote_access[] = {
         {.o = {"a write with a bad key", .recvs = 2, .recv_len = 64, ACCESS_EVENT},
          WRITE(8),
@@ -208,8 +208,7 @@ static const struct try remote_access[] = {
                .access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ, ACCESS_EVENT},
          ADD,
          .status = IBV_WC_REM_ACCESS_ERR},
-        /* the receive that its immediate takes tells of it (IBA 9.9.3), if the first packet is the one with the
-         * immediate */
+        /* the receive for its immediate reports this (IBA 9.9.3), if the first packet is the one with the immediate */
         {.o = {"a write with immediate and a bad key", .recvs = 2, .recv_len = 64, .first_fails = true,
                .status = IBV_WC_LOC_ACCESS_ERR, ACCESS_EVENT},
          .w = {.op = IBV_WR_RDMA_WRITE_WITH_IMM, .len = 8},
@@ -223,8 +222,8 @@ static const struct try remote_access[] = {
                .c = {.access = IBV_ACCESS_REMOTE_READ}, REQ_EVENT},
          .w = {.op = IBV_WR_RDMA_WRITE_WITH_IMM, .len = 8},
          .status = IBV_WC_REM_INV_REQ_ERR},
-        /* IBA 9.7.4.1.? table 44: a QP that does not take such requests: invalid request or access, as the adapter
-         * likes; ours: access */
+        /* IBA volume 1, table 44: a QP that does not accept such requests answers invalid request or remote access
+         * error; ours answers invalid request */
         {.o = {"a write to a queue pair without remote write", .c = {.access = IBV_ACCESS_REMOTE_READ}, REQ_EVENT},
          WRITE(8),
          .status = IBV_WC_REM_INV_REQ_ERR},
@@ -271,7 +270,7 @@ static const struct try remote_operation[] = {
          .status = IBV_WC_REM_OP_ERR},
 };
 
-/* The receiver stays as it was, with its receives (IBA table 56: local errors of the requester). */
+/* The receiver does not change, and keeps its receives (IBA table 56: local errors of the requester). */
 static const struct try local[] = {
         {.o = {"a send with a bad local key", .recvs = 2, .recv_len = 64, .state = IBV_QPS_RTS},
          .w = {.op = IBV_WR_SEND, .len = 8, .lkey = 0x123, .p = (void *)4096},
@@ -376,7 +375,8 @@ static void silent(int fd, void *arg)
 		post_recv(&l, 1, &m, 0, 64), hear(fd, &c, 1);
 }
 
-/* Fails when the count is off by one (the time tells), when 7 ends, or when the receiver's state changes. */
+/* Fails if the count is off by one (which the time shows), if 7 is not unlimited, or if the receiver's state
+ * changes. */
 static void a_receive_that_never_comes_exhausts_the_rnr_retries(void)
 {
 	for (int n = 0; n <= 2; n++) {
@@ -419,7 +419,7 @@ static void rnr_retry_seven_has_no_end(void)
 	finish(&p);
 }
 
-/* Nobody there, or not ready: retries, for (retry_cnt + 1) * timeout at least. */
+/* No peer, or a peer that is not ready: retries for at least (retry_cnt + 1) * timeout. */
 static void nobody_to_answer(struct addr it, struct dev *d)
 {
 	struct link l;
@@ -461,7 +461,7 @@ static void unready(int fd, void *arg)
 
 	dev_open(&d);
 	link_make(&l, &d, &(struct conf){0});
-	if (*(int *)arg) { /* ready, but expects other PSNs */
+	if (*(int *)arg) { /* the peer is ready, but expects other PSNs */
 		struct addr it;
 
 		hear(fd, &it, sizeof(it));
@@ -507,7 +507,7 @@ static void wrong_sequence_numbers_exhaust_the_retries(void)
 	finish(&p);
 }
 
-/* A peer that becomes ready late is found before the retries are over. Fails when the first look is the last. */
+/* A peer that becomes ready late is found before the retries run out. Fails if only the first look finds it. */
 static void late_target(int fd, void *arg)
 {
 	struct dev d;
@@ -547,7 +547,7 @@ static void a_peer_that_becomes_ready_late_is_found(void)
 	finish(&p);
 }
 
-/* A peer that had no descriptor free when we were introduced is met when it has. Fails when the introduction is said
+/* A peer without a free descriptor at the introduction is met once it has one. Fails if the introduction is sent only
  * once. */
 static void full_target(int fd, void *arg)
 {
@@ -601,8 +601,8 @@ static void a_peer_without_a_free_descriptor_is_met_when_it_has_one(void)
 	finish(&p);
 }
 
-/* Programs that have just started meet at once: no retry may be needed. Fails when the broker does not know yet where
- * one can be met, while the other asks. */
+/* Programs that have just started meet at once, without a retry. Fails if the broker does not yet know where one of
+ * them is while the other asks. */
 static void just_started(int fd, void *arg)
 {
 	struct dev d;
@@ -665,7 +665,7 @@ static void posting_in_a_wrong_state_is_refused(void)
 	CHECK_INT(try_post(&l, &w), EINVAL);
 	CHECK_INT(ibv_post_recv(l.qp, &r, &bad), EINVAL);
 	CHECK(bad == &r);
-	expect_none(l.rcq, 5); /* what was posted before went with the reset */
+	expect_none(l.rcq, 5); /* earlier requests were removed by the reset */
 }
 
 static void a_full_queue_is_ENOMEM_with_the_first_that_did_not_fit(void)
@@ -719,7 +719,7 @@ static void too_many_sges_are_EINVAL(void)
 
 /* --- completion queue overflow --- */
 
-/* Fails when an entry beyond the end is written (the sanitizer, or wrong entries), or when nobody is told. */
+/* Fails if an entry beyond the end is written (the sanitizer, or wrong entries), or if the overflow is not reported. */
 static void an_overrun_completion_queue_raises_an_event_and_loses_no_earlier_entry(void)
 {
 	struct two t;
@@ -764,7 +764,7 @@ static void event_target(int fd, void *arg)
 	hear(fd, &it, sizeof(it));
 	link_rtr(&l, &it);
 	meet_up(fd);
-	CHECK_INT(next_event(&d, PATIENCE), IBV_EVENT_COMM_EST); /* in RTR, nobody polls */
+	CHECK_INT(next_event(&d, PATIENCE), IBV_EVENT_COMM_EST); /* in RTR, without polling */
 	expect(l.rcq, 1, IBV_WC_SUCCESS);
 	link_rts(&l);
 	CHECK_INT(next_event(&d, 20), -1);
@@ -823,7 +823,7 @@ static void a_queue_pair_with_a_shared_receive_queue_says_when_it_has_left(void)
 	CHECK_INT(next_event(&d, 5), -1); /* once */
 	CHECK(!to_state(b.qp, IBV_QPS_ERR));
 	CHECK_INT(next_event(&d, PATIENCE), IBV_EVENT_QP_LAST_WQE_REACHED);
-	expect_none(b.rcq, 5); /* what stands in the SRQ is not flushed */
+	expect_none(b.rcq, 5); /* receives in the SRQ are not flushed */
 	CHECK(!ibv_query_srq(srq, &limit));
 	CHECK_INT(limit.srq_limit, 0);
 }
@@ -859,13 +859,13 @@ static void says_what_it_has(int fd, void *arg)
 		while (!ibv_poll_cq(l.rcq, 1, &wc))
 			;
 		CHECK_INT(wc.status, IBV_WC_SUCCESS);
-		tell(fd, &i, sizeof(i)); /* by another way, before it looks for work again */
+		tell(fd, &i, sizeof(i)); /* through a socket, before it looks for work again */
 		meet_up(fd);
 		link_end(&l);
 	}
 }
 
-/* Who ends a connection because the peer has said that it has all is not told that it does not. */
+/* A program that ends a connection because the peer has confirmed receipt gets no error for those sends. */
 static void what_the_peer_has_is_no_failure_of_who_ends(void)
 {
 	struct peer p = start(says_what_it_has, NULL);
@@ -890,7 +890,7 @@ static void what_the_peer_has_is_no_failure_of_who_ends(void)
 	finish(&p);
 }
 
-/* --- nothing --- */
+/* --- requests without data --- */
 
 static void requests_of_length_zero_succeed(void)
 {
@@ -907,7 +907,7 @@ static void requests_of_length_zero_succeed(void)
 			if (receives)
 				post_recv(&t.b, 50 + i, NULL, 0, 0);
 			POST(&t.a, .op = ops[i], .id = i, .imm = 0x1234,
-			     .far = {0, 0xdead, 0}); /* no key is looked at: IBA C9-88 */
+			     .far = {0, 0xdead, 0}); /* no key is checked: IBA C9-88 */
 			expect(t.a.scq, i, IBV_WC_SUCCESS);
 			if (!receives)
 				continue;
@@ -924,7 +924,7 @@ static void requests_of_length_zero_succeed(void)
 	}
 }
 
-/* The same between processes, where a write of nothing must not disturb what goes by ring. */
+/* The same between processes, where a write of 0 bytes must not disturb requests that go by ring. */
 static void zero_target(int fd, void *arg)
 {
 	struct dev d;
@@ -972,8 +972,8 @@ static void requests_of_length_zero_succeed_by_ring(void)
 	requests_of_length_zero_succeed_between_programs(&(int){1});
 }
 
-/* What does not fit is dropped, whole, and the receive is for the next message; what cannot be written is an error
- * of this end alone. Fails when the same host tells more than the wire. */
+/* A message that does not fit is dropped as a whole, and the receive stays for the next one. An invalid local buffer is
+ * an error of this end only. Fails if the same host reports more than the network. */
 static void an_unreliable_connection_drops_what_does_not_fit(void)
 {
 	struct two t;
@@ -1026,7 +1026,7 @@ static void uc_refuser(int fd, void *arg)
 	meet_up(fd);
 }
 
-/* The first piece of a write is refused for all of it: the rest, which would be within bounds, is not written. */
+/* The first piece of a write decides for all of it: the rest, which would be within bounds, is not written. */
 static void an_unreliable_write_that_is_refused_writes_nothing(void)
 {
 	struct peer p = start(uc_refuser, NULL);

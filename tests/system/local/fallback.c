@@ -1,4 +1,4 @@
-// fallback.c - where process_vm_readv and process_vm_writev are forbidden, the rings carry everything
+// fallback.c - if process_vm_readv and process_vm_writev are forbidden, the rings carry all data
 // follows: seccomp(2)
 // see: docs/same-host.md
 // SPDX-License-Identifier: MIT
@@ -52,7 +52,7 @@ static void here(int fd, void *arg)
 	side(fd, j, j->here);
 }
 
-/* The filter stays with a process for good, so that both sides are children; the socket between them is relayed. */
+/* A process cannot drop the filter, so both sides are children; the socket between them is relayed. */
 static void run(const struct job *j)
 {
 	struct peer a = start(here, (void *)j), b = start(there, (void *)j);
@@ -107,7 +107,7 @@ static void eight_mebibytes_by_ring(void)
 	run(&(struct job){FROM_THE_START, FROM_THE_START, EPERM, load(2, 8 << 20, 3000, 12)});
 }
 
-/* Fails when both sides wait for room in a ring that the other does not empty while it waits. */
+/* Fails if both sides wait for room in a ring that the other side does not empty while it waits itself. */
 static void sixteen_queue_pairs_both_ways_do_not_block_each_other(void)
 {
 	struct work w = load(16, 1 << 20, 3000, 0);

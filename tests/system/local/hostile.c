@@ -1,5 +1,5 @@
-// hostile.c - a peer that writes anything into what it shares with us: we live, and others are served
-// see: docs/same-host.md; core/seg.h, engine/local/record.h (the attacker's view of them)
+// hostile.c - a peer writes anything into the memory that it shares with us: we survive, and other peers are served
+// docs/same-host.md; core/seg.h, engine/local/record.h (the attacker uses these)
 // SPDX-License-Identifier: MIT
 #include "pair.h"
 
@@ -16,7 +16,7 @@ struct raid {
 	uint64_t seed;
 };
 
-/* Our own segment, as the library has mapped it: writable for us alone. */
+/* Our own segment, as the library has mapped it: writable only for us. */
 static void *own(const char *name, size_t at_least)
 {
 	FILE *f = fopen("/proc/self/maps", "re");
@@ -54,7 +54,7 @@ static int own_fd(const char *name)
 	return -1;
 }
 
-/* Records that look right at the start of the ring to the victim, and are wrong further in. */
+/* Records with valid heads at the start of the victim's ring and invalid contents. */
 static void forge_records(void *seg, uint32_t victim, uint32_t me, struct far far, uint64_t *rnd)
 {
 	uint8_t *ring = (uint8_t *)seg + VB_SEG_RINGS_OFF + VB_QP_LANE(victim) * (uint64_t)VB_RING_BYTES;
@@ -141,7 +141,7 @@ static void attacker(int fd, void *arg)
 			what = vb_seg_slot(seg, VB_QP_LANE(victim));
 			n = sizeof(struct vb_slot_shared);
 			break;
-		case HAZARD: /* "I am copying", for ever */
+		case HAZARD: /* a hazard that never ends */
 			for (int k = 0; k < 8; k++)
 				atomic_store(&vb_seg_slot(seg, VB_QP_LANE(victim))->hazard[k],
 				             (uint64_t)far.rkey << 32 | victim);
@@ -162,10 +162,10 @@ static void attacker(int fd, void *arg)
 	}
 	tell(fd, "a", 1);
 	hear(fd, &c, 1);
-	_exit(0); /* by whatever is left of us */
+	_exit(0); /* copies to us may still run */
 }
 
-/* An honest peer, all the time. */
+/* An honest peer, which works all the time. */
 static void honest(int fd, void *arg)
 {
 	struct dev d;
@@ -187,8 +187,8 @@ static void honest(int fd, void *arg)
 }
 
 /*
- * Fails when we crash, hang, or spin for ever; when a byte beside what was granted changes; when the honest peer's
- * traffic suffers; or when what the attacker left keeps us from ending a registration once it is dead.
+ * Fails if we crash, hang or spin forever; if a byte outside the granted region changes; if the honest peer's traffic
+ * fails; or if the dead attacker's segment keeps us from deregistering.
  */
 static void raids(enum attack how)
 {
@@ -266,7 +266,7 @@ static void raids(enum attack how)
 			CHECK(whole[i] == 0x5a && whole[(2 << 16) + i] == 0x5a);
 		kill_peer(&p);
 		close(p.fd);
-		/* all of it can be ended, in a bounded time */
+		/* everything can be destroyed in bounded time */
 		CHECK(!ibv_dereg_mr(m.mr));
 		link_end(&l);
 		munmap(whole, 3 << 16);

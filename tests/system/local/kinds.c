@@ -1,4 +1,4 @@
-// kinds.c - kinds of queue pairs, operations and flags, each between two processes, or within one
+// kinds.c - all kinds of queue pairs, operations and flags, between two processes or within one
 // follows: IBA volume 1, chapters 9 to 11; annex A17 (RoCEv2)
 // SPDX-License-Identifier: MIT
 #include "pair.h"
@@ -60,7 +60,7 @@ static void gather_target(int fd, void *arg)
 	meet_up(fd);
 }
 
-/* Fails when a boundary of one side falls into a piece of the other and bytes are lost, doubled or moved. */
+/* Fails if a boundary on one side falls into a piece of the other, and bytes are lost, doubled or moved. */
 static void thirty_two_pieces_on_both_sides(void)
 {
 	static const uint32_t sizes[3] = {1000, 1500, 20000};
@@ -100,13 +100,13 @@ static void thirty_two_pieces_on_both_sides(void)
 	finish(&p);
 }
 
-/* Fails when the data is fetched after the call has returned. */
+/* Fails if the data is read after the call has returned. */
 static void inline_data_may_be_overwritten_at_once(void)
 {
 	struct two t;
 
 	two_open(&t, &(struct conf){.inline_max = 1024, .depth = 64}, &(struct conf){.depth = 64, .rnr_timer = 1});
-	for (uint32_t i = 0; i < 32; i++) { /* they wait for receives, and then are there */
+	for (uint32_t i = 0; i < 32; i++) { /* they wait for receives, and then arrive */
 		uint32_t len = i == 31 ? 1024 : 1 + i * 33;
 
 		fill(t.m.p, len, i);
@@ -203,7 +203,8 @@ static void only_a_solicited_completion_wakes_who_asked_for_such(void)
 	ibv_ack_cq_events(cq, 1);
 	expect(t.b.rcq, 0, IBV_WC_SUCCESS);
 	expect(t.b.rcq, 1, IBV_WC_SUCCESS);
-	/* armed once: the next is silent; armed for any: one is enough; an error counts as solicited */
+	/* after one event the channel is silent; if armed for any completion, one is enough; an error counts as
+	 * solicited */
 	POST(&t.a, .op = IBV_WR_SEND, .id = 2, .m = &t.m, .len = 8, .flags = IBV_SEND_SOLICITED);
 	CHECK(!heard(ch->fd, 30));
 	CHECK(!ibv_req_notify_cq(t.b.rcq, 1));
@@ -213,8 +214,8 @@ static void only_a_solicited_completion_wakes_who_asked_for_such(void)
 	ibv_ack_cq_events(cq, 1);
 }
 
-/* A hundred wake-ups by events, both sides asleep. Fails when a doorbell is lost between the last look and the
- * sleep. */
+/* A hundred wake-ups by events, with both sides asleep. Fails if a doorbell between the last look and the sleep is
+ * lost. */
 static void event_side(int fd, void *arg)
 {
 	bool first = arg;
@@ -290,7 +291,7 @@ static void srq_sender(int fd, void *arg)
 	meet_up(fd);
 }
 
-/* Fails when a receive is used twice, or when messages of one queue pair change their order. */
+/* Fails if a receive is used twice, or if messages of one queue pair are reordered. */
 static void four_queue_pairs_share_a_receive_queue(void)
 {
 	struct peer p = start(srq_sender, NULL);
@@ -376,7 +377,7 @@ static void uc_delivers_and_forgives(void)
 		POST(&l, .op = IBV_WR_SEND, .id = i, .m = &m, .len = i == 1 ? 60000 : 64);
 		expect(l.scq, i, IBV_WC_SUCCESS);
 	}
-	/* and a write that is not granted is dropped without a word */
+	/* a write without permission is dropped silently */
 	POST(&l, .op = IBV_WR_RDMA_WRITE, .id = 3, .m = &m, .len = 64, .far = {far.addr, far.rkey ^ 0x77, 0});
 	expect(l.scq, 3, IBV_WC_SUCCESS);
 	sleep_ms(20);
@@ -426,7 +427,7 @@ static void ud_target(int fd, void *arg)
 	for (uint64_t i = 0; i < 3; i++)
 		post_recv(&l, i, &m, i * 8192, 4096 + 40);
 	link_join(&l, fd);
-	struct ibv_wc wc = expect(l.rcq, 0, IBV_WC_SUCCESS); /* the one with the wrong Q_Key is not here */
+	struct ibv_wc wc = expect(l.rcq, 0, IBV_WC_SUCCESS); /* the one with the wrong Q_Key has not arrived */
 	uint8_t *grh = m.p;
 
 	CHECK_INT(wc.byte_len, 40 + 1000);
@@ -446,7 +447,7 @@ static void ud_target(int fd, void *arg)
 		CHECK(!memcmp(grh + 20 + 12, l.it.gid.raw + 12, 4));
 		CHECK(!memcmp(grh + 20 + 16, d.gid.raw + 12, 4));
 	}
-	/* the answer goes by what the completion says */
+	/* the answer uses the addresses in the completion */
 	struct ibv_ah *ah = ibv_create_ah_from_wc(d.pd, &wc, (struct ibv_grh *)grh, 1);
 
 	CHECK(ah);
@@ -531,7 +532,7 @@ static void ud_stranger(int fd, void *arg)
 	meet_up(fd);
 }
 
-/* An adapter has read the buffer long before the program could change it, and keeps the order of one way. */
+/* An adapter has read the buffer long before the program can change it, and keeps the order of the path. */
 static void datagrams_that_wait_for_a_stranger_say_what_they_said_when_they_were_posted(void)
 {
 	struct peer p = start(ud_stranger, NULL);
@@ -605,7 +606,7 @@ struct worker {
 	_Atomic unsigned *sent, *completed;
 };
 
-/* Posts on a queue pair that others post on, too; completions are counted by whoever polls them. */
+/* Posts on a queue pair that other threads use, too. Any thread may poll the completions, and counts them. */
 static void *poster(void *arg)
 {
 	struct worker *w = arg;

@@ -1,4 +1,4 @@
-// many.c - many processes, each connected to each other
+// many.c - many processes, all connected to each other
 // SPDX-License-Identifier: MIT
 #include "pair.h"
 
@@ -11,8 +11,8 @@ struct group {
 
 static struct addr addrs[MAX][MAX]; /* [of][for] */
 
-/* Every process sends a small message to every other, and adds 1 to a word of each, some times. Fails when a
- * doorbell is lost among many rings, when rings are mixed up, or when meeting so many takes too long. */
+/* Every process repeatedly sends a small message to every other, and adds 1 to a word of each. Fails if a doorbell is
+ * lost among many rings, if rings are mixed up, or if the meetings take too long. */
 static void member(int fd, void *arg)
 {
 	struct group g = *(struct group *)arg;
@@ -78,7 +78,7 @@ static void member(int fd, void *arg)
 		if (n || k)
 			last = now_ms();
 		else
-			usleep(200); /* so many share two cores */
+			usleep(200); /* they all share two cores */
 		if (now_ms() - last > 60000)
 			fail(__FILE__, __LINE__, "process %u: %u of %u sent, %u of %u received", g.me, sent, 2 * want,
 			     got, want);

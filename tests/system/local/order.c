@@ -1,9 +1,9 @@
-// order.c - requests of one queue pair execute, and complete, in the order in which they were posted
+// order.c - requests of one queue pair are executed and completed in posting order
 // follows: IBA volume 1, 10.8.3.3, table 76 (ordering); C9-114
 // SPDX-License-Identifier: MIT
 #include "pair.h"
 
-/* The receiver of a test: registers memory, posts receives when it is told to, and says what it sees. */
+/* The receiver of a test: registers memory, posts receives on request, and reports what it observes. */
 struct receiver {
 	struct dev d;
 	struct link l;
@@ -20,9 +20,8 @@ static void receiver_open(struct receiver *r, int fd, const struct conf *c)
 }
 
 /*
- * A send without a receive, then writes of several sizes, small ones (which may go by ring) and large ones (which go
- * by one copy). Fails when one-copy operations are not held back until the ring has settled: the bytes are there
- * while the send still waits.
+ * A send without a receive, then writes of several sizes: small ones (which may go by ring) and large ones (one-copy).
+ * Fails if one-copy operations do not wait for the ring: then the bytes arrive while the send still waits.
  */
 static void held_back_target(int fd, void *arg)
 {
@@ -31,7 +30,7 @@ static void held_back_target(int fd, void *arg)
 	char go;
 
 	receiver_open(&r, fd, &c);
-	hear(fd, &go, 1); /* all is posted */
+	hear(fd, &go, 1); /* all requests are posted */
 	uint64_t until = now_ms() + 300;
 
 	while (now_ms() < until) {
@@ -43,7 +42,7 @@ static void held_back_target(int fd, void *arg)
 	}
 	post_recv(&r.l, 7, &r.m, 0xf0000, 64);
 	expect(r.l.rcq, 7, IBV_WC_SUCCESS);
-	hear(fd, &go, 1); /* completed over there */
+	hear(fd, &go, 1); /* completed at the other end */
 	for (int i = 0; i < 5; i++)
 		CHECK_INT(r.m.p[i * 0x20000], 100 + i);
 }
@@ -76,7 +75,8 @@ static void a_write_behind_a_send_that_waits_for_a_receive_does_not_land_before_
 	finish(&p);
 }
 
-/* A read behind a send behind a write sees the write. Fails when a read overtakes small writes that go by ring. */
+/* A read after a send after a write returns the written data. Fails if a read overtakes small writes that go by
+ * ring. */
 static void reader_target(int fd, void *arg)
 {
 	struct conf c = {0};
@@ -115,10 +115,10 @@ static void a_read_sees_what_was_written_before_it(void)
 }
 
 /*
- * Random mixes. The target keeps its receive queue filled now and then, so that RNR comes again and again, and checks
- * that messages arrive in order (each carries its number) and that each write posted before message k, and none
- * posted after message k + window, has landed: the writes store their number at one place. Fails when completions
- * overtake each other, when one is lost or doubled, or when a write passes a send.
+ * Random mixes. The target refills its receive queue only now and then, so that RNR NAKs are frequent. It checks that
+ * messages arrive in order (each has a number), and that all writes posted before message k have landed, and none
+ * posted after message k + window. The writes store their number in one place. Fails if completions are reordered, lost
+ * or doubled, or if a write passes a send.
  */
 #define MIX 3000u
 
@@ -185,8 +185,7 @@ static void run_mix(uint64_t seed, unsigned depth, const char *kind)
 	while (done < MIX) {
 		struct ibv_wc wc;
 
-		/* entries that are not signalled free their slot with a later one: keep count of those that surely
-		 * are free */
+		/* unsignalled entries are freed by a later completion: count those that are certainly free */
 		if (head < MIX && head - done < depth) {
 			uint32_t i = head, slot = i % depth;
 			uint32_t *mine = (uint32_t *)(m.p + slot * 64);
@@ -209,7 +208,7 @@ static void run_mix(uint64_t seed, unsigned depth, const char *kind)
 				w.len = 4;
 				w.far_off = 0x80000;
 				break;
-			case 2: /* a large write, elsewhere */
+			case 2: /* a large write to another place */
 				w.op = IBV_WR_RDMA_WRITE;
 				w.off = 0x40000;
 				w.len = 20000;
@@ -230,7 +229,7 @@ static void run_mix(uint64_t seed, unsigned depth, const char *kind)
 			}
 			post(&l, &w);
 			if (op[i] == 4)
-				mine[8] = last_write; /* what the read must see at least */
+				mine[8] = last_write; /* the lower limit for the read's result */
 			head++;
 		}
 		if (!ibv_poll_cq(l.scq, 1, &wc))
@@ -250,7 +249,7 @@ static void run_mix(uint64_t seed, unsigned depth, const char *kind)
 		uint32_t slot = done % depth;
 
 		if (op[done] == 4) {
-			/* ordered behind the writes before it; later ones may have landed as well */
+			/* ordered after earlier writes; later ones may have landed as well */
 			CHECK(*(uint32_t *)(m.p + 0x80000 + slot * 64) >= ((uint32_t *)(m.p + slot * 64))[8]);
 		} else if (op[done] == 5) {
 			CHECK_INT(*(uint64_t *)(m.p + 0x90000 + slot * 64), expected_add);
@@ -268,7 +267,7 @@ static void requests_of_all_kinds_complete_in_posting_order(void)
 		run_mix(seed * 0x9e3779b97f4a7c15ull, seed % 2 ? 16 : 64, "mix");
 }
 
-/* Fails when a fence does not wait for the reads before it: the send would carry what the read has not brought yet. */
+/* Fails if a fence does not wait for earlier reads: the send would contain data from before the read. */
 static void fence_target(int fd, void *arg)
 {
 	struct conf c = {0};
@@ -323,7 +322,7 @@ static void a_fenced_send_carries_what_a_read_by_ring_brought(void)
 	fenced_send_carries_what_the_read_before_it_brought(&(int){1});
 }
 
-/* PSNs run over the end of their 24 bits. Fails when they are compared as plain numbers. */
+/* PSNs wrap at 24 bits. Fails if they are compared as plain numbers. */
 static void wrap_target(int fd, void *arg)
 {
 	struct conf c = {.psn = 0xfffff8};
@@ -368,7 +367,7 @@ static void list_target(int fd, void *arg)
 	meet_up(fd);
 }
 
-/* Far more at once than a sender lays out before it hands over: each message of this length is two pieces of it. */
+/* Far more at once than a sender lays out before it sends. Each message of this length has two pieces. */
 static void post_list(struct link *l, enum ibv_wr_opcode op, struct mem *m, uint64_t off, struct far far, unsigned n,
                       uint32_t len)
 {

@@ -1,4 +1,4 @@
-// pair.c - two or more processes of one host, connected: what the tests of the same-host path are written with
+// pair.c - two or more connected processes of one host: the helpers of the same-host tests
 // follows: ibv_* man pages; seccomp(2)
 // SPDX-License-Identifier: MIT
 #include "pair.h"
@@ -69,7 +69,7 @@ bool under_sanitizer(void)
 #endif
 }
 
-/* Everything that the test has started ends with it. */
+/* All processes of the test end with it. */
 static void reap_group(pid_t pid)
 {
 	kill(-pid, SIGKILL);
@@ -101,7 +101,7 @@ static int run_one(const struct test *t)
 
 	while (now_ms() < until && !(got = waitpid(pid, &status, WNOHANG)) && read(why[0], text, sizeof(text) - 1) <= 0)
 		sleep_ms(1);
-	if (!got && text[0]) { /* a peer has failed: that is the reason, whatever the others say */
+	if (!got && text[0]) { /* a peer has failed: that is the reason, whatever the others report */
 		reap_group(pid);
 		waitpid(pid, &status, 0);
 	} else if (!got) {
@@ -171,7 +171,7 @@ int run_tests(int argc, char **argv, const struct test *tests, size_t n)
 	for (size_t i = 0; i < n; i++)
 		if (wanted(argc, argv, first, tests[i].name))
 			bad += run_one(&tests[i]);
-	/* the broker leaves by itself; its directory goes when it has */
+	/* the broker ends by itself; then its directory can be removed */
 	if (!getenv("VERBENA_TEST_RUNTIME")) {
 		snprintf(command, sizeof(command), "%s/broker.sock", dir);
 		for (uint64_t until = now_ms() + 10000; !access(command, F_OK) && now_ms() < until;)
@@ -234,7 +234,7 @@ void finish(struct peer *p)
 	CHECK(got == p->pid);
 	if (WIFSIGNALED(status))
 		fail(__FILE__, __LINE__, "the peer was killed by SIG%s", sigabbrev_np(WTERMSIG(status)));
-	if (WEXITSTATUS(status) == 1) /* its reason is already told */
+	if (WEXITSTATUS(status) == 1) /* its reason was reported already */
 		_exit(1);
 	CHECK_INT(WEXITSTATUS(status), 0);
 	close(p->fd);
@@ -535,7 +535,7 @@ void mem_make_shared(struct mem *m, struct dev *d, size_t n)
 	CHECK(fd >= 0 && !ftruncate(fd, (off_t)n));
 	m->n = n;
 	m->p = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	CHECK(m->p != MAP_FAILED); /* the descriptor stays: by it the peer finds the memory */
+	CHECK(m->p != MAP_FAILED); /* the descriptor stays open, because the peer finds the memory by it */
 	mem_reg(m, d, ALL_ACCESS);
 }
 
@@ -652,7 +652,7 @@ struct ibv_wc expect_at(const char *file, int line, struct ibv_cq *cq, uint64_t 
 	if (wc.wr_id != id || wc.status != status)
 		fail(file, line, "request %llu completes: %s; expected %llu: %s", (unsigned long long)wc.wr_id,
 		     ibv_wc_status_str(wc.status), (unsigned long long)id, ibv_wc_status_str(status));
-	if (status != IBV_WC_SUCCESS && wc.byte_len) /* undefined there; one thing on all ways */
+	if (status != IBV_WC_SUCCESS && wc.byte_len) /* undefined by the specification; the same on all paths */
 		fail(file, line, "request %llu has failed and moved %u bytes", (unsigned long long)id, wc.byte_len);
 	return wc;
 }
@@ -717,7 +717,7 @@ static bool forbid(long call, long other, int err)
 
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
 		return false;
-	/* all threads: the adapter's too */
+	/* all threads, including the adapter's */
 	return !syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &prog);
 }
 

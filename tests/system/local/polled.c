@@ -1,17 +1,17 @@
-// polled.c - a program that polls the last byte of an RDMA write finds all other bytes new
+// polled.c - when the last byte of an RDMA write has arrived, all other bytes have too
 // see: docs/same-host.md
 // SPDX-License-Identifier: MIT
 #include "pair.h"
 
 #include <sched.h>
 
-/* A round: the writer's message carries one value in all its bytes; the target waits for the last one, looks at all
- * others, and answers by a counter in memory that both share outside of the adapter. */
+/* One round: all bytes of the writer's message have one value. The target waits for the last byte, checks all others,
+ * and answers with a counter in memory that both share outside the adapter. */
 struct job {
 	uint32_t size;
 	unsigned long rounds;
 	bool shared, ring, word;
-	uint32_t align; /* of the message at the target */
+	uint32_t align; /* offset of the message at the target */
 };
 #define OFF 4096u
 
@@ -44,7 +44,7 @@ static void target(int fd, void *arg)
 
 			while (*(volatile uint64_t *)(at + n - 8) != whole)
 				if (++spins % 4096 == 0)
-					CHECK(!heard(fd, 0)); /* the writer is gone */
+					CHECK(!heard(fd, 0)); /* the writer has ended */
 		} else {
 			while (at[n - 1] != v)
 				if (++spins % 4096 == 0)
@@ -86,11 +86,11 @@ static void run(const struct job *j)
 		memset(m.p, (int)(i % 255 + 1), j->size);
 		POST(&l, .op = IBV_WR_RDMA_WRITE, .id = i, .m = &m, .len = j->size, .far = far,
 		     .far_off = OFF + j->align);
-		/* by ring it is the target's progress thread that works: it needs a core, as the target does */
+		/* by ring, the target's progress thread works, and needs a core like the target */
 		while (*(volatile uint64_t *)flag.p != i) {
 			if (j->ring)
 				sched_yield();
-			if (++spins % 4096 == 0 && heard(p.fd, 0)) { /* it has ended: well, or with a reason */
+			if (++spins % 4096 == 0 && heard(p.fd, 0)) { /* it has ended, with success or a reason */
 				sleep_ms(200);
 				CHECK_INT(*(volatile uint64_t *)flag.p, i);
 			}
@@ -106,8 +106,8 @@ static void run(const struct job *j)
 }
 
 /*
- * Fails (within some thousand rounds) when the tail is not stored after the rest: process_vm_writev in one stretch,
- * plain memcpy, or a ring record copied by memcpy. The large sizes are where it shows.
+ * Fails within some thousand rounds if the tail is not stored last: process_vm_writev in one range, plain memcpy, or a
+ * ring record copied by memcpy. Large sizes show it best.
  */
 static void all_sizes(bool shared, bool ring)
 {
@@ -117,7 +117,7 @@ static void all_sizes(bool shared, bool ring)
 	for (unsigned i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
 		struct job j = {.size = sizes[i], .shared = shared, .ring = ring, .align = i % 3 == 1 ? 3 : 0};
 
-		/* seen without the tail: one in 20,000 to 400,000 at 4 KiB, and hardly ever below 256 bytes */
+		/* without the tail: one failure in 20,000 to 400,000 at 4 KiB, and hardly any below 256 bytes */
 		j.rounds = (sizes[i] > 8192 || sizes[i] < 256 ? total / 10
 		            : sizes[i] >= 4096                ? total * 4
 		                                              : total) /

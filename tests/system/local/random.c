@@ -1,4 +1,4 @@
-// random.c - random work on many queue pairs at once, every byte of which is looked at
+// random.c - random work on many queue pairs at once; every byte is checked
 // SPDX-License-Identifier: MIT
 #include "work.h"
 

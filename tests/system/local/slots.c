@@ -1,4 +1,4 @@
-// slots.c - a request has its slot until its completion has been polled; a completion queue that overruns says so
+// slots.c - a request holds its slot until its completion has been polled; an overrun of a completion queue is reported
 // follows: IBA volume 1, 10.8.5 (returning completions), 11.6.3.1 (CQ error); ibv_post_send(3), ibv_get_async_event(3)
 // SPDX-License-Identifier: MIT
 #include "pair.h"
@@ -9,7 +9,7 @@
 #define DEPTH 8u
 #define PLENTY 511u
 
-/* Two queue pairs of one process; a's completions go to a queue that has room for many times its depth. */
+/* Two queue pairs of one process. The completion queue of a is many times larger than its depth. */
 struct two {
 	struct dev d;
 	struct link a, b;
@@ -57,7 +57,7 @@ static int write_by_builder(struct two *t, uint64_t id, bool quiet)
 
 typedef int post_fn(struct two *t, uint64_t id, bool quiet);
 
-/* Posts until the queue says that it is full, and goes on saying so. Returns how many it took. */
+/* Posts until the queue is full, and checks that it stays full. Returns the number of requests. */
 static unsigned post_all(struct two *t, post_fn *one, uint64_t id, bool quiet)
 {
 	unsigned n = 0;
@@ -72,7 +72,7 @@ static unsigned post_all(struct two *t, post_fn *one, uint64_t id, bool quiet)
 		}
 		CHECK_INT(err, ENOMEM);
 		refused++;
-		sleep_ms(1); /* the adapter goes on meanwhile */
+		sleep_ms(1); /* the adapter works meanwhile */
 	}
 	return n;
 }
@@ -83,7 +83,7 @@ static void hold_their_slots(post_fn *one, bool ex)
 
 	two_open(&t, (struct conf){.ex = ex}, (struct conf){0});
 	CHECK_INT(post_all(&t, one, 0, false), DEPTH);
-	for (uint64_t i = 0; i < 40; i++) { /* one polled: one more, several times round */
+	for (uint64_t i = 0; i < 40; i++) { /* one polled completion frees one slot; several times round */
 		expect(t.a.scq, i, IBV_WC_SUCCESS);
 		CHECK_INT(post_all(&t, one, DEPTH + i, false), 1);
 	}
@@ -121,7 +121,7 @@ static void extended_polling_gives_slots_back(void)
 	CHECK_INT(post_all(&t, write_8, 0, false), DEPTH);
 	CHECK_INT(ibv_start_poll(cq, &attr), 0);
 	CHECK_INT(cq->wr_id, 0);
-	CHECK_INT(write_8(&t, DEPTH, false), 0); /* what has been read is polled, while the others are being read */
+	CHECK_INT(write_8(&t, DEPTH, false), 0); /* an entry that the iterator returned counts as polled */
 	CHECK_INT(write_8(&t, 99, false), ENOMEM);
 	CHECK_INT(ibv_next_poll(cq), 0);
 	CHECK_INT(cq->wr_id, 1);
@@ -131,14 +131,14 @@ static void extended_polling_gives_slots_back(void)
 		expect(t.a.scq, i, IBV_WC_SUCCESS);
 }
 
-/* What tells nobody is done when it is done: a program that never signals goes on for ever. */
+/* Unsignalled requests free their slots when they are done, so a program that never signals can go on forever. */
 static void requests_without_a_completion_hold_no_slot_when_they_are_done(void)
 {
 	struct two t;
 
 	two_open(&t, (struct conf){0}, (struct conf){0});
 	CHECK_INT(post_all(&t, write_8, 0, true), PLENTY);
-	for (uint64_t until = now_ms() + PATIENCE;;) { /* the last DEPTH may be outstanding still */
+	for (uint64_t until = now_ms() + PATIENCE;;) { /* the last DEPTH requests may still be outstanding */
 		int err = write_8(&t, 1, false);
 
 		CHECK(!err || (err == ENOMEM && now_ms() < until));
@@ -149,7 +149,7 @@ static void requests_without_a_completion_hold_no_slot_when_they_are_done(void)
 	expect_none(t.a.scq, 5);
 }
 
-/* One of four is told of: those before it count until it has been polled. */
+/* One of four is signalled: the ones before it hold their slots until it has been polled. */
 static void requests_before_one_that_is_signaled_wait_for_it(void)
 {
 	struct two t;
@@ -178,7 +178,7 @@ static void failed_requests_hold_their_slots_too(void)
 	POST(&t.a, .op = IBV_WR_RDMA_WRITE, .id = 0, .m = &t.m, .len = 8, .far = bad, .quiet = true);
 	for (uint64_t until = now_ms() + PATIENCE; state_of(t.a.qp) != IBV_QPS_ERR && now_ms() < until;)
 		sleep_ms(1);
-	CHECK_INT(post_all(&t, write_8, 1, true), DEPTH - 1); /* told of, and so held, signaled or not */
+	CHECK_INT(post_all(&t, write_8, 1, true), DEPTH - 1); /* errors hold slots even without SIGNALED */
 	expect(t.a.scq, 0, IBV_WC_REM_ACCESS_ERR);
 	CHECK_INT(post_all(&t, write_8, DEPTH, true), 1);
 	for (uint64_t i = 1; i <= DEPTH; i++)
@@ -211,7 +211,7 @@ static void after_reset_all_slots_are_free(void)
 			POST(&t.a, .op = IBV_WR_SEND, .id = i, .m = &t.m, .len = 8);
 		CHECK_INT(post_all(&t, write_8, 0, false), 0);
 		expect(t.a.scq, 0, IBV_WC_SUCCESS);
-		back_to_rts(&t); /* the others vanish with it, and so do the receives of the other end */
+		back_to_rts(&t); /* removes all other completions, at the other end, too */
 	}
 	CHECK_INT(post_all(&t, write_8, 0, false), DEPTH);
 }
@@ -263,7 +263,7 @@ static void receives_of_a_shared_queue_hold_their_slots_until_their_completions_
 	receives_hold(true);
 }
 
-/* A queue pair that is reset, or destroyed, with completions that nobody has polled, and in the middle of a message. */
+/* Resets or destroys a queue pair with unpolled completions, in the middle of a message. */
 static void a_shared_queue_has_back_what_a_queue_pair_leaves(void)
 {
 	struct ibv_srq_init_attr sa = {.attr = {.max_wr = DEPTH, .max_sge = 1}};
@@ -307,7 +307,7 @@ static void expect_event(struct dev *d, int type)
 	CHECK_INT(ev, type);
 }
 
-/* Two queue pairs that share a completion queue with too little room are ended by it; the others are not. */
+/* An overrun of a shared completion queue ends both its queue pairs, and no other one. */
 static void a_queue_that_overruns_ends_its_queue_pairs(void)
 {
 	struct dev d;
@@ -328,7 +328,7 @@ static void a_queue_that_overruns_ends_its_queue_pairs(void)
 
 	for (uint64_t i = 0; i < room; i++)
 		POST(&a, .op = IBV_WR_RDMA_WRITE, .id = i, .m = &m, .len = 8, .far = f);
-	CHECK_INT(next_event(&d, 50), -1); /* full is not over */
+	CHECK_INT(next_event(&d, 50), -1); /* a full queue is not an overrun */
 	CHECK_INT(state_of(a.qp), IBV_QPS_RTS);
 	POST(&a, .op = IBV_WR_RDMA_WRITE, .id = room, .m = &m, .len = 8, .far = f);
 	expect_event(&d, IBV_EVENT_CQ_ERR);
@@ -390,7 +390,7 @@ static void all_that_four_threads_post_to_a_queue_pair_completes(void)
 		else if (now_ms() - last > PATIENCE / 4)
 			fail(__FILE__, __LINE__, "no completion after %u, event %d", n, next_event(&c.t.d, 0));
 		if (got && n % 7 == 0)
-			sleep_ms(1); /* they are ahead of who polls */
+			sleep_ms(1); /* they are faster than the poller */
 	}
 	for (unsigned i = 0; i < THREADS; i++)
 		pthread_join(th[i], NULL);

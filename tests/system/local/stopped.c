@@ -1,4 +1,4 @@
-// stopped.c - on one host a stopped program is not dead, and a sleeping one still serves
+// stopped.c - on one host a stopped program does not count as dead, and a sleeping one still serves
 // see: docs/same-host.md
 // SPDX-License-Identifier: MIT
 #include "pair.h"
@@ -7,7 +7,7 @@
 
 #define BIG (1u << 20)
 
-/* Posts its receives, and then does nothing at all: whatever happens, its progress thread does. */
+/* Posts its receives and then does nothing, so that its progress thread does all work. */
 static void sleeper(int fd, void *arg)
 {
 	enum ibv_qp_type type = *(enum ibv_qp_type *)arg;
@@ -26,8 +26,7 @@ static void sleeper(int fd, void *arg)
 	for (;;) {
 		char c;
 
-		hear(fd, &c,
-		     1); /* blocked; a word asks for the first byte of the region, so that it can be looked at */
+		hear(fd, &c, 1); /* blocked; a message asks for the first byte of the region, to check it */
 		if (c == 'q')
 			return;
 		if (c == 'l') {
@@ -61,7 +60,7 @@ static void open_side(struct side *s, enum ibv_qp_type type, struct conf c)
 	link_join(&s->l, s->p.fd);
 }
 
-/* Fails when a one-sided request needs the target's program, or its progress thread. */
+/* Fails if a one-sided request needs the target's program or its progress thread. */
 static void writes_and_reads_complete_at_a_stopped_target(void)
 {
 	static const uint32_t sizes[] = {1, 8, 64, 4096, 65536, BIG};
@@ -83,7 +82,7 @@ static void writes_and_reads_complete_at_a_stopped_target(void)
 	finish(&s.p);
 }
 
-/* Fails when the timer runs against a peer that lives: 2 ms, one retry, and three seconds of silence. */
+/* Fails if the timer runs against a living peer: 2 ms, one retry, and three seconds of silence. */
 static void what_waits_for_a_stopped_target_completes_when_it_goes_on(void)
 {
 	struct side s;
@@ -108,15 +107,15 @@ static void what_waits_for_a_stopped_target_completes_when_it_goes_on(void)
 	finish(&s.p);
 }
 
-/* The same with the requester asleep, and stops at random moments, by ring: fails when a request that the target has
- * begun to answer is taken for lost. */
+/* The same by ring, with a sleeping requester and stops at random moments. Fails if a request that the target has begun
+ * to answer counts as lost. */
 static void a_target_that_is_stopped_again_and_again_times_nothing_out(void)
 {
 	uint64_t seed = 12, until;
 	struct side s;
 	unsigned rounds = 0;
 
-	CHECK(forbid_process_vm(EPERM)); /* here and, by inheritance, there */
+	CHECK(forbid_process_vm(EPERM)); /* inherited by the other process */
 	open_side(&s, IBV_QPT_RC, (struct conf){.timeout = 8, .retry = 1, .depth = 16});
 	until = now_ms() + 3000;
 	while (now_ms() < until) {

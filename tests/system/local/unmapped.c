@@ -1,4 +1,4 @@
-// unmapped.c - memory that is registered, and not there: errors for those who use it, and no crash
+// unmapped.c - registered memory that is not mapped: errors for its users, and no crash
 // follows: IBA volume 1, 9.9.2, 9.9.3, table 62
 // see: docs/same-host.md
 // SPDX-License-Identifier: MIT
@@ -13,9 +13,9 @@ struct job {
 	const char *what;
 	enum ibv_wr_opcode op;
 	uint32_t len;
-	bool by_ring;   /* process_vm_* is forbidden to the requester */
-	bool sleeps;    /* the target does not poll: its progress thread meets the hole */
-	bool truncated; /* a file mapping whose file was cut, instead of munmap */
+	bool by_ring;   /* the requester may not use process_vm_* */
+	bool sleeps;    /* the target does not poll, so its progress thread hits the hole */
+	bool truncated; /* truncate a mapped file instead of munmap */
 };
 
 static void hole_make(struct mem *m, struct dev *d, const struct job *j)
@@ -81,7 +81,7 @@ static void remote_hole(const struct job *j)
 	link_make(&l, &d, &(struct conf){0});
 	struct far far = far_hear(p.fd);
 	link_join(&l, p.fd);
-	/* more than once: a shared mapping is mapped over here too after some uses, and must be guarded then */
+	/* several times: after some uses a shared mapping is mapped here too, and must be guarded then */
 	POST(&l, .op = j->op, .id = 1, .m = &m, .len = j->len, .far = far);
 	POST(&l, .op = IBV_WR_SEND, .id = 2, .m = &m, .len = 8);
 	struct ibv_wc wc = wait_wc(l.scq);
@@ -98,7 +98,7 @@ static void remote_hole(const struct job *j)
 	mem_end(&m);
 }
 
-/* Fails when the copy faults without a guard (a process dies), or when the fault is taken for "peer is gone". */
+/* Fails if the copy faults without a guard (a process dies), or if the fault counts as a dead peer. */
 static void all_remote_holes(bool by_ring, bool sleeps, bool truncated)
 {
 	static const struct job kinds[] = {
@@ -152,7 +152,7 @@ static void requests_by_ring_for_a_truncated_file_of_a_sleeper_fail(void)
 	all_remote_holes(true, true, true);
 }
 
-/* --- a mapping that is shared with the peer, cut while it is used by memcpy --- */
+/* --- a mapping shared with the peer, truncated while memcpy uses it --- */
 
 static void cut_target(int fd, void *arg)
 {
@@ -181,7 +181,7 @@ static void cut_target(int fd, void *arg)
 	CHECK_INT(state_of(l.qp), IBV_QPS_ERR);
 }
 
-/* Fails when the memcpy into the peer's file is not guarded against SIGBUS in the writer. */
+/* Fails if the memcpy into the peer's file is not guarded against SIGBUS in the writer. */
 static void a_file_cut_under_a_shared_mapping_fails_the_writer_only(void)
 {
 	for (int read = 0; read < 2; read++) {
@@ -236,7 +236,7 @@ static void idle_target(int fd, void *arg)
 	post_recv(&l, 5, &m, 0, 2 << 20);
 	link_join(&l, fd);
 	hear(fd, &c, 1);
-	expect_none(l.rcq, 20); /* nothing arrived: the fault was found at the requester */
+	expect_none(l.rcq, 20); /* nothing arrived, because the requester noticed the fault */
 }
 
 static void local_holes(bool by_ring)
@@ -348,7 +348,7 @@ static void own_faults(bool before)
 	}
 }
 
-/* Fails when the chained handler is called only once (one that leaves by siglongjmp never returns to ours). */
+/* Fails if the chained handler is called only once (one that leaves by siglongjmp never returns to ours). */
 static void a_program_with_a_fault_handler_gets_its_own_faults(void)
 {
 	own_faults(true);
@@ -372,7 +372,7 @@ static void crash(int fd, void *arg)
 	*(volatile char *)nowhere = 1;
 }
 
-/* Fails when our handler swallows, or repeats for ever, a fault that is nobody's. */
+/* Fails if our handler swallows, or repeats forever, a fault that is neither ours nor handled. */
 static void a_program_without_a_handler_dies_of_its_own_fault(void)
 {
 	struct peer p = start(crash, NULL);

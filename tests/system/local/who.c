@@ -1,4 +1,4 @@
-// who.c - a process number is only a number: whose memory it is now is asked before each copy
+// who.c - a pid may be reused: before each copy it is checked whose memory it is
 // follows: pid_namespaces(7), clone(2) (set_tid), execve(2)
 // see: docs/same-host.md
 // SPDX-License-Identifier: MIT
@@ -19,7 +19,7 @@
 
 static char *self_name;
 
-/* Memory of somebody who has never registered anything: it must stay as it is. */
+/* Memory of a process that has never registered anything: it must not change. */
 static void bystander(int fd, unsigned ms)
 {
 	uint64_t until;
@@ -39,7 +39,7 @@ static void bystander(int fd, unsigned ms)
 	_exit(0);
 }
 
-/* The owner of the memory; on a word it becomes another program, of the same number. */
+/* The owner of the memory. On request it becomes another program with the same pid. */
 static void owner(int fd, void *arg)
 {
 	struct mem m = {.n = BYTES};
@@ -63,7 +63,7 @@ static void owner(int fd, void *arg)
 	_exit(6);
 }
 
-/* Writes without pause, until an error; says which, and in what order. */
+/* Writes without pause until an error, and reports the errors and their order. */
 static void writer(int fd, void *arg)
 {
 	uint32_t len = *(uint32_t *)arg;
@@ -83,9 +83,9 @@ static void writer(int fd, void *arg)
 		POST(&l, .op = IBV_WR_RDMA_WRITE, .id = i, .m = &m, .len = len, .far = far);
 		CHECK(wait_wc_ms(l.scq, &wc, PATIENCE));
 		CHECK_INT(wc.wr_id, i);
-		/* Between two writes, not in one: a writer that loses its core right between its last look at the
-		 * peer and the system call's own may still hit whoever has the number by then (ARCHITECTURE.md, "Who
-		 * is there"). */
+		/* Between two writes, not during one: a writer that loses its core between its last check of the peer
+		 * and the system call's own look-up may still write to the process that has the pid by then
+		 * (docs/same-host.md, "Liveness of peers"). */
 		nanosleep(&(struct timespec){0, 200000}, NULL);
 	}
 	CHECK_INT(wc.status, IBV_WC_RETRY_EXC_ERR);
@@ -93,7 +93,7 @@ static void writer(int fd, void *arg)
 	tell(fd, "e", 1);
 }
 
-/* What the two say to each other about their queue pairs goes through us. */
+/* Relays the data that both exchange about their queue pairs. */
 static void introduce(struct peer *o, struct peer *w)
 {
 	struct far f;
@@ -122,8 +122,8 @@ static pid_t fork_as(pid_t number)
 }
 
 /*
- * The owner dies while the writer is stopped, and another process gets its number, and has memory at the same
- * address. Fails when a writer goes by the number: 0x99 appears in the other's memory.
+ * The owner dies while the writer is stopped, and another process gets its pid and has memory at the same address.
+ * Fails if a writer relies on the pid: then 0x99 appears in the other process's memory.
  */
 static void reuse_in_namespace(void)
 {
@@ -177,7 +177,7 @@ static void a_number_that_is_used_again_is_another_process(void)
 		skip("no pid namespace: %s", strerror(errno));
 	pid_t init = fork();
 
-	if (!init) { /* number 1 of the namespace */
+	if (!init) { /* pid 1 of the namespace */
 		reuse_in_namespace();
 		_exit(0);
 	}
@@ -186,7 +186,7 @@ static void a_number_that_is_used_again_is_another_process(void)
 		_exit(WIFEXITED(status) ? WEXITSTATUS(status) : 1);
 }
 
-/* exec keeps the number and replaces the memory. Fails when a program is told from another by its number, or pidfd. */
+/* exec keeps the pid and replaces the memory. Fails if programs are told apart by pid or pidfd. */
 static void a_peer_that_execs_is_another_program(void)
 {
 	static const uint32_t sizes[] = {8, 4096, BYTES};
@@ -211,8 +211,8 @@ static void a_peer_that_execs_is_another_program(void)
 	}
 }
 
-/* A child of fork is another process with the same memory: what is written for its parent stays the parent's, the
- * child may open the device for itself, and its end is not the parent's. */
+/* A child of fork() is another process with the same memory. Writes for its parent go only to the parent. The child may
+ * open the device itself, and its end is not the parent's end. */
 static void child_of_owner(int fd, void *arg)
 {
 	struct dev d;
@@ -253,7 +253,7 @@ static void child_of_owner(int fd, void *arg)
 		}
 		int status;
 
-		meet_up(fd); /* forked: now it writes */
+		meet_up(fd); /* forked, so now the writer writes */
 		meet_up(fd);
 		CHECK_INT(m.p[0], i + 2);
 		CHECK_INT(m.p[4095], i + 2);

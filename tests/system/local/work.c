@@ -1,4 +1,4 @@
-// work.c - random work between two processes, every byte of which is looked at
+// work.c - random work between two processes; every byte is checked
 // SPDX-License-Identifier: MIT
 #include "work.h"
 
@@ -6,10 +6,10 @@
 
 #define SLOTS 8u
 #define RECVS 16u
-#define GUARD 64u /* bytes beside each slot, that nobody may touch */
+#define GUARD 64u /* bytes beside each slot that must not change */
 #define GUARD_BYTE 0xc3
 
-struct head { /* of every message that is sent */
+struct head { /* header of every message */
 	uint32_t seq, len, seed, magic;
 };
 #define MAGIC 0x5eed5eedu
@@ -28,13 +28,13 @@ struct qpair {
 	struct ibv_ah *ah;
 	uint32_t stride; /* of a slot */
 	size_t out, back, in, recv,
-	        words; /* offsets into the memory: ours to send, read back to; peer's writes; receives */
+	        words; /* offsets in the memory: data to send, data read back, the peer's writes, receives */
 	struct op op[64];
 	uint32_t head, done; /* operations posted, retired */
 	uint32_t posted_ops;
 	uint32_t slot_busy; /* bits */
 	uint32_t seq_out, seq_in;
-	uint64_t counter; /* what our word over there holds */
+	uint64_t counter; /* value of our word at the peer */
 	uint32_t received;
 };
 
@@ -166,7 +166,7 @@ static void do_send(struct ctx *c, struct qpair *q, int slot, unsigned flags)
 	post_pieces(c, q, &wr, (size_t)(p - c->m.p), len);
 }
 
-/* A write, and behind it a read of the same bytes. */
+/* A write, and then a read of the same bytes. */
 static void do_write(struct ctx *c, struct qpair *q, int slot, unsigned flags)
 {
 	bool rc = q->l.c.type == IBV_QPT_RC, imm = random_next(&c->rnd) % 3 == 0;
@@ -234,7 +234,7 @@ static bool post_some(struct ctx *c, struct qpair *q)
 
 	if (slot < 0)
 		return false;
-	/* the last that fits is signalled, so that the queue always empties */
+	/* the last one that fits is signalled, so that the queue always empties */
 	bool must = q->head - q->done + 4 > depth || __builtin_popcount(q->slot_busy) == SLOTS;
 	unsigned flags = must || random_next(&c->rnd) % 4 == 0 || (c->w->ops && q->posted_ops + 1 >= c->w->ops)
 	                         ? IBV_SEND_SIGNALED
@@ -258,7 +258,7 @@ static bool post_some(struct ctx *c, struct qpair *q)
 	return true;
 }
 
-/* The last request of a burst may be unsignalled: an empty one behind it brings its completion. */
+/* The last request of a burst may be unsignalled: an empty one after it brings its completion. */
 static void flush_sends(struct ctx *c, struct qpair *q)
 {
 	int slot = free_slot(q);
@@ -290,7 +290,7 @@ static void retire(struct ctx *c, struct qpair *q, struct op *o)
 	if (o->kind == K_ADD && *(uint64_t *)(c->m.p + o->result_off) != o->expected)
 		fail(__FILE__, __LINE__, "an atomic returns %llx, not %llx",
 		     *(unsigned long long *)(c->m.p + o->result_off), (unsigned long long)o->expected);
-	if (o->kind != K_WRITE || q->l.c.type != IBV_QPT_RC) /* a write keeps its slot for the read behind it */
+	if (o->kind != K_WRITE || q->l.c.type != IBV_QPT_RC) /* a write keeps its slot for the read after it */
 		q->slot_busy &= ~(1u << o->slot);
 }
 
@@ -343,7 +343,7 @@ static void received(struct ctx *c, struct qpair *q, const struct ibv_wc *wc)
 		if (q->l.c.type == IBV_QPT_RC)
 			CHECK_INT(h->seq, q->seq_in);
 		else
-			CHECK((int32_t)(h->seq - q->seq_in) >= 0); /* some may be lost; none comes late or twice */
+			CHECK((int32_t)(h->seq - q->seq_in) >= 0); /* some may be lost; none is late or doubled */
 		q->seq_in = h->seq + 1;
 		if (wc->wc_flags & IBV_WC_WITH_IMM)
 			CHECK_INT(wc->imm_data, h->seq);
@@ -482,7 +482,7 @@ void work(struct dev *d, int fd, const struct work *w)
 			peer_done = true;
 		}
 	}
-	for (unsigned i = 0; i < w->qps; i++) /* what the peer's last completions say is here */
+	for (unsigned i = 0; i < w->qps; i++) /* the data of the peer's last completions has arrived */
 		serve(&c, &c.q[i]);
 	for (unsigned i = 0; i < w->qps; i++) {
 		struct qpair *q = &c.q[i];

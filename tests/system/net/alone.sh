@@ -1,5 +1,5 @@
 #!/bin/bash
-# alone.sh - VERBENA_WIRE=always: the same-host tests that hold on a network too, over the addresses of lo
+# alone.sh - runs the same-host tests that also hold on a network, over the addresses of lo (VERBENA_WIRE=always)
 # follows: verbena(7)
 # SPDX-License-Identifier: MIT
 HERE=$(cd "$(dirname "$0")" && pwd)
@@ -9,7 +9,7 @@ need ip
 ns=vb$$l
 alone_cleanup() {
 	local status=$?
-	[ $BASHPID = $$ ] || return # a child that was told to end before it became its program
+	[ $BASHPID = $$ ] || return # a child that got SIGTERM before its exec
 	trap - EXIT INT TERM
 	ip netns del $ns 2>/dev/null
 	(exit $status)
@@ -31,7 +31,7 @@ on_the_wire() { # PROGRAM
 for t in random order many unmapped slots default_gid; do
 	check "path_$t over UDP" on_the_wire $t
 done
-# lo has the default GID without IPv6, too
+# lo has the default GID even without IPv6
 ip netns exec $ns sysctl -qw net.ipv6.conf.lo.disable_ipv6=1
 check "default_gid over UDP without IPv6" on_the_wire default_gid
 finish

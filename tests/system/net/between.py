@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-# between.py - stands between the two ends of TCP connections, and ends them in the middle of what they say
+# between.py - relays TCP connections and ends them in the middle of a message
 # follows: tcp(7)
 # SPDX-License-Identifier: MIT
-# usage: between.py LISTEN-PORT ADDRESS PORT BYTES reset|close   after so many bytes of the client's, or -BYTES of the server's
+# usage: between.py LISTEN-PORT ADDRESS PORT BYTES reset|close   after BYTES bytes from the client, or, if negative,
+# from the server
 import selectors
 import socket
 import struct

@@ -1,5 +1,5 @@
 #!/bin/bash
-# broker.sh - brokers are killed under load, on both hosts: what is connected goes on, what comes later finds a new one
+# broker.sh - brokers are killed under load, on both hosts: connections continue, and new ones find a new broker
 # follows: verbena-broker(8)
 # SPDX-License-Identifier: MIT
 source "$(dirname "$0")/lib.sh"
@@ -15,7 +15,7 @@ broker_of() { # SIDE
 }
 has_broker() { [ -n "$(broker_of "$1")" ]; }
 
-# killed SIDES TIMES BYTES VERIFY-ARGS…: the transfer is right all the same. One that was over before is made again with more
+# killed SIDES TIMES BYTES VERIFY-ARGS…: the transfer is correct. If it ended too early, it is repeated with more data
 killed() {
 	local sides=$1 times=$2 bytes=$3 status _
 	shift 3
@@ -27,7 +27,7 @@ killed() {
 	done
 	return 1
 }
-killed_once() { # 2: it was over before
+killed_once() { # 2: it had ended before
 	local sides=$1 times=$2 s i p
 	shift 2
 	start_server "$work/verify" -d $DEV -g $V4 -S 100 "$@" || { said_by_both; return 1; }
@@ -68,7 +68,7 @@ check "killed on the server's host" killed b 2 400000000
 check "killed on both, again and again" killed "a b" 4 600000000
 check "UD goes on too" killed "a b" 2 40000000 -t ud -L 20
 
-# a pair that comes when the old broker is dead and others still run
+# a pair that starts when the old broker is dead and others still run
 later() {
 	local one two status=0
 	start_server "$work/verify" -d $DEV -g $V4 -S 100 -n 400000000 || return 1
@@ -86,7 +86,7 @@ later() {
 }
 check "a pair that comes later works beside the old one" later
 
-# a machine may be so busy that the broker answers after seconds: who waits for its way then still finds it
+# on a busy machine the broker may answer after seconds: a queue pair that waits for its path still finds it
 sleepy() { # SECONDS
 	local p status=0
 	start_server "$work/verify" -d $DEV -g $V4 -S 100 -n 4000000 || { said_by_both; return 1; }
@@ -103,7 +103,7 @@ sleepy() { # SECONDS
 check "a broker that answers late is waited for" sleepy 3
 check "a broker that answers when nobody waits for it any more is heard all the same" sleepy 13
 
-# one that answers later than a datagram waits: it goes by the network, where its queue pair has been all the time
+# if it answers later than a datagram waits, the datagram goes by the network, where its queue pair has always been
 asleep() {
 	local p status=0 sender receiver from to
 	mkfifo "$work/a.in" "$work/b.in"
@@ -128,11 +128,11 @@ asleep() {
 check "late.c compiles" compile late late.c -libverbs
 LIMIT=30 check "a broker that does not answer loses no datagram" asleep
 
-# a program that dies when its connection is known to no broker but by its own word; nothing is sent that could fail
+# a program dies whose connection the new broker knows only from the program itself; no outstanding request could fail
 told() { # WHO SURVIVES
 	local dead=client p status=0
 	[ "$1" = client ] && dead=server
-	: >"$work/client.out" >"$work/server.out" # not what the one before said
+	: >"$work/client.out" >"$work/server.out" # not the output of the one before
 	timeout -k 2 $((LIMIT * SLOW)) "${on_b[@]}" VERBENA_LOG=debug "${run[@]}" "$work/told" $V4_B 7471 >"$work/server.out" 2>&1 </dev/null &
 	server=$!
 	wait_for 20 grep -qx listening "$work/server.out" || status=1
@@ -155,10 +155,10 @@ LIMIT=100
 check "brokers killed, the client dies later: the server is disconnected" told server
 check "brokers killed, the server dies later: the client is disconnected" told client
 
-# another program has the port when two connect: they find their way when it has gone
-held() { # SIDES VERIFY-ARGS…: the sides that it has it on
+# another program holds the port when two connect: they find their path when the port is free
+held() { # SIDES VERIFY-ARGS…: the sides where it holds the port
 	local sides=$1 s holders=() status=0
-	local -x VERBENA_LOG=warn # who has no port says so
+	local -x VERBENA_LOG=warn # a program without the port says so
 	shift
 	rm -f "$work/server.out" "$work/client.out"
 	for s in $sides; do

@@ -1,12 +1,13 @@
-// cable.c - joins two network namespaces by a cable that loses, repeats, delays and corrupts RoCEv2 packets when told
+// cable.c - joins two network namespaces by a cable that can lose, repeat, delay and corrupt RoCEv2 packets
 // follows: Linux Documentation/networking/tuntap
 // SPDX-License-Identifier: MIT
 //
 // usage: cable NAMESPACE NAMESPACE INTERFACE [seed=N]
-// A tap of that name appears in both. Lines on standard input set percentages (loss=5 dup=5 reorder=5 corrupt=1) or cut
-// the cable (cut=1, cut=0); what is not named is zero again. Each line is answered with what happened since the last.
-// The end of standard input ends the cable. Only packets to UDP port 4791 suffer. A corrupted packet loses its UDP
-// checksum too: what finds it out is the invariant CRC.
+// A tap of that name appears in both. A line on standard input sets percentages (loss=5 dup=5 reorder=5 corrupt=1) or
+// cuts the cable (cut=1, cut=0). Settings that are not named become zero. Each line is answered with the counts since
+// the last one.
+// The end of standard input ends the cable. Only packets to UDP port 4791 are affected. A corrupted packet also loses
+// its UDP checksum, so that only the ICRC can detect it.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -83,7 +84,7 @@ static int open_tap(const char *ns, const char *name)
 	return tap;
 }
 
-/* The UDP header of a packet to port 4791, NULL for all others. */
+/* The UDP header of a packet to port 4791; NULL for all others. */
 static uint8_t *roce(uint8_t *frame, size_t len)
 {
 	uint8_t *ip = frame + ETHER;
@@ -151,7 +152,7 @@ static void carry(int to, uint8_t *frame, size_t len)
 	pass(to, frame, len);
 }
 
-/* Lets go what is due; how long until the next, in ms, -1 for never. */
+/* Sends packets that are due. Returns the time until the next one, in ms; -1: none. */
 static int release(void)
 {
 	uint64_t now = now_us(), next = UINT64_MAX;

@@ -1,5 +1,5 @@
 #!/bin/bash
-# capture.sh - what is on the wire: tshark understands all of it, and an ICRC that shares no code with ours agrees
+# capture.sh - captured packets: tshark decodes all of them, and an independent ICRC implementation agrees
 # follows: IBA volume 1, annex A17 (RoCEv2)
 # SPDX-License-Identifier: MIT
 source "$(dirname "$0")/lib.sh"
@@ -14,7 +14,7 @@ captured() { capturing "$work/$1.pcap" "${@:2}"; } # NAME COMMAND…
 
 crcs() { "$work/pcap" "$work/$1.pcap"; }
 
-# each of the packets is understood as one of InfiniBand; the payload is not a protocol of these
+# each packet is decoded as InfiniBand; the payload is not one of these protocols
 dissected() {
 	local read=(tshark -n -r "$work/$1.pcap" --disable-protocol rpcordma --disable-protocol infiniband.eoib --disable-heuristic eth_over_ib)
 	"${read[@]}" -Y '_ws.expert || _ws.malformed || !infiniband' >"$work/complaints" 2>"$work/tshark.err" || { cat "$work/tshark.err"; return 1; }

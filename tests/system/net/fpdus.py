@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-# fpdus.py - FPDUs of the iWARP streams in a capture, counted by opcode: lengths, markers and CRCs have to be right
-# follows: RFC 5044, 4 (markers, CRC, padding) and 7.1; shares no code with src/frame
+# fpdus.py - counts the FPDUs of iWARP streams in a capture by opcode, and checks lengths, markers and CRCs
+# follows: RFC 5044, 4 (markers, CRC, padding) and 7.1. Shares no code with src/frame
 # SPDX-License-Identifier: MIT
-# usage: fpdus.py CAPTURE   says "OPCODE COUNT" and, at the end, "crc N", "markers N"
+# usage: fpdus.py CAPTURE   prints "OPCODE COUNT" and, at the end, "crc N", "markers N"
 import collections
 import struct
 import subprocess
@@ -23,7 +23,7 @@ def crc32c(data):
 
 
 def streams(path):
-    """The bytes that each end of each connection has sent, in order, each once."""
+    """The bytes that each end of each connection has sent, in order and without repetitions."""
     fields = ["tcp.stream", "ip.src", "ipv6.src", "tcp.srcport", "tcp.seq", "tcp.payload"]
     command = ["tshark", "-n", "-r", path, "-Y", "tcp.len > 0", "-T", "fields", "-E", "separator=;"]
     for f in fields:
@@ -42,7 +42,7 @@ def streams(path):
 
 
 def frame(data):
-    """The MPA frame in front: revision, its flags, and how long it is."""
+    """The MPA frame at the start: revision, flags and length."""
     if data[:16] not in (b"MPA ID Req Frame", b"MPA ID Rep Frame"):
         sys.exit("there is no MPA frame")
     flags, revision, rest = struct.unpack(">BBH", data[16:20])
@@ -50,7 +50,7 @@ def frame(data):
 
 
 def walk(data, crc, markers, seen):
-    """FPDUs to the end of the stream."""
+    """Parses FPDUs up to the end of the stream."""
     at = 0
     while at < len(data):
         whole, marks, plain = at, [], bytearray()
@@ -72,7 +72,7 @@ def walk(data, crc, markers, seen):
         covered = data[whole:at]
         if any(plain[2 + length:]):
             sys.exit("pad that is not zeros")
-        # a marker can stand in front of the CRC, and is covered then
+        # a marker may precede the CRC, which then covers it
         if markers and at % 512 == 0:
             covered += data[at:at + 4]
         tail = len(plain)

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-# holder.py - holds UDP port 4791 from when it is free until it is killed, as a stranger's RoCE would; says "held" when it has it
+# holder.py - binds UDP port 4791 when it is free, like another RoCE implementation, until it is killed; prints "held"
 # follows: udp(7), IBA annex A17 (the port)
 # SPDX-License-Identifier: MIT
 import errno
@@ -7,7 +7,7 @@ import socket
 import sys
 import time
 
-end = time.monotonic() + 60  # who had it before may take a moment to go
+end = time.monotonic() + 60  # its previous holder may take a moment to end
 while True:
     s = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
     s.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)

@@ -1,4 +1,4 @@
-// impatient.c - to be preloaded: keepalives come after 2 s, and what is not acknowledged for 4 s is lost
+// impatient.c - a library to preload: TCP keepalives after 2 s, and unacknowledged data is lost after 4 s
 // follows: tcp(7)
 // SPDX-License-Identifier: MIT
 #include <netinet/in.h>

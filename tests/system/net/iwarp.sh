@@ -1,5 +1,5 @@
 #!/bin/bash
-# iwarp.sh - programs of rdma_cm on iWARP adapters, from one host to another and on one host
+# iwarp.sh - rdma_cm programs on iWARP adapters, between two hosts and on one host
 # follows: rping(1), ucmatose(1), rdma_client(1), rstream(1), rcopy(1), fio(1), perftest(1); RFC 5044; RFC 7145 (iSER)
 # SPDX-License-Identifier: MIT
 source "$(dirname "$0")/lib.sh"
@@ -10,10 +10,10 @@ need rping ib_send_lat rstream rcopy
 export VERBENA_DEVICES=iwarp:net0
 check "two hosts" hosts
 
-# A connection that was refused says so in the words of iWARP
+# A refused connection reports errors of iWARP
 early="$early\|REJECTED[,;] error:\{0,1\} -111\|REJECTED; error: -111"
 
-# Nothing of RoCE; a neighbour is asked for by a datagram or two
+# No RoCE packets; a query for a neighbour takes a datagram or two
 by_tcp() {
 	local before after
 	before=$(($(datagrams $A) + $(datagrams $B)))
@@ -26,7 +26,7 @@ by_tcp() {
 datagrams() { ip netns exec "$1" cat /proc/net/snmp /proc/net/snmp6 | awk '/^Udp:/ { n = $5 } /^Udp6OutDatagrams/ { m = $2 } END { print n + m }'; }
 
 verbs="ib_send_bw ib_write_bw ib_read_bw ib_send_lat ib_write_lat ib_read_lat"
-programs() { # WHERE: a way to check that it was there, e.g. crossing 1000
+programs() { # WHERE: a command to check the path, e.g. crossing 1000
 	local where=$1
 	shift
 	check "rping, $where" "$@" both rping -s -a $there -C 20 -V -- rping -c -a @ -C 20 -V
@@ -36,25 +36,25 @@ programs() { # WHERE: a way to check that it was there, e.g. crossing 1000
 	check "rdma_server and rdma_client, $where" "$@" both rdma_server -s $there -- rdma_client -s @
 	check "cmtime, 20 connections, $where" "$@" cmtimes $there 20
 	check "rstream, $where" "$@" streams
-	case $there in *:*) ;; *) check "rcopy, $where" "$@" copies ;; esac # it takes what follows a colon for the file's name
+	case $there in *:*) ;; *) check "rcopy, $where" "$@" copies ;; esac # it takes the part after a colon for the file's name
 }
 streams() { both rstream -b $there -T v -S 65536 -C 5 -I 2 -- rstream -s @ -T v -S 65536 -C 5 -I 2; }
 measures() {
 	local where=$1 p
 	shift
-	# this perftest looks names up as IPv4's only
+	# this perftest resolves names to IPv4 addresses only
 	for p in $verbs; do
 		check "$p -R, $where" "$@" both $p -R -F -n 50 -- $p -R -F -n 50 @
 	done
-	# its credits go by the order in which connections are begun and found; on a busy machine TCP may bring one before another
+	# its credits rely on the order of connections; on a busy machine TCP may deliver one before another
 	AGAIN=yes check "ib_send_bw -R -q 8, $where" "$@" both ib_send_bw -R -F -q 8 -s 4096 -n 50 -- ib_send_bw -R -F -q 8 -s 4096 -n 50 @
 	check "ib_read_bw -R -a, $where" "$@" both ib_read_bw -R -F -a -n 5 -- ib_read_bw -R -F -a -n 5 @
 	check "ib_write_bw -R -b, $where" "$@" both ib_write_bw -R -F -b -n 50 -- ib_write_bw -R -F -b -n 50 @
-	# ib_send_bw -e waits for an event where it means a credit, on any iWARP adapter
+	# ib_send_bw -e waits for an event instead of a credit, on any iWARP adapter
 	check "ib_read_bw -R -e, $where" "$@" both ib_read_bw -R -F -e -n 50 -- ib_read_bw -R -F -e -n 50 @
 }
 
-# CRC and markers, one without the other and both
+# CRC and markers, each alone and both
 framings() {
 	local p
 	for VERBENA_MPA in crc markers crc,markers; do
@@ -111,7 +111,7 @@ else
 	skip "iSER" "$no_iser"
 fi
 
-# on one host: nothing crosses, and in memory there is no TCP connection either
+# on one host: nothing crosses the cable, and in shared memory there is no TCP connection either
 staying() { # COMMAND…
 	local a
 	a=$(came $A)

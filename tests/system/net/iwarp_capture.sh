@@ -1,5 +1,5 @@
 #!/bin/bash
-# iwarp_capture.sh - what an iWARP connection says: tshark takes it for MPA, DDP and RDMAP, and code that is not ours agrees
+# iwarp_capture.sh - captured iWARP connections: tshark decodes MPA, DDP and RDMAP, and independent code agrees
 # follows: RFC 5040, 5041, 5044, 6581, 7306
 # SPDX-License-Identifier: MIT
 source "$(dirname "$0")/lib.sh"
@@ -14,13 +14,13 @@ there=$V4_B
 capture=(--immediate-mode tcp)
 captured() { capturing "$work/$1.pcap" "${@:2}"; } # NAME COMMAND…
 
-# what FPDUs carry is not a protocol of these
+# the payload of FPDUs is not one of these protocols
 read_pcap() { tshark -n -r "$work/$1.pcap" --disable-protocol rpcordma "${@:2}" 2>"$work/tshark.err"; }
 
-# tshark 4.0 has a warning for what RFC 6581 has added to MPA frames, takes 14 bytes of an untagged header in a Terminate
-# message, and loses its way behind some thousand bytes of a stream with markers. The kernel splits what is for one segment
-# where the receiver's window ends
-dissected() { # NAME [FILTER]: all of it is of MPA, or what passes
+# tshark 4.0 warns of RFC 6581's additions to MPA frames, misreads an untagged header in a Terminate message by 14
+# bytes, and loses track after some thousand bytes of a stream with markers. At the end of the receiver's window the
+# kernel splits data for one segment
+dissected() { # NAME [FILTER]: all packets are MPA, or all that pass the filter
 	read_pcap "$1" -Y '_ws.malformed || _ws.expert.severity == error' >"$work/complaints" || { cat "$work/tshark.err"; return 1; }
 	read_pcap "$1" -Y 'tcp.len > 0 && !iwarp_mpa && !tcp.analysis.out_of_order && !tcp.analysis.retransmission'"${2:+ && !$2}" >>"$work/complaints"
 	read_pcap "$1" -V -Y iwarp_mpa | grep 'Bad CRC' >>"$work/complaints"
@@ -28,7 +28,7 @@ dissected() { # NAME [FILTER]: all of it is of MPA, or what passes
 	head -20 "$work/complaints"
 	return 1
 }
-has() { # NAME OPCODE…: as tshark has them
+has() { # NAME OPCODE…: tshark's opcodes
 	local o status=0
 	read_pcap "$1" -Y iwarp_rdma.opcode -T fields -e iwarp_rdma.opcode | tr ',' '\n' | sort | uniq -c >"$work/opcodes"
 	for o in "${@:2}"; do grep -q " 0x0$o\$" "$work/opcodes" || { echo "no RDMAP opcode $o"; status=1; }; done
@@ -49,7 +49,7 @@ good_crcs() { # NAME LEAST
 	n=$(read_pcap "$1" -V -Y iwarp_mpa | grep -c 'Good CRC32')
 	[ "$n" -ge "$2" ] || { echo "only $n CRCs were looked at"; return 1; }
 }
-walked() { # NAME WHAT…: the same by fpdus.py, with markers
+walked() { # NAME WHAT…: the same with fpdus.py, with markers
 	local w status=0
 	python3 "$HERE/fpdus.py" "$work/$1.pcap" >"$work/walk" || return 1
 	for w in "${@:2}"; do grep -q "^$w " "$work/walk" || { echo "no $w"; status=1; }; done
@@ -94,15 +94,15 @@ for f in IPv4 IPv6; do
 	unset VERBENA_MPA
 done
 
-# The end of a stream in one segment with its last message: siw may take that first, and drop the message. b's program ends
-# long before its end of the cable has taken all.
+# The end of a stream in one segment with its last message: siw may handle the end first, and drop the message. b's
+# program ends long before its end of the cable has received everything.
 all_closed() { [ -z "$(ip netns exec $B ss -Htn state connected exclude time-wait)" ]; }
 ends_behind_a_slow_cable() {
 	local status
 	ip netns exec $B tc qdisc add dev net0 root tbf rate 20mbit burst 5k latency 1s || return 1
 	both rstream -b $V4_B -T v -S 16384 -C 5 -I 2 -- rstream -s @ -T v -S 16384 -C 5 -I 2
 	status=$?
-	wait_for 20 all_closed # what still waits for the cable goes with the queue
+	wait_for 20 all_closed # deleting the queue discards packets that still wait for the cable
 	ip netns exec $B tc qdisc del dev net0 root
 	return $status
 }
@@ -121,7 +121,7 @@ else
 	skip "the end of a stream comes by itself" "this kernel has no tbf"
 fi
 
-# revision 1: of one who asks by it, and of one who does not answer another
+# revision 1: a peer that uses it, and one that does not answer another revision
 there=$V4_B
 asked_by_1() {
 	timeout $((LIMIT * SLOW)) "${on_b[@]}" "${run[@]}" "$work/rdmap" -s "$there" >"$work/server.out" 2>&1 &
@@ -132,7 +132,8 @@ asked_by_1() {
 	wait $server
 	[ "$(head -c 16 "$work/reply")" = "MPA ID Rep Frame" ]
 }
-# One that ends the first connection, answers the second by revision 1, and leaves when something has come by that
+# A peer that ends the first connection, answers the second with revision 1, and leaves when data has arrived on that
+# one
 cat >"$work/old.py" <<'EOF2'
 import socket, sys
 listener = socket.create_server((sys.argv[1], 7471))

@@ -1,5 +1,5 @@
 #!/bin/bash
-# iwarp_trouble.sh - what becomes of an iWARP connection that nobody ended: events and completions at both ends
+# iwarp_trouble.sh - broken iWARP connections: events and completions at both ends
 # follows: RFC 5040, 6 and 7; RFC 5044, 7.4; rdma_cm(7)
 # SPDX-License-Identifier: MIT
 source "$(dirname "$0")/lib.sh"
@@ -10,8 +10,8 @@ check "two hosts" hosts
 compile rdmap ../../interop/rdmap.c -lrdmacm -libverbs || exit 1
 LIMIT=120
 
-# --- nobody there ---
-refused() { # ADDRESS: says so at once, in the words of iWARP
+# --- no peer ---
+refused() { # ADDRESS: fails at once, with an error of iWARP
 	"${on_a[@]}" timeout 60 "${run[@]}" "$work/rdmap" -c "$1" >"$work/client.out" 2>&1 && return 1
 	grep -q 'RDMA_CM_EVENT_REJECTED, error -111' "$work/client.out" && return 0
 	cat "$work/client.out"
@@ -19,7 +19,7 @@ refused() { # ADDRESS: says so at once, in the words of iWARP
 }
 check "nobody listens: rejected, connection refused" refused $V4_B
 check "nobody listens, IPv6: rejected, connection refused" refused $V6_B
-closes() { # who is no RDMA program, and closes
+closes() { # a program without RDMA that closes the connection
 	timeout 60 "${on_b[@]}" python3 -c 'if True:
 		import socket
 		l = socket.create_server(("'$V4_B'", 7471))
@@ -36,13 +36,13 @@ closes() { # who is no RDMA program, and closes
 }
 check "the peer closes in place of an answer: rejected, connection reset" closes
 
-# --- under way ---
-# The two of them, each with the words in $with before it; where $between says something, by between.py
+# --- in progress ---
+# Both ends, each with the prefix $with; through between.py if $between is set
 with=() between=
 start_pair() {
 	local port=7471
 	[ -z "$between" ] || port=7472
-	: >"$work/client.out" # what an earlier one has said
+	: >"$work/client.out" # output of an earlier one
 	"${on_b[@]}" timeout -k 2 $((LIMIT * SLOW)) "${run[@]}" "${with[@]}" "$work/rdmap" -s $V4_B -f >"$work/server.out" 2>&1 &
 	server=$!
 	wait_for 20 listens 7471 || return 1
@@ -54,7 +54,7 @@ start_pair() {
 	client=$!
 	wait_for 30 grep -q 'under way' "$work/client.out" || { said_by_both; return 1; }
 }
-# said_end WHO REQUEST…: one of these became of its oldest request, the rest was flushed, and the event came
+# said_end WHO REQUEST…: the oldest request ended with one of these, the rest was flushed, and the event arrived
 said_end() {
 	local out=$work/$1.out r
 	grep -q '^event: RDMA_CM_EVENT_DISCONNECTED, 0' "$out" && grep -q '^flushed: [56] receives' "$out" &&
@@ -64,7 +64,7 @@ said_end() {
 }
 flushed="Work Request Flushed Error"
 
-dies() { # WHO, and who outlives it
+dies() { # WHO is killed, and the survivor
 	start_pair || return 1
 	sleep 0.5
 	kill -9 "$(program_of "${!1}")"
@@ -88,7 +88,7 @@ for how in reset close; do
 	check "$how in the middle of a header: both are disconnected" cut 126 $how
 done
 
-# --- half open: the cable is cut, and neither end says so ---
+# --- half open: the cable is cut, and neither end announces it ---
 "${CC:-gcc}" -shared -fPIC -O2 -w -o "$work/impatient.so" "$HERE/impatient.c" || exit 1
 falls_silent() {
 	start_pair || return 1

@@ -1,7 +1,7 @@
-// late.c - one datagram from a program to another, when it is told to
-// follows: ibv_ud_pingpong(1), for the way
+// late.c - sends one datagram to another program, on request
+// follows: ibv_ud_pingpong(1)
 // SPDX-License-Identifier: MIT
-// late DEVICE GID-INDEX: says "QPN GID" when its queue pair is ready; from its input come "receive", or "send QPN GID"
+// late DEVICE GID-INDEX: prints "QPN GID" when its queue pair is ready. Reads "receive", or "send QPN GID".
 #include <arpa/inet.h>
 #include <infiniband/verbs.h>
 #include <stdio.h>

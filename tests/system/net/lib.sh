@@ -1,4 +1,4 @@
-# lib.sh - two hosts in the shape of two network namespaces, joined by a cable; the server runs on b, the client on a
+# lib.sh - two hosts as network namespaces, joined by a cable; the server runs on b, the client on a
 # follows: ip-netns(8), veth(4)
 # SPDX-License-Identifier: MIT
 # sourced, not run; needs root
@@ -10,17 +10,17 @@ need ip ethtool ibv_rc_pingpong
 
 A=vb$$a B=vb$$b
 V4_A=192.0.2.1 V4_B=192.0.2.2 V6_A=2001:db8::1 V6_B=2001:db8::2
-HOST=$V4_B # where the exchange over TCP goes
+HOST=$V4_B # address of the exchange over TCP
 V4=1 V6=2  # the indices of the addresses' GIDs
 DEV=roce_net0
-# "${on_a[@]}" COMMAND: on that host, whose programs never meet the other's in shared memory
+# "${on_a[@]}" COMMAND: runs on host a. Programs of a never meet those of b in shared memory
 on_a=(ip netns exec $A env "VERBENA_RUNTIME=$work/a")
 on_b=(ip netns exec $B env "VERBENA_RUNTIME=$work/b")
 cable_pid=
 
 net_cleanup() {
 	local status=$? n p
-	[ $BASHPID = $$ ] || return # a child that was told to end before it became its program
+	[ $BASHPID = $$ ] || return # a child that got SIGTERM before its exec
 	trap - EXIT INT TERM
 	[ -z "$cable_pid" ] || kill "$cable_pid" 2>/dev/null
 	for n in $A $B; do
@@ -43,7 +43,7 @@ hosts() {
 	addresses "${1:-1500}"
 }
 
-# bad_hosts [MTU]: the same, but the cable between them can be told to be a bad one
+# bad_hosts [MTU]: the same, with a cable that can lose packets (cable.c)
 bad_hosts() {
 	namespaces
 	compile cable cable.c || return 1
@@ -55,7 +55,7 @@ bad_hosts() {
 	addresses "${1:-1500}"
 }
 
-# cable SETTINGS…: from now on; what happened since the last time is the last line of cable.out
+# cable SETTINGS…: from now on; the last line of cable.out has the counts since the last time
 cable() {
 	local lines
 	lines=$(wc -l <"$work/cable.out")
@@ -87,13 +87,14 @@ addresses() { # MTU
 }
 settled() { ip -n "$1" -6 addr show dev net0 scope link | grep -q inet6 && ! ip -n "$1" addr show dev net0 | grep -q tentative; }
 
-# flat: packets are cut to size by the sender, so that a capture shows what a wire would carry
+# flat: the sender splits packets, so that a capture shows them as on a real link
 flat() {
 	local n
 	for n in $A $B; do ip netns exec $n ethtool -K net0 tx-udp-segmentation off tso off gso off gro off >/dev/null 2>&1; done
 }
 
-# capturing FILE COMMAND…: it succeeds while b's packets go to a file; which, and tcpdump's options, says ${capture[@]}
+# capturing FILE COMMAND…: COMMAND succeeds while b's packets go to FILE; ${capture[@]}: the filter and options of
+# tcpdump
 capturing() {
 	local pcap=$1 status dump
 	shift
@@ -109,7 +110,7 @@ capturing() {
 	grep -q '^0 packets dropped by kernel' "$work/tcpdump.out" || { cat "$work/tcpdump.out"; return 1; }
 	return $status
 }
-quiet() { # FILE: it does not grow any more; tcpdump hands packets over once a second
+quiet() { # FILE: it does not grow any more; tcpdump writes once a second
 	local before
 	before=$(stat -c %s "$1")
 	sleep 1.5
@@ -122,7 +123,7 @@ compile() { # NAME SOURCE… [-l…]
 }
 compile_verify() { compile verify verify.c plan.c link.c -libverbs; }
 
-# --- pairs across the cable, in place of those of one host ---
+# --- pairs across the cable, instead of those on one host ---
 listens() {
 	ip netns exec $B cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | grep -qi "^ *[0-9]*: [0-9A-F]*:$(printf %04X "$1") [0-9A-F]*:0000 0A"
 }
@@ -139,7 +140,7 @@ start_client() {
 	client=$!
 }
 
-# UDP port 4791 of b is open, and no longer being opened, when what comes is lost
+# UDP port 4791 of b is open, and not just being opened, when packets are lost
 port_sockets() { ip netns exec "$B" cat /proc/net/udp /proc/net/udp6 2>/dev/null | grep -ci ':12B7 '; }
 port_is_open() {
 	local n
@@ -151,7 +152,7 @@ port_is_open() {
 # The bytes that each side has received
 came() { ip -n "$1" -s -j link show net0 | sed -n 's/.*"rx":{"bytes":\([0-9]*\).*/\1/p'; }
 
-# crossing BYTES COMMAND…: it succeeds, and at least so many bytes went over the cable, both ways together
+# crossing BYTES COMMAND…: COMMAND succeeds, and at least BYTES bytes cross the cable, both directions together
 crossing() {
 	local least=$1 a b
 	shift
@@ -163,7 +164,7 @@ crossing() {
 	return 1
 }
 
-# several N FUNCTION ARGS…: N of them at once, each with output files of its own; all succeed
+# several N FUNCTION ARGS…: N of them at once, each with its own output files; all succeed
 several() {
 	local n=$1 i pids=() status=0
 	shift

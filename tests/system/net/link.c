@@ -1,4 +1,4 @@
-// link.c - one queue pair between two programs that found each other by TCP
+// link.c - one queue pair between two programs that exchange addresses by TCP
 // follows: ibv_modify_qp(3)
 // SPDX-License-Identifier: MIT
 #include "link.h"
@@ -152,7 +152,7 @@ void link_open(struct link *l, const struct options *o)
 	l->here.psn &= 0xffffff;
 }
 
-/* --- the two learn of each other --- */
+/* --- the exchange of addresses --- */
 
 static void tell(const struct link *l)
 {

@@ -1,5 +1,5 @@
-// link.h - one queue pair between two programs that found each other by TCP
-// follows: ibv_rc_pingpong(1), for the way
+// link.h - one queue pair between two programs that exchange addresses by TCP
+// follows: ibv_rc_pingpong(1)
 // SPDX-License-Identifier: MIT
 #pragma once
 #include "plan.h"
@@ -17,7 +17,7 @@ struct options {
 	uint32_t may_lose; /* percent */
 };
 
-/* What one side tells the other. */
+/* The data that one side sends to the other. */
 struct side {
 	uint32_t qpn, psn, key, cells_key, readable_key;
 	uint64_t written, cells, readable;

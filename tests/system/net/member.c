@@ -1,7 +1,7 @@
-// member.c - a program that joins multicast groups, each when it is told to, and stays
+// member.c - a program that joins multicast groups on request, and stays
 // follows: ibv_attach_mcast(3)
 // SPDX-License-Identifier: MIT
-// member DEVICE: from its input come IPv4 groups, one in a line; it says "joined GROUP" of each. It ends with its input
+// member DEVICE: reads IPv4 groups, one per line, and prints "joined GROUP" for each. Ends at the end of its input
 #include <arpa/inet.h>
 #include <infiniband/verbs.h>
 #include <stdio.h>

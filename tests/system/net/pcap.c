@@ -1,9 +1,9 @@
-// pcap.c - reads a capture: the opcodes of its RoCEv2 packets, and whether the invariant CRC of each is right
+// pcap.c - reads a capture: counts the opcodes of its RoCEv2 packets, and checks the ICRC of each
 // follows: draft-ietf-opsawg-pcap; IBA volume 1, annex A17
 // SPDX-License-Identifier: MIT
 //
-// usage: pcap FILE. Prints a line "OPCODE COUNT" for each opcode; exit status 1 where an ICRC is wrong or nothing is
-// there.
+// usage: pcap FILE. Prints a line "OPCODE COUNT" for each opcode. Exit status 1 if an ICRC is wrong or there are no
+// packets.
 #include "../../unit/frame/reference.h"
 
 #include <stdio.h>
@@ -19,8 +19,7 @@ static const char *name_of(unsigned opcode)
 	return "unknown";
 }
 
-/* The length of the IP packet, without what the Ethernet frame was padded with; 0 where it is not a whole one of
- * RoCEv2. */
+/* The length of the IP packet, without Ethernet padding; 0 if it is not a complete RoCEv2 packet. */
 static size_t roce(const uint8_t *frame, size_t len, const uint8_t **bth)
 {
 	const uint8_t *ip = frame + ETHER, *udp;

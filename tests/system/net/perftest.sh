@@ -6,7 +6,7 @@ source "$(dirname "$0")/lib.sh"
 need ib_send_lat
 check "two hosts" hosts
 
-# perf PROGRAM ARGS…: both ends succeed, and what the rows of the client say it moved has crossed
+# perf PROGRAM ARGS…: both ends succeed, and the amount of data in the client's rows has crossed
 perf() {
 	local a b moved crossed
 	a=$(came $A) b=$(came $B)

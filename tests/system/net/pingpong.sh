@@ -4,9 +4,9 @@
 # SPDX-License-Identifier: MIT
 source "$(dirname "$0")/lib.sh"
 check "two hosts" hosts
-AGAIN=1 # these programs give up after half a second without an answer, which a machine with other work may need
+AGAIN=1 # these programs give up after half a second without an answer, and a busy machine may need longer
 
-# ping PROGRAM SIZE COUNT ARGS…: both ways all of it crosses
+# ping PROGRAM SIZE COUNT ARGS…: all data crosses, in both directions
 ping() {
 	crossing $((2 * $2 * $3)) pair "$1" -d $DEV -s "$2" -n "$3" "${@:4}"
 }

@@ -1,4 +1,4 @@
-// plan.c - what each side of `verify` asks of the other, known to both from one seed
+// plan.c - the requests of each side of `verify`, which both derive from one seed
 // SPDX-License-Identifier: MIT
 #include "plan.h"
 
@@ -78,12 +78,12 @@ static void atomic(struct plan *p, struct request *r)
 		p->cells[r->cell] += r->operand;
 		return;
 	}
-	r->compare = below(p, 3) ? r->was : r->was + 1; /* a third of them finds another value */
+	r->compare = below(p, 3) ? r->was : r->was + 1; /* a third of them finds a different value */
 	if (r->compare == r->was)
 		p->cells[r->cell] = r->operand;
 }
 
-/* What an earlier write of this round has stored; where there is none, an ordinary read. */
+/* Data that an earlier write of this round has stored; if there is none, an ordinary read. */
 static void read_back(struct plan *p, struct request *r, uint32_t i)
 {
 	for (uint32_t n = 0; n < i; n++) {
@@ -111,10 +111,10 @@ static void one(struct plan *p, struct request *r, uint32_t i)
 		r->kind = (enum kind)below(p, KINDS);
 	while (!(p->kinds & 1u << r->kind));
 	if (last && !takes_receive(r->kind))
-		r->kind = SEND; /* what the other side waits for */
+		r->kind = SEND; /* the value that the other side waits for */
 	r->len = length(p);
 	if (p->transport == UD && r->len < 8)
-		r->len = 8; /* its first bytes say which one it is */
+		r->len = 8; /* its first bytes identify it */
 	r->offset = below(p, p->largest - r->len + 1);
 	r->signaled = last || below(p, 4) == 0;
 	r->inlined = r->len && r->len <= 64 && below(p, 2);

@@ -1,5 +1,5 @@
 #!/bin/bash
-# rdmacm.sh - programs of rdma_cm from one host to another
+# rdmacm.sh - rdma_cm programs between two hosts
 # follows: rping(1), ucmatose(1), udaddy(1), mckey(1), cmtime(1), rdma_client(1), rdma_xclient(1), rcopy(1), rstream(1), perftest(1)
 # SPDX-License-Identifier: MIT
 source "$(dirname "$0")/lib.sh"
@@ -7,11 +7,11 @@ source "$(dirname "$0")/../../support/cm.sh"
 need rping ib_send_lat
 check "two hosts" hosts
 
-# Where lo is no adapter, a listener at a loopback address is there for its own host, at that host's other addresses
+# Without an adapter for lo, a listener on a loopback address serves its own host, at that host's other addresses
 asks() { timeout -k 2 $((LIMIT * SLOW)) "$@" "${run[@]}" rping -c -a $there -C 3 >"$work/client.out" 2>&1 </dev/null; }
 without_lo() { # LOOPBACK-ADDRESS
 	local own=("${on_b[@]}" VERBENA_DEVICES=net0) s c=0
-	timeout -k 2 $((LIMIT * SLOW)) "${own[@]}" "${run[@]}" rping -s -P -a "$1" >"$work/server.out" 2>&1 </dev/null & # -P: for any number of clients
+	timeout -k 2 $((LIMIT * SLOW)) "${own[@]}" "${run[@]}" rping -s -P -a "$1" >"$work/server.out" 2>&1 </dev/null & # -P: accepts any number of clients
 	s=$!
 	wait_for 20 asks "${own[@]}" || { c=1; said_by_both; }
 	! asks "${on_a[@]}" || { c=1; echo "another host got in"; }
@@ -20,7 +20,8 @@ without_lo() { # LOOPBACK-ADDRESS
 	return $c
 }
 
-# Port 4791 is open, but no program listens: who asks is refused (8: invalid service id), and does not ask until it gives up
+# Port 4791 is open, but no program listens: a request is rejected (8: invalid service id), and not repeated until it
+# gives up
 is_refused() {
 	wait_for 20 port_is_open || { echo "port 4791 is not open"; return 1; }
 	! asks "${on_a[@]}" && grep -q 'RDMA_CM_EVENT_REJECTED, error 8' "$work/client.out" && return 0
@@ -48,7 +49,7 @@ have_gone() {
 	return $status
 }
 
-# One end's interface takes packets that the other's does not: no connection, instead of one that its first large message ends
+# The interfaces have different MTUs: no connection, instead of one that its first large message ends
 mtu_is_refused() { ! asks "${on_a[@]}" && grep -q 'RDMA_CM_EVENT_REJECTED, error 26' "$work/client.out"; }
 mtus_differ() {
 	local s status
@@ -64,7 +65,7 @@ mtus_differ() {
 	return $status
 }
 
-# AGAIN: a datagram may be lost, and udaddy then waits for it for ever
+# AGAIN: a datagram may be lost, and then udaddy waits for it forever
 for f in IPv4 IPv6; do
 	case $f in
 	IPv4) here=$V4_A there=$V4_B any=0.0.0.0 lo=127.0.0.1 group=239.9.8.7 ;;
@@ -87,11 +88,11 @@ for f in IPv4 IPv6; do
 	check "mckey, $f" crossing 500 group $group $there $here
 done
 there=$V4_B
-# rcopy takes what stands before the first colon for the address
+# rcopy takes the part before the first colon for the address
 check "rcopy" crossing 3000000 copies
-# its server takes the first address that getaddrinfo(3) gives, which is IPv4's
+# its server takes the first address from getaddrinfo(3), which is IPv4
 check "rdma_xserver and rdma_xclient" crossing 500 both rdma_xserver -c r -- rdma_xclient -c r -s @
-# this perftest looks names up as IPv4's only
+# this perftest resolves names to IPv4 addresses only
 for p in ib_send_bw ib_write_bw ib_read_bw ib_send_lat ib_write_lat ib_read_lat ib_atomic_bw ib_atomic_lat; do
 	check "$p -R" crossing 4000 both $p -R -F -n 50 -- $p -R -F -n 50 @
 done

@@ -1,5 +1,5 @@
 #!/bin/bash
-# rsocket.sh - rsockets from one host to another: rdma-core's programs, and programs that know only sockets
+# rsocket.sh - rsockets between two hosts: rdma-core's programs, and programs that only use sockets
 # follows: rsocket(7), rstream(1), rcopy(1), riostream(1), udpong(1)
 # SPDX-License-Identifier: MIT
 source "$(dirname "$0")/lib.sh"

@@ -1,15 +1,15 @@
 #!/bin/bash
-# shared.sh - more programs than sockets of UDP port 4791: each gets others' packets too, and hands them on
+# shared.sh - more programs than sockets of UDP port 4791: programs receive each other's packets and forward them
 # see: docs/roce.md
 # SPDX-License-Identifier: MIT
 source "$(dirname "$0")/lib.sh"
 source "$HERE/../../support/cm.sh"
 there=$V4_B
 LIMIT=100
-export VERBENA_LANES=4 # of which the broker has one
+export VERBENA_LANES=4 # one of them is the broker's
 hosts || exit 1
 compile_verify || exit 1
-# … whose packets are never the programs', nor theirs its own
+# … and the broker shares its socket with no program
 connects() {
 	free_port
 	both rping -s -a $there -p $port -C 100 -V -- rping -c -a @ -p $port -C 100 -V

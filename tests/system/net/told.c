@@ -1,8 +1,8 @@
-// told.c - one end of a connection by rdma_cm that carries nothing: it says what it is told of the other end
+// told.c - one end of an rdma_cm connection without data: prints the events of the other end
 // follows: rdma_get_cm_event(3)
 // SPDX-License-Identifier: MIT
 //
-// told ADDRESS PORT [client]: without the last word it listens there
+// told ADDRESS PORT [client]: without "client" it listens there
 #include <rdma/rdma_cma.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 #!/bin/bash
-# trouble.sh - a bad cable, a cut one, peers that die: the data is right or the error is
+# trouble.sh - a bad cable, a cut cable, dying peers: either the data is right, or the right error is reported
 # follows: IBA volume 1, 9.7.5 (acknowledgements, retries), 9.9 (errors)
 # SPDX-License-Identifier: MIT
 source "$(dirname "$0")/lib.sh"
@@ -8,7 +8,7 @@ compile_verify || exit 1
 verify=("$work/verify" -d $DEV -g $V4)
 
 # --- the cable ---
-# on_cable SETTINGS COMMAND…: it succeeds, and the cable did what it was told
+# on_cable SETTINGS COMMAND…: COMMAND succeeds, and the cable did what SETTINGS say
 on_cable() {
 	local settings=$1 status word is name
 	shift
@@ -52,7 +52,7 @@ check "VERBENA_FAULT: all" fault loss=1,dup=5,reorder=5,corrupt=1,seed=7 pair "$
 check "VERBENA_FAULT: all, UD" fault loss=1,dup=5,reorder=5,corrupt=1,seed=7 pair "${verify[@]}" -t ud -n 500000 -L 30
 
 # --- errors ---
-# ends STATUS TEXT WHO…: each of them (server, client) ended so
+# ends STATUS TEXT WHO…: each of them (server, client) ended with STATUS and TEXT
 ends() {
 	local status=$1 text=$2 who s
 	for who in "${@:3}"; do
@@ -68,7 +68,7 @@ spent="transport retry counter exceeded"
 endless=("${verify[@]}" -n 100000000000 -S 100)
 LIMIT=110
 
-# running: a pair without end, whose data flows
+# running: starts an endless pair, and waits until data flows
 running() {
 	start_server "${endless[@]}" "$@" && start_client "${endless[@]}" "$@" || { said_by_both; return 1; }
 	local at
@@ -100,7 +100,8 @@ check "the client is killed: the server learns of it" dies server
 check "the server is killed: the client learns of it" dies client
 check "a pair after that" pair "${verify[@]}" -n 1000000
 
-# By rdma_cm: whoever outlives it is told of its end, by the broker of its host, which says it five times at least, though every seventh datagram is lost
+# By rdma_cm: the survivor is told by the broker of the killed program's host, which repeats that at least five times,
+# although every seventh datagram is lost
 disconnects() { # WHO SURVIVES: rping's other end is killed
 	local survivor=$1 dead=client status=0 end=$((SECONDS + 30 * SLOW))
 	[ "$1" = client ] && dead=server
@@ -145,7 +146,7 @@ cut_for_good() {
 check "the cable is cut: both learn that their retries are spent" cut_for_good
 check "a pair after that" pair "${verify[@]}" -n 1000000
 
-# survives COMMAND COMMAND: 1.5 seconds between the two; data flows again, and is right
+# survives COMMAND COMMAND: 1.5 seconds between the two commands; data flows again, and is correct
 survives() {
 	running -T 19 -R 7 || { stop_both; return 1; }
 	$1 || return 1

@@ -1,5 +1,5 @@
 #!/bin/bash
-# updown.sh - an interface goes down for a moment: what was under way goes on, all right, as long as retries are left
+# updown.sh - an interface goes down for a moment: transfers continue correctly as long as retries are left
 # follows: IBA volume 1, 9.7.6 (transport timer)
 # SPDX-License-Identifier: MIT
 source "$(dirname "$0")/lib.sh"
@@ -35,7 +35,7 @@ survives() { # NAMESPACE: sets $lasted, the seconds without the interface
 	stop_both
 	return $status
 }
-# The kernel takes ten seconds and more to set an interface down when it is busy: an outage longer than the retries proves nothing
+# A busy kernel takes ten seconds and more to set an interface down: an outage longer than the retries proves nothing
 in_time() { # NAMESPACE
 	local _
 	for _ in 1 2 3 4; do

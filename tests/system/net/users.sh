@@ -1,5 +1,5 @@
 #!/bin/bash
-# users.sh - two users of one machine: root's broker serves both, and they talk to each other as two hosts do, over loopback
+# users.sh - two users of one machine: root's broker serves both, and they communicate like two hosts, over loopback
 # follows: verbena-broker(8), "Users"
 # SPDX-License-Identifier: MIT
 HERE=$(cd "$(dirname "$0")" && pwd)
@@ -13,7 +13,7 @@ as() { # UID COMMAND…
 }
 as $USER_A test -x "$VERBENA" || { skip users "$BUILD is not open to other users"; exit 0; }
 
-# /run, and port 4791, of this script alone
+# /run and port 4791 of this script only
 if [ -z "${VERBENA_USERS_ALONE:-}" ]; then
 	cleanup_parent=$work
 	unshare -mn true 2>/dev/null || { skip users "no right to make mount namespaces"; exit 0; }
@@ -29,7 +29,7 @@ unset VERBENA_RUNTIME
 run_as() { # UID
 	if [ "$1" = 0 ]; then run=("$VERBENA" run); else run=(setpriv --reuid "$1" --regid "$1" --clear-groups env -u XDG_RUNTIME_DIR HOME=/nonexistent "$VERBENA" run); fi
 }
-brokers() { # all of this network namespace
+brokers() { # all brokers of this network namespace
 	local p
 	for p in $(pgrep -x verbena-broker); do
 		[ "$(readlink "/proc/$p/ns/net")" = "$(readlink /proc/self/ns/net)" ] && echo "$p"
@@ -38,7 +38,7 @@ brokers() { # all of this network namespace
 no_broker() { [ -z "$(brokers)" ]; }
 came() { ip -s -j link show lo | sed -n 's/.*"rx":{"bytes":\([0-9]*\).*/\1/p'; }
 
-# across BYTES UID UID PROGRAM ARGS…: server of one, client of the other; at least so many bytes went over lo
+# across BYTES UID UID PROGRAM ARGS…: a server of one user, a client of the other; at least BYTES bytes go over lo
 across() {
 	local least=$1 server_of=$2 client_of=$3 s c before
 	shift 3
@@ -75,7 +75,7 @@ done
 check "users $USER_A $USER_B: IPv6" across 5000000 $USER_A $USER_B "$work/verify" "${D[@]}" -g 2 -n 5000000
 check "users $USER_A $USER_B: ib_write_bw" across 60000000 $USER_A $USER_B ib_write_bw -F -u 18 "${D[@]}" -n 1000
 
-less() { # BYTES COMMAND…: less than that went over lo
+less() { # BYTES COMMAND…: fewer bytes go over lo
 	local most=$1 before
 	shift
 	before=$(came)
@@ -87,8 +87,8 @@ less() { # BYTES COMMAND…: less than that went over lo
 check "within one user nothing of it goes over lo" less 1000000 across 0 $USER_A $USER_A "$work/verify" "${D[@]}" -n 20000000
 always() { VERBENA_WIRE=always "$@"; }
 check "within one user, VERBENA_WIRE=always: all of it" always across 20000000 $USER_A $USER_A "$work/verify" "${D[@]}" -n 20000000
-# --- what dies under them ---
-processes() { # NAME UID: of this network namespace
+# --- killed helpers ---
+processes() { # NAME UID: process of this network namespace
 	local p
 	for p in $(pgrep -u "$2" -x "$1"); do
 		[ "$(readlink "/proc/$p/ns/net")" = "$(readlink /proc/self/ns/net)" ] && ! gone "$p" && echo "$p"
@@ -99,7 +99,7 @@ has_other() { # NAME UID PID
 	has "$1" "$2" && [ "$(processes "$1" "$2")" != "$3" ]
 }
 
-# The keeper is killed while a transfer is under way, which goes on: both programs get channels of the next one's
+# The keeper is killed during a transfer, which continues: both programs get channels from the next keeper
 keeper_killed() {
 	local bytes=200000000 keeper at s c _
 	for _ in 1 2 3; do
@@ -122,7 +122,7 @@ keeper_killed() {
 			return 1
 		fi
 		[ $(($(came) - at)) -gt 1000000 ] && echo "$(($(came) - at)) bytes after the kill" && return 0
-		bytes=$((bytes * 3)) # it was over before
+		bytes=$((bytes * 3)) # it had ended before
 	done
 	echo "it was over before the keeper was killed"
 	return 1
@@ -130,10 +130,10 @@ keeper_killed() {
 check "users $USER_A $USER_B: the keeper is killed, and a connection goes on by the next one's channels" keeper_killed -t rc
 check "users $USER_A $USER_B: the keeper is killed, and datagrams go on by the next one's channels" keeper_killed -t ud -L 50
 
-# What root's broker has not read when it is killed: the next is told
+# Messages that root's broker has not read when it is killed: the next broker is told
 (cd "$HERE" && "${CC:-gcc}" -std=gnu17 -O2 -w -o "$work/member" member.c -libverbs) || exit 1
 in_group() { grep -q "$(printf '%02X' $(tr . '\n' <<<"$1" | tac))" /proc/net/igmp; }
-joins() { # GROUP: the member says so
+joins() { # GROUP: the member prints this
 	echo "$1" >&6
 	wait_for 20 grep -qx "joined $1" "$work/member.out"
 }
@@ -158,7 +158,7 @@ unread() {
 }
 check "a group that is joined while root's broker dies is joined by the next" unread
 
-sits() { # UID FILE: a program that only is there; $sitting is its pid
+sits() { # UID FILE: an idle program; $sitting is its pid
 	run_as "$1"
 	rm -f "$2"
 	VERBENA_LOG=warn timeout 600 "${run[@]}" ibv_asyncwatch -d roce_lo >"$2" 2>&1 </dev/null &
@@ -169,7 +169,7 @@ start_root() {
 	sits 0 "$work/root"
 	root=$sitting
 }
-stop_root() { # with its broker, which would stay for programs of others
+stop_root() { # also ends its broker, which would stay for other programs
 	kill $root
 	wait $root 2>/dev/null
 	kill -9 $(processes verbena-broker 0) 2>/dev/null
@@ -177,7 +177,7 @@ stop_root() { # with its broker, which would stay for programs of others
 	! has verbena-broker 0
 }
 
-# Of root's broker: waits for root's
+# Served by root's broker: waits for the next one of root
 waits_for_roots() {
 	local status=0 a
 	sits $USER_A "$work/sits" || return 1
@@ -186,7 +186,7 @@ waits_for_roots() {
 	has verbena-broker $USER_A && { echo "a broker of its own, which knows other lanes"; status=1; }
 	start_root || status=1
 	sleep 2
-	kill $root # its broker stays where that program is attached to it
+	kill $root # its broker stays if that program is attached to it
 	wait $root 2>/dev/null
 	sleep 3
 	has verbena-broker 0 || { echo "the program has not come to root's new broker"; status=1; }
@@ -199,7 +199,7 @@ waits_for_roots() {
 }
 check "who came to root's broker waits for it, and starts none" waits_for_roots
 
-# Of a broker of its own user's: root's, which came meanwhile, knows other lanes
+# Served by its own user's broker: root's broker, started meanwhile, knows other lanes
 starts_its_own() {
 	local status=0 a broker
 	stop_root || status=1

@@ -1,10 +1,10 @@
-// verify.c - two programs that send, write, read and change each other's memory and check every byte of it
+// verify.c - two programs send, write, read and change each other's memory, and check every byte of it
 // follows: ibv_post_send(3), ibv_poll_cq(3)
 // SPDX-License-Identifier: MIT
 //
-// Both know from one seed what each asks of the other. A round is 32 requests of each side, posted at once; then both
-// look at what has arrived, at the margins beside it, and at what reads and atomics have brought. Exit status: 0 right,
-// 1 wrong data, 2 usage or no adapter, 3 a completion with an error, 4 the other side went, 124 it took too long.
+// Both derive the requests of both sides from one seed. A round is 32 requests of each side, posted at once. Then both
+// check the received data, the margins beside it, and the results of reads and atomics. Exit status: 0 right, 1 wrong
+// data, 2 usage or no adapter, 3 a completion with an error, 4 the other side ended, 124 timeout.
 #include "link.h"
 
 #include <endian.h>
@@ -26,19 +26,19 @@ struct verify {
 	const struct options *o;
 	struct link link;
 	struct plan mine, theirs;
-	uint8_t *out;      /* payloads of this side's sends and writes */
-	uint8_t *brought;  /* by reads and atomics */
-	uint8_t *written;  /* by the other side */
-	uint8_t *received; /* SLOTS, for UD three times as many, of stride */
+	uint8_t *out;      /* payload of this side's sends and writes */
+	uint8_t *brought;  /* written by reads and atomics */
+	uint8_t *written;  /* written by the other side */
+	uint8_t *received; /* SLOTS slots of stride bytes, for UD three times as many */
 	uint8_t *readable;
 	uint64_t *cells;
 	struct ibv_mr *out_mr, *brought_mr, *written_mr, *received_mr, *readable_mr, *cells_mr;
-	size_t stride;                  /* of a slot */
-	uint32_t done, arrived, posted; /* of this round: requests, receives, receives posted */
+	size_t stride;                  /* bytes of a slot */
+	uint32_t done, arrived, posted; /* numbers of this round: requests, receives, posted receives */
 	uint32_t expected;
-	uint64_t lost, twice; /* UD, as are those below */
+	uint64_t lost, twice; /* for UD, like those below */
 	bool seen[SLOTS];
-	uint64_t late; /* of earlier rounds */
+	uint64_t late; /* from earlier rounds */
 };
 
 static const char *const kind_names[KINDS] = {"send", "send-imm",  "write", "write-imm",
@@ -97,7 +97,7 @@ static uint8_t *slot(const struct verify *v, uint8_t *base, uint64_t i)
 	return base + i * v->stride + MARGIN;
 }
 
-/* --- what goes out --- */
+/* --- outgoing data --- */
 
 static int cut(const struct request *r, uint8_t *at, uint32_t key, struct ibv_sge *sge)
 {
@@ -194,7 +194,7 @@ static void post_receive(struct verify *v)
 		stop(FAILED, "ibv_post_recv: %s", strerror(e));
 }
 
-/* --- what has come --- */
+/* --- received data --- */
 
 static void same(struct verify *v, const char *what, const struct request *r, const uint8_t *at, uint64_t tag)
 {
@@ -220,7 +220,7 @@ static void brought(struct verify *v, uint32_t i)
 		     kind_names[r->kind], was, r->was);
 }
 
-/* The n-th receive of this round is for the n-th of their requests that takes one. */
+/* The n-th receive of this round is for the n-th of the other side's requests that takes a receive. */
 static const struct request *nth(struct verify *v, uint32_t n, uint32_t *index)
 {
 	for (uint32_t i = 0; i < SLOTS; i++)
@@ -256,7 +256,7 @@ static void received(struct verify *v, const struct ibv_wc *wc)
 		post_receive(v);
 }
 
-/* Which one it is, its first bytes say. */
+/* Its first bytes identify the message. */
 static bool find_datagram(const struct request *round, const uint8_t *at, uint32_t *i)
 {
 	uint8_t first[8];
@@ -269,7 +269,7 @@ static bool find_datagram(const struct request *round, const uint8_t *at, uint32
 	return false;
 }
 
-/* Of an earlier round? What waits somewhere may come late, and what comes again later still. */
+/* True if it is from an earlier round: queued datagrams may arrive late, and repeated ones even later. */
 static bool find_late(struct verify *v, struct plan *p, const uint8_t *at, uint32_t *i)
 {
 	plan_init(p, v->o->seed, v->theirs.side, UD, v->link.mtu, v->o->largest, v->o->kinds);
@@ -334,7 +334,7 @@ static int look(struct verify *v)
 	return n;
 }
 
-/* Sleeps until a completion comes or the other side has something to say. */
+/* Sleeps until there is a completion or a message of the other side. */
 static void rest(struct verify *v, int ms)
 {
 	struct pollfd p[2] = {{v->link.tcp, POLLIN, 0}, {v->link.channel ? v->link.channel->fd : -1, POLLIN, 0}};
@@ -351,7 +351,7 @@ static void rest(struct verify *v, int ms)
 
 /* --- rounds --- */
 
-/* The other side has gone: what is under way, and one write more where nothing is, must say so. */
+/* The other side has ended: the outstanding requests must report that, or an additional write if there are none. */
 static void gone(struct verify *v)
 {
 	phase = "waiting for the error that the other side's end must bring";
@@ -373,7 +373,7 @@ static void gone(struct verify *v)
 			rest(v, 10);
 }
 
-/* Both have come here; completions are taken all the while. */
+/* Waits until both sides have come here, and polls completions meanwhile. */
 static void meet(struct verify *v, const char *where)
 {
 	char c = 0;
@@ -416,7 +416,7 @@ static void transfer(struct verify *v)
 		}
 		if (!quiet_since)
 			quiet_since = time(NULL);
-		/* all of ours is done, and nothing comes: a network that was cut says nothing by itself */
+		/* all our requests are done and nothing arrives: a cut network reports nothing by itself */
 		if (v->done == SLOTS && v->o->patience && time(NULL) - quiet_since > v->o->patience)
 			gone(v);
 		if (v->o->events)
@@ -451,7 +451,7 @@ static void check_written(struct verify *v)
 		stop(WRONG, "wrong: round %" PRIu64 ", the cells", v->mine.round);
 }
 
-/* What UD may lose is waited for as long as anything comes, and 100 ms. */
+/* Waits for UD messages, which may be lost, until nothing has arrived for 100 ms. */
 static void await_datagrams(struct verify *v)
 {
 	phase = "waiting for datagrams";
@@ -467,7 +467,7 @@ static void await_datagrams(struct verify *v)
 static void post_receives(struct verify *v)
 {
 	if (v->o->transport == UD)
-		return; /* they are there from the start: one that a lost datagram did not take serves the next round */
+		return; /* posted from the start: a receive that a lost datagram did not use serves the next round */
 	v->posted = v->expected = 0;
 	for (uint32_t i = 0; i < SLOTS; i++)
 		v->expected += takes_receive(v->theirs.requests[i].kind);
@@ -479,7 +479,7 @@ static void round_of(struct verify *v)
 {
 	plan_next(&v->mine);
 	plan_next(&v->theirs);
-	v->done = SLOTS; /* nothing is under way yet */
+	v->done = SLOTS; /* nothing is in flight yet */
 	v->arrived = 0;
 	memset(v->seen, 0, sizeof(v->seen));
 	post_receives(v);

@@ -1,4 +1,4 @@
-// cancelled.c - a thread that is cancelled within a call leaves no lock behind, and nothing half done
+// cancelled.c - a thread that is cancelled within a call holds no lock, and leaves nothing half done
 // follows: pthreads(7), "Cancellation points"; ibv_get_cq_event(3), rdma_get_cm_event(3)
 // SPDX-License-Identifier: MIT
 #include <arpa/inet.h>
@@ -7,7 +7,7 @@
 
 #include "../local/pair.h"
 
-/* What a thread has made. It is entered, and taken out again, without a cancellation point in between. */
+/* Objects created by a thread, recorded and removed without a cancellation point in between. */
 struct set {
 	struct dev d;
 	struct ibv_comp_channel *channel;
@@ -82,7 +82,7 @@ static void make(struct set *s)
 		connect_to(s, s->qp[i], s->qp[!i]->qp_num);
 }
 
-/* Some messages, then one that is slept for. */
+/* Some messages, then one that it sleeps for. */
 static void talk(struct set *s)
 {
 	struct ibv_sge sge = {(uintptr_t)s->buf, 2000, s->mr->lkey};
@@ -207,7 +207,8 @@ static void *run(void *arg)
 	return NULL;
 }
 
-/* A thread that does this is cancelled wherever it is; then this one does it. It hangs if a lock is held for ever. */
+/* A thread that does this is cancelled at any point; then this thread does the same. It hangs if a lock is still
+ * held. */
 static void cancel(void (*fn)(struct set *s), unsigned rounds)
 {
 	static struct work w;

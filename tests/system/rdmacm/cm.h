@@ -1,4 +1,4 @@
-// cm.h - two ends of a connection within one process: what the tests of librdmacm are written with
+// cm.h - two ends of a connection within one process: the helpers of librdmacm's tests
 // follows: rdma_cm(7)
 // SPDX-License-Identifier: MIT
 #ifndef VB_TEST_CM_H
@@ -25,7 +25,7 @@ union address {
 /* "127.0.0.1", "::1" */
 union address at(const char *host, unsigned port);
 
-/* The next event must be this one; it is acknowledged. *out: a copy, whose private data is gone. NULL: not wanted */
+/* The next event must be this one, and is acknowledged. *out: a copy, without private data; may be NULL. */
 void next_is(struct rdma_event_channel *ch, enum rdma_cm_event_type type, struct rdma_cm_event *out);
 struct rdma_cm_event *fetch(struct rdma_event_channel *ch, enum rdma_cm_event_type type);
 bool event_waits(struct rdma_event_channel *ch);
@@ -37,16 +37,16 @@ struct end {
 	struct ibv_mr *mr;
 	char buf[4096];
 };
-/* A listener on a port of its own choice; its port. */
+/* A listener on a free port. Returns the port. */
 unsigned start_listening(struct end *e, const char *host, enum rdma_port_space ps, int backlog);
-/* Up to the resolved route. */
+/* Resolves address and route. */
 void go_to(struct end *e, const char *host, unsigned port, enum rdma_port_space ps);
 void make_qp(struct end *e);
 struct ibv_qp_init_attr qp_attr(struct ibv_cq *cq, enum ibv_qp_type type);
-/* listener, client and the new end, connected, with QPs. */
+/* Creates listener, client and the new id, connected, with QPs. */
 void connect_pair(struct end *listener, struct end *client, struct end *server);
 void finish_pair(struct end *listener, struct end *client, struct end *server);
-void drop_end(struct end *e); /* QP, CQ, MR, id; the channel too where it is its own */
+void drop_end(struct end *e); /* frees QP, CQ, MR, id, and the channel if it is its own */
 void poll_one(struct ibv_cq *cq, struct ibv_wc *wc);
 
 #endif

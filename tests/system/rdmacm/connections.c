@@ -1,4 +1,4 @@
-// connections.c - connections: made, refused, used and ended
+// connections.c - connections: established, rejected, used and ended
 // follows: rdma_connect(3), rdma_accept(3), rdma_reject(3), rdma_disconnect(3), rdma_create_ep(3), rdma_init_qp_attr(3)
 // SPDX-License-Identifier: MIT
 #include <pthread.h>
@@ -20,7 +20,7 @@ static struct ibv_qp_attr attr_of(struct ibv_qp *qp)
 	return attr;
 }
 
-/* What is after the text is padding, as on the wire. */
+/* Bytes after the text are padding, as in the message. */
 static bool data_is(const struct rdma_cm_event *e, const char *text, size_t len)
 {
 	const char *data = e->param.conn.private_data;
@@ -171,7 +171,7 @@ static void private_data_and_parameters_have_limits(void)
 	struct rdma_cm_event *e;
 
 	go_to(&client, "127.0.0.1", port, RDMA_PS_TCP);
-	FAILS(rdma_connect(client.id, NULL), EINVAL); /* without a queue pair it must be told which */
+	FAILS(rdma_connect(client.id, NULL), EINVAL); /* without a queue pair, its number must be given */
 	make_qp(&client);
 	FAILS(rdma_connect(client.id, &param), EINVAL);
 	param.private_data_len = 56;
@@ -189,13 +189,13 @@ static void private_data_and_parameters_have_limits(void)
 	make_qp(&server);
 	param.private_data_len = 197;
 	FAILS(rdma_accept(server.id, &param), EINVAL);
-	next_is(client.ch, RDMA_CM_EVENT_REJECTED, NULL); /* as the kernel does when the answer cannot go out */
+	next_is(client.ch, RDMA_CM_EVENT_REJECTED, NULL); /* as in the kernel if the answer cannot be sent */
 	drop_end(&client);
 	drop_end(&server);
 	drop_end(&listener);
 }
 
-/* All requests that went out before have come where they belong. */
+/* Waits until all earlier requests have arrived. */
 static void pass_on_requests(void)
 {
 	struct end marker, client;
@@ -213,7 +213,7 @@ static void pass_on_requests(void)
 	drop_end(&marker);
 }
 
-/* Who finds no room asks again. */
+/* A requester that finds no room repeats its request. */
 static void no_more_requests_wait_than_the_backlog_allows(void)
 {
 	struct end listener, first, second;
@@ -232,7 +232,7 @@ static void no_more_requests_wait_than_the_backlog_allows(void)
 	CHECK(!event_waits(second.ch));
 	for (int i = 0; i < 2; i++) {
 		e = fetch(listener.ch, RDMA_CM_EVENT_CONNECT_REQUEST);
-		MUST(rdma_destroy_id(e->id)); /* that refuses it */
+		MUST(rdma_destroy_id(e->id)); /* the rejection */
 		MUST(rdma_ack_cm_event(e));
 		next_is(i ? second.ch : first.ch, RDMA_CM_EVENT_REJECTED, NULL);
 	}
@@ -301,7 +301,7 @@ static void an_id_moves_with_what_waits_for_it(void)
 		sleep_ms(1);
 	MUST(rdma_migrate_id(listener.id, other));
 	CHECK(!event_waits(listener.ch) && event_waits(other));
-	rdma_destroy_event_channel(listener.ch); /* the request is no longer its business */
+	rdma_destroy_event_channel(listener.ch); /* the request no longer belongs to it */
 	listener.ch = NULL;
 	e = fetch(other, RDMA_CM_EVENT_CONNECT_REQUEST);
 	CHECK(e->id->channel == other);
@@ -335,7 +335,7 @@ static void what_ids_did_ends_with_their_channel(void)
 	next_is(server.ch, RDMA_CM_EVENT_DISCONNECTED, NULL);
 	drop_end(&client);
 	make_qp(&other);
-	MUST(rdma_connect(other.id, NULL)); /* for which nobody will ask */
+	MUST(rdma_connect(other.id, NULL)); /* that nobody will fetch */
 	while (!event_waits(listener.ch))
 		sleep_ms(1);
 	the_channel_goes(&listener);
@@ -343,7 +343,7 @@ static void what_ids_did_ends_with_their_channel(void)
 	drop_end(&server);
 	drop_end(&listener);
 	drop_end(&other);
-	/* An event of such an id may still be in hand. */
+	/* An event of such an id may not be acknowledged yet. */
 	other.ch = rdma_create_event_channel();
 	MUST(rdma_create_id(other.ch, &other.id, NULL, RDMA_PS_TCP));
 	MUST(rdma_resolve_addr(other.id, NULL, &(union address){.sin.sin_family = AF_INET}.sa, PATIENCE));
@@ -431,7 +431,7 @@ struct endpoint_test {
 	char buf[64];
 };
 
-/* The passive half, in a thread: everything waits. */
+/* The passive side, in a thread, with synchronous calls. */
 static void *serve(void *arg)
 {
 	struct endpoint_test *t = arg;
@@ -514,7 +514,7 @@ static void an_endpoint_whose_type_nobody_names_has_that_of_its_port_space(void)
 	}
 }
 
-/* Both with two pieces of 8 bytes, 100 apart. */
+/* Both lists have two pieces of 8 bytes, 100 apart. */
 static void in_two(struct ibv_sge sge[2], const char *at, const struct ibv_mr *mr)
 {
 	for (int i = 0; i < 2; i++)
@@ -552,7 +552,7 @@ static void done(int (*get)(struct rdma_cm_id *, struct ibv_wc *), struct rdma_c
 	CHECK(wc.wr_id == (uintptr_t)context);
 }
 
-/* rdma_verbs.h: what is scattered is gathered, by each of its operations. */
+/* rdma_verbs.h: each operation with gathered and scattered data. */
 static void the_helpers_of_rdma_verbs_take_more_than_one_piece(void)
 {
 	static char here[4096], to_read[4096] = "what is there to be read", to_write[4096];
@@ -679,14 +679,14 @@ static void what_is_said_twice_or_too_late_changes_nothing(void)
 	MUST(rdma_create_id(client.ch, &client.id, &client, RDMA_PS_TCP));
 	MUST(rdma_bind_addr(client.id, &own.sa));
 	__be16 bound = rdma_get_src_port(client.id);
-	MUST(rdma_resolve_addr(client.id, &other.sa, &to.sa, PATIENCE)); /* it has a source */
+	MUST(rdma_resolve_addr(client.id, &other.sa, &to.sa, PATIENCE)); /* the id has a source address */
 	next_is(client.ch, RDMA_CM_EVENT_ADDR_RESOLVED, NULL);
 	CHECK_INT(rdma_get_src_port(client.id), bound);
 	FAILS(rdma_connect(client.id, &param), EINVAL); /* without a route */
 	MUST(rdma_resolve_route(client.id, PATIENCE));
 	FAILS(rdma_resolve_route(client.id, PATIENCE), EINVAL);
 	next_is(client.ch, RDMA_CM_EVENT_ROUTE_RESOLVED, NULL);
-	FAILS(rdma_connect(client.id, NULL), EINVAL); /* of which queue pair? */
+	FAILS(rdma_connect(client.id, NULL), EINVAL); /* without a queue pair number */
 	FAILS(rdma_disconnect(client.id), EINVAL);
 	FAILS(rdma_establish(client.id), EINVAL);
 	make_qp(&client);
@@ -749,7 +749,7 @@ static void destroying_an_id_disconnects_its_peer(void)
 	drop_end(&listener);
 }
 
-/* Defined where there is a network of this process alone. */
+/* Defined in the fake network of this process (fake_gsi.c). */
 __attribute__((weak)) void fake_settle(void);
 
 static void connect_and_exit(int fd, void *arg)
@@ -837,7 +837,7 @@ static void listen_and_wait(int fd, void *arg)
 	pause();
 }
 
-/* Between REQ and REP: long before the requests have been repeated as often as they may be. */
+/* Between REQ and REP: long before the retries run out. */
 static void a_listener_that_dies_with_a_request_in_hand_refuses_it(void)
 {
 	struct end client;
@@ -876,7 +876,7 @@ static void start_listening_again(struct end *e, unsigned port)
 	MUST(rdma_listen(e->id, 4));
 }
 
-/* perftest does so. Where time passes meanwhile the request is refused, and made again. */
+/* As in perftest. If too much time passes meanwhile, the request is rejected, and repeated. */
 static void a_listener_made_anew_gets_what_came_meanwhile(void)
 {
 	struct end listener, client;
@@ -924,7 +924,7 @@ static void connect_all(struct rdma_event_channel *ch, struct rdma_cm_id **ids, 
 	}
 }
 
-/* All at once, and nobody has to ask twice: the first repetition would come after four seconds. */
+/* All at once, without a repetition: the first one would come after four seconds. */
 static void a_burst_of_requests_loses_none(void)
 {
 	static struct rdma_cm_id *ids[BURST];
@@ -978,7 +978,7 @@ static void connect_to(struct end *client, struct end *server, struct end *liste
 	next_is(server->ch, RDMA_CM_EVENT_ESTABLISHED, NULL);
 }
 
-/* The same number in two of them is two services. */
+/* The same port number in two port spaces means two services. */
 static void a_port_is_one_of_its_port_space(void)
 {
 	static const char *const hosts[] = {"127.0.0.1", "::1"};
@@ -997,7 +997,7 @@ static void a_port_is_one_of_its_port_space(void)
 	}
 }
 
-/* 10,000 requests for a listener that has as many as it takes: none comes in, and it serves as before. */
+/* 10,000 requests for a listener with a full backlog: none is accepted, and the listener works as before. */
 static void a_storm_upon_a_full_backlog_passes(void)
 {
 	static struct rdma_cm_id *ids[BURST];
@@ -1033,7 +1033,7 @@ static void a_storm_upon_a_full_backlog_passes(void)
 	finish_pair(&listener, &first, &server);
 }
 
-/* rdma_xclient does not ask for it and sends inline. */
+/* rdma_xclient sends inline without requesting it. */
 static void a_queue_pair_has_room_for_inline_data_where_its_sges_are(void)
 {
 	struct end listener, client;

@@ -101,7 +101,7 @@ static void a_service_that_is_not_there_is_unreachable(void)
 	drop_end(&client);
 }
 
-/* Bound to an interface: groups need no route then. */
+/* Bound to an interface, because then groups need no route. */
 static void member(struct end *e, union address *host)
 {
 	*e = (struct end){.ch = rdma_create_event_channel()};
@@ -158,10 +158,10 @@ static void groups_are_those_of_ip(void)
 	union address lo = at("127.0.0.1", 0);
 
 	talk_in(&lo, "239.1.2.3");
-	talk_in(&lo, "::ffff:239.1.2.5"); /* the same, as mckey says it where there is IPv6 */
+	talk_in(&lo, "::ffff:239.1.2.5"); /* the same, in the form that mckey uses with IPv6 */
 }
 
-/* lo has no groups of IPv6. */
+/* lo has no IPv6 multicast. */
 static void groups_of_ipv6_are_joined_on_an_interface(void)
 {
 	union address host = {0};
@@ -198,7 +198,7 @@ static void joining_is_checked(void)
 	next_is(a.ch, RDMA_CM_EVENT_MULTICAST_JOIN, NULL);
 	FAILS(rdma_leave_multicast(a.id, &host.sa), EADDRNOTAVAIL);
 	MUST(rdma_leave_multicast(a.id, &group.sa));
-	/* left with an event that nobody fetched, and never left */
+	/* left with an event that was not fetched, and never left */
 	MUST(rdma_join_multicast(a.id, &group.sa, NULL));
 	MUST(rdma_leave_multicast(a.id, &group.sa));
 	CHECK(!event_waits(a.ch));

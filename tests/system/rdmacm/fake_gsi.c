@@ -1,4 +1,4 @@
-// fake_gsi.c - a queue pair 1 within one process: what goes out comes in again, later and perhaps not
+// fake_gsi.c - a queue pair 1 within one process: sent MADs arrive again, with delay and possible loss
 // see: node/gsi.h
 // SPDX-License-Identifier: MIT
 #include "fake_gsi.h"
@@ -120,7 +120,7 @@ EXPORT int vb_gsi_client_open(const struct vb_gsi_client_ops *ops, void *own, st
 	return 0;
 }
 
-/* Only a child of fork() does, which has no postman. */
+/* Only a child of fork() gets here, and it has no delivery thread. */
 EXPORT void vb_gsi_client_close(struct vb_gsi_client *q)
 {
 }
@@ -155,7 +155,7 @@ EXPORT void vb_gsi_client_send(struct vb_gsi_client *q, const uint8_t local[16],
 		put(q, remote, local, mad, VB_GSI_MAD);
 }
 
-/* There is no broker here that could be another one. */
+/* There is no broker here that could change. */
 EXPORT void vb_gsi_client_at_death(struct vb_gsi_client *q, const uint8_t local[16], const uint8_t remote[16],
                                    uint32_t ifindex, uint32_t local_id, uint32_t remote_id, uint32_t remote_qpn)
 {

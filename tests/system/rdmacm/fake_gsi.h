@@ -1,4 +1,4 @@
-// fake_gsi.h - a queue pair 1 within one process: what goes out comes in again, later and perhaps not
+// fake_gsi.h - a queue pair 1 within one process: sent MADs arrive again, with delay and possible loss
 // see: node/gsi.h
 // SPDX-License-Identifier: MIT
 #ifndef VB_TEST_FAKE_GSI_H
@@ -8,12 +8,12 @@
 
 #include "node/gsi.h"
 
-/* A program that links fake_gsi.c has it in place of the one of libibverbs. */
-extern bool (*_Atomic fake_drop)(const uint8_t mad[VB_GSI_MAD]); /* true: this one is lost */
-extern atomic_uint fake_speed;                                   /* how much faster its clock goes */
-/* As if it had come from the network. */
+/* A program that links fake_gsi.c uses it instead of the one in libibverbs. */
+extern bool (*_Atomic fake_drop)(const uint8_t mad[VB_GSI_MAD]); /* returns true if this MAD is lost */
+extern atomic_uint fake_speed;                                   /* factor of its clock */
+/* Delivers a MAD as if it came from the network. */
 void fake_inject(const uint8_t local[16], const uint8_t remote[16], const uint8_t *mad, size_t len);
-/* All that was sent has been handed over, and its callbacks are done. */
+/* Waits until all sent MADs were delivered and their callbacks have returned. */
 void fake_settle(void);
 
 #endif

@@ -47,7 +47,7 @@ static void a_channel_is_readable_while_an_event_waits(void)
 	CHECK(!event_waits(ch));
 	MUST(rdma_ack_cm_event(e));
 	FAILS(rdma_get_cm_event(ch, &e), EAGAIN);
-	/* what nobody fetched goes with its id */
+	/* events that nobody fetched are freed with the id */
 	MUST(rdma_resolve_route(id, PATIENCE));
 	CHECK(event_waits(ch));
 	MUST(rdma_destroy_id(id));
@@ -78,7 +78,7 @@ static bool sleeps_in_read(pid_t tid)
 	return nr == SYS_read;
 }
 
-/* As rping's: whatever it is that fails, the program ends with it. */
+/* As in rping: any failure ends the program. */
 static void *take_events(void *arg)
 {
 	struct reader *r = arg;
@@ -173,7 +173,8 @@ static void bound_to(const struct rdma_addrinfo *rai, bool shows)
 	rdma_destroy_event_channel(ch);
 }
 
-/* libfabric looks for adapters in this way. With the kernel's adapters the id has none, and it offers all of them. */
+/* libfabric looks for adapters in this way. With the kernel's adapters the id names none, and libfabric offers all of
+ * them. */
 static void the_address_of_localhost_names_no_adapter_where_others_are(void)
 {
 	struct rdma_event_channel *ch = rdma_create_event_channel();
@@ -188,7 +189,7 @@ static void the_address_of_localhost_names_no_adapter_where_others_are(void)
 	bound_to(number, true);
 	bound_to(port, true);
 	bound_to(any, false);
-	/* what it resolves then is by lo */
+	/* later it resolves through lo */
 	MUST(rdma_bind_addr(id, any->ai_src_addr));
 	MUST(rdma_resolve_addr(id, NULL, &lo.sa, 1000));
 	next_is(ch, RDMA_CM_EVENT_ADDR_RESOLVED, &e);
@@ -197,7 +198,7 @@ static void the_address_of_localhost_names_no_adapter_where_others_are(void)
 	ip("link set own0 down");
 	bound_to(any, true);
 	ip("link set own0 up");
-	ip("addr add fd00:6f::1/64 dev own0 nodad"); /* it goes with the link */
+	ip("addr add fd00:6f::1/64 dev own0 nodad"); /* it disappears with the link */
 	MUST(rdma_destroy_id(id));
 	rdma_freeaddrinfo(number);
 	rdma_freeaddrinfo(any);
@@ -285,7 +286,7 @@ static void *take_one(void *ch)
 	return NULL;
 }
 
-/* Fails, under ThreadSanitizer every time, when the id is written to after the event is there. */
+/* Fails, always under ThreadSanitizer, if the id is written after the event is queued. */
 static void what_was_resolved_is_what_stays(void)
 {
 	union address any = at("0.0.0.0", 7);
@@ -304,7 +305,7 @@ static void what_was_resolved_is_what_stays(void)
 	}
 }
 
-/* Some address beside ours that nobody has; a destroyed id is not waited for. */
+/* An unused address in our network. A destroyed id does not wait for it. */
 static void a_host_that_does_not_answer_is_an_error(void)
 {
 	struct rdma_event_channel *ch = rdma_create_event_channel();
@@ -442,7 +443,7 @@ static void options_are_checked(void)
 	FAILS(rdma_set_option(ud, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &code, sizeof(code)), EINVAL);
 	FAILS(rdma_set_option(id, RDMA_OPTION_ID, 77, &on, sizeof(on)), ENOSYS);
 	FAILS(rdma_set_option(id, 77, 0, &on, sizeof(on)), ENOSYS);
-	MUST(rdma_set_option(id, 0x5642, 1, &roce, sizeof(roce))); /* Verbena's own: which adapter */
+	MUST(rdma_set_option(id, 0x5642, 1, &roce, sizeof(roce))); /* Verbena's own option, for the adapter */
 	FAILS(rdma_set_option(id, 0x5642, 1, &roce, 1), EINVAL);
 	FAILS(rdma_set_option(id, 0x5642, 1, &neither, sizeof(neither)), EINVAL);
 	FAILS(rdma_set_option(id, 0x5642, 2, &roce, sizeof(roce)), ENOSYS);
@@ -585,7 +586,7 @@ static void vendor_options_of_a_peer_are_those_of_nobody_at_first(void)
 	MUST(rdma_destroy_id(id));
 }
 
-/* AF_IB, of which libc has no name. */
+/* AF_IB, which libc does not define. */
 static void names_of_a_fabric_are_refused(void)
 {
 	struct rdma_event_channel *ch = rdma_create_event_channel();
@@ -681,8 +682,8 @@ static bool other_threads_sleep(void)
 	return all;
 }
 
-/* AddressSanitizer's allocator (GCC 12) does not let go of its locks in a child: no thread may be in it when one is
- * made. */
+/* AddressSanitizer's allocator (GCC 12) does not release its locks in a child, so no thread may be in it during a
+ * fork. */
 static pid_t fork_while_they_sleep(void)
 {
 	for (int i = 0, asleep = 0; i < 1000 && asleep < 5; i++) {
@@ -692,7 +693,7 @@ static pid_t fork_while_they_sleep(void)
 	return fork();
 }
 
-/* The child's channels and ids are its own; those of its parent it can only let go of. */
+/* A child can use its own channels and ids. It can only destroy those of its parent. */
 static void a_child_starts_anew(void)
 {
 	struct end a;

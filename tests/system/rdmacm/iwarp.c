@@ -1,4 +1,4 @@
-// iwarp.c - what the tests of iWARP's connections have in common: what rdma_cm counts, and what is said with a connection
+// iwarp.c - shared by the tests of iWARP's connections: counters, and private data
 // see: path/iwarp/cm.h
 // SPDX-License-Identifier: MIT
 #include "iwarp.h"

@@ -1,4 +1,4 @@
-// iwarp.h - what the tests of iWARP's connections have in common: what rdma_cm counts, and what is said with a connection
+// iwarp.h - shared by the tests of iWARP's connections: counters, and private data
 // see: path/iwarp/cm.h
 // SPDX-License-Identifier: MIT
 #ifndef VB_TEST_IWARP_H
@@ -10,12 +10,12 @@
 #include "path/iwarp/cm.h"
 
 struct vb_iwcm_stats stats(void);
-/* Waits for the progress thread to come to it. */
-void lives(uint64_t n);                   /* so many connections */
+/* Waits until the progress thread gets there. */
+void lives(uint64_t n);                   /* waits for this number of connections */
 void reaches(uint64_t n, size_t counter); /* offset of the counter */
 #define REACHES(n, name) reaches(n, offsetof(struct vb_iwcm_stats, name))
 bool data_is(const struct rdma_cm_event *e, const char *text);
 struct rdma_conn_param words(const char *text, uint8_t responder_resources, uint8_t initiator_depth);
-unsigned descriptors(void); /* open ones of this process */
+unsigned descriptors(void); /* open descriptors of this process */
 
 #endif

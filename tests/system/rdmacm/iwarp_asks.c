@@ -1,4 +1,4 @@
-// iwarp_asks.c - iWARP devices ask peers on plain sockets for connections: kind ones, old ones, and those that mean harm
+// iwarp_asks.c - iWARP devices connect to peers on plain sockets: normal, old and hostile ones
 // follows: RFC 5044, 7.1; RFC 6581, 9; rdma_get_cm_event(3)
 // SPDX-License-Identifier: MIT
 #include <rdma/rdma_verbs.h>
@@ -167,13 +167,13 @@ static void what_is_no_reply_is_a_refusal(void)
 	lives(0);
 }
 
-/* Its last words, as an FPDU: RFC 5044, 4; RFC 5041, 4.3; RFC 5040, 4.8. */
+/* Its Terminate, as an FPDU: RFC 5044, 4; RFC 5041, 4.3; RFC 5040, 4.8. */
 static unsigned terminated(int fd, bool marker)
 {
 	uint8_t at[64], *fpdu = at + (marker ? 4 : 0);
 	size_t len = marker ? 32 : 28;
 
-	CHECK_INT(recv(fd, at, sizeof(at), MSG_WAITALL), len); /* then it has closed */
+	CHECK_INT(recv(fd, at, sizeof(at), MSG_WAITALL), len); /* then it closes */
 	CHECK_INT(fpdu[0] << 8 | fpdu[1], 18 + 4);
 	CHECK_INT(fpdu[2], 0x41);
 	CHECK_INT(fpdu[3], 0x47);
@@ -188,9 +188,9 @@ static void a_reply_that_cannot_be_agreed_to_gets_a_terminate(void)
 		unsigned flags, ird, ord, term;
 		int status;
 	} cases[] = {
-	        {0, A | 4, WRITE | 4, 0x2006, -ENOMEM}, /* it would read four at once, we serve three */
+	        {0, A | 4, WRITE | 4, 0x2006, -ENOMEM}, /* it wants four outstanding reads, we serve three */
 	        {C | M, A | 4, WRITE | 4, 0x2006, -ENOMEM},
-	        {0, A | 4, 2, 0x2007, -EPROTO}, /* no way to be ready */
+	        {0, A | 4, 2, 0x2007, -EPROTO}, /* no RTR message in common */
 	};
 	unsigned port;
 	int at_port = tcp_listen(&port);

@@ -1,4 +1,4 @@
-// iwarp_kinds.c - an interface that has an adapter of each kind: who listens for one of them is not asked by the other
+// iwarp_kinds.c - an interface with both kinds of adapters: a listener on one of them gets no requests from the other
 // follows: rdma_set_option(3)
 // see: docs/iwarp.md
 // SPDX-License-Identifier: MIT
@@ -12,7 +12,7 @@ static void choose(struct rdma_cm_id *id, int transport)
 	MUST(rdma_set_option(id, OPTION_VERBENA, OPTION_TRANSPORT, &transport, sizeof(transport)));
 }
 
-/* At every address, of this kind; its port. */
+/* A listener on all addresses for this kind. Returns the port. */
 static unsigned listen_for(struct end *e, int transport)
 {
 	union address a = at("0.0.0.0", 0);
@@ -41,7 +41,7 @@ static void ask_by(struct end *e, unsigned port, int transport)
 	MUST(rdma_connect(e->id, NULL));
 }
 
-/* Asked by the other kind and by its own. */
+/* Requests from the other kind and from its own. */
 static void is_asked_by_its_own_alone(struct end *listener, unsigned port, int transport, int other)
 {
 	struct end client, server;
@@ -103,7 +103,7 @@ static void who_listens_for_either_is_asked_by_both(void)
 	drop_end(&listener);
 }
 
-/* RoCE is what an address stands for where nobody chooses. */
+/* By default an address means the RoCE adapter. */
 static void who_is_bound_to_an_adapters_address_is_asked_by_that_adapter(void)
 {
 	struct end listener;

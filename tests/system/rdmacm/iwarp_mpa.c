@@ -1,4 +1,4 @@
-// iwarp_mpa.c - peers on plain sockets ask iWARP devices for connections: kind ones, old ones, and those that mean harm
+// iwarp_mpa.c - peers on plain sockets connect to iWARP devices: normal, old and hostile ones
 // follows: RFC 5044, 7.1; RFC 6581, 9; rdma_get_cm_event(3)
 // SPDX-License-Identifier: MIT
 #include <rdma/rdma_verbs.h>
@@ -7,7 +7,7 @@
 #include "iwarp.h"
 #include "mpa_peer.h"
 
-/* The next request, which has not been answered. */
+/* The next request, not answered yet. */
 static struct rdma_cm_event *requested(struct end *listener, struct end *server)
 {
 	struct rdma_cm_event *e = fetch(listener->ch, RDMA_CM_EVENT_CONNECT_REQUEST);
@@ -24,7 +24,7 @@ static int asks(unsigned port, const struct bytes *request)
 	return fd;
 }
 
-/* --- we are asked --- */
+/* --- incoming requests --- */
 
 static void revision_1_is_answered_with_revision_1(void)
 {
@@ -61,7 +61,7 @@ static void revision_1_is_answered_with_revision_1(void)
 	CHECK_INT(stats().listening, 0);
 }
 
-/* The initiator should, but as long as it does not, nobody would say anything. */
+/* The initiator should send first, but until it does, neither side would send anything. */
 static void a_responder_waits_for_the_first_message_but_not_for_ever(void)
 {
 	struct end listener, server;
@@ -90,8 +90,7 @@ static void a_responder_waits_for_the_first_message_but_not_for_ever(void)
 	lives(0);
 }
 
-/* As much as a frame holds, with the words of the enhanced setup in it; a program is shown what its events have room
- * for. */
+/* As much as a frame holds, including the words of the enhanced setup. The program gets as much as fits its event. */
 static void private_data_may_fill_its_frame(void)
 {
 	struct end listener, server;
@@ -240,7 +239,7 @@ static void what_is_not_answered_is_refused(void)
 	int second = asks(port, &b);
 
 	REACHES(2, requests);
-	drop_end(&listener); /* with one in its queue */
+	drop_end(&listener); /* with one connection in its queue */
 	CHECK_INT(listen_to(second).flags, R);
 	CHECK(ends_in_order(first) && ends_in_order(second));
 	close(first);
@@ -351,15 +350,15 @@ static void what_is_no_request_is_closed(void)
 	struct bytes bad[] = {
 	        frame(true, 0, 1, NULL, 0),  /* a reply */
 	        frame(false, 0, 1, NULL, 0), /* another key: below */
-	        frame(false, 0, 0, NULL, 0), /* revisions that do not exist */
+	        frame(false, 0, 0, NULL, 0), /* unknown revisions */
 	        frame(false, 0, 3, NULL, 0),
 	        frame(false, R, 1, NULL, 0), /* a request that rejects */
 	        frame(false, R | S, 2, "1234", 4),
-	        frame(false, 0, 1, much, 513), /* private data: too much */
+	        frame(false, 0, 1, much, 513), /* too much private data */
 	        frame(false, 0, 1, much, 600),
-	        frame(false, S, 2, "123", 3), /* no room for the words */
+	        frame(false, S, 2, "123", 3), /* no room for the words of the enhanced setup */
 	        frame(false, S, 2, NULL, 0),
-	        frame(false, 0, 1, NULL, 0), /* and something behind it: below */
+	        frame(false, 0, 1, NULL, 0), /* and data after it: see below */
 	        {.at = "GET / HTTP/1.1\r\nHost: example\r\n\r\n", .len = 33},
 	};
 	size_t n = sizeof(bad) / sizeof(*bad);
@@ -413,7 +412,7 @@ static void a_crowd_of_one_host_crowds_out_its_own(void)
 	struct bytes b = frame(false, 0, 1, "here", 4);
 	int fd = tcp_to(port), crowd[CROWD];
 
-	CHECK(send(fd, b.at, 10, MSG_NOSIGNAL) == 10); /* the rest is slow to come */
+	CHECK(send(fd, b.at, 10, MSG_NOSIGNAL) == 10); /* the rest arrives slowly */
 	REACHES(1, accepted);
 	for (unsigned i = 0; i < CROWD; i++)
 		crowd[i] = tcp_from("127.0.0.2", port);

@@ -1,4 +1,4 @@
-// iwarp_streams.c - two programs on iWARP devices: by TCP, and in the memory of one host
+// iwarp_streams.c - two programs on iWARP devices: over TCP, and in shared memory of one host
 // follows: rdma_connect(3), rdma_accept(3), rdma_disconnect(3), rdma_create_ep(3), rdma_migrate_id(3)
 // SPDX-License-Identifier: MIT
 #include <pthread.h>
@@ -91,7 +91,7 @@ static void both_learn_what_was_said_and_agreed_on(void)
 	finish_pair(&listener, &client, &server);
 }
 
-/* On the way through memory there is room for less: it goes by TCP then. */
+/* The same-host path has room for less private data, so this goes over TCP. */
 static void private_data_of_any_length_arrives(void)
 {
 	struct end listener, client, server;
@@ -286,7 +286,7 @@ static void *passive_ep(void *arg)
 	return NULL;
 }
 
-/* The server sends first: RFC 6581's peer-to-peer model lets it. */
+/* The server sends first, which RFC 6581's peer-to-peer model allows. */
 static void endpoints_do_it_all_in_order(void)
 {
 	struct rdma_addrinfo hints = {.ai_flags = RAI_PASSIVE | RAI_NUMERICHOST, .ai_port_space = RDMA_PS_TCP}, *res;

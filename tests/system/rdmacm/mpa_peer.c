@@ -1,4 +1,4 @@
-// mpa_peer.c - a peer on a plain socket that says what it likes by MPA
+// mpa_peer.c - a peer on a plain socket that sends arbitrary MPA frames
 // follows: RFC 5044, 7.1; RFC 6581, 9
 // SPDX-License-Identifier: MIT
 #include "mpa_peer.h"

@@ -1,4 +1,4 @@
-// trouble.c - a network that loses and repeats, and peers that send anything
+// trouble.c - a network that loses and repeats, and peers that send arbitrary messages
 // follows: IBA volume 1, 12.9 (retries, stale connections), 12.6 (messages)
 // SPDX-License-Identifier: MIT
 #include "cm.h"
@@ -106,8 +106,8 @@ static void data_before_the_rtu_may_establish(void)
 	finish_pair(&listener, &client, &server);
 }
 
-/* A REQ as a peer at from might make it. */
-/* Who comes while the backlog is full comes again, and nobody is refused. */
+/* A REQ as a peer at `from` could send it. */
+/* While the backlog is full requesters retry, and none is rejected. */
 static void a_crowd_gets_in_although_few_may_wait(void)
 {
 	enum { CROWD = 100, BACKLOG = 20 };
@@ -200,7 +200,7 @@ static void nobody_has_our_packets_sent_to_a_third(void)
 	memcpy(msg.req.primary.local_gid, third, 16);
 	inject(&msg, stranger, loopback);
 	CHECK(!event_waits(listener.ch));
-	/* to an address that is not ours: found out when it is fetched */
+	/* for an address that is not ours, which is noticed when it is fetched */
 	forge(&msg, port, stranger, third);
 	inject(&msg, stranger, third);
 	forge(&msg, port, stranger, loopback);
@@ -209,7 +209,7 @@ static void nobody_has_our_packets_sent_to_a_third(void)
 	inject(&msg, stranger, loopback);
 	e = fetch(listener.ch, RDMA_CM_EVENT_CONNECT_REQUEST);
 	CHECK_INT(e->param.conn.qp_num, 56);
-	/* what it asked for beyond the adapter's means is not granted */
+	/* it does not get more than the adapter supports */
 	struct end server = {.ch = listener.ch, .id = e->id};
 
 	make_qp(&server);
@@ -244,7 +244,7 @@ static void headers_that_are_none_are_refused(void)
 	drop_end(&ud);
 }
 
-/* What asks and then is silent gets no further than the backlog, and whom the program has accepted of it ends. */
+/* Requesters that stay silent do not get beyond the backlog, and those that the program has accepted time out. */
 static void forged_requests_leave_nothing_behind(void)
 {
 	enum { FORGED = 10000, BACKLOG = 64, ACCEPTED = 8 };
@@ -331,7 +331,7 @@ static void one_host_fills_half_a_backlog(void)
 	drop_end(&listener);
 }
 
-/* Messages of a real connection with bytes changed, while it lives: it may end, the program may not. */
+/* Messages of a live connection with changed bytes: the connection may end, but the program must not. */
 static uint8_t caught[64][VB_GSI_MAD];
 static unsigned n_caught;
 

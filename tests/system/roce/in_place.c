@@ -1,4 +1,4 @@
-// in_place.c - payload that goes out from the program's memory, and what may become of that meanwhile
+// in_place.c - payload that is sent from the program's memory, and changes to that memory meanwhile
 // follows: IBA volume 1, 9.7.5.2.4 (PSN sequence error); udp(7) (UDP_SEGMENT)
 // SPDX-License-Identifier: MIT
 #include "stranger.h"
@@ -13,19 +13,19 @@
 #include "util/guard.h"
 
 #define MTU 1024u
-#define PACKETS 24u /* and no more than go out before an acknowledgement comes */
-#define CHANGED 5u  /* the packet that something happens to */
+#define PACKETS 24u /* no more than are sent before an acknowledgement arrives */
+#define CHANGED 5u  /* the packet whose memory changes */
 #define FIRST 500u
 
 static uint8_t *memory;
 static enum { NOTHING, CHANGES, WAITS, FAULTS, GOES } happens;
 static atomic_bool held;
-static atomic_uint gathered; /* sends in more than one piece */
+static atomic_uint gathered; /* number of sends in more than one piece */
 
 ssize_t __real_sendmsg(int fd, const struct msghdr *mh, int flags);
 ssize_t __wrap_sendmsg(int fd, const struct msghdr *mh, int flags);
 
-/* Between the sum and the send, by the linker. */
+/* Called between CRC and send (wrapped by the linker). */
 ssize_t __wrap_sendmsg(int fd, const struct msghdr *mh, int flags)
 {
 	if (mh->msg_iovlen < 2 || !memory)
@@ -65,8 +65,8 @@ static void meet(struct stranger *s, bool v6)
 	meet_with(s, v6, 8 << 20);
 }
 
-/* The requests of one message, each at least once; lost: those whose ICRC is wrong are asked for again. Returns how
- * many. */
+/* Receives the requests of one message, each at least once. lost: packets with a wrong ICRC, which are requested again.
+ * Returns their number. */
 static unsigned take_all(struct stranger *s, const uint8_t *as)
 {
 	bool got[PACKETS] = {false};
@@ -106,7 +106,7 @@ static void write_all(struct stranger *s)
 	POST(&s->l, .op = IBV_WR_RDMA_WRITE, .id = 1, .m = &s->m, .len = PACKETS * MTU, .far = {0x1234, 0x99, 0});
 }
 
-/* The next that has not come before; one that is sent again meanwhile may come in between. */
+/* The next new packet. A retransmitted one may come in between. */
 static void take_next(struct stranger *s, struct came *c, uint32_t i)
 {
 	do
@@ -147,7 +147,7 @@ static void payload_goes_out_from_where_it_lies_by_ipv6(void)
 	nothing_is_copied(true);
 }
 
-/* What is likely to be near is copied: that costs less. */
+/* Data that is probably in the cache is copied, because that is cheaper. */
 static void a_small_region_is_copied(void)
 {
 	struct stranger s;
@@ -170,10 +170,10 @@ static void memory_that_changes_under_way_goes_again(void)
 	CHECK_INT(take_all(&s, s.m.p), 1);
 	ends(&s);
 	CHECK(STAT(&s, resent_pkts) > 0);
-	CHECK(STAT(&s, bytes_copied_out) >= MTU); /* what goes again is what was added up */
+	CHECK(STAT(&s, bytes_copied_out) >= MTU); /* a retransmission is sent as it was summed */
 }
 
-/* From then on it is no longer looked at: it may be no longer there. */
+/* From then on the memory is not read any more, because it may be unmapped. */
 static void what_waits_is_what_it_was_when_it_was_added_up(void)
 {
 	uint8_t before[PACKETS * MTU];
@@ -205,7 +205,7 @@ static void a_send_that_faults_is_tried_with_copies(void)
 	ends(&s);
 }
 
-/* Of it zeros go out, with a wrong ICRC; then it is looked for, and not found. */
+/* Zeros are sent for it, with a wrong ICRC; the retransmission finds it unmapped. */
 static void memory_that_goes_under_way_fails_its_request(void)
 {
 	struct stranger s;

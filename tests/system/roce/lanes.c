@@ -29,7 +29,7 @@ static void served(int fd, void *arg)
 	meet_up(fd);
 }
 
-/* Of two sockets the broker has one, and all programs the other. */
+/* Of two sockets one is the broker's, and all programs share the other. */
 static struct peer sharer(uint32_t told[2], struct far *far)
 {
 	struct peer p = start(served, NULL);
@@ -39,7 +39,7 @@ static struct peer sharer(uint32_t told[2], struct far *far)
 	return p;
 }
 
-/* It is stopped while its packets come, so that it is we who get them, and cannot meet us yet. */
+/* It is stopped while its packets arrive, so that we receive them and cannot meet it yet. */
 static void the_first_packets_for_a_program_that_is_not_met_yet_wait_for_it(void)
 {
 	struct stranger s, its;
@@ -74,7 +74,7 @@ static void the_first_packets_for_a_program_that_is_not_met_yet_wait_for_it(void
 	finish(&p);
 }
 
-/* No more of them than there is room for, and none of a program that there is not. */
+/* Keeps no more of them than there is room for, and none for a program that does not exist. */
 static void a_flood_for_others_is_bounded(void)
 {
 	struct stranger s;
@@ -130,7 +130,7 @@ static void late(int fd, void *arg)
 	meet_up(fd);
 }
 
-/* The port is somebody else's: there is only this host, and who was not there a moment ago may be by now. */
+/* Another program holds the port, so only this host is reachable. A peer may start later. */
 static void a_program_that_comes_late_is_found_where_there_is_no_wire(void)
 {
 	struct sockaddr_in6 any = {.sin6_family = AF_INET6, .sin6_port = htons(VB_ROCE_PORT)};
@@ -141,7 +141,7 @@ static void a_program_that_comes_late_is_found_where_there_is_no_wire(void)
 	struct link l;
 	struct mem m;
 
-	for (int i = 0; bind(fd, (struct sockaddr *)&any, sizeof(any)); i++) { /* the keeper of the test before goes */
+	for (int i = 0; bind(fd, (struct sockaddr *)&any, sizeof(any)); i++) { /* an earlier keeper ends */
 		CHECK(i < PATIENCE);
 		sleep_ms(1);
 	}
@@ -154,18 +154,18 @@ static void a_program_that_comes_late_is_found_where_there_is_no_wire(void)
 	                        .port_num = 1,
 	                        .grh = {.dgid = d.gid, .sgid_index = (uint8_t)d.gid_index, .hop_limit = 9}};
 	struct ibv_ah *ah = ibv_create_ah(d.pd, &a);
-	uint32_t next = VB_QP_LANE(l.qp->qp_num) % (VB_LANES - 1) + 1; /* lanes are given one after the other */
+	uint32_t next = VB_QP_LANE(l.qp->qp_num) % (VB_LANES - 1) + 1; /* lanes are assigned in order */
 
 	CHECK(ah);
 	meet_up(p.fd);
-	while (!heard(p.fd, 1)) { /* while it is not there it is lost */
+	while (!heard(p.fd, 1)) { /* lost while the peer does not exist */
 		POST(&l, .op = IBV_WR_SEND, .id = 1, .m = &m, .len = 50, .ah = ah,
 		     .qpn = next << VB_LANE_SHIFT | 0x3ffe, .qkey = QKEY);
 		expect(l.scq, 1, IBV_WC_SUCCESS);
 	}
 	hear(p.fd, &it, sizeof(it));
 	CHECK_INT(VB_QP_LANE(it.qpn), next);
-	/* what the broker said last stands for a moment, and may have been late */
+	/* the broker repeats its last answer for a moment, and may have been late */
 	for (int i = 0; i < 8 && !heard(p.fd, 4); i++) {
 		POST(&l, .op = IBV_WR_SEND, .id = 2, .m = &m, .len = 100, .ah = ah, .qpn = it.qpn, .qkey = QKEY);
 		expect(l.scq, 2, IBV_WC_SUCCESS);

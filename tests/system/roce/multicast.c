@@ -1,4 +1,4 @@
-// multicast.c - datagrams to a group, of programs each of which has a socket of its own
+// multicast.c - datagrams to a group, between programs with a socket each
 // follows: ibv_attach_mcast(3); annex A17 (RoCEv2), A17.4.3; ip(7) (IP_MULTICAST_ALL)
 // SPDX-License-Identifier: MIT
 #include "stranger.h"
@@ -26,7 +26,7 @@ static void cast(struct stranger *s, const union ibv_gid *to, uint32_t n)
 	CHECK(!setsockopt(s->raw, IPPROTO_IP, IP_MULTICAST_IF, &m, sizeof(m)));
 	p.bth.dest_qpn = 0xffffff;
 	memcpy(from.here, to->raw, 16);
-	memcpy(from.there, s->here, 16); /* the network takes no address of lo */
+	memcpy(from.there, s->here, 16); /* the network accepts no address of lo */
 	from.there[15] = 9;
 	stranger_say(&from, &p, NULL);
 }
@@ -44,11 +44,11 @@ static void member(int fd, void *arg)
 	if (arg)
 		CHECK_INT(expect(s.l.rcq, 0, IBV_WC_SUCCESS).byte_len, 40 + 51);
 	meet_up(fd);
-	expect_none(s.l.rcq, 20); /* once, and not what came for others */
+	expect_none(s.l.rcq, 20); /* once, and nothing for other groups */
 	CHECK_INT(COUNTED(forwarded), 0);
 }
 
-/* One program is a member of its group by two queue pairs, one by one, one is none. */
+/* The programs have two, one and no queue pairs in the group. */
 static void members_of_a_group_each_get_what_is_for_it_once(void)
 {
 	struct stranger s;
@@ -75,7 +75,7 @@ static void members_of_a_group_each_get_what_is_for_it_once(void)
 	cast(&s, &group, 1);
 	CHECK_INT(expect(s.l.rcq, 0, IBV_WC_SUCCESS).byte_len, 91);
 	CHECK_INT(expect(second.rcq, 0, IBV_WC_SUCCESS).byte_len, 91);
-	CHECK(!memcmp(s.m.p + 20 + 16, group.raw + 12, 4)); /* the header says to whom it was */
+	CHECK(!memcmp(s.m.p + 20 + 16, group.raw + 12, 4)); /* the header contains the destination */
 	cast(&s, &other_group, 2);
 	CHECK_INT(expect(second.rcq, 1, IBV_WC_SUCCESS).byte_len, 92);
 	CHECK(!ibv_detach_mcast(second.qp, &other_group, 0) && !ibv_detach_mcast(s.l.qp, &group, 0));

@@ -1,4 +1,4 @@
-// packets.c - what a stranger may send to a queue pair, and what comes of it: legal but odd, and hostile
+// packets.c - forged packets to a queue pair, and their effects: legal but unusual, and hostile
 // follows: IBA volume 1, 9.2 to 9.9; annex A17 (RoCEv2)
 // SPDX-License-Identifier: MIT
 #include "stranger.h"
@@ -56,7 +56,7 @@ static void asks(bool v6, bool migreq)
 	stranger_say(&s, &p, &how);
 	CHECK_INT(expect(s.l.rcq, 1, IBV_WC_SUCCESS).byte_len, 2053);
 	CHECK_INT(s.m.p[65536 + 2052], (psn + 2) & 0xff);
-	do { /* each asked */
+	do { /* each requests one */
 		CHECK(stranger_take(&s, &c, PATIENCE));
 		CHECK_INT(c.p.bth.opcode, VB_RC_ACK);
 	} while (c.p.bth.psn.v != psn + 2);
@@ -96,7 +96,7 @@ static void a_stranger_is_served_over_ipv6(void)
 	asks(true, true);
 }
 
-/* Its packets carry the fields of the address vector; its ICRC is looked at for each. */
+/* Its packets contain the fields of the address vector. The ICRC of each is checked. */
 static void our(bool v6)
 {
 	stranger_meet(&s, &(struct conf){0}, v6);
@@ -138,10 +138,10 @@ static void our_requests_reach_a_stranger_over_ipv6(void)
 }
 
 /*
- * The answer is of two packets, the second the shorter, so that nothing can go behind them with the same send. Each
- * other question does not ask for an acknowledgement, as those in the middle of a burst. Fails when the question has
- * not completed over there when the answer is received: a program that has room for so many questions under way has
- * none for the next.
+ * The answer has two packets, of which the second is shorter, so that nothing can follow them in the same send. Every
+ * second request asks for no acknowledgement, like those in the middle of a burst. Fails if the request has not
+ * completed at the other end when the answer is received, because a program with only so many slots then has none for
+ * the next request.
  */
 static void a_question_is_acknowledged_before_it_is_answered(void)
 {
@@ -161,7 +161,7 @@ static void a_question_is_acknowledged_before_it_is_answered(void)
 			bool is_ack = c.p.bth.opcode == VB_RC_ACK;
 			uint32_t n = (c.p.bth.psn.v - (is_ack ? s.l.it.psn + i : first() + 2 * i)) & 0xffffff;
 
-			if (n > !is_ack) /* of an earlier round: we are late, and it was sent again */
+			if (n > !is_ack) /* from an earlier round: we are late, and it was retransmitted */
 				continue;
 			before += is_ack && !came;
 			came |= is_ack ? 1 : 2u << n;
@@ -169,11 +169,11 @@ static void a_question_is_acknowledged_before_it_is_answered(void)
 		ack(first() + 2 * i + 1);
 		expect(s.l.scq, i, IBV_WC_SUCCESS);
 	}
-	/* of two sends that follow each other the network may now and then bring the second first */
+	/* the network may sometimes swap two sends */
 	CHECK(before >= 90);
 }
 
-/* A window that lies across 2^24, both ways. */
+/* A window across 2^24, in both directions. */
 static void sequence_numbers_go_round_both_ways(void)
 {
 	stranger_meet(&s, &(struct conf){.psn = 0xfffffc}, false);
@@ -207,12 +207,12 @@ static void sequence_numbers_go_round_both_ways(void)
 	ack(3);
 	for (uint64_t i = 5; i < 8; i++)
 		expect(s.l.scq, i, IBV_WC_SUCCESS);
-	stranger_request(&s, VB_RC_SEND_ONLY, 2, 4); /* of before the turn: again */
+	stranger_request(&s, VB_RC_SEND_ONLY, 2, 4); /* from before the wrap: a duplicate */
 	acked(7);
 	CHECK_INT(STAT(&s, duplicate_request), 1);
 }
 
-/* --- what is dropped, and where it is counted --- */
+/* --- dropped packets, and their counters --- */
 
 static void nothing_happened(void)
 {
@@ -252,7 +252,7 @@ static void what_is_no_packet_is_counted_and_dropped(void)
 	p.bth.tver = 1;
 	stranger_say(&s, &p, NULL);
 	p.bth.tver = 0;
-	p.bth.pad = 3; /* more than there is */
+	p.bth.pad = 3; /* more than exists */
 	p.payload_len = 0;
 	stranger_say(&s, &p, &(struct how){.cut = 3});
 	broken(VB_RC_WRITE_ONLY, 0, &(struct how){.cut = 4});
@@ -274,7 +274,7 @@ static void what_is_no_packet_is_counted_and_dropped(void)
 	acked(0);
 }
 
-/* A request in its turn that asks for what does not exist, and one out of it. */
+/* A request with the expected PSN for memory that does not exist, and one with another PSN. */
 static void an_opcode_that_is_reserved_is_an_invalid_request(void)
 {
 	static const uint8_t reserved[] = {21, 24, 28, 29, 31};
@@ -288,7 +288,7 @@ static void an_opcode_that_is_reserved_is_an_invalid_request(void)
 		bth = stranger_packet(&s, VB_RC_SEND_ONLY, s.l.it.psn + 1, 0).bth;
 		bth.opcode = reserved[i];
 		for (int turn = 0; turn < 3;
-		     turn++) { /* ahead: dropped; the next: refused; and again, if the NAK was lost */
+		     turn++) { /* ahead: dropped; expected: NAK; repeated: NAK again, in case it was lost */
 			memset(bytes, 0, sizeof(bytes));
 			w = vb_writer(bytes, sizeof(bytes));
 			vb_bth_encode(&w, &bth);
@@ -314,7 +314,7 @@ static void of_number(uint32_t qpn, const struct how *how)
 	stranger_say(&s, &p, how);
 }
 
-/* Everything else about them is right. */
+/* Everything else in them is valid. */
 static void what_is_for_others_is_counted_and_dropped(void)
 {
 	struct vb_packet p;
@@ -331,7 +331,7 @@ static void what_is_for_others_is_counted_and_dropped(void)
 	of_number(qpn, &(struct how){.spoofed = true});
 	of_number(qpn, &(struct how){.astray = true});
 	WAIT_FOR(COUNTED(drop_source) >= 2);
-	p = stranger_packet(&s, VB_CNP, 0, 0); /* a spoofed one would slow us down */
+	p = stranger_packet(&s, VB_CNP, 0, 0); /* a forged one would slow us down */
 	stranger_say(&s, &p, &(struct how){.spoofed = true});
 	WAIT_FOR(COUNTED(drop_source) >= 3);
 	p = stranger_packet(&s, VB_RC_WRITE_ONLY, s.l.it.psn, 8);
@@ -361,13 +361,13 @@ static void what_is_for_others_is_counted_and_dropped(void)
 	acked(0);
 }
 
-/* The first packet that asks for what is not its, and it is over; what it asked for has not happened. */
+/* The first invalid request ends the connection, and has no effect. */
 static void memory_that_is_not_its_is_refused(void)
 {
 	struct vb_packet p;
 
 	stranger_meet(&s, &(struct conf){0}, false);
-	p = stranger_packet(&s, VB_RC_WRITE_ONLY, s.l.it.psn, 0); /* nothing needs no key */
+	p = stranger_packet(&s, VB_RC_WRITE_ONLY, s.l.it.psn, 0); /* 0 bytes need no key */
 	p.reth = (struct vb_reth){0x10, 0xdead, 0};
 	stranger_say(&s, &p, NULL);
 	acked(0);
@@ -387,7 +387,7 @@ static void memory_that_is_not_its_is_refused(void)
 		CHECK_INT(s.m.p[i], 0);
 }
 
-/* --- what is in the IP header --- */
+/* --- fields of the IP header --- */
 
 static void any_identification_will_do(void)
 {
@@ -407,7 +407,7 @@ static void any_identification_will_do(void)
 	CHECK_INT(COUNTED(drop_icrc), 0);
 }
 
-/* Nobody may send these; they are no reason to fail. */
+/* Senders must not send these, but they must not break anything. */
 static void fragments_and_options_do_no_harm(void)
 {
 	struct vb_packet p;
@@ -447,7 +447,7 @@ static void the_network_s_marks_are_told_to_the_sender(void)
 	}
 	p = stranger_packet(&s, VB_CNP, 0, 0);
 	p.bth.becn = true;
-	p.bth.pkey = 0; /* says nothing in it */
+	p.bth.pkey = 0; /* has no meaning there */
 	stranger_say(&s, &p, NULL);
 	WAIT_FOR(STAT(&s, cnp_rcvd) == 1);
 	CHECK_INT(STAT(&s, cnp_sent), 1);
@@ -465,7 +465,7 @@ static void a_checksum_may_be_missing(void)
 
 /* --- several interfaces --- */
 
-/* Each pair has the address of its device, for what it sends and what it takes. */
+/* Each pair sends and receives with the address of its own device. */
 static void each_interface_and_address_has_its_own_pairs(void)
 {
 	static const struct {
@@ -486,7 +486,7 @@ static void each_interface_and_address_has_its_own_pairs(void)
 			stranger_request(&of[i], VB_RC_WRITE_ONLY, n, 8);
 			stranger_expect(&of[i], &c, VB_RC_ACK, of[i].l.it.psn + n);
 		}
-	for (int i = 0; i < 3; i++) { /* to the address of another */
+	for (int i = 0; i < 3; i++) { /* to the address of another device */
 		struct stranger wrong = of[i];
 
 		memcpy(wrong.here, of[(i + 1) % 3].here, 16);
@@ -580,14 +580,14 @@ static void datagrams_with_other_keys_are_counted_and_dropped(void)
 	WAIT_FOR(STAT(&s, drop_type) == 1);
 	expect_none(s.l.rcq, 20);
 	p = stranger_packet(&s, VB_UD_SEND_ONLY, 6, 50);
-	stranger_say(&s, &p, &(struct how){.spoofed = true}); /* anybody may */
+	stranger_say(&s, &p, &(struct how){.spoofed = true}); /* any sender may */
 	expect(s.l.rcq, 1, IBV_WC_SUCCESS);
 	p = stranger_packet(&s, VB_UD_SEND_ONLY, 6, 50);
 	stranger_say(&s, &p, NULL);
 	WAIT_FOR(STAT(&s, drop_no_receive) == 1);
 }
 
-/* --- what is told --- */
+/* --- reports --- */
 
 static void leaves(int fd, void *arg)
 {

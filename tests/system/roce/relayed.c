@@ -1,4 +1,4 @@
-// relayed.c - the channel of a program whose lane is relayed to it, when it ends, and a lane that cannot be opened
+// relayed.c - the channel of a relayed lane, when it ends, and a lane that cannot be opened
 // follows: verbena-broker(8), "Users"
 // see: src/path/roce/roce.h
 // SPDX-License-Identifier: MIT
@@ -24,7 +24,7 @@ void *__wrap_mmap64(void *addr, size_t len, int prot, int flags, int fd, off_t o
 	return no_memory ? MAP_FAILED : __real_mmap64(addr, len, prot, flags, fd, off);
 }
 
-/* As much of a node as receives; its broker is this test. */
+/* The receiving part of a node; the test plays the broker. */
 struct host {
 	struct vb_node node;
 	struct vb_io io;
@@ -45,7 +45,7 @@ static struct host *make_host(void)
 	return h;
 }
 
-/* The channel's end that the owner of the sockets has. */
+/* The keeper's end of the channel. */
 static int relay_to(struct host *h)
 {
 	int pair[2];

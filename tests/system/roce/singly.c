@@ -1,5 +1,5 @@
-// singly.c - a kernel, or a device, that does not cut one send into packets: each goes by itself
-// follows: udp(7) (UDP_SEGMENT); the errors are those that Linux has for it
+// singly.c - a kernel or device without UDP_SEGMENT: each packet is sent by itself
+// follows: udp(7) (UDP_SEGMENT); the errors are those of Linux
 // SPDX-License-Identifier: MIT
 #include "stranger.h"
 
@@ -23,8 +23,7 @@ static unsigned refused, busy;
 ssize_t __real_sendmsg(int fd, const struct msghdr *mh, int flags);
 ssize_t __wrap_sendmsg(int fd, const struct msghdr *mh, int flags);
 
-/* Of the adapter's sends, by the linker: those that ask for segments fail; of the others so many have to be tried
- * again. */
+/* Replaces the adapter's sends (by the linker): those with segments fail, and some of the others must be retried. */
 ssize_t __wrap_sendmsg(int fd, const struct msghdr *mh, int flags)
 {
 	const struct cmsghdr *c = mh->msg_controllen ? CMSG_FIRSTHDR(mh) : NULL;
@@ -67,7 +66,7 @@ static void all_come(bool v6, int err)
 			stranger_say(&s, &ack, NULL);
 	}
 	expect(s.l.scq, 1, IBV_WC_SUCCESS);
-	CHECK_INT(refused, 1); /* it is not tried again */
+	CHECK_INT(refused, 1); /* segments are not tried again */
 	CHECK_INT(atomic_load(&vb_counters.tx_refused), 0);
 }
 
@@ -81,7 +80,7 @@ static void an_older_kernel_gets_packets(void)
 	all_come(true, ENOPROTOOPT);
 }
 
-/* What the network has no room for now waits, and goes in its order. */
+/* Packets that do not fit now wait, and are sent in order. */
 static void what_has_no_room_now_goes_later(void)
 {
 	struct stranger s;

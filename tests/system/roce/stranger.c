@@ -1,4 +1,4 @@
-// stranger.c - a peer that is no Verbena: a socket, and packets that are forged byte by byte
+// stranger.c - a peer without Verbena: a socket, and packets forged byte by byte
 // follows: IBA volume 1, 9.2 to 9.7; annex A17 (RoCEv2); raw(7), udp(7), ipv6(7)
 // SPDX-License-Identifier: MIT
 #include "stranger.h"
@@ -97,7 +97,7 @@ static void use_gid(struct dev *d, const uint8_t gid[16])
 	fail(__FILE__, __LINE__, "the address is no GID of the device");
 }
 
-/* Beside the lanes, at an address of its own: the kernel prefers it there. */
+/* A socket outside the group, with its own address, which the kernel prefers for that address. */
 static void listen_there(struct stranger *s)
 {
 	static int open[2];
@@ -144,7 +144,7 @@ void stranger_meet_at(struct stranger *s, const struct conf *c, const char *devi
 
 	memcpy(it.gid.raw, s->there, 16);
 	link_to(&s->l, &it);
-	/* a broker may be silent for long on a busy machine: then path/unresolved.c goes on looking */
+	/* the broker may be silent for long on a busy machine; then path/unresolved.c continues looking */
 	WAIT_FOR(*(struct vb_roce_path *volatile *)&vb_qp(s->l.qp)->roce);
 	listen_there(s);
 }
@@ -168,7 +168,7 @@ struct vb_packet stranger_packet(const struct stranger *s, uint8_t opcode, uint3
 	};
 }
 
-/* --- saying --- */
+/* --- sending --- */
 
 static uint16_t ip_sum(const uint8_t *p, size_t len)
 {
@@ -187,7 +187,7 @@ static void put16(uint8_t *p, unsigned v)
 	p[1] = (uint8_t)v;
 }
 
-/* IP and UDP header in front of what stands behind them. Returns their length. */
+/* Writes IP and UDP headers before the payload. Returns their length. */
 static size_t headers(const struct stranger *s, uint8_t *ip, size_t len, const struct how *how)
 {
 	uint8_t from[16], to[16];
@@ -254,7 +254,7 @@ static void send_fragments(struct stranger *s, const uint8_t *ip, size_t len, co
 	}
 }
 
-/* A NOP, and the end of the list. */
+/* A NOP, and the end of the option list. */
 static void send_with_option(struct stranger *s, const uint8_t *ip, size_t len)
 {
 	uint8_t with[8192];
@@ -296,7 +296,7 @@ void stranger_bytes(struct stranger *s, const uint8_t *bytes, size_t len, const 
 	if (len >= VB_BTH_LEN)
 		ref_icrc(all, total, all + total - VB_ICRC_LEN);
 	all[total - 1] ^= how->bad_icrc;
-	all[total - 2] ^= how->bad_icrc; /* with one bit alone the identification could be another */
+	all[total - 2] ^= how->bad_icrc; /* with a single bit, another identification could fit */
 	all[total - 3] ^= how->bad_icrc;
 	all[total - 4] ^= how->bad_icrc;
 	if (s->v6)
@@ -330,7 +330,7 @@ void stranger_request(struct stranger *s, uint8_t opcode, uint32_t n, uint32_t l
 	stranger_say(s, &p, NULL);
 }
 
-/* --- hearing --- */
+/* --- receiving --- */
 
 static void read_control(struct msghdr *mh, struct came *c)
 {
@@ -393,7 +393,7 @@ bool stranger_take(struct stranger *s, struct came *c, int ms)
 	return true;
 }
 
-/* On a busy machine our acknowledgement of a request comes late: it is no failure that the program has asked for it. */
+/* On a busy machine our acknowledgement comes late, and the program may have asked for it meanwhile. */
 static bool sent_again(const struct came *c, uint8_t opcode, uint32_t psn)
 {
 	if (!(c->p.info->flags & VB_REQUEST))

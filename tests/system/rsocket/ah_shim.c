@@ -1,5 +1,5 @@
-// ah_shim.c - lets rdma-core's datagram rsockets start on RoCE: their first address handle lacks the GRH that RoCE
-// needs follows: nothing SPDX-License-Identifier: MIT
+// ah_shim.c - lets rdma-core's datagram rsockets start on RoCE: adds the GRH that their first address handle lacks
+// SPDX-License-Identifier: MIT
 #include <dlfcn.h>
 #include <infiniband/verbs.h>
 
@@ -9,7 +9,7 @@ __attribute__((visibility("default"))) struct ibv_ah *ibv_create_ah(struct ibv_p
 	struct ibv_ah_attr full = *attr;
 
 	real = (struct ibv_ah * (*)(struct ibv_pd *, struct ibv_ah_attr *)) dlsym(RTLD_NEXT, "ibv_create_ah");
-	if (!attr->is_global) { /* to itself */
+	if (!attr->is_global) { /* an address handle to itself */
 		full.is_global = 1;
 		full.grh.sgid_index = 1;
 		full.grh.hop_limit = 64;

@@ -1,5 +1,5 @@
 #!/bin/sh
-# api.sh - api_test with a runtime directory of its own
+# api.sh - runs api_test with its own runtime directory
 # SPDX-License-Identifier: MIT
 # api.sh PROGRAM ADDRESS
 VERBENA_RUNTIME=$(mktemp -d) || exit 1

@@ -1,4 +1,4 @@
-// api_test.c - rsockets behave as sockets do: both ends in one process, over the adapter that has the given address
+// api_test.c - rsockets behave like sockets: both ends in one process, over the adapter with the given address
 // follows: rsocket(7); POSIX socket calls
 // SPDX-License-Identifier: MIT
 #include "../../support/check.h"
@@ -21,7 +21,7 @@ int repoll_create(int flags);
 int repoll_ctl(int epfd, int op, int fd, struct epoll_event *event);
 int repoll_wait(int epfd, struct epoll_event *events, int maxevents, int timeout);
 
-/* Either family; the port is at the same place. */
+/* Either family; the port has the same offset. */
 union address {
 	struct sockaddr any;
 	struct sockaddr_in v4;
@@ -49,7 +49,7 @@ static int listener(union address *at)
 }
 
 struct pair {
-	int a, b; /* who connected, who accepted */
+	int a, b; /* the connecting side, the accepting side */
 };
 
 static struct pair connected(void)
@@ -122,7 +122,7 @@ static void a_full_connection_says_so(void)
 		while ((n = rsend(p.a, block, sizeof(block), 0)) > 0)
 			all += n;
 		CHECK(n < 0 && errno == EAGAIN && all > 0);
-	} while (events(p.a, POLLOUT, 200) == POLLOUT); /* what was under way has arrived: there may be room again */
+	} while (events(p.a, POLLOUT, 200) == POLLOUT); /* data in flight has arrived, so there may be room again */
 	while (got < all) {
 		CHECK((n = rrecv(p.b, block, sizeof(block), 0)) > 0);
 		got += n;
@@ -131,7 +131,7 @@ static void a_full_connection_says_so(void)
 	finish(p);
 }
 
-/* The other end's last word may come a little after its end. */
+/* The other end's last message may arrive a little after its end. */
 static bool hangs_up(int fd)
 {
 	for (int i = 0; i < LONG_MS / 10; i++) {
@@ -262,7 +262,7 @@ static void a_reader_is_woken_by_data_and_by_a_close(void)
 
 	CHECK(!pthread_create(&t, NULL, read_one, &p.b));
 	usleep(200000);
-	CHECK(events(p.b, POLLOUT, 0) == POLLOUT); /* another thread may look meanwhile */
+	CHECK(events(p.b, POLLOUT, 0) == POLLOUT); /* another thread may poll meanwhile */
 	CHECK(rsend(p.a, "x", 1, 0) == 1 && !pthread_join(t, &r) && r == (void *)1);
 	CHECK(!pthread_create(&t, NULL, read_one, &p.b));
 	usleep(200000);
@@ -318,7 +318,7 @@ static void options_are_remembered(void)
 	CHECK(rsetsockopt(p.b, SOL_RDMA, RDMA_SQSIZE, &v, sizeof(v)) < 0 && errno == EINVAL);
 	CHECK(!rsetsockopt(p.b, IPPROTO_TCP, TCP_KEEPIDLE, &v, sizeof(v)) &&
 	      !rsetsockopt(p.b, SOL_SOCKET, SO_KEEPALIVE, &v, sizeof(v)));
-	sleep(2); /* two keep-alives that nobody sees */
+	sleep(2); /* two keep-alives that the program does not see */
 	CHECK(rsend(p.b, "k", 1, 0) == 1 && rrecv(p.a, &c, 1, 0) == 1 && events(p.a, POLLIN, 0) == 0);
 	finish(p);
 }
@@ -335,7 +335,7 @@ static int victim(const char *port)
 	return pause();
 }
 
-/* This program once more, which connects, sends a byte and lives until it is killed: that byte has come. */
+/* Runs this program again, which connects, sends a byte and lives until it is killed. That byte has arrived. */
 static pid_t sender(int *c)
 {
 	union address at;
@@ -369,7 +369,7 @@ static void *ask_until_closed(void *arg)
 	return (void *)(intptr_t)errno;
 }
 
-/* What was sent has not arrived, and waits for that behind the close. ThreadSanitizer sees the threads that look. */
+/* Data that has not arrived yet is delivered after the close. ThreadSanitizer sees the threads involved. */
 static void a_close_that_goes_on_behind_is_one_to_all_threads(void)
 {
 	int c, status;
@@ -414,7 +414,7 @@ static void *ask_for_names(void *arg)
 	return (void *)(intptr_t)errno;
 }
 
-/* Fails, under ThreadSanitizer every time, when names are looked for where a connection was. */
+/* Fails, always under ThreadSanitizer, if addresses are read while a connection changes. */
 static void names_may_be_asked_for_until_it_is_closed(void)
 {
 	for (int i = 0; i < 10; i++) {
@@ -465,7 +465,7 @@ static void datagrams_keep_their_bounds(void)
 
 	CHECK(a >= 0 && b >= 0 && !rbind(b, &to.any, home_len));
 	CHECK(!rgetsockname(b, &to.any, &len));
-	for (int i = 0; i < 50; i++) { /* the first by UDP, later ones by UD */
+	for (int i = 0; i < 50; i++) { /* the first goes by UDP, later ones by UD */
 		CHECK(rsendto(a, &i, sizeof(i), 0, &to.any, home_len) == sizeof(i));
 		len = sizeof(from);
 		CHECK(events(b, POLLIN, LONG_MS) == POLLIN);
@@ -540,7 +540,7 @@ static void a_polled_set_stays_between_calls(void)
 	CHECK(repoll_ctl(set, EPOLL_CTL_DEL, p.a, NULL) < 0 && errno == ENOENT);
 	CHECK(repoll_wait(set, got, 4, 20) == 0);
 	CHECK(rsend(p.a, "e", 1, 0) == 1);
-	for (int i = 0; i < 2; i++) /* as long as it is there */
+	for (int i = 0; i < 2; i++) /* as long as it exists */
 		CHECK(repoll_wait(set, got, 4, LONG_MS) == 1 && got[0].events == EPOLLIN && got[0].data.u64 == 77);
 	CHECK(rrecv(p.b, &c, 1, 0) == 1 && repoll_wait(set, got, 4, 0) == 0);
 	e.events = EPOLLIN | EPOLLOUT;

@@ -1,4 +1,4 @@
-// config_test.c - a configuration file of somebody else, that others may write, or that is no file is not read
+// config_test.c - a configuration file is ignored if it is another user's, writable by others, or not a regular file
 // follows: rsocket(7) ("configuration files")
 // SPDX-License-Identifier: MIT
 #include "../../support/check.h"
@@ -23,7 +23,7 @@ static void only_files_that_nobody_else_can_write_are_read(void)
 
 	put("rqsize_default", "100\n", 0644);
 	put("sqsize_default", "100\n", 0666);
-	CHECK(!mkfifo("inline_default", 0600)); /* nobody writes there */
+	CHECK(!mkfifo("inline_default", 0600)); /* has no writer */
 	put("mem_default", "99999999999999\n", 0600);
 	put("wmem_default", "-1\n", 0600);
 	put("iomap_size", "100\n", 0600);

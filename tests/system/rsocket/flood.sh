@@ -1,5 +1,5 @@
 #!/bin/sh
-# flood.sh - flood_test in a network of its own, where sources can be forged that nobody has
+# flood.sh - runs flood_test in its own network, where unused source addresses can be forged
 # SPDX-License-Identifier: MIT
 # flood.sh PROGRAM
 here=$(cd "$(dirname "$0")" && pwd)

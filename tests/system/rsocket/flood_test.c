@@ -1,4 +1,4 @@
-// flood_test.c - datagrams from forged sources neither use up what a server has nor keep a genuine peer away
+// flood_test.c - datagrams from forged sources neither exhaust a server nor keep a genuine peer away
 // follows: rdma-core docs/rsocket ("UDP Message Format"); ipv6(7) (IPV6_TRANSPARENT)
 // SPDX-License-Identifier: MIT
 #include "../../support/check.h"
@@ -42,7 +42,7 @@ static void sleep_ms(long ms)
 	nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL);
 }
 
-/* What an rsocket sends by UDP: op 0 is data, 7 tells a queue pair. */
+/* A UDP message of an rsocket: op 0 is data, 7 announces a queue pair. */
 static size_t message(uint8_t *out, uint8_t op, uint32_t qpn)
 {
 	memset(out, 0, HEAD);
@@ -56,7 +56,7 @@ static size_t message(uint8_t *out, uint8_t op, uint32_t qpn)
 	return op ? HEAD : HEAD + 1;
 }
 
-/* Nobody answers at that address: it is no interface's. */
+/* An unused address that does not answer. */
 static int forged_source(unsigned n)
 {
 	struct sockaddr_in6 from = {.sin6_family = AF_INET6, .sin6_port = htons(9000)};
@@ -84,14 +84,14 @@ static void flood(unsigned first)
 
 	for (unsigned i = 0; i < AT_ONCE; i++)
 		say(fds[i] = forged_source(first + i), 0, 0x100 + i);
-	sleep_ms(5); /* the program answers: from then on a queue pair there is of use */
+	sleep_ms(5); /* the program answers: from then on it uses the queue pair there */
 	for (unsigned i = 0; i < AT_ONCE; i++) {
 		say(fds[i], 7, 0x100 + i);
 		close(fds[i]);
 	}
 }
 
-/* As the genuine peer's, with another queue pair. */
+/* A message in the name of the genuine peer, with another queue pair. */
 static void forge_a_claim(uint32_t qpn)
 {
 	struct {
@@ -122,7 +122,7 @@ static unsigned open_fds(void)
 	DIR *dir = opendir("/proc/self/fd");
 	unsigned n = 0;
 
-	CHECK(dir); /* a server that has no descriptor left fails here */
+	CHECK(dir); /* a server without free descriptors fails here */
 	while (readdir(dir))
 		n++;
 	closedir(dir);
@@ -164,7 +164,7 @@ static int peer(void)
 	return 0;
 }
 
-/* Another comes when the flood has been. */
+/* Another peer arrives after the flood. */
 static int newcomer(void)
 {
 	int s = genuine(0);
@@ -215,8 +215,8 @@ static pid_t start(int (*what)(void))
 	CHECK(pid >= 0);
 	if (!pid) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		sleep_ms(300); /* the server has its socket */
-		_exit(what()); /* no look for leaks: a thread of the parent is not here */
+		sleep_ms(300); /* the server has opened its socket */
+		_exit(what()); /* no leak check: a thread of the parent does not exist here */
 	}
 	return pid;
 }

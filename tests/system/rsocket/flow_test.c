@@ -1,4 +1,4 @@
-// flow_test.c - grants and credits of a stream: two ends simulated, and a peer that lies
+// flow_test.c - grants and credits of a stream: two simulated ends, and a peer that violates the protocol
 // follows: rdma-core docs/rsocket ("Data Streaming", "Message Format")
 // SPDX-License-Identifier: MIT
 #include "../../support/check.h"
@@ -9,7 +9,7 @@
 
 enum { SIZE = 8192, CREDITS = 16 };
 
-/* One direction: what tx sends goes to rx's buffer at once; credit messages come back. */
+/* One direction: data of tx goes into rx's buffer at once, and credit messages come back. */
 struct link {
 	struct rs_tx tx;
 	struct rs_rx rx;
@@ -148,7 +148,7 @@ static void a_peer_that_sends_too_much_is_found_out(void)
 	for (int i = 0; i < CREDITS; i++)
 		CHECK(rs_rx_data(&l.rx, 1));
 	CHECK(!rs_rx_data(&l.rx, 1));
-	/* Empty ones are no end of the stream. */
+	/* Empty messages do not end the stream. */
 	set_up(&l);
 	CHECK(rs_rx_data(&l.rx, 0) && !l.rx.unread && !l.rx.count);
 }

@@ -1,4 +1,4 @@
-// half_open_test.c - peers that never confirm a connection, or take nothing from it, keep nobody else from a server
+// half_open_test.c - peers that never confirm a connection, or never read, keep nobody else from a server
 // follows: rsocket(7); IBA volume 1, 12.9 (REQ, REP, RTU)
 // SPDX-License-Identifier: MIT
 #include "../../support/check.h"
@@ -36,7 +36,7 @@ static void sleep_ms(long ms)
 	nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL);
 }
 
-/* One is there, and is never connected; the others have its owner's numbers. */
+/* One exists, and is never connected; the others use its numbers. */
 static uint32_t queue_pair(struct ibv_context *verbs)
 {
 	static struct ibv_qp *qp;
@@ -52,7 +52,7 @@ static uint32_t queue_pair(struct ibv_context *verbs)
 	return (qp->qp_num & ~0x3fffu) | ((qp->qp_num + shared->asked) & 0x3fff);
 }
 
-/* What an rsocket says of itself; the memory that it names is never written. */
+/* The private data of an rsocket. The memory that it names is never written. */
 static void ask(struct rdma_event_channel *channel)
 {
 	uint8_t data[CONN_LEN] = {1, 0, 1, 0x80, [23] = 2, [38] = 1};
@@ -77,7 +77,7 @@ static void ask(struct rdma_event_channel *channel)
 	CHECK(!rdma_connect(id, &param));
 }
 
-/* Its answers are never looked at: no RTU goes out. */
+/* Its answers are ignored, so no RTU is sent. */
 static int attacker(void)
 {
 	struct rdma_event_channel *channel = rdma_create_event_channel();
@@ -147,7 +147,7 @@ static pid_t start(int (*what)(void))
 	if (!pid) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		sleep_ms(300); /* the server listens */
-		_exit(what()); /* no look for leaks: a thread of the parent is not here */
+		_exit(what()); /* no leak check: a thread of the parent does not exist here */
 	}
 	return pid;
 }
@@ -186,7 +186,7 @@ static void who_never_confirms_keeps_nobody_away_and_takes_few_descriptors(void)
 	rclose(l);
 }
 
-/* All that it takes at once, and then the program has nothing more to do with it. */
+/* Sends as much as it accepts at once, and then closes. */
 static void serve_and_close(int s)
 {
 	static const char page[65536];
@@ -195,7 +195,7 @@ static void serve_and_close(int s)
 	while (rsend(s, page, sizeof(page), 0) > 0)
 		;
 	alarm(LONG_MS / 1000);
-	CHECK(!rshutdown(s, SHUT_WR)); /* waits for no peer that takes nothing */
+	CHECK(!rshutdown(s, SHUT_WR)); /* does not wait for a peer that does not read */
 	alarm(0);
 	rclose(s);
 }

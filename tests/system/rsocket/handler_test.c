@@ -1,5 +1,5 @@
-// handler_test.c - a signal's handler opens, uses and closes sockets while its thread does the same
-// follows: signal-safety(7); by TCP it is the kernel's to see to, over the preload library ours
+// handler_test.c - a signal handler opens, uses and closes sockets while its thread does the same
+// follows: signal-safety(7). With TCP the kernel ensures this, with the preload library we do
 // SPDX-License-Identifier: MIT
 #include "../../support/check.h"
 
@@ -17,9 +17,9 @@
 enum { SECONDS = 4, POOL = 8, EVERY_US = 500 };
 
 static struct sockaddr_in at = {.sin_family = AF_INET};
-static int pool_here[POOL], pool_there[POOL]; /* connections that the handler uses and closes, from the end on */
+static int pool_here[POOL], pool_there[POOL]; /* connections that the handler uses and closes, starting with the last */
 static volatile sig_atomic_t left = POOL, handled, stop;
-static int busy; /* a connection that main() is always in the middle of; the handler writes there, too */
+static int busy; /* a connection that main() uses all the time; the handler writes to it, too */
 
 static double now(void)
 {
@@ -29,7 +29,7 @@ static double now(void)
 	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-/* Only what signal-safety(7) lists. */
+/* Only calls listed in signal-safety(7). */
 static void on_timer(int sig)
 {
 	int saved = errno, s = socket(AF_INET, SOCK_STREAM, 0), d = socket(AF_INET, SOCK_DGRAM, 0), i = left - 1,
@@ -85,7 +85,7 @@ static void every(long us)
 	CHECK(!setitimer(ITIMER_REAL, &t, NULL));
 }
 
-/* malloc() and free(), sockets opened and closed, data to and fro. */
+/* malloc() and free(), opening and closing sockets, sending and receiving. */
 static void work(int here, int there)
 {
 	void *p = malloc(100 + (size_t)handled % 5000);
@@ -96,7 +96,7 @@ static void work(int here, int there)
 	(void)!send(here, "m", 1, MSG_DONTWAIT);
 	(void)!recv(there, &c, 1, MSG_DONTWAIT);
 	(void)!send(there, "m", 1, MSG_DONTWAIT);
-	(void)!read(here, &c, 1) /* there is one, or the handler's answer was taken */;
+	(void)!read(here, &c, 1) /* there is an answer, or the handler has read it */;
 	CHECK(!close(d));
 	free(p);
 }
@@ -124,7 +124,7 @@ static void a_handler_may_open_use_and_close_sockets(void)
 	CHECK(!close(l) && !close(busy) && !close(there));
 }
 
-/* The way of a program that is stuck: nobody else could end it. */
+/* Ends a hanging program, which nothing else could end. */
 static bool ends_in_time(pid_t pid, int seconds)
 {
 	int status;

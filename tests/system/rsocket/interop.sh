@@ -3,8 +3,8 @@
 # follows: rsocket(7)
 # SPDX-License-Identifier: MIT
 # interop.sh build DIR      makes librs.so, librspre.so, ah.so and api here, against the system's librdmacm: copy DIR and
-#                           plain.py to the guest. librs.so stands in front of the system's rsockets.
-# interop.sh run ADDRESS    in the guest, in the folder with those files: every pair of implementations, both roles
+#                           plain.py to the guest. librs.so precedes the system's rsockets.
+# interop.sh run ADDRESS    in the guest, in the folder with those files: all pairs of implementations, in both roles
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 build() {
@@ -18,7 +18,7 @@ build() {
 		"$src"/rsocket/rs_*.c -lrdmacm -libverbs -lpthread -o "$1/api"
 }
 bad=0
-pair() { # name, preload of the server, preload of the client, what the server runs, what the client runs
+pair() { # name, preload of the server, preload of the client, command of the server, command of the client
 	LD_PRELOAD=$2 timeout 40 $4 >server.log 2>&1 &
 	local server=$! c s
 	sleep "${WAIT:-2}"
@@ -26,7 +26,7 @@ pair() { # name, preload of the server, preload of the client, what the server r
 	c=$?
 	wait $server
 	s=$?
-	case $4 in *rcopy* | *udpong*) s=0 ;; esac # servers without an end
+	case $4 in *rcopy* | *udpong*) s=0 ;; esac # servers that do not end
 	if [ $c = 0 ] && [ $s = 0 ]; then
 		echo "ok $1"
 	else

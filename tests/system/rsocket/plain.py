@@ -1,4 +1,4 @@
-# plain.py - a server and a client that know only sockets; run with the preload library on both sides
+# plain.py - a server and a client that only use sockets; run with the preload library on both sides
 # SPDX-License-Identifier: MIT
 # plain.py serve|call HOW [ADDRESS]   HOW: block, select, poll, epoll, edge, aio, uv, fork, forks, dgram
 import asyncio, hashlib, os, select, socket, sys
@@ -115,7 +115,7 @@ def call(how, to):
             s.send(b)
             assert s.recv(3000) == b, i
         return
-    if how == "forks":  # all are there before one is used, and the last is used first
+    if how == "forks":  # all connections are made before one is used, and the last is used first
         many = [socket.create_connection((to, PORT)) for _ in range(MANY)]
         for s in reversed(many):
             s.sendall(data[:20000])
@@ -132,7 +132,7 @@ def call(how, to):
     s.settimeout(30)
     got = b""
     for i in range(0, len(data), 50000):
-        n = s.sendto(data[i:i + 50000], (to, PORT))  # TCP does not look at the address
+        n = s.sendto(data[i:i + 50000], (to, PORT))  # TCP ignores the address
         s.sendall(data[i + n:i + 50000])
         while len(got) < min(i + 50000, len(data)):
             b = s.recv(65536)

@@ -1,5 +1,5 @@
 #!/bin/sh
-# preload.sh - a program over the preload library, with a runtime directory of its own
+# preload.sh - runs a program over the preload library, with its own runtime directory
 # follows: rsocket(7)
 # SPDX-License-Identifier: MIT
 # preload.sh LIBRARY PROGRAM ARGS...

@@ -1,4 +1,4 @@
-// preload_test.c - a program that knows only sockets: TCP passes it, and so do rsockets by way of the preload library
+// preload_test.c - a program that only uses sockets: passes with TCP, and with rsockets through the preload library
 // follows: POSIX socket calls, socket(7), tcp(7), epoll(7)
 // SPDX-License-Identifier: MIT
 #include "../../support/check.h"
@@ -44,7 +44,7 @@ static int client(const struct sockaddr_in *at)
 }
 
 struct pair {
-	int a, b; /* who connected, who accepted */
+	int a, b; /* the connecting side, the accepting side */
 };
 
 static struct pair connected(void)
@@ -204,13 +204,13 @@ static void a_handler_interrupts_or_not_as_it_was_installed(void)
 	CHECK(read(p.b, &c, 1) == 1 && alarms >= 3 && !pthread_join(t, &r) && r == (void *)1);
 	CHECK(poll(&f, 1, LONG_MS) < 0 && errno == EINTR);
 	CHECK(!setsockopt(p.b, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv)));
-	CHECK(read(p.b, &c, 1) < 0 && errno == EINTR); /* with a timeout, whatever the handler says */
+	CHECK(read(p.b, &c, 1) < 0 && errno == EINTR); /* with a timeout, whatever the handler's flags */
 	alarms_every(0, 0);
 	CHECK(!setsockopt(p.b, SOL_SOCKET, SO_RCVTIMEO, &(struct timeval){0}, sizeof(tv)));
 	alarms = 0;
 	CHECK(!sigaction(SIGALRM, &(struct sigaction){.sa_handler = on_alarm, .sa_flags = (int)SA_RESETHAND}, NULL) &&
 	      !alarm(1));
-	/* it is gone by then, and interrupts all the same */
+	/* the handler is uninstalled by then, but still interrupts */
 	CHECK(read(p.b, &c, 1) < 0 && errno == EINTR && alarms == 1);
 	tv = (struct timeval){.tv_usec = 20000};
 	CHECK(!setsockopt(p.b, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv)) && read(p.b, &c, 1) < 0 && errno == EAGAIN);
@@ -260,7 +260,7 @@ static void call_others(int sig)
 	errno = saved;
 }
 
-/* The thread whose number is the process's. */
+/* The main thread. */
 static bool is_asleep(void)
 {
 	FILE *f = fopen("/proc/self/stat", "re");
@@ -283,7 +283,7 @@ static void *signal_who_sleeps(void *arg)
 	return (void *)write(asleep_fd, "x", 1);
 }
 
-/* As psql does, which cancels a query by another connection. */
+/* As psql cancels a query through another connection. */
 static void a_handler_waits_while_its_thread_does(void)
 {
 	struct sigaction act = {.sa_handler = call_others, .sa_flags = SA_RESTART};
@@ -298,7 +298,7 @@ static void a_handler_waits_while_its_thread_does(void)
 	sleeper = pthread_self();
 	alarms = 0;
 	CHECK(!sigaction(SIGUSR1, &act, NULL) && !pthread_create(&t, NULL, signal_who_sleeps, NULL));
-	/* another signal's handler, here or before, may not have SA_RESTART */
+	/* the handler of another signal, now or before, may lack SA_RESTART */
 	while ((n = read(p.b, &byte, 1)) < 0 && errno == EINTR)
 		;
 	CHECK(n == 1 && byte == 'x' && alarms == 2 && !pthread_join(t, &r) && r == (void *)1);
@@ -327,14 +327,14 @@ static void writing_after_the_end_is_a_signal(void)
 	CHECK(read(p.b, &c, 1) == 0 && write(p.b, "y", 1) == 1 && read(p.a, &c, 1) == 1);
 	CHECK(!close(p.a));
 	for (int i = 0; pipes_broken == 2 && i < LONG_MS;
-	     i++) /* one that the peer no longer takes says so to the next */
+	     i++) /* a send that the peer no longer accepts makes the next one fail */
 		if (write(p.b, "z", 1) > 0)
 			usleep(1000);
 	CHECK(errno == EPIPE && pipes_broken == 3 && !close(p.b));
 	signal(SIGPIPE, SIG_IGN);
 }
 
-/* OpenSSL asks again where read has come to the end and errno is EAGAIN from before. */
+/* OpenSSL retries if read returns the end and errno is still EAGAIN from before. */
 static void what_succeeds_leaves_errno_alone(void)
 {
 	struct sockaddr_in at;
@@ -371,7 +371,7 @@ static void *asks(void *arg)
 	return NULL;
 }
 
-/* As apache has it. Where who accepts may fork (RDMAV_FORK_SAFE) no data comes before. */
+/* As in apache. If the accepting program may fork (RDMAV_FORK_SAFE), no data arrives before. */
 static void accepting_may_be_put_off_until_data_comes(void)
 {
 	struct sockaddr_in at;
@@ -388,7 +388,7 @@ static void accepting_may_be_put_off_until_data_comes(void)
 	CHECK(!close(s) && !close(l));
 }
 
-/* As libuv does. */
+/* As in libuv. */
 static void what_is_closed_by_its_number_is_closed(void)
 {
 	struct pair p = connected();
@@ -686,7 +686,7 @@ static void *close_it(void *arg)
 	return (void *)(intptr_t)close(*(int *)arg);
 }
 
-/* Whether it is in read(2) by then or comes too late: it ends, and nobody waits for ever. */
+/* It may be in read(2) by then or not: it ends, and nobody waits forever. */
 static void a_close_in_another_thread_leaves_the_reader_in_peace(void)
 {
 	struct pair p = connected();
@@ -700,7 +700,7 @@ static void a_close_in_another_thread_leaves_the_reader_in_peace(void)
 	CHECK(!close(p.a) && !pthread_join(r, &got));
 }
 
-/* --- the end --- */
+/* --- closing --- */
 enum { MUCH = 3000000 };
 
 static void write_all(int fd, size_t n)
@@ -736,7 +736,7 @@ static void exit_now(int sig)
 	exit(0);
 }
 
-/* Another program, which leaves in a way of its own. */
+/* Another program, which exits in a given way. */
 static int leaver(const char *how, const char *port)
 {
 	struct sockaddr_in at = home;
@@ -793,7 +793,7 @@ static void what_a_program_wrote_before_its_end_arrives(void)
 
 		CHECK((c = accept(l, NULL, NULL)) >= 0);
 		all = read_all(c);
-		/* we had no processor for the two seconds that exit() waits */
+		/* we had no processor time in the two seconds that exit() waits */
 		if (i == 1 && all != MUCH && tries++ < 4)
 			i--;
 		else
@@ -830,7 +830,7 @@ static void what_a_stream_holds_at_the_end_arrives(void)
 	CHECK(waitpid(pid, &status, 0) == pid && !status && !close(c) && !close(l));
 }
 
-/* A number that the kernel gives out again is no longer the socket's that had it. */
+/* A descriptor number that the kernel reuses no longer belongs to the old socket. */
 static void what_is_closed_by_a_range_is_closed(void)
 {
 	struct pair p = connected();
@@ -841,7 +841,7 @@ static void what_is_closed_by_a_range_is_closed(void)
 	CHECK(!pipe(end) && (end[0] == p.a || end[1] == p.a || fcntl(end[1], F_DUPFD, p.a) == p.a));
 	CHECK(write(end[1] == p.a || end[0] == p.a ? end[1] : p.a, "x", 1) == 1 && !fcntl(end[0], F_SETFL, O_NONBLOCK));
 	CHECK(read(end[0], &c, 1) == 1 && c == 'x');
-	CHECK(read(p.b, &c, 1) == 0); /* the peer sees the end */
+	CHECK(read(p.b, &c, 1) == 0); /* the peer reads the end */
 	CHECK(!close(end[0]) && !close(end[1]) && !close(p.b));
 }
 
@@ -851,7 +851,7 @@ int main(int argc, char **argv)
 	CHECK(inet_pton(AF_INET, where, &home.sin_addr) == 1);
 	if (argc > 3)
 		return leaver(argv[2], argv[3]);
-		/* Another program may ask for one of them. */
+		/* Another program may query one of them. */
 #define R(t)                                          \
 	do {                                          \
 		if (argc < 3 || !strcmp(argv[2], #t)) \

@@ -1,23 +1,23 @@
-# programs.sh - programs over rsockets as cases, for scripts in tests/system/apps and tests/system/net
+# programs.sh - cases for programs over rsockets, for scripts in tests/system/apps and tests/system/net
 # follows: rsocket(7)
 # SPDX-License-Identifier: MIT
-# sourced after lib.sh, which says how a program is started on either host
+# sourced after lib.sh, which defines how a program is started on either host
 PRELOAD=$BUILD/src/rsocket/preload/librspreload.so
 declare -p on_a on_b >/dev/null 2>&1 || on_a=() on_b=()
 
-# An rsocket that listens is not in /proc/net/tcp: who is refused comes again. (rstream and riostream that connect without
-# blocking then say "rpoll" and the errno of the call before.)
-start_rserver() { # COMMAND…; datagrams: the port where it waits for them
-	[ ${#on_b[@]} = 0 ] || wait_for 20 test ! -e "$work/b/broker.sock" || : # the port is not that of the last server's broker
+# A listening rsocket is not in /proc/net/tcp, so a refused client retries. (rstream and riostream with a nonblocking
+# connect then print "rpoll" and the errno of the previous call.)
+start_rserver() { # COMMAND…; datagrams: the port where it receives them
+	[ ${#on_b[@]} = 0 ] || wait_for 20 test ! -e "$work/b/broker.sock" || : # the port does not belong to the last server's broker
 	timeout -k 2 $((LIMIT * SLOW)) ${on_b[@]+"${on_b[@]}"} "${run[@]}" "$@" >"$work/server.out" 2>&1 </dev/null &
 	server=$!
 	if [ -n "${datagrams:-}" ]; then
-		wait_for 20 datagrams_come "$datagrams" || : # one for nobody is lost
+		wait_for 20 datagrams_come "$datagrams" || : # one without a receiver is lost
 	elif [ ${#on_b[@]} != 0 ]; then
 		wait_for 20 answers || :
 	fi
 }
-# Before the port is open, a request to connect is lost, and comes again after seconds
+# Before the port is open, a connection request is lost, and repeated after seconds
 answers() { gone "$server" || port_is_open; }
 datagrams_come() { # PORT
 	gone "$server" || ${on_b[@]+ip netns exec "$B"} grep -qsi ":$(printf %04X "$1") " /proc/net/udp /proc/net/udp6
@@ -36,7 +36,7 @@ stop_server() {
 	wait "$server" 2>/dev/null
 	return 0
 }
-# ended STATUS: the client did with it; the server must succeed too
+# ended STATUS: the client's exit status; the server must succeed too
 ended() {
 	local s
 	[ "$1" = 0 ] || wait_for 3 gone "$server" || kill "$server"
@@ -51,7 +51,7 @@ ended() {
 rport=$((20000 + RANDOM % 8000))
 next_port() { rport=$((rport + 1)); }
 
-# both PROGRAM ARGS…: both ends of it, and both succeed
+# both PROGRAM ARGS…: both ends succeed
 both() {
 	local on=()
 	next_port
@@ -61,7 +61,7 @@ both() {
 	ended $?
 }
 
-# served PROGRAM ARGS…: the server has no end
+# served PROGRAM ARGS…: the server does not end
 served() {
 	local status
 	next_port
@@ -108,7 +108,7 @@ rsocket_programs() {
 	for m in b a n; do check "udpong -T $m" echoed -T e -T $m -S 500 -C 100; done
 }
 
-# --- programs that know only sockets ---
+# --- programs that only use sockets ---
 plain() { # COMMAND…: over the preload library
 	(
 		run=("${run[@]}" env "LD_PRELOAD=$PRELOAD")
@@ -141,7 +141,7 @@ downloaded() { # BYTES: python's server, curl
 	return $status
 }
 
-# fetched COMMAND…: it gets the file of $work/web whole, in $work/got
+# fetched COMMAND…: it downloads the whole file of $work/web to $work/got
 fetched() {
 	rm -f "$work/got"
 	client "$@" "http://$HOST:$rport/file" && cmp "$work/web/file" "$work/got" && return 0
@@ -149,14 +149,14 @@ fetched() {
 	said_by_both
 	return 1
 }
-# ab, of which every answer has to be right
+# ab: every answer must be right
 asked() { # ARGS…
 	client ab -q -n 40 "$@" "http://$HOST:$rport/small" && grep -q '^Failed requests: *0$' "$work/client.out" && return 0
 	echo "ab $*"
 	cat "$work/client.out"
 	return 1
 }
-# Workers have no environment but what the configuration names
+# Workers have only the environment that the configuration sets
 nginx_serves() { # LINES of the configuration
 	next_port
 	mkdir -p "$work/web" "$work/nginx"
@@ -239,13 +239,13 @@ from_nbdkit() { # BYTES
 	stop_server
 	return $status
 }
-# A client that has no adapter: what the server has said for RDMA is not the program's to read
+# A client without an adapter: the program must not read the server's bytes for RDMA
 without_adapter() {
 	start_rserver python3 "$ROOT/tests/system/rsocket/plain.py" serve fork "$HOST"
 	client env VERBENA_DEVICES=none python3 "$ROOT/tests/system/rsocket/plain.py" call block "$HOST"
 	ended $?
 }
-# where_there_is PROGRAM SENTENCE COMMAND…
+# where_there_is PROGRAM SENTENCE COMMAND…: only if PROGRAM is installed
 where_there_is() {
 	if command -v "$1" >/dev/null; then check "${@:2}"
 	else skip "$1" "it is not installed"; fi
@@ -292,7 +292,7 @@ plain_programs() {
 api() {
 	timeout -k 2 $((LIMIT * SLOW)) ${on_a[@]+"${on_a[@]}"} "${run[@]}" "$BUILD/tests/system/rsocket/rsocket_api" "$1"
 }
-# calls [TEST]: the same of a program that knows only sockets
+# calls [TEST]: the same with a program that only uses sockets
 calls() {
 	timeout -k 2 $((LIMIT * SLOW)) ${on_a[@]+"${on_a[@]}"} "${run[@]}" "$BUILD/tests/system/rsocket/rsocket_plain" 127.0.0.1 "$@"
 }

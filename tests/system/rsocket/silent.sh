@@ -1,5 +1,5 @@
 #!/bin/sh
-# silent.sh - a client of a forking server that connects by TCP and says nothing, and another behind it
+# silent.sh - a client connects to a forking server by TCP and stays silent, and another client follows
 # follows: rsocket(7) ("Support for fork()")
 # SPDX-License-Identifier: MIT
 # silent.sh LIBRARY PROGRAM
@@ -12,8 +12,8 @@ trap 'kill $server $silent 2>/dev/null; rm -rf "$VERBENA_RUNTIME"' EXIT
 LD_PRELOAD=$library "$program" serve $port &
 server=$!
 for i in 1 2 3; do
-	"$program" silent $port >"$VERBENA_RUNTIME/said" & # no rsocket
+	"$program" silent $port >"$VERBENA_RUNTIME/said" & # not an rsocket
 	silent="$silent $!"
 done
-sleep 1 # the server's children are at it
+sleep 1 # the server's children work on it
 LD_PRELOAD=$library "$program" call $port

@@ -1,4 +1,4 @@
-// silent_test.c - a server that accepts, then forks, and its clients: one that calls, one that connects and says nothing
+// silent_test.c - a server that accepts and then forks, and its clients: a normal one and a silent one
 // follows: rsocket(7) ("Support for fork()")
 // SPDX-License-Identifier: MIT
 // silent_test serve|call|silent PORT

@@ -1,4 +1,4 @@
-// wire_test.c - the bytes that two rsockets exchange, against literal bytes
+// wire_test.c - the messages between two rsockets, compared with literal bytes
 // follows: rdma-core docs/rsocket (protocol version 1)
 // SPDX-License-Identifier: MIT
 #include "../../support/check.h"

@@ -1,12 +1,12 @@
 #!/bin/bash
-# between.sh - nvme+auto:// on one host and between two: RDMA by RoCE and by iWARP, and TCP where RDMA is made to fail
+# between.sh - nvme+auto:// on one host and between two: RoCE, iWARP, and TCP if RDMA is made to fail
 # follows: verbena_nvme.h, nft(8)
 # SPDX-License-Identifier: MIT
 source "$(dirname "$0")/../net/lib.sh"
 TARGET=$BUILD/storage/verbena-target CLIENT=$BUILD/tests/system/storage/storage_client_peer
 [ -x "$TARGET" ] && [ -x "$CLIENT" ] || { skip between "verbena-target is not built"; exit 0; }
 NQN=nqn.2026-01.test:between
-MB=8 # what is read at the end crosses twice
+MB=8 # the data read at the end crosses twice
 DISK=$((MB << 20))
 target=
 check "two hosts" hosts
@@ -33,7 +33,7 @@ ends() {
 client() { timeout -k 2 $((150 * SLOW)) "${on_a[@]}" "${run[@]}" "$CLIENT" "$@"; } # URL TRANSPORT…
 url() { case $2 in *:*) echo "nvme+$1://[$2]/$NQN" ;; *) echo "nvme+$1://$2/$NQN" ;; esac; } # SCHEME ADDRESS
 
-# goes BY SCHEME ADDRESS TRANSPORT ARGS…: with a target that is started with them
+# goes BY SCHEME ADDRESS TRANSPORT ARGS…: with a target that is started with ARGS
 goes() {
 	local status=0
 	serve "$3" "${@:5}" || { cat "$work/target.err"; return 1; }
@@ -41,34 +41,34 @@ goes() {
 	ends && return $status
 }
 
-# --- which way it was ---
+# --- checks of the path ---
 datagrams() { # NAMESPACE: UDP datagrams sent
 	ip netns exec "$1" cat /proc/net/snmp /proc/net/snmp6 | awk '/^Udp:/ { n = $5 } /^Udp6OutDatagrams/ { m = $2 } END { print n + m }'
 }
 segments() { ip netns exec $A cat /proc/net/snmp | awk '/^Tcp:/ { n = $12 } END { print n }'; } # TCP, both families
 crosses() { crossing $((2 * DISK)) "$@"; }
-by_udp() { # few TCP segments: the discovery log's
+by_udp() { # few TCP segments: only the discovery log
 	local before=$(segments)
 	crosses "$@" || return 1
 	[ $(($(segments) - before)) -lt 200 ] && return 0
 	echo "there were $(($(segments) - before)) TCP segments"
 	return 1
 }
-by_tcp() { # a neighbour is asked for by a datagram or two
+by_tcp() { # a query for a neighbour takes a datagram or two
 	local before=$(($(datagrams $A) + $(datagrams $B)))
 	crosses "$@" || return 1
 	[ $(($(datagrams $A) + $(datagrams $B) - before)) -lt 40 ] && return 0
 	echo "there were $(($(datagrams $A) + $(datagrams $B) - before)) UDP datagrams"
 	return 1
 }
-stays() { # nothing crosses
+stays() { # nothing crosses the cable
 	local before=$(came $A)
 	"$@" && [ $(($(came $A) - before)) -lt 5000 ] && return 0
 	echo "$(($(came $A) - before)) bytes came from the other host"
 	return 1
 }
 
-# --- RDMA where it is there ---
+# --- RDMA if both ends support it ---
 check "auto takes RDMA, RoCE, IPv4" goes by_udp auto $V4_B rdma --transport auto
 check "auto takes RDMA, RoCE, IPv6" goes by_udp auto $V6_B rdma --transport auto
 export VERBENA_DEVICES=iwarp:net0
@@ -78,7 +78,7 @@ check "auto takes RDMA, iWARP, at a port that the log names" goes by_tcp auto $V
 VERBENA_MPA=crc,markers check "auto takes RDMA, iWARP with CRC and markers" goes by_tcp auto $V4_B rdma --transport auto
 unset VERBENA_DEVICES
 
-# --- TCP where it is not ---
+# --- TCP otherwise ---
 none=(env VERBENA_DEVICES=none)
 with_none() { local on_a=("${on_a[@]}" "${none[@]}"); goes "$@"; }
 check "auto takes TCP, the client without an adapter" with_none by_tcp auto $V4_B tcp --transport auto
@@ -101,7 +101,7 @@ check "auto takes TCP where both kinds are here and none there" without_at_targe
 unset VERBENA_DEVICES
 
 nft() { ip netns exec $B nft "$@"; }
-close_port() { # RULE: what of the packets to b is dropped, or what else VERDICT says
+close_port() { # RULE: packets to b to drop, or to treat as VERDICT says
 	nft add table inet closed && nft add chain inet closed in '{ type filter hook input priority 0; }' && nft add rule inet closed in "$@" ${VERDICT:-drop}
 }
 open_port() { nft delete table inet closed; }
@@ -115,7 +115,7 @@ closed() { # RULE -- COMMAND…
 	open_port
 	return $status
 }
-# It has begun by RDMA when that fails, and goes on by TCP
+# RDMA fails after the start, and TCP takes over
 moves() { # RULE…
 	local c status=0
 	rm -f "$work/client.out"
@@ -127,7 +127,7 @@ moves() { # RULE…
 	open_port
 	ends && return $status
 }
-# … and by RDMA again, once that gets through and TCP does not
+# … and RDMA again, once it gets through and TCP does not
 moves_back() {
 	local c status=0
 	rm -f "$work/client.out"

@@ -11,13 +11,13 @@ pluggable boot || exit 0
 LAB=${VERBENA_LAB:-/var/tmp/verbena-lab}
 NQN=nqn.2026-01.test:boot
 free_port
-TAKES=200 # seconds for what takes ten
+TAKES=200 # limit in seconds; it takes ten
 
-# --- the disk: a boot loader, Debian's kernel, the lab's first steps, and one script ---
+# --- the disk: a boot loader, Debian's kernel, the lab's initial steps, and one script ---
 guest_init() {
 	cat <<-'INIT'
 		#!/bin/busybox sh
-		# process 1: reads, writes, and says on the console how far it is
+		# process 1: reads, writes, and reports its progress on the console
 		export PATH=/bin
 		busybox mount -t proc p /proc; busybox mount -t devtmpfs d /dev
 		say() { echo "GUEST $*" >/dev/ttyS0; }
@@ -38,7 +38,7 @@ guest_init() {
 		busybox poweroff -f
 	INIT
 }
-# extlinux reads ext4 in blocks of this size, as far as it knows it
+# extlinux supports ext4 with this block size
 make_disk() {
 	"$HERE/../../interop/lab/build" || return 1
 	mkdir -p "$work"/root/{bin,boot,dev,proc} "$work/mnt"
@@ -52,7 +52,7 @@ make_disk() {
 	echo 0 >"$work/root/count"
 	truncate -s 96M "$work/disk"
 	mke2fs -q -t ext4 -b 4096 -O ^64bit,^metadata_csum -d "$work/root" "$work/disk" || return 1
-	# the file system begins where the disk does: its boot block is the disk's
+	# the file system begins at the start of the disk: its boot block is the disk's
 	mount -o loop "$work/disk" "$work/mnt" || return 1
 	extlinux --install "$work/mnt/boot"
 	local status=$?
@@ -60,11 +60,11 @@ make_disk() {
 	return $status
 }
 
-# --- the way to it ---
+# --- target and plugin ---
 qemu=
 boot_cleanup() {
 	local status=$?
-	[ $BASHPID = $$ ] || return # a child that was told to end before it became its program
+	[ $BASHPID = $$ ] || return # a child that got SIGTERM before its exec
 	trap - EXIT INT TERM
 	for p in $qemu $nbd $target; do kill -9 "$(program_of "$p")" "$p" 2>/dev/null; done
 	umount "$work/mnt" 2>/dev/null
@@ -89,7 +89,7 @@ boot() {
 	qemu=$!
 }
 says() { grep -qs "^GUEST $1" "$work/console"; }
-heard() { # TEXT: in time
+heard() { # TEXT: appears in time
 	wait_for $TAKES says_or_gone "$1" && says "$1" && return 0
 	tail -n 20 "$work/console" "$work/qemu.out"
 	return 1

@@ -1,4 +1,4 @@
-// client_copies.c - reads a disk that holds a known file, and says how many bytes the library copied for it
+// client_copies.c - reads a disk with known content, and prints how many bytes the library copied for it
 // follows: verbena_nvme.h
 // SPDX-License-Identifier: MIT
 // usage: client_copies URL FILE allocated|registered|plain BYTES; BYTES: of a request
@@ -15,7 +15,7 @@
 
 struct reader {
 	struct vn_disk *disk;
-	const uint8_t *file; /* what has to be read */
+	const uint8_t *file; /* the expected data */
 	uint64_t size, next;
 	size_t bytes;
 	unsigned under_way;
@@ -61,7 +61,7 @@ static uint8_t *memory(struct vn_disk *d, const char *kind, size_t length)
 		return at;
 	}
 	CHECK(!posix_memalign(&at, 4096, length));
-	memset(at, 1, length); /* its pages are there */
+	memset(at, 1, length); /* its pages exist */
 	CHECK(!strcmp(kind, "plain") || !vn_register(d, at, length, &m));
 	return at;
 }

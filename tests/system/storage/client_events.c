@@ -1,4 +1,4 @@
-// client_events.c - what can happen to a medium while a disk is open: another size, no access, gone, full, cut short
+// client_events.c - events on a medium while a disk is open: resized, inaccessible, removed, full, truncated
 // follows: verbena_nvme.h; NVM Express Base 1.4, 5.2 and 8.20
 // SPDX-License-Identifier: MIT
 // usage: client_events TARGET SCHEME
@@ -70,7 +70,7 @@ static bool try_to_start(void)
 	return true;
 }
 
-/* The image may still be in use by one that was killed. */
+/* A killed target may still hold the image. */
 static void start(void)
 {
 	unsigned tries = 0;
@@ -137,7 +137,7 @@ static void a_disk_that_is_resized_has_its_new_size(void)
 	struct vn_statistics s;
 
 	CHECK(vn_info(d)->controller >= 500 && vn_info(d)->controller <= 599);
-	for (uint64_t size = SIZE; size < 4 * SIZE; size += SIZE) { /* told again each time */
+	for (uint64_t size = SIZE; size < 4 * SIZE; size += SIZE) { /* reported again each time */
 		SAME(vn_write_wait(d, b, sizeof(b), size, 0), (unsigned long long)-EINVAL);
 		resize(d, size + SIZE);
 		memset(b, (int)(size >> 20), sizeof(b));
@@ -179,7 +179,7 @@ static void requests_wait_until_the_namespace_can_be_reached(void)
 	SAME(vn_read_wait(d, b, sizeof(b), 0), 0);
 	tell("inaccessible");
 	SAME(vn_read(d, b, sizeof(b), 0, 0, note, &said), 0);
-	do { /* more often than a command that failed is sent again */
+	do { /* more often than a failed command is retried */
 		vn_poll(d, 20);
 		vn_statistics(d, &s);
 	} while (s.retries < 8);
@@ -226,14 +226,14 @@ static void a_namespace_that_is_gone_says_so(void)
 	SAME(e, (unsigned long long)-ENODEV);
 	configure(1);
 	for (unsigned i = 0; i < 2000 && e; i++, usleep(10000)) {
-		SAME(kill(target, SIGHUP), 0); /* the image is let go of when the last request is over */
+		SAME(kill(target, SIGHUP), 0); /* the image is released when the last request has ended */
 		e = vn_read_wait(d, b, sizeof(b), 0);
 	}
 	SAME(e, 0);
 	vn_close(d);
 }
 
-/* What a few megabytes hold that are a file system of their own. */
+/* A file system of a few megabytes. */
 static bool small_file_system(void)
 {
 	return !unshare(CLONE_NEWNS) && !mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) &&
@@ -319,7 +319,7 @@ static void a_full_disk_says_so_and_goes_on_when_there_is_room(void)
 		e = vn_write_wait(d, b, sizeof(b), at, 0);
 	SAME(e, (unsigned long long)-ENOSPC);
 	SAME(vn_compare_wait(d, b, sizeof(b), 0), 0);
-	SAME(vn_write_wait(d, b, sizeof(b), 0, 0), 0); /* where there is something already */
+	SAME(vn_write_wait(d, b, sizeof(b), 0, 0), 0); /* where data exists already */
 	SAME(vn_discard_wait(d, SIZE, 0), 0);
 	SAME(vn_write_wait(d, b, sizeof(b), 6 * SIZE, 0), 0);
 	resize(d, SIZE);
@@ -331,9 +331,9 @@ static void a_file_that_may_not_be_that_large_gives_errors(void)
 	struct vn_disk *d = open_it(60000);
 
 	end_target();
-	threads = "--threads"; /* a signal that comes with the error is that of whoever writes */
+	threads = "--threads"; /* a signal together with the error goes to the writer */
 	start();
-	/* not before: the adapter's shared memory is a larger file */
+	/* not earlier, because the adapter's shared memory is a larger file */
 	SAME(prlimit(target, RLIMIT_FSIZE, &(struct rlimit){8 * SIZE, RLIM_INFINITY}, NULL), 0);
 	resize(d, 16 * SIZE);
 	SAME(vn_write_wait(d, b, sizeof(b), 12 * SIZE, 0), (unsigned long long)-EIO);
@@ -399,7 +399,7 @@ int main(int argc, char **argv)
 	atexit(clean_up);
 	start();
 	end_target();
-	configure(1); /* at this port from now on */
+	configure(1); /* uses this port from now on */
 	start();
 	RUN(a_disk_that_is_resized_has_its_new_size);
 	RUN(a_disk_that_is_resized_while_nobody_is_connected_has_its_new_size);

@@ -1,4 +1,5 @@
-// client_hostile.c - the initiator against a target that breaks the protocol: a request ends, and no byte beside its buffer changes
+// client_hostile.c - the initiator against a target that violates the protocol: requests end, and no byte beside their
+// buffers changes
 // follows: NVMe/TCP transport specification 1.0, 3.6; NVMe over Fabrics 1.1, 3.3
 // SPDX-License-Identifier: MIT
 #include <arpa/inet.h>
@@ -25,7 +26,7 @@
 /* How the target misbehaves, and when. */
 enum how {
 	HONEST,
-	/* in the greeting */
+	/* in ICResp */
 	IC_VERSION,
 	IC_SHORT,
 	IC_NO_IC,
@@ -89,27 +90,27 @@ static struct {
 	unsigned port;
 	enum how how;
 	uint64_t seed;
-	bool digests; /* of data: made */
+	bool digests; /* data digests are sent */
 	bool head_digests;
 	uint8_t align;          /* CPDA */
-	unsigned wrong;         /* that many of them, of data for reads, are wrong */
-	unsigned busy;          /* that many Connects are told to come again */
-	bool silent;            /* … and the next is not answered */
-	unsigned slow_ms;       /* so long every read takes, one after the other */
-	unsigned kept;          /* that many reads are never answered */
-	unsigned closes;        /* that many reads end their connection */
-	uint32_t first;         /* the first namespace in the list, 0: 1 */
-	uint8_t nguid;          /* the last byte of it, less the namespace's number; 0: it has none */
-	unsigned dmsl;          /* of limits it has: blocks of a discard; */
-	uint8_t wzsl;           /* … of zeroes, as a power of pages */
-	unsigned cuts, longest; /* commands for that, and the most blocks of one */
+	unsigned wrong;         /* number of wrong data digests in reads */
+	unsigned busy;          /* number of Connects that are answered Busy */
+	bool silent;            /* … and the next one gets no answer */
+	unsigned slow_ms;       /* time of each read, one after the other */
+	unsigned kept;          /* number of reads that get no answer */
+	unsigned closes;        /* number of reads that end their connection */
+	uint32_t first;         /* first namespace of the list; 0: number 1 */
+	uint8_t nguid;          /* last byte of the UUID, minus the namespace's number; 0: no UUID */
+	unsigned dmsl;          /* its limits: blocks of a discard; */
+	uint8_t wzsl;           /* … of write zeroes, as a power of pages */
+	unsigned cuts, longest; /* number of such commands, and most blocks of one */
 	uint8_t dlfeat;
 	uint32_t h2c;            /* MAXH2CDATA, 0: 65536 */
-	unsigned pdus, too_long; /* of data that came; of these, longer than that */
-	uint16_t maxcmd;         /* commands that it takes at a time, 0: what a queue holds */
-	bool deallocates;        /* the last write of zeroes was to */
-	uint32_t nsid;           /* of the last read that was answered */
-	uint8_t shift;           /* of its blocks, 0: 9; with others it keeps what is written */
+	unsigned pdus, too_long; /* number of data PDUs; longer than the limit */
+	uint16_t maxcmd;         /* commands that it accepts at a time; 0: the queue's size */
+	bool deallocates;        /* offset of the last write of zeroes */
+	uint32_t nsid;           /* offset of the last answered read */
+	uint8_t shift;           /* block size as a power of 2; 0: 9; with another it stores written data */
 } fake;
 
 #define KEPT (4u << 20)
@@ -190,7 +191,7 @@ static void r2t(struct conn *c, uint16_t cid, uint32_t offset, uint32_t length)
 	data_head(c, NV_TCP_R2T, 0, cid, offset, length, 0, NV_TCP_DATA_LEN);
 }
 
-/* ---- the parts of a target that work ---- */
+/* ---- a working target ---- */
 
 static void greet(struct conn *c)
 {
@@ -257,7 +258,7 @@ static void identify(struct conn *c)
 		nv_put64(d + 8, fake.dmsl);
 		break;
 	default:
-		memset(d, 0xff, sizeof(d)); /* descriptors that have no end */
+		memset(d, 0xff, sizeof(d)); /* an endless list of descriptors */
 		break;
 	}
 	if (fake.how == IDENTIFY_SHORT)
@@ -302,7 +303,7 @@ static void admin(struct conn *c)
 		answer(c, c->sqe.cid, 0, 0);
 }
 
-/* ---- and those that do not ---- */
+/* ---- violations ---- */
 
 static void read_random(struct conn *c)
 {
@@ -311,7 +312,7 @@ static void read_random(struct conn *c)
 
 	for (unsigned i = 0; i < n; i++)
 		b[i] = (uint8_t)draw(&fake.seed);
-	/* half of them look like something at first */
+	/* half of them look valid at first */
 	if (n > 32 && draw(&fake.seed) % 2) {
 		struct nv_tcp_common h = {.type = draw(&fake.seed) % 2 ? NV_TCP_C2H_DATA : NV_TCP_R2T,
 		                          .hlen = 24,
@@ -447,7 +448,7 @@ static void misread(struct conn *c, uint32_t length)
 	}
 }
 
-/* Takes what comes for one request for data. */
+/* Receives the data for one R2T. */
 static void take_data(struct conn *c, uint32_t length)
 {
 	uint8_t h[NV_TCP_DATA_LEN];
@@ -596,7 +597,7 @@ static void start(void)
 
 /* ---- tests ---- */
 
-static char why[200]; /* what the last vn_open said */
+static char why[200]; /* message of the last vn_open */
 
 static unsigned connect_ms = 10000, io_ms = 30000, queue_depth = 128, reconnect_ms;
 
@@ -654,7 +655,7 @@ static void a_target_that_is_busy_is_asked_again(void)
 	SAME((unsigned)-open_it(&d), EBUSY);
 	CHECK(fake.busy < 999);
 	fake.busy = 1;
-	fake.silent = true; /* what it has said counts, not that there is no time left */
+	fake.silent = true; /* its answer is reported, not the timeout */
 	SAME((unsigned)-open_it(&d), EBUSY);
 	fake.busy = 0;
 	fake.silent = false;
@@ -683,7 +684,7 @@ static void request(enum how how)
 	fake.how = how;
 	e = how < WRITE_UNTAKEN ? vn_read_wait(d, memory + GUARD, BUFFER / 2, 0)
 	                        : vn_write_wait(d, memory + GUARD, BUFFER / 2, 0, 0);
-	/* an answer that is right, and then one too many: the first may have been seen alone */
+	/* a valid answer, and then an additional one: the first may be noticed alone */
 	if (e != -ENOTCONN && !(how == READ_ANSWER_TWICE && !e) && !(how == READ_TWICE && !e)) {
 		fprintf(stderr, "misbehaviour %d: %d\n", how, e);
 		exit(1);
@@ -727,7 +728,7 @@ static void data_whose_digest_is_wrong_are_asked_for_again(void)
 	fake.digests = false;
 }
 
-/* Data may have to begin far behind the header: 144 bytes for an alignment of 72. */
+/* Data may have to begin far after the header: at 144 bytes with an alignment of 72. */
 static void data_are_aligned_as_the_target_wants_them(void)
 {
 	struct vn_disk *d;
@@ -777,7 +778,7 @@ static int begin_reads(struct vn_disk *d, int n, int ends[])
 	return n;
 }
 
-/* The last of them waits longer than a command may, while others are answered. */
+/* The last one waits longer than a command may, while others are answered. */
 static void a_target_that_is_slow_is_not_lost(void)
 {
 	struct vn_disk *d;
@@ -840,7 +841,7 @@ static void a_disk_stays_at_its_namespace_when_another_has_come_before_it(void)
 	fake.first = fake.nguid = 0;
 }
 
-/* It has no UUID, but another name, which is not what it was. */
+/* It has no UUID, but another identifier, which has changed. */
 static void a_namespace_with_another_name_is_another_disk(void)
 {
 	struct vn_disk *d;
@@ -899,7 +900,7 @@ static void no_more_commands_are_sent_than_the_target_takes_at_a_time(void)
 	fake.maxcmd = 0;
 }
 
-/* Else they might read as something else then. Base 1.4, figure 245: DLFEAT */
+/* Otherwise deallocated blocks might not read as zeroes. Base 1.4, figure 245: DLFEAT */
 static void zeroes_may_be_deallocated_where_that_reads_as_zeroes(void)
 {
 	static const uint8_t features[] = {0, 1, 8, 1 | 8, 2 | 8};
@@ -928,7 +929,7 @@ static void copy(const char *from, const char *to)
 	SAME(system(line), 0);
 }
 
-/* Its blocks are larger than the tool's chunks: what it gets of them has room all the same. */
+/* Its blocks are larger than the tool's chunks, and its data must still fit into the tool's memory. */
 static void a_disk_with_large_blocks_is_copied(void)
 {
 	static uint8_t file[KEPT];

@@ -1,5 +1,5 @@
-// client_hostile_rdma.c - the initiator against an RDMA target that breaks the protocol: a request ends, and no byte beside its
-// buffer changes
+// client_hostile_rdma.c - the initiator against an RDMA target that violates the protocol: requests end, and no byte
+// beside their buffers changes
 // follows: NVMe over Fabrics 1.1, 7.3 (RDMA transport)
 // SPDX-License-Identifier: MIT
 // usage: client_hostile_rdma [ADDRESS [DISK [PLUGIN]]]   DISK: verbena-disk; PLUGIN: of nbdkit
@@ -54,9 +54,9 @@ static const char *address = "127.0.0.1";
 static enum how how;
 static unsigned port;
 static uint64_t seed = 77;
-static bool large;                /* its blocks are, and it says that it has read without doing so */
-static uint8_t taken[2 * BUFFER]; /* the last write, where they are */
-static unsigned held_ms;          /* so long it takes for the answer to an admin queue's Connect */
+static bool large;                /* block size; the target reports success without reading */
+static uint8_t taken[2 * BUFFER]; /* place of the last write */
+static unsigned held_ms;          /* delay of the answer to Connect on the admin queue */
 
 struct conn {
 	struct rdma_cm_id *id;
@@ -75,7 +75,7 @@ static void receive(struct conn *c, uint64_t i)
 	struct ibv_sge s = {(uintptr_t)c->capsules[i], CAPSULE, c->mr->lkey};
 	struct ibv_recv_wr w = {.wr_id = i, .sg_list = &s, .num_sge = 1}, *bad;
 
-	ibv_post_recv(c->id->qp, &w, &bad); /* the connection may be over */
+	ibv_post_recv(c->id->qp, &w, &bad); /* the connection may have ended */
 }
 
 static void post(struct conn *c, enum ibv_wr_opcode opcode, void *at, uint32_t len, uint64_t remote, uint32_t key)
@@ -111,7 +111,7 @@ static void answer(struct conn *c, uint16_t cid, uint64_t result)
 	post(c, IBV_WR_SEND, cqe(c, cid, result), NV_CQE_LEN, 0, 0);
 }
 
-/* ---- the parts of a target that work ---- */
+/* ---- a working target ---- */
 
 static void identify(struct conn *c, const struct nv_sqe *s)
 {
@@ -160,7 +160,7 @@ static void admin(struct conn *c, const struct nv_sqe *s)
 	answer(c, s->cid, result);
 }
 
-/* ---- and those that do not ---- */
+/* ---- violations ---- */
 
 static void misread(struct conn *c, const struct nv_sqe *s, uint32_t length)
 {
@@ -222,7 +222,7 @@ static void misread(struct conn *c, const struct nv_sqe *s, uint32_t length)
 	}
 }
 
-/* What it is given is looked at when it is here: the answer waits for that. */
+/* Checks written data once it has arrived; the answer waits for that. */
 static void fetch(struct conn *c, const struct nv_sqe *s, uint32_t length)
 {
 	struct ibv_sge at = {(uintptr_t)c->data, length, c->mr->lkey},
@@ -283,7 +283,7 @@ static void *serve(void *arg)
 		}
 	}
 	rdma_disconnect(c->id);
-	return NULL; /* what it has remains: few of them are made */
+	return NULL; /* its memory remains: there are only few targets */
 }
 
 static void accept_one(struct rdma_cm_id *id)
@@ -401,7 +401,7 @@ static void a_target_that_does_not_answer_as_it_should_is_not_connected_to(void)
 	how = HONEST;
 }
 
-/* length: copied by the library, or read by the target from where it is */
+/* length: copied by the library, or read directly by the target */
 static void request(enum how what, uint32_t length)
 {
 	struct vn_disk *d;
@@ -410,12 +410,12 @@ static void request(enum how what, uint32_t length)
 	memset(memory, 0xa5, sizeof(memory));
 	how = HONEST;
 	for (int tries = 0; (e = open_it(&d, 500)) && tries < 20; tries++)
-		; /* some of it is seen by nothing but that no answer comes in time; an honest one's may come late, too */
+		; /* some violations only show as a missing answer; an honest answer may be late, too */
 	SAME(e, 0);
 	how = what;
 	e = vn_read_wait(d, memory + GUARD, length, 0);
 	how = HONEST;
-	/* an answer that is right, and then one too many: the first may have been seen alone */
+	/* a valid answer, and then an additional one: the first may be noticed alone */
 	if (e != -ENOTCONN && !(what == TWICE && !e)) {
 		fprintf(stderr, "misbehaviour %d, %u bytes: %d\n", what, length, e);
 		exit(1);
@@ -439,7 +439,7 @@ static void random_answers_do_no_harm(void)
 		request(RANDOM, BUFFER);
 }
 
-/* Longer than RDMA is given where TCP is the alternative: that is for reaching the target. */
+/* Longer than rdma_ms, which only limits reaching the target. */
 static void a_connect_that_is_held_back_does_not_end_rdma(void)
 {
 	struct vn_options o;
@@ -454,7 +454,7 @@ static void a_connect_that_is_held_back_does_not_end_rdma(void)
 	o.connect_ms = 60000;
 	o.rdma_ms = 2000;
 	held_ms = 2500;
-	/* nobody is there for TCP. On a machine that is busy enough all the rest may take too long, too */
+	/* no target listens on TCP. On a very busy machine the rest may take too long, too */
 	snprintf(url, sizeof(url), "nvme+auto://%s:%u/" NQN, address, port);
 	for (unsigned tries = 0; e && tries < 10; tries++)
 		e = vn_open(url, &o, &d, why, sizeof(why));
@@ -467,8 +467,8 @@ static void a_connect_that_is_held_back_does_not_end_rdma(void)
 	held_ms = 0;
 }
 
-/* Around what is written stands what was read, which nobody has written: zeroes, and not what the heap had there
- * before. */
+/* Around the written bytes is data that was read and never written: zeroes, and not the previous content of the
+ * heap. */
 static void writes(const char *command, uint32_t at, uint32_t length)
 {
 	memset(taken, 1, sizeof(taken));

@@ -1,4 +1,4 @@
-// client_load.c - a load on a disk whose every byte is known
+// client_load.c - random requests to a disk of known content
 // SPDX-License-Identifier: MIT
 #include "client_load.h"
 
@@ -128,7 +128,7 @@ void load_begin(struct load *l)
 		l->slots[i].data = l->memory + (size_t)i * l->largest;
 	}
 	l->no_zeroes = vn_write_zeroes_wait(l->disk, l->size, 0, 0);
-	if (l->no_zeroes) /* some targets cannot, with some disks */
+	if (l->no_zeroes) /* some targets do not support it, with some disks */
 		SAME(vn_write_wait(l->disk, l->shadow, l->size, 0, 0), 0);
 }
 

@@ -1,8 +1,8 @@
-// client_media.c - a disk whose medium fails: what hosts are told, and that others notice nothing
+// client_media.c - a disk with a failing medium: hosts get the right errors, and other disks are not affected
 // follows: verbena_nvme.h
 // SPDX-License-Identifier: MIT
-// usage: client_media direct|cached|sometimes|full URL OTHER BAD; OTHER: a good disk of the same target; BAD: a file, while which
-// is there the medium fails. The disks are overwritten.
+// usage: client_media direct|cached|sometimes|full URL OTHER BAD. OTHER: a good disk of the target. BAD: the medium
+// fails while this file exists. The disks are overwritten.
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -13,7 +13,7 @@
 #include "client_load.h"
 
 #define PIECE 65536u
-#define MANY 64u /* requests under way */
+#define MANY 64u /* outstanding requests */
 #define PASSED 400u
 
 static const char *url, *other_url, *bad;
@@ -72,7 +72,7 @@ static void *undisturbed(void *arg)
 	return NULL;
 }
 
-/* Others get on while this goes on. */
+/* Requests to the other disk continue meanwhile. */
 static void others_get_on(void)
 {
 	unsigned long long so_far = good;
@@ -81,7 +81,7 @@ static void others_get_on(void)
 		usleep(1000);
 }
 
-/* ---- many at a time ---- */
+/* ---- many at once ---- */
 
 static void note(void *arg, int error)
 {
@@ -112,7 +112,7 @@ static void begin(struct vn_disk *d, enum kind kind, unsigned i)
 	}
 }
 
-/* All of one kind: the error that they have in common. */
+/* Many requests of one kind. Returns their common error. */
 static int all(struct vn_disk *d, enum kind kind)
 {
 	ended = 0;
@@ -160,7 +160,7 @@ static void what_fails_is_told_and_has_no_effect(struct vn_disk *d, struct vn_di
 	holds(d, after);
 }
 
-/* What is written goes into the page cache, and is lost there: each host that flushes is told, once. */
+/* Writes go to the page cache and are lost there. Each host that flushes is told once. */
 static void what_is_lost_is_told_to_each_host(struct vn_disk *d, struct vn_disk *twin)
 {
 	put(d, before);
@@ -194,7 +194,7 @@ static void broken(void (*test)(struct vn_disk *, struct vn_disk *))
 	close_disk(twin);
 }
 
-/* What fails now and then is tried again: nothing of it reaches who asked. */
+/* Occasional failures are retried, and do not reach the caller. */
 static void sometimes(void)
 {
 	struct load l = {.depth = 16, .largest = 64 << 10, .seed = 4711};
@@ -212,7 +212,7 @@ static void sometimes(void)
 	close_disk(l.disk);
 }
 
-/* A medium that is smaller than it says: what had room is there. */
+/* A medium that is smaller than it reports: data that fitted is readable. */
 static void full(void)
 {
 	struct vn_disk *d = open_disk(url, NULL, 5);

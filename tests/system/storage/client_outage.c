@@ -1,13 +1,15 @@
-// client_outage.c - a write that is under way while the network is, sent again, answered, followed by another: which one stays
+// client_outage.c - a write during a network outage is sent again and answered, and then another write follows: the
+// last one stays
 // follows: verbena_nvme.h, "Reconnects"
 // SPDX-License-Identifier: MIT
-// usage: client_outage URL; says "begun" and waits for a line, "sent", "answered" and waits for another. outage.sh has the rest
+// usage: client_outage URL. Prints "begun" and waits for a line, "sent", "answered" and waits for another. See
+// outage.sh
 #include "../../support/check.h"
 #include "client/verbena_nvme.h"
 
 #define LENGTH 4096
 
-static int over = 1; /* of the write */
+static int over = 1; /* bytes of the write */
 
 static void written(void *arg, int error)
 {
@@ -41,7 +43,7 @@ int main(int argc, char **argv)
 	vn_options_init(&o);
 	o.numeric = 1;
 	o.io_ms = 1000;
-	o.connect_ms = 1000; /* whether the network is back is tried once a second */
+	o.connect_ms = 1000; /* the client tries to reconnect once a second */
 	for (int i = 0; i < 30 && e; i++)
 		e = vn_open(argv[1], &o, &d, why, sizeof(why));
 	if (e)

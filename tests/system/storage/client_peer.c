@@ -1,8 +1,8 @@
-// client_peer.c - the initiator and a target that is there already: by what it is connected, and that what it writes is read
+// client_peer.c - the initiator and a running target: the transport of the connection, and written data reads back
 // follows: verbena_nvme.h
 // SPDX-License-Identifier: MIT
-// usage: client_peer URL TRANSPORT…: tcp or rdma, and with what it is connected after that: it says which it is, and writes
-// until it is the next. The disk is overwritten.
+// usage: client_peer URL TRANSPORT…: the expected transports, one after the other, tcp or rdma. Prints the present one,
+// and writes until it is the next one. The disk is overwritten.
 #include "../../support/check.h"
 #include "client_load.h"
 
@@ -28,11 +28,11 @@ int main(int argc, char **argv)
 	o.numeric = 1;
 	if (getenv("SLOW_PEER")) {
 		o.connect_ms = 60000;
-		o.rdma_ms = 20000; /* half of it where the log does not name a port */
+		o.rdma_ms = 20000; /* half of it if the log lists no port */
 	} else {
 		o.connect_ms = 30000;
 		o.rdma_ms = 10000;
-		o.keep_alive_ms = 4000; /* what becomes silent is noticed soon */
+		o.keep_alive_ms = 4000; /* silence is noticed soon */
 		o.rdma_again_ms = 100;
 	}
 	if (vn_open(argv[1], &o, &l.disk, why, sizeof(why))) {

@@ -1,5 +1,5 @@
 #!/bin/bash
-# client_rdma.sh - the initiator and verbena-target, both on Verbena: RDMA named and found, on one host and by the wire
+# client_rdma.sh - the initiator and verbena-target on Verbena, with rdma and auto, on one host and over the network
 # see: tests/system/storage/client_target.c
 # SPDX-License-Identifier: MIT
 # usage: client_rdma.sh CLIENT TARGET EVENTS HOSTILE VANISH DISK [PLUGIN]

@@ -1,4 +1,4 @@
-// client_target.c - the initiator against verbena-target: what is written is read, whatever happens to the target
+// client_target.c - the initiator against verbena-target: written data reads back, whatever happens to the target
 // follows: verbena_nvme.h
 // SPDX-License-Identifier: MIT
 // usage: client_target TARGET SCHEME; the program, and tcp, tls (with secrets, too), rdma or auto
@@ -30,7 +30,7 @@ static pid_t target;
 #define SECRET "DHHC-1:00:ABEiM0RVZneImaq7zN3u/wARIjNEVWZ3iJmqu8zd7v8qDMNU:"
 #define CONTROLLER_SECRET "DHHC-1:01:O3n/ZbCI/WDi1riVIMg1GqhQ1O55egewVNEk9/ZQLPyt5+by:"
 
-/* What no option can say. */
+/* A configuration, for what options cannot express. */
 static void write_config(void)
 {
 	FILE *f = fopen(config, "w");
@@ -63,7 +63,7 @@ static void run_target(int out)
 	_exit(127);
 }
 
-/* Until it has said where it is. */
+/* Waits until it has printed its address. */
 static bool try_to_start(void)
 {
 	char line[300];
@@ -87,7 +87,7 @@ static bool try_to_start(void)
 	return said;
 }
 
-/* The image may still be in use by one that was killed: the kernel ends its requests after it. */
+/* A killed target may still hold the image: the kernel ends its requests later. */
 static void start_target(void)
 {
 	unsigned tries = 0;
@@ -266,7 +266,7 @@ static void a_request_beyond_the_limit_is_split(void)
 	load_with(&o, 8, 2 << 20, true, 300);
 }
 
-/* One command for each, whatever memory it is in. */
+/* One command for each, in any kind of memory. */
 static void a_request_may_be_as_large_as_the_target_takes(void)
 {
 	struct vn_options o = usual();
@@ -356,7 +356,7 @@ static void any_number_of_threads_may_wait(void)
 	vn_close(d);
 }
 
-/* Other threads' requests use memory while theirs comes and goes. */
+/* Threads register and unregister memory while other threads use theirs. */
 static void *register_thread(void *arg)
 {
 	struct vn_disk *d = arg;
@@ -489,7 +489,7 @@ static unsigned long long reconnects_while_idle(void)
 	struct vn_options o = usual();
 	struct vn_statistics s;
 
-	o.keep_alive_ms = 4000; /* every two seconds, and two to spare */
+	o.keep_alive_ms = 4000; /* every two seconds, with two seconds of slack */
 	struct vn_disk *d = open_with(&o);
 
 	do {
@@ -502,7 +502,7 @@ static unsigned long long reconnects_while_idle(void)
 	return s.reconnects;
 }
 
-/* On a machine that stands still for two seconds it may be too late once. */
+/* On a machine that hangs for two seconds it may be too late once. */
 static void an_idle_disk_is_kept_alive(void)
 {
 	int tries = 0;

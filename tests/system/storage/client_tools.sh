@@ -1,5 +1,5 @@
 #!/bin/bash
-# client_tools.sh - verbena-disk and the nbdkit plugin against verbena-target: what is copied there comes back the same
+# client_tools.sh - verbena-disk and the nbdkit plugin against verbena-target: data copied there reads back the same
 # follows: man/verbena-disk.1, man/nbdkit-verbena-plugin.1
 # SPDX-License-Identifier: MIT
 # client_tools.sh TARGET DISK [PLUGIN]
@@ -39,7 +39,7 @@ check "bench, sequential and with digests" bench --sequential --size=64k --depth
 bar() { script -qec "'$disk' copy '$work/source' '$url'" /dev/null | tr '\r' '\n' | grep -q '100%'; }
 if command -v script >/dev/null; then check "a copy shows on a terminal how far it is" bar; fi
 
-# what a target says about itself and others
+# a target's information about itself and others
 cat >"$work/two.json" <<-EOF
 	{"listen": [{"address": "127.0.0.1", "port": 0}],
 	 "referrals": [{"transport": "tcp", "address": "192.0.2.9", "port": 8009}, {"transport": "rdma", "address": "2001:db8::9", "port": 4420}],
@@ -58,7 +58,7 @@ names() {
 }
 check "list names all subsystems, and who else may be asked" names
 
-# authentication: who has no secret, or another, is not let in
+# authentication: a host without the right secret is rejected
 secret=DHHC-1:00:ABEiM0RVZneImaq7zN3u/wARIjNEVWZ3iJmqu8zd7v8qDMNU:
 proof=DHHC-1:01:O3n/ZbCI/WDi1riVIMg1GqhQ1O55egewVNEk9/ZQLPyt5+by:
 echo $secret >"$work/secret"

@@ -1,4 +1,4 @@
-// client_vanish.c - hosts that come and vanish, a thousand of them, while another host's requests go on undisturbed
+// client_vanish.c - a thousand hosts connect and vanish, while another host's requests continue undisturbed
 // follows: man/verbena-target.8
 // SPDX-License-Identifier: MIT
 // usage: client_vanish TARGET SCHEME [HOSTS]
@@ -19,7 +19,7 @@
 
 #define NQN "nqn.2026-01.test:vanish"
 #define AT_A_TIME 4
-#define MAY_GROW (32u << 10) /* KiB: tables that are there from the beginning are touched by and by */
+#define MAY_GROW (32u << 10) /* KiB: pages of existing tables are touched little by little */
 
 static const char *program, *scheme;
 static char url[300];
@@ -72,8 +72,7 @@ static void nothing(void *arg, int error)
 {
 }
 
-/* A process of its own, which ends without a word with requests under way. In it nothing but the exec of itself
- * runs. */
+/* A separate process, which dies with outstanding requests. It does nothing but exec itself. */
 static int vanish(void)
 {
 	static uint8_t b[16][65536];
@@ -90,7 +89,7 @@ static int vanish(void)
 	_exit(0);
 }
 
-/* Any beginning of a greeting and what follows it, and then a reset. */
+/* A prefix of ICReq and what follows, and then a reset. */
 static void reset(unsigned length)
 {
 	struct sockaddr_in a = {

@@ -1,5 +1,6 @@
 #!/bin/bash
-# copies.sh - who copies what is read from a file: on one host nobody does; by RoCE the reading end, once; by iWARP that end, where units are small
+# copies.sh - counts copies of data read from a file: on one host none; with RoCE one at the reader; with iWARP only of
+# small units
 # follows: man/verbena-target.8 (status), verbena_nvme.h (statistics), VERBENA_LOG in man/verbena.7
 # SPDX-License-Identifier: MIT
 source "$(dirname "$0")/../net/lib.sh"
@@ -9,9 +10,9 @@ need python3
 NQN=nqn.2026-01.test:copies
 MB=192
 SIZE=$((MB << 20))
-CONNECT=4096 # what goes in a capsule to connect
-SOME=$((256 << 10)) # commands, answers, what Identify says
-FEW=$((SIZE / 512)) # … and the ends of requests that fill no unit of iWARP's
+CONNECT=4096 # data in the capsules of Connect
+SOME=$((256 << 10)) # commands, answers, Identify data
+FEW=$((SIZE / 512)) # … and the ends of requests that do not fill an FPDU
 PACKET=4096 # at most
 target=
 check "two hosts" hosts
@@ -25,7 +26,7 @@ serve() { # ADDRESS ARGS…
 	target=$!
 	wait_for 20 target_speaks && grep -qs ^nvme "$work/target.out"
 }
-# reads ADDRESS MEMORY BYTES ARGS…: all of the file, in requests of so many bytes, from a target that is started with ARGS
+# reads ADDRESS MEMORY BYTES ARGS…: reads the whole file, in requests of BYTES bytes, from a target started with ARGS
 reads() {
 	local status=0
 	serve "$1" "${@:4}" || { cat "$work/target.err"; return 1; }
@@ -38,7 +39,7 @@ reads() {
 	return $status
 }
 
-# --- what they counted ---
+# --- their counters ---
 field() { python3 -c 'import json, sys; print(sum(x.get(sys.argv[2], 0) for x in json.load(open(sys.argv[1]))["listen"]))' "$work/status" "$1"; }
 backend() { python3 -c 'import json, sys; print(sum(n["copied"] for s in json.load(open(sys.argv[1]))["subsystems"] for n in s["namespaces"]))' "$work/status"; }
 library() { awk '/^copied / { print $2 }' "$work/client.out"; }
@@ -54,7 +55,7 @@ is() {
 	echo "… is not from $3 to $4"
 	return 1
 }
-# Neither program copies: not the target, nor the library; all comes from the page cache that the target has mapped
+# Neither target nor library copies: all data comes from the page cache that the target has mapped
 storage_copies_nothing() {
 	is "sent from the page cache" "$(field sent_from_map)" $SIZE $SIZE && is "read into the target's memory" "$(field sent_from_pool)" 0 $SOME &&
 		is "copied by the target" "$(field copied)" 0 $CONNECT && is "copied by its backend" "$(backend)" 0 0 &&
@@ -75,20 +76,20 @@ no_stream() {
 no_memory() { is "between the programs' memories" $(($(moved target 1) + $(moved client 1))) 0 0; }
 by_ring() { is "by ring" $(($(moved target 3) + $(moved client 3))) 0 $SOME; }
 
-# One move of each byte, by the target's adapter: that is what a real one has its DMA for
+# The target's adapter moves each byte once, as hardware does by DMA
 one_host() { # MEMORY MAPPED
 	reads $V4_A "$1" $((1 << 20)) --mapped && storage_copies_nothing && no_wire && no_stream && by_ring &&
 		is "moved by the target's adapter" "$(moved target 1)" $SIZE $((SIZE + SOME)) && is "moved by the client's" "$(moved client 1)" 0 $SOME &&
-		is "of these, in memory that both have mapped" "$(moved target 2)" $(($2 * 3 / 4)) $(($2 + SOME)) # it finds it after a while
+		is "of these, in memory that both have mapped" "$(moved target 2)" $(($2 * 3 / 4)) $(($2 + SOME)) # the mapping is found after a while
 }
-kept() { echo $(($(said client "of those, kept until the missing one arrived") * PACKET)); } # what comes ahead of a lost one
+kept() { echo $(($(said client "of those, kept until the missing one arrived") * PACKET)); } # packets ahead of a lost one
 roce() {
 	reads "$1" allocated $((1 << 20)) --mapped && storage_copies_nothing && no_memory && no_stream || return 1
-	local again=$(($(said target "request packets retransmitted") * PACKET)) # on a busy machine some are lost
+	local again=$(($(said target "request packets retransmitted") * PACKET)) # a busy machine loses some packets
 	is "sent from where it lay" "$(said target "$PLACE")" $((SIZE - again)) $((SIZE + SOME)) && is "staged to be sent" "$(said target "$OUT")" 0 $((SOME + again)) && is "staged as it came" "$(said client "$IN")" $SIZE $((SIZE + SOME + $(kept))) &&
 		is "staged the other way" $(($(said client "$OUT") + $(said target "$IN"))) 1 $SOME
 }
-# Large units are received in place, but for the ends of a message; small ones are copied from the stage
+# Large units are received in place, except for the ends of a message; small ones are copied from the stage
 iwarp() { # MEMORY IN-PLACE: bytes at least
 	local placed copied
 	reads $V4_B "$1" $((1 << 20)) --mapped && storage_copies_nothing && no_memory && no_wire || return 1
@@ -111,7 +112,7 @@ check "a larger MTU" jumbo
 check "iWARP: the same there" iwarp allocated $((SIZE / 1000 * 999))
 VERBENA_MPA=emss check "iWARP, units no longer than such segments: few are so small that they are copied" iwarp registered $((SIZE / 100 * 99))
 
-# --- the counters count: where a copy has to be, there is one ---
+# --- the counters work: necessary copies are counted ---
 crc() { VERBENA_MPA=crc reads $V4_B allocated $((1 << 20)) --mapped && is "copied to be sent" "$(said target "$IW_OUT")" $SIZE $((SIZE + SOME)) &&
 	is "copied as it came" "$(said client "$IW_IN")" $SIZE $((SIZE + SOME)); }
 check "iWARP with a CRC: each end copies" crc
@@ -124,7 +125,7 @@ pooled() { reads $V4_A allocated $((1 << 20)) && is "sent from the page cache" "
 check "an image that is not mapped: its data comes by the target's memory" pooled
 
 # --- one host ---
-# A copy to a file: the disk's data goes straight into memory that both have mapped
+# A copy to a file: the disk's data goes directly into memory that both have mapped
 disk_copies() {
 	serve $V4_A --mapped || { cat "$work/target.err"; return 1; }
 	VERBENA_LOG=debug "${on_a[@]}" "${run[@]}" "$DISK" --json --no-sparse copy "$(head -1 "$work/target.out")" "$work/copy" >"$work/client.json" 2>"$work/client.err" &&

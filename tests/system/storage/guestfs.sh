@@ -12,9 +12,9 @@ DISK=$BUILD/storage/verbena-disk
 LAB=${VERBENA_LAB:-/var/tmp/verbena-lab}
 NQN=nqn.2026-01.test:guestfs
 free_port
-TAKES=300 # seconds for what takes ten; the first time, when there is no appliance yet, thirty
+TAKES=300 # limit in seconds; it takes ten, or thirty the first time, when there is no appliance yet
 
-# --- the appliance: of this machine's packages, with the lab's kernel; kept where that is kept ---
+# --- the appliance: from this machine's packages, with the lab's kernel; kept beside it ---
 appliance() {
 	local modules
 	"$HERE/../../interop/lab/build" || return 1
@@ -25,10 +25,10 @@ appliance() {
 		LIBGUESTFS_BACKEND_SETTINGS=force_tcg LIBGUESTFS_CACHEDIR=$LAB/appliance
 }
 
-# --- the way to the disk ---
+# --- target and plugin ---
 guestfs_cleanup() {
 	local status=$?
-	[ $BASHPID = $$ ] || return # a child that was told to end before it became its program
+	[ $BASHPID = $$ ] || return # a child that got SIGTERM before its exec
 	trap - EXIT INT TERM
 	for p in $nbd $target; do kill -9 "$(program_of "$p")" "$p" 2>/dev/null; done
 	(exit $status)
@@ -62,7 +62,7 @@ makes() {
 		write /short "a short one"
 	EOF
 }
-looks() { # what it had written is there, for another that starts anew
+looks() { # its data is there for another guest
 	rm -f "$work"/{first,second}.*
 	fish --ro <<-EOF
 		run
@@ -84,7 +84,7 @@ looks() { # what it had written is there, for another that starts anew
 	done
 	mkdir -p "$work/out" && tar -C "$work/out" -xf "$work/first.tar" && diff -r --no-dereference "$work/tree" "$work/out"
 }
-whole() { # partition 1, as the target's own host sees it
+whole() { # partition 1, on the target's own host
 	dd if="$work/disk" of="$work/part" bs=1M skip=1 count=97 status=none && e2fsck -fn "$work/part"
 }
 writes_more() {
@@ -116,7 +116,7 @@ in_between() {
 	[ $status = 0 ] || cat "$work/fish.out"
 	return $status
 }
-sums() { # of what was filled, one sum for each BYTE:LENGTH
+sums() { # checksums of the written files, one for each BYTE:LENGTH
 	for f; do head -c "${f#*:}" /dev/zero | tr '\0' "${f%:*}" | md5sum | cut -d' ' -f1; done
 }
 

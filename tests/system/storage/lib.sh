@@ -1,15 +1,16 @@
-# lib.sh - for scripts that meson starts with the programs in their arguments: a folder, targets that end with the script, ok and not ok
+# lib.sh - for scripts that meson starts with the programs as arguments: a folder, targets that end with the script, ok
+# and not ok
 # follows: testanything.org, loosely
 # SPDX-License-Identifier: MIT
 # sourced, not run; $target: the program verbena-target
 set -u
 work=$(mktemp -d "${TMPDIR:-/tmp}/verbena-storage.XXXXXX")
 export VERBENA_RUNTIME=$work
-# what a sanitizer has to say is no refusal
+# a sanitizer report is not a refusal
 export ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}exitcode=99 UBSAN_OPTIONS=${UBSAN_OPTIONS:+$UBSAN_OPTIONS:}exitcode=99:halt_on_error=1
 pids=()
 cleanup() {
-	[ $BASHPID = $$ ] || return # a child that was told to end before it became its program
+	[ $BASHPID = $$ ] || return # a child that got SIGTERM before its exec
 	for p in ${pids[@]+"${pids[@]}"}; do
 		kill -9 "$p"
 		wait "$p"
@@ -29,7 +30,7 @@ check() { # SENTENCE COMMAND…
 		failed=1
 	fi
 }
-# refused COMMAND…: it fails by itself, neither by a signal nor by a sanitizer
+# refused COMMAND…: it fails, but not by a signal or sanitizer report
 refused() {
 	local status
 	"$@"
@@ -46,7 +47,7 @@ in_time() { # COMMAND…: within a minute
 runs() { kill -0 "$1" 2>/dev/null; } # PID
 has_lines() { [ "$(wc -l <"$1")" -ge "$2" ]; } # FILE N
 
-# serve FILE N ARGS…: a target; when this returns it has said in $work/FILE where it is, N lines, or it has ended. Sets $pid
+# serve FILE N ARGS…: starts a target. On return it has printed N lines to $work/FILE, or has ended. Sets $pid
 serve() {
 	: >"$work/$1"
 	"$target" "${@:3}" >"$work/$1" 2>"$work/$1.err" &

@@ -1,10 +1,11 @@
 #!/bin/bash
-# media.sh - disks that fail under verbena-target: what hosts are told, what is lost, and that other disks and hosts notice nothing
+# media.sh - disks fail under verbena-target: hosts get the right errors, losses are reported, other disks and hosts are
+# not affected
 # follows: nbdkit-error-filter(1), nbdfuse(1), losetup(8)
 # see: tests/system/storage/client_media.c
 # SPDX-License-Identifier: MIT
 #
-# The disk is a file that nbdkit serves with errors on demand; nbdfuse makes a file of that, losetup a block device.
+# The disk is a file that nbdkit serves with errors on demand. nbdfuse makes it a file, and losetup a block device.
 HERE=$(cd "$(dirname "$0")" && pwd)
 source "$HERE/../../support/lib.sh"
 TARGET=$BUILD/storage/verbena-target
@@ -25,7 +26,7 @@ disk_off() {
 }
 media_cleanup() {
 	local status=$?
-	[ $BASHPID = $$ ] || return # a child that was told to end before it became its program
+	[ $BASHPID = $$ ] || return # a child that got SIGTERM before its exec
 	trap - EXIT INT TERM
 	[ -z "$target" ] || die "$(program_of "$target")" "$target"
 	disk_off
@@ -36,7 +37,7 @@ trap media_cleanup EXIT
 trap 'exit 130' INT TERM
 
 has_come() { [ "$(stat -c %s "$work/disk")" = $((MB << 20)) ]; }
-# disk_on file|block RATE: $served fails while $work/bad is there
+# disk_on file|block RATE: $served fails while $work/bad exists
 disk_on() {
 	rm -f "$work"/{nbd,bad,image}
 	truncate -s ${MB}M "$work/image"
@@ -50,7 +51,7 @@ disk_on() {
 	served=$work/disk
 	[ "$1" = file ] || { loop=$(losetup -f --show --direct-io=on "$work/disk") && served=$loop; }
 }
-# small_disk: $served has room for half of what it says
+# small_disk: $served has room for half of its reported size
 small_disk() {
 	mkdir -p "$work/small"
 	mount -t tmpfs -o size=$((MB / 2))M tmpfs "$work/small" && small=yes || return 1
@@ -59,7 +60,8 @@ small_disk() {
 }
 
 target_speaks() { grep -qs "^nvme" "$work/target.out" || gone "$target"; }
-# serve TRANSPORT ARGS…: the disk, and one in memory. Files: blocks of the size that O_DIRECT takes, or reads come from the page cache
+# serve TRANSPORT ARGS…: serves the disk, and one in memory. Files: blocks of the size for O_DIRECT; otherwise reads use
+# the page cache
 serve() {
 	rm -f "$work/target.out"
 	"${run[@]}" "$TARGET" --export "$served" --export memory:${MB}M --transport "$1" --nqn $NQN --port 0 "${@:2}" >"$work/target.out" \
@@ -85,7 +87,7 @@ medium() {
 	return $status
 }
 kept_out() { ! own info "$url"; }
-# hangs TRANSPORT: a host that goes while the medium does not answer is kept out for as long; others are not
+# hangs TRANSPORT: a host that vanishes while the medium does not answer must wait to reconnect; others need not
 hangs() {
 	local url status=0
 	own() { timeout -k 2 $((60 * SLOW)) "${run[@]}" "$BUILD/storage/verbena-disk" --reconnect=0 "$@"; }
@@ -93,7 +95,7 @@ hangs() {
 	url=$(head -1 "$work/target.out")
 	kill -STOP "$disk"
 	timeout -s KILL 10 "${run[@]}" "$BUILD/storage/verbena-disk" read "$url" 1m 4k
-	# the target is told soon that its host has gone; then more than once
+	# the target notices soon that its host has gone; then several times
 	wait_for 20 kept_out && ! own info "$url" || { echo "it was let in"; status=1; }
 	own --host-nqn=nqn.2026-01.test:other info "$url" && own --host-nqn=nqn.2026-01.test:other read "$url?nsid=2" 0 4k >/dev/null || { echo "another host is kept out, too"; status=1; }
 	[ "$(grep -c 'a medium does not finish' "$work/target.err")" = 1 ] || { echo "it is not said once"; status=1; }
@@ -102,7 +104,7 @@ hangs() {
 	ends || { cat "$work/target.err"; status=1; }
 	return $status
 }
-# on KIND RATE COMMAND…: a disk for it
+# on KIND RATE COMMAND…: runs COMMAND with such a disk
 on() {
 	local status=0
 	{ [ "$1" = small ] && small_disk || disk_on "$1" "$2"; } || { cat "$work"/nbd*.out; disk_off; return 1; }

@@ -1,5 +1,5 @@
 #!/bin/bash
-# nbd.sh - programs of others on disks over NVMe over Fabrics: QEMU's, libnbd's, nbdkit's filters, fio; odd sizes, block devices
+# nbd.sh - other programs on disks over NVMe over Fabrics: QEMU, libnbd, nbdkit's filters, fio; odd sizes, block devices
 # follows: man/nbdkit-verbena-plugin.1, man/verbena-disk.1
 # SPDX-License-Identifier: MIT
 # nbd.sh TARGET DISK PLUGIN
@@ -10,7 +10,7 @@ for p in nbdkit nbdcopy nbdinfo qemu-img qemu-io; do
 done
 loops=()
 nbd_cleanup() {
-	[ $BASHPID = $$ ] || return # a child that was told to end before it became its program
+	[ $BASHPID = $$ ] || return # a child that got SIGTERM before its exec
 	trap - EXIT
 	for p in ${pids[@]+"${pids[@]}"}; do kill -9 "$p"; wait "$p"; done 2>/dev/null
 	for l in ${loops[@]+"${loops[@]}"}; do losetup -d "$l"; done
@@ -33,7 +33,7 @@ there_and_back() { # URI NBDCOPY-ARGS…
 }
 run="nbdcopy '$work/source' \"\$uri\" && nbdcopy \"\$uri\" '$work/back' && cmp -n $size '$work/source' '$work/back'" # … of nbdkit
 
-truncate -s $((50001 * 512 + 100)) "$work/odd" # a last block of 4096 bytes that is not whole, a last one of 512 neither
+truncate -s $((50001 * 512 + 100)) "$work/odd" # the last block of 4096 bytes is partial, and so is the last one of 512
 serve out 1 --export "$work/odd" --export memory:64M --port 0 --nqn nqn.2026-01.test:nbd --block-size 512
 url=$(head -1 "$work/out")
 plug odd "$url"
@@ -55,7 +55,7 @@ for f in cow cache readahead blocksize cow+cache; do
 	check "nbdkit's filters: $f" nbdkit -U - "${filters[@]}" "$plugin" url="$url?nsid=2" --run "$run"
 done
 partitioned() {
-	# an MBR whose first entry names 40960 sectors from number 2048 on
+	# an MBR whose first entry has 40960 sectors from number 2048 on
 	printf '\0\0\0\0\x83\0\0\0\0\x08\0\0\0\xa0\0\0' | dd of="$work/table" bs=1 seek=446 conv=notrunc status=none
 	printf '\x55\xaa' | dd of="$work/table" bs=1 seek=510 conv=notrunc status=none
 	"$disk" --quiet copy "$work/table" "$url?nsid=2" &&
@@ -79,7 +79,7 @@ between_disks() {
 }
 check "from one disk to another, and to a file" between_disks
 check "… that has holes again" sh -c "[ \$(du -k '$work/sparse.back' | cut -f1) -lt 1200 ]"
-wider() { # to a disk of larger blocks: the last one is not whole
+wider() { # to a disk with larger blocks: the last one is partial
 	serve wide 1 --export memory:32M --block-size 4096 --port 0 --nqn nqn.2026-01.test:wide || return 1
 	wide=$(head -1 "$work/wide")
 	head -c $((32 << 20)) /dev/zero | tr '\0' w | "$disk" write "$wide" 0 && head -c $((50001 * 512)) /dev/urandom >"$work/all" &&

@@ -1,5 +1,5 @@
 #!/bin/bash
-# nbdkit_kill.sh - fio writes and verifies through the nbdkit plugin while verbena-target is killed and comes back
+# nbdkit_kill.sh - fio writes and verifies through the nbdkit plugin while verbena-target is killed and restarted
 # follows: man/nbdkit-verbena-plugin.1; fio(1)
 # SPDX-License-Identifier: MIT
 # usage: nbdkit_kill.sh [KILLS]
@@ -18,7 +18,7 @@ target= server=
 
 nbdkit_kill_cleanup() {
 	local status=$?
-	[ $BASHPID = $$ ] || return # a child that was told to end before it became its program
+	[ $BASHPID = $$ ] || return # a child that got SIGTERM before its exec
 	trap - EXIT INT TERM
 	[ -z "$target" ] || die "$(program_of "$target")" "$target"
 	[ -z "$server" ] || die "$(program_of "$server")" "$server"
@@ -35,7 +35,7 @@ serve() { # TRANSPORT ARGS…
 	target=$!
 	wait_for 20 target_speaks && grep -qs "^nvme" "$work/target.out"
 }
-# The file is locked until the kernel is through with what a killed one had asked for
+# The file is locked until the kernel has finished the requests of a killed target
 target_on() {
 	local _
 	for _ in $(seq 50); do
@@ -60,7 +60,7 @@ verified() {
 	"${run[@]}" nbdkit -f -U "$work/nbd" "$PLUGIN" url="$(head -1 "$work/target.out")" queues=2 >"$work/nbdkit.out" 2>&1 &
 	server=$!
 	wait_for 20 test -S "$work/nbd" || { cat "$work/nbdkit.out"; return 1; }
-	# once over the disk and back, again and again, until there is enough
+	# writes and verifies the whole disk again and again, until there were enough kills
 	timeout -k 2 $((120 * SLOW)) fio --name=verified --ioengine=nbd --uri="nbd+unix:///?socket=$work/nbd" --rw=randwrite --bsrange=4k-64k --size=${MB}M \
 		--iodepth=16 --fsync=64 --time_based --runtime=100 --verify=crc32c --verify_fatal=1 --verify_backlog=128 --verify_state_save=0 >"$work/fio.out" 2>&1 &
 	fio=$!

@@ -1,5 +1,5 @@
 #!/bin/bash
-# outage.sh - two hosts, and a network that is down for a while: what was written last stays, though the first was sent twice
+# outage.sh - a network outage between two hosts: the last written data stays, although the first write was sent twice
 # follows: verbena_nvme.h, "Reconnects"; nft(8)
 # SPDX-License-Identifier: MIT
 source "$(dirname "$0")/../net/lib.sh"
@@ -19,14 +19,14 @@ fi
 
 speaks() { grep -qs ^nvme "$work/target.out" || gone "$1"; }
 said() { grep -qsx "$1" "$work/client.out" || gone "$client"; }
-# What the kernel still tries to send for a connection that the client has closed, its FIN apart
+# Data that the kernel still tries to send for a connection that the client has closed, except the FIN
 unsent() { ip netns exec $A cat /proc/net/tcp /proc/net/tcp6 | awk '$4 ~ /^(04|09|0B)$/ && $5 !~ /^0000000[01]:/ { n++ } END { exit !n }'; }
 all_sent() { ! unsent; }
-# Source ports of connections that stand, and on which nothing waits to be sent
+# Source ports of established connections with nothing waiting to be sent
 idle() { ip netns exec $A cat /proc/net/tcp | awk '$4 == "01" && $5 ~ /^00000000:/ { split($2, at, ":"); print "0x" at[2] }' | paste -sd,; }
-# TCP tries again 0.2 s after it has sent first, and then waits twice as long each time: the network is back just after that
-# was in vain, and the client, too, before it is tried next. The end of the admin queue would take the target's other end
-# of that connection with it: it is not heard of.
+# TCP retries after 0.2 s, and doubles that time with each retry. The network returns just after a useless retry of both
+# TCP and the client, and before the next one. The end of the admin queue would end the target's side of that
+# connection, so it is blocked.
 away() {
 	local rest
 	down || return 1
@@ -37,7 +37,7 @@ away() {
 	sleep 3
 	only "$rest"
 }
-begin_target() { # TRANSPORT: sets $target; what a client is to be told goes by $work/line
+begin_target() { # TRANSPORT: sets $target; messages to a client go through $work/line
 	rm -f "$work"/{target,client}.{out,err} "$work/line"
 	mkfifo "$work/line"
 	timeout -k 30 $((120 * SLOW)) "${on_b[@]}" "${run[@]}" "$TARGET" --export memory:16M --listen $V4_B --port 4420 --nqn $NQN --transport "$1" \
@@ -52,7 +52,7 @@ last_write_stays() { # SCHEME TRANSPORT
 	client=$!
 	exec 7>"$work/line"
 	wait_for 40 said begun && away && wait_for 60 said answered && wait_for 60 all_sent || status=1
-	sleep 0.5 # for the target to do what has arrived
+	sleep 0.5 # time for the target to execute what has arrived
 	{ echo >&7; } 2>/dev/null
 	exec 7>&-
 	wait $client || status=1
@@ -62,7 +62,7 @@ last_write_stays() { # SCHEME TRANSPORT
 	[ $status = 0 ] || cat "$work"/{client,target}.{out,err}
 	return $status
 }
-# What a program had begun when it was killed, and the network had not taken, does not come behind another program's write
+# Writes of a killed program that the network had not delivered do not follow another program's writes
 killed_is_over() { # SCHEME TRANSPORT
 	local target client status=0 url="nvme+$1://$V4_B/$NQN"
 	begin_target "$2"

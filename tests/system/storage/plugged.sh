@@ -1,9 +1,9 @@
-# plugged.sh - a disk that verbena-target serves, killed and started again, and nbdkit with our plugin on it
+# plugged.sh - a disk of verbena-target, killed and restarted, with nbdkit and our plugin
 # follows: man/verbena-target.8, man/nbdkit-verbena-plugin.1
 # SPDX-License-Identifier: MIT
 # sourced, not run, after ../lib.sh or what sources that
 TARGET=$BUILD/storage/verbena-target PLUGIN=$BUILD/storage/nbdkit-verbena-plugin.so
-pluggable() { # NAME: else says why not
+pluggable() { # NAME: otherwise prints the reason
 	if sanitized; then
 		skip "$1" "nbdkit takes no plugin with a sanitizer in it"
 	elif [ ! -x "$TARGET" ] || [ ! -f "$PLUGIN" ]; then
@@ -16,13 +16,13 @@ pluggable() { # NAME: else says why not
 
 target= nbd=
 target_speaks() { grep -qs ^nvme "$work/target.out" || gone "$target"; }
-serve_by() { # COMMAND…: with what begins a target
+serve_by() { # COMMAND…: prefix of the target's command
 	rm -f "$work/target.out"
 	"$@" >"$work/target.out" 2>>"$work/target.err" </dev/null &
 	target=$!
 	wait_for 20 target_speaks && grep -qs ^nvme "$work/target.out"
 }
-serve_again() { # ARGS…: of serve. The image is locked until the kernel is through with what a killed one had asked for
+serve_again() { # ARGS…: arguments of serve. The image is locked until the kernel has finished the requests of a killed target
 	local _
 	for _ in $(seq 300); do
 		serve "$@" && return 0
@@ -31,7 +31,7 @@ serve_again() { # ARGS…: of serve. The image is locked until the kernel is thr
 	cat "$work/target.err"
 	return 1
 }
-plug_by() { # COMMAND…: with what begins nbdkit; plugged says that it can be reached
+plug_by() { # COMMAND…: prefix of nbdkit's command; plugged tests whether it can be reached
 	"$@" >"$work/nbdkit.out" 2>&1 </dev/null &
 	nbd=$!
 	wait_for 20 plugged_or_gone && plugged || { cat "$work/nbdkit.out"; return 1; }

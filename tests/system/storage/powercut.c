@@ -1,11 +1,11 @@
-// powercut.c - writes to a disk whose power is cut again and again, and looks what has become of every block
+// powercut.c - writes to a disk whose power is cut again and again, and checks every block
 // follows: verbena_nvme.h (flush, FUA, reconnects); NVM Express Base 1.4, 6.8 (flush)
 // SPDX-License-Identifier: MIT
 // usage: powercut URL ROUNDS SEED power|process|control
 //
-// Says "cut" when the power is to be cut and comes back, waits for a line that says it has; driven by powercut.sh.
-// power: what was written and flushed, or written with FUA, must be there. process: only a process is killed, so all that
-// was answered must be there. control: as power, but no flush is ever sent: succeeds if that is found out.
+// Prints "cut" to have the power cut and restored, and waits for a line that confirms it; driven by powercut.sh.
+// power: data that was flushed, or written with FUA, must be there. process: only a process is killed, so all answered
+// writes must be there. control: like power, but without flushes: succeeds if the loss is detected.
 #include <poll.h>
 #include <stdbool.h>
 #include <unistd.h>
@@ -16,14 +16,14 @@
 
 #define DEPTH 16
 #define LARGEST (64u << 10)
-#define HEAD 16u /* of a block: its number, how often it has been written */
+#define HEAD 16u /* content of a block: its number and its generation */
 
-/* What is known of a block, in generations: 0 is the zeros of the beginning. */
+/* The state of a block, in generations; 0 is the initial zeros. */
 struct block {
 	uint64_t sent, answered;
-	uint64_t lasting;  /* at least this one has to be found */
-	uint64_t flushing; /* the one that a flush under way makes last */
-	uint64_t epoch;    /* how many reconnects there had been when it was sent */
+	uint64_t lasting;  /* at least this generation must be found */
+	uint64_t flushing; /* the generation that the outstanding flush makes durable */
+	uint64_t epoch;    /* number of reconnects when it was sent */
 	uint64_t flushing_epoch;
 	bool busy;
 };
@@ -51,7 +51,7 @@ static uint64_t epoch(void)
 	return s.reconnects;
 }
 
-/* ---- what stands in a block ---- */
+/* ---- content of a block ---- */
 
 static void fill(uint8_t *at, uint64_t number, uint64_t generation)
 {
@@ -92,7 +92,7 @@ static void look_at(uint64_t number, const uint8_t *at)
 	exit(1);
 }
 
-/* By the disk that has come through, or as somebody new would. */
+/* Reads with the surviving disk, or with a new one. */
 static void look(struct vn_disk *d)
 {
 	uint8_t *all = malloc(count * block_size);
@@ -144,8 +144,8 @@ static void begin_write(struct slot *s)
 }
 
 /*
- * What was answered before the flush began is safe, if both went to a disk that had power all the time: a write that
- * was answered before a cut is not brought back by a flush after it.
+ * Writes answered before the flush was started are durable, if both went to a disk with uninterrupted power: a flush
+ * after a cut does not bring back a write answered before it.
  */
 static void flushed(void *arg, int error)
 {
@@ -165,7 +165,7 @@ static void begin_flush(void)
 	for (uint64_t i = 0; i < count; i++) {
 		struct block *b = &blocks[i];
 
-		if (b->answered != b->sent) /* the epoch is that of the newer one */
+		if (b->answered != b->sent) /* the epoch is that of the newer write */
 			continue;
 		b->flushing = b->answered;
 		b->flushing_epoch = b->epoch;
@@ -207,7 +207,7 @@ static void one_round(const char *url, const struct vn_options *o, bool anew)
 	struct vn_disk *d;
 	char why[200] = "";
 
-	fua = anew && !control; /* a write with it may flush what others have written: not in every round */
+	fua = anew && !control; /* a write with FUA may flush other writes, so not in every round */
 	while (writes < enough)
 		load();
 	printf("cut\n");

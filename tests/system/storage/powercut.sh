@@ -1,13 +1,14 @@
 #!/bin/bash
-# powercut.sh - verbena-target killed at random, its disk losing what was not flushed, under a client that writes and comes back
+# powercut.sh - verbena-target is killed at random, and its disk loses unflushed data, under a client that writes and
+# reconnects
 # follows: nbdkit-cache-filter(1), nbdfuse(1), losetup(8)
 # see: tests/system/storage/powercut.c
 # SPDX-License-Identifier: MIT
 # usage: powercut.sh [ROUNDS [SEED]]
 #
-# A kill loses what a process holds, a power cut what a disk has in its cache, too. The disk here is a file whose writes
-# nbdkit's cache filter holds in memory until it is told to flush; nbdfuse makes it the file that the target serves. A cut
-# kills the target, then nbdkit.
+# A kill loses the memory of a process, and a power cut also the cache of a disk. The disk here is a file whose writes
+# nbdkit's cache filter holds in memory until a flush; nbdfuse makes it the file that the target serves. A cut kills the
+# target, then nbdkit.
 HERE=$(cd "$(dirname "$0")" && pwd)
 source "$HERE/../../support/lib.sh"
 ROUNDS=${1:-3}
@@ -21,7 +22,7 @@ NQN=nqn.2026-01.test:powercut
 target= disk= fuse= loop= transport= backend= kind=
 echo "# seed $SEED, $ROUNDS rounds each"
 
-# --- the disk: $served is what the target gets ---
+# --- the disk: the target serves $served ---
 disk_off() {
 	[ -z "$disk" ] || die "$disk"
 	[ -z "$loop" ] || losetup -d "$loop" 2>/dev/null
@@ -58,7 +59,7 @@ serve() {
 	wait_for 20 target_speaks && grep -qs "^nvme" "$work/target.out"
 }
 target_speaks() { grep -qs "^nvme" "$work/target.out" || gone "$target"; }
-# The file is locked until the kernel is through with what a killed one had asked for
+# The file is locked until the kernel has finished the requests of a killed target
 target_on() {
 	local _
 	for _ in $(seq 300); do
@@ -80,7 +81,7 @@ cut() {
 }
 powercut_cleanup() {
 	local status=$?
-	[ $BASHPID = $$ ] || return # a child that was told to end before it became its program
+	[ $BASHPID = $$ ] || return # a child that got SIGTERM before its exec
 	trap - EXIT INT TERM
 	target_off
 	disk_off

@@ -1,10 +1,10 @@
 #!/bin/bash
-# program.sh - verbena-target as a program: what it says first, its control socket, its configuration read again, its end
+# program.sh - verbena-target as a program: its first output, control socket, reloaded configuration, end
 # follows: man/verbena-target.8
 # SPDX-License-Identifier: MIT
 source "$(dirname "$0")/lib.sh"
 target=$(realpath "$1")
-start() { # ARGS…: until it has said where it is
+start() { # ARGS…: waits until it has printed its address
 	serve out 1 "$@"
 	port=$(sed -n '1s/.*:\([0-9]*\)\/nqn.*/\1/p' "$work/out")
 }
@@ -19,7 +19,7 @@ stops() {
 	kill -TERM "$pid"
 	ends_with 0
 }
-says() { # PATTERN: what the status says
+says() { # PATTERN: appears in the status
 	"$target" status --port "$port" >"$work/status" && grep -q "$1" "$work/status"
 }
 soon_says() {

@@ -1,5 +1,5 @@
 #!/bin/bash
-# rdma.sh - rdma_test on Verbena: between two programs of one host, and by the wire
+# rdma.sh - runs rdma_test on Verbena: between two programs of one host, and over the network
 # see: tests/system/storage/rdma_test.c
 # SPDX-License-Identifier: MIT
 # usage: rdma.sh PROGRAM

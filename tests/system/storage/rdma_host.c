@@ -1,4 +1,4 @@
-// rdma_host.c - a host on verbs
+// rdma_host.c - an NVMe host on verbs
 // follows: NVMe over Fabrics 1.1, 7.3; rdma_cm(7)
 // SPDX-License-Identifier: MIT
 #include "rdma_host.h"

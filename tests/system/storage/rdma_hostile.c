@@ -1,5 +1,5 @@
-// rdma_hostile.c - hosts that break NVMe over RDMA, one after the other, against verbena-target: it answers as the
-// specification says or ends that connection, nothing stays behind, and another host's requests go on undisturbed
+// rdma_hostile.c - hosts that violate NVMe over RDMA, one after the other, against verbena-target: it answers as the
+// specification demands or ends that connection, nothing remains, and another host's requests continue undisturbed
 // follows: NVMe over Fabrics 1.1, 3.3 (Connect), 7.3 (RDMA transport)
 // SPDX-License-Identifier: MIT
 // usage: rdma_hostile TARGET
@@ -57,7 +57,7 @@ static void kill_target(void)
 		kill(target, SIGKILL);
 }
 
-/* What its status says of one number. */
+/* Reads a number from its status. */
 static unsigned long status(const char *key)
 {
 	char command[600], line[300], name[40];
@@ -75,7 +75,7 @@ static unsigned long status(const char *key)
 	return n;
 }
 
-/* The other host has its two connections and nothing else is there. */
+/* Checks that only the other host's two connections exist. */
 static void alone(unsigned connections)
 {
 	for (int i = 0; i < WAIT_MS / 20 && status("connections") != connections; i++)
@@ -112,7 +112,7 @@ static struct nv_sqe keyed(uint8_t opcode, uint32_t blocks, struct nv_sgl s)
 	return io_command(opcode, 1, 0, blocks, s);
 }
 
-/* Connect, with everything as it may be wrong. */
+/* Connect, with fields that may be invalid. */
 static struct nv_cqe connect_as(struct host *h, uint16_t qid, uint16_t cntlid, uint16_t sqsize)
 {
 	struct nv_sqe c = {.opcode = NV_FABRICS,
@@ -164,7 +164,7 @@ static struct host *queue(uint16_t qid)
 	return host_io(admin, ADDRESS, port, qid);
 }
 
-/* It has ended, and the others have not. */
+/* The connection has ended, and the others have not. */
 static void ends(struct host *h)
 {
 	CHECK(host_ends(h));
@@ -215,7 +215,7 @@ static void queues_that_were_never_made_are_not_there(void)
 	struct host *h;
 
 	up();
-	h = dial(hello_for(NT_QUEUES_MAX)); /* more than there are for a host */
+	h = dial(hello_for(NT_QUEUES_MAX)); /* more than a host may have */
 	wrong(h, NT_QUEUES_MAX, admin->cntlid, 127, IN_COMMAND(NV_CONNECT_AT_QID));
 	host_hang_up(h);
 	h = dial(hello_for(1));
@@ -224,7 +224,7 @@ static void queues_that_were_never_made_are_not_there(void)
 	wrong(h, 1, admin->cntlid, 0, IN_COMMAND(NV_CONNECT_AT_SQSIZE));
 	wrong(h, 1, admin->cntlid, NT_IO_ENTRIES_MAX, IN_COMMAND(NV_CONNECT_AT_SQSIZE));
 	wrong(h, NT_QUEUES_MAX + 1, admin->cntlid, 127, IN_COMMAND(NV_CONNECT_AT_QID));
-	/* no command before Connect */
+	/* a command before Connect */
 	SAME(host_do(h, keyed(NV_IO_READ, 1, host_keyed(h, 0, 512, false)), 0, NULL).status, NV_SEQUENCE | NV_DNR);
 	SAME(connect_as(h, 1, admin->cntlid, 127).status, 0);
 	SAME(connect_as(h, 1, admin->cntlid, 127).status, NV_SEQUENCE | NV_DNR);
@@ -232,13 +232,13 @@ static void queues_that_were_never_made_are_not_there(void)
 	SAME(host_do(h, keyed(NV_IO_READ, 1, host_keyed(h, 0, 512, false)), 0, NULL).status, 0);
 	struct host *twin = dial(hello_for(1));
 
-	SAME(connect_as(twin, 1, admin->cntlid, 127).status, NV_SEQUENCE | NV_DNR); /* it is there already */
+	SAME(connect_as(twin, 1, admin->cntlid, 127).status, NV_SEQUENCE | NV_DNR); /* the queue exists already */
 	host_hang_up(twin);
 	host_hang_up(h);
 	down();
 }
 
-/* The receives, and the room for responses, are those of the queue that was named first. */
+/* The receives and the room for responses are those of the queue that was named first. */
 static void a_queue_that_is_another_one_than_it_said_is_refused(void)
 {
 	static const uint16_t said[] = {0, 0, 1, 1, 2}, is[] = {1, 2, 0, 2, 1};
@@ -266,15 +266,15 @@ static void flood(struct host *h, uint32_t n, uint32_t blocks)
 	host_hang_up(h);
 }
 
-/* All are answered, or the connection ends. Not too many: for each that finds no receive the adapter waits for half
- * a second. */
+/* All are answered, or the connection ends. Not too many: the adapter waits half a second for each that finds no
+ * receive. */
 static void more_commands_than_a_queue_holds(void)
 {
 	static const uint16_t sizes[] = {1, 2, 7, 127, 255};
 
 	up();
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++)
-		for (int larger = 0; larger < 2; larger++) { /* than what the private data said */
+		for (int larger = 0; larger < 2; larger++) { /* than announced in the private data */
 			struct hello hello = hello_for(1);
 
 			hello.h.hsqsize = sizes[i];
@@ -291,7 +291,7 @@ static void more_commands_than_a_queue_holds(void)
 
 /* ---- memory ---- */
 
-/* Memory that the host has not opened, or not for that, or not as much of it: that connection ends. */
+/* Memory that the host has not opened, or with other rights, or less of it: that connection ends. */
 static void keys_that_do_not_fit_end_the_connection(void)
 {
 	uint8_t *own = calloc(1, 1 << 20);
@@ -309,15 +309,15 @@ static void keys_that_do_not_fit_end_the_connection(void)
 		struct ibv_mr *mr = ibv_reg_mr(i / 2 == 0 ? pd : h->id->pd, own, 1 << 20, access);
 
 		CHECK(pd && mr);
-		if (i / 2 <= 1) { /* another protection domain's; the other right alone */
+		if (i / 2 <= 1) { /* of another protection domain; only the other right */
 			s.key = mr->rkey;
 			s.address = (uintptr_t)own;
 		} else if (i / 2 == 2) {
-			s.address += HOST_DATA - LARGE * 512 + 1; /* the last byte is beyond */
+			s.address += HOST_DATA - LARGE * 512 + 1; /* the last byte is out of bounds */
 		} else if (i / 2 == 3) {
 			s.address -= 1;
 		} else {
-			s.address = UINT64_MAX - 512; /* around the end */
+			s.address = UINT64_MAX - 512; /* wraps around */
 		}
 		host_post(h, keyed(write ? NV_IO_WRITE : NV_IO_READ, LARGE, s), 0, NULL);
 		CHECK(host_ends(h));
@@ -351,7 +351,7 @@ static void lengths_that_do_not_fit_are_answered(void)
 				                   : blocks[i] > LARGE ? NV_INVALID_FIELD
 				                                       : NV_SGL_LENGTH));
 			}
-	for (uint32_t at = 1; at < 1 << 20; at *= 3) { /* data in the capsule is where it is */
+	for (uint32_t at = 1; at < 1 << 20; at *= 3) { /* the place of data in the capsule is fixed */
 		struct nv_sqe c = keyed(NV_IO_WRITE, 1, host_inline(512));
 
 		c.sgl.address = at;
@@ -371,7 +371,7 @@ static void many_under_way(struct host *h, unsigned n, bool invalidate)
 		          0, NULL);
 }
 
-/* Its memory goes while the target reads and writes it. */
+/* Its memory is deregistered while the target reads and writes it. */
 static void keys_that_end_in_the_middle(void)
 {
 	uint64_t seed = 77;
@@ -386,7 +386,7 @@ static void keys_that_end_in_the_middle(void)
 		SAME(ibv_dereg_mr(h->data_mr), 0);
 		memset(h->data, (uint8_t)i, HOST_DATA);
 		CHECK(host_ends(h));
-		for (uint32_t k = 0; k < HOST_DATA; k++) /* when its key has ended nobody writes there */
+		for (uint32_t k = 0; k < HOST_DATA; k++) /* after the end of its key nobody writes there */
 			SAME(h->data[k], (uint8_t)i);
 		CHECK((h->data_mr = ibv_reg_mr(h->id->pd, h->data, HOST_DATA, access)));
 		host_hang_up(h);
@@ -418,7 +418,7 @@ static void connections_that_end_in_the_middle(void)
 	down();
 }
 
-/* ---- what is no capsule ---- */
+/* ---- invalid capsules ---- */
 
 static void post(struct host *h, enum ibv_wr_opcode opcode, uint32_t length, uint64_t address, uint32_t key)
 {
@@ -467,7 +467,7 @@ static void sends_that_are_no_capsules_end_the_connection(void)
 	down();
 }
 
-/* The target gives no key away: those that a host can think of are none. */
+/* The target reveals no key, so keys that a host guesses are invalid. */
 static void keys_of_the_target_cannot_be_guessed(void)
 {
 	uint64_t seed = 1234;

@@ -1,5 +1,5 @@
 #!/bin/bash
-# rdma_hostile.sh - rdma_hostile on Verbena: between two programs of one host, and by the wire
+# rdma_hostile.sh - runs rdma_hostile on Verbena: between two programs of one host, and over the network
 # see: tests/system/storage/rdma_hostile.c
 # SPDX-License-Identifier: MIT
 # usage: rdma_hostile.sh PROGRAM TARGET
@@ -8,7 +8,7 @@ source "$HERE/../../support/lib.sh"
 limit=$((120 * SLOW))
 check "hostile hosts on the same machine" timeout -k 2 $limit "${run[@]}" "$1" "$2"
 check "hostile hosts on the same machine, iWARP" env VERBENA_DEVICES=iwarp:lo timeout -k 2 $limit "${run[@]}" "$1" "$2"
-if [ "$(id -u)" = 0 ] && unshare -n true 2>/dev/null; then # port 4791 may be somebody else's outside
+if [ "$(id -u)" = 0 ] && unshare -n true 2>/dev/null; then # outside, another program may hold port 4791
 	mkdir -m 700 "$work/wire" "$work/iwarp"
 	broker=wire
 	on_wire() {

@@ -1,8 +1,8 @@
-// rdma_test.c - a host on verbs: NVMe over RDMA as it should be, and as it should not
+// rdma_test.c - an NVMe host on verbs: valid and invalid NVMe over RDMA
 // follows: NVMe over Fabrics 1.1, 7.3
 // SPDX-License-Identifier: MIT
-// usage: rdma_test [ADDRESS [plain]]; the adapter at ADDRESS (127.0.0.1) is both sides'. plain: it ends no keys of
-// ibv_reg_mr
+// usage: rdma_test [ADDRESS [plain]]; both sides use the adapter at ADDRESS (127.0.0.1). plain: it does not invalidate
+// keys of ibv_reg_mr
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -21,7 +21,7 @@
 #define CONNECTIONS 40
 #define WAIT_MS 40000
 
-/* What the target shows, and is told. */
+/* Shared memory: the target's results, and its orders. */
 static struct shared {
 	struct nt_rdma_counts counts;
 	_Atomic uint32_t connections, used, port, port_any, stop, replace, sink, sink_key, written;
@@ -33,7 +33,7 @@ static bool plain;
 static char image[] = "/tmp/rdma_test.XXXXXX";
 static pid_t child;
 
-/* ---- the target: a process of its own ---- */
+/* ---- the target, in its own process ---- */
 
 static struct nb_ring *ring;
 
@@ -50,7 +50,7 @@ static void add(struct nt_subsystem *s, uint32_t nsid, const struct nb_config *c
 	CHECK(nt_namespace_add(s, nsid, b, NULL));
 }
 
-/* The file is locked by whoever serves it: it can be had again when it has been let go of. */
+/* The serving target locks the file, so a lock shows that it was released. */
 static void replace(struct nt_subsystem *s, struct nt_rdma *p, struct nt_loop *loop, uint64_t *now)
 {
 	static const struct nb_config c = {.kind = "mapped", .path = "/proc/self/fd/9"};
@@ -68,7 +68,7 @@ static void replace(struct nt_subsystem *s, struct nt_rdma *p, struct nt_loop *l
 	shared->replace = 0;
 }
 
-/* As a read's of the connection that came first: the last in the list. */
+/* The sink of a read of the first connection, which is the last in the list. */
 static void open_sink(struct nt_rdma *p)
 {
 	static uint8_t at[4096];
@@ -82,7 +82,7 @@ static void open_sink(struct nt_rdma *p)
 	shared->sink_at = (uintptr_t)at;
 	shared->sink_key = mr->rkey;
 	shared->sink = SINK_THERE;
-	while (shared->sink != SINK_DONE) /* hosts' writes need nothing of us */
+	while (shared->sink != SINK_DONE) /* hosts' writes need no action of ours */
 		usleep(1000);
 	shared->written = at[0];
 	ibv_dereg_mr(mr);
@@ -188,7 +188,7 @@ static void down(void)
 	unlink(image);
 }
 
-/* ---- the good ---- */
+/* ---- valid requests ---- */
 
 static struct host *admin, *io;
 
@@ -241,7 +241,7 @@ static void what_is_written_is_read(void)
 			SAME(host_do(io, io_command(NV_IO_WRITE, ns, 3 * i, sizes[i], from), 0, NULL).status, 0);
 			SAME(host_do(io, io_command(NV_IO_READ, ns, 3 * i, sizes[i], to), 0, NULL).status, 0);
 			CHECK(!memcmp(in, io->data, len) && !in[len]);
-			if (!plain && (i & 1)) { /* the key has ended with that */
+			if (!plain && (i & 1)) { /* that has invalidated the key */
 				hang_up_both();
 				connect_both();
 			}
@@ -277,8 +277,8 @@ static void reads_of_a_map_are_sent_from_where_they_lie(void)
 		     0);
 	for (int i = 0; i < WAIT_MS / 10 && shared->counts.from_map - map + (shared->counts.from_pool - pool) < 1 << 20;
 	     i++)
-		usleep(10000); /* they are told of once a turn */
-	/* an adapter that pins pages gets copies: see rdma_device.c */
+		usleep(10000); /* they are handled once per iteration */
+	/* with an adapter that pins pages, data is copied: see rdma_device.c */
 	SAME(shared->counts.from_map - map + (shared->counts.from_pool - pool), 1 << 20);
 	CHECK(shared->counts.from_map > map || shared->counts.from_pool > pool);
 	printf("   by map: %llu bytes\n", (unsigned long long)(shared->counts.from_map - map));
@@ -311,7 +311,7 @@ static void a_namespace_that_is_removed_is_let_go_of(void)
 	hang_up_both();
 }
 
-/* As deep as the queue is, command ids used again at once. */
+/* The queue is full, and command ids are reused at once. */
 static void many_commands_at_once(void)
 {
 	enum { DEPTH = 100, TOTAL = 4000, PART = 16 << 10 };
@@ -329,7 +329,7 @@ static void many_commands_at_once(void)
 		     0);
 	}
 	for (uint32_t i = 0; done < TOTAL; i = (i + 1) % DEPTH) {
-		if (!busy[i] && sent < TOTAL) { /* each slot has its own stretch of the disk */
+		if (!busy[i] && sent < TOTAL) { /* each slot has its own part of the disk */
 			uint32_t n = 1 + sent % 32;
 			uint8_t *own = io->data + i * PART;
 
@@ -380,7 +380,7 @@ static void a_listener_on_all_addresses_tells_each_host_its_own(void)
 {
 	const char *const by[] = {address, "::1"};
 
-	for (int i = 0; i < (plain ? 1 : 2); i++) { /* hardware is not at ::1 */
+	for (int i = 0; i < (plain ? 1 : 2); i++) { /* hardware does not have ::1 */
 		struct nv_sqe c = {
 		        .opcode = NV_ADMIN_GET_LOG, .psdt = NV_PSDT_SGL, .cdw = {NV_LOG_DISCOVERY | 1023u << 16}};
 		struct host *h = host_admin(by[i], (uint16_t)shared->port_any, NV_DISCOVERY_NQN);
@@ -407,7 +407,7 @@ static void a_listener_on_all_addresses_tells_each_host_its_own(void)
 	CHECK(within(alone));
 }
 
-/* ---- the bad ---- */
+/* ---- invalid requests ---- */
 
 static int dial_with(struct hello hello)
 {
@@ -424,7 +424,7 @@ static void private_data_that_is_none_is_rejected(void)
 	struct hello h = hello_for(0);
 
 	h.len = 0;
-	/* InfiniBand's has no length: zeros */
+	/* InfiniBand's private data has no length: it is padded with zeros */
 	CHECK(dial_with(h) == NT_RDMA_INVALID_LENGTH || dial_with(h) == NT_RDMA_INVALID_HSQSIZE);
 	h = hello_for(0);
 	h.h.recfmt = 1;
@@ -447,7 +447,7 @@ static void private_data_that_is_none_is_rejected(void)
 	SAME(dial_with(h), NT_RDMA_INVALID_IRD);
 	admin = host_admin(address, (uint16_t)shared->port, SUBNQN);
 	h = hello_for(1);
-	h.h.cntlid = admin->cntlid + 1; /* there is but one */
+	h.h.cntlid = admin->cntlid + 1; /* there is only one */
 	SAME(dial_with(h), NT_RDMA_INVALID_CNTLID);
 	h.h.cntlid = admin->cntlid;
 	SAME(dial_with(h), 0);
@@ -486,7 +486,7 @@ static void descriptors_that_are_none_are_answered(void)
 	hang_up_both();
 }
 
-/* Each ends its own connection, and no other. */
+/* Each of these ends its own connection, and no other. */
 static void a_wrong_key_ends_the_connection(void)
 {
 	connect_both();
@@ -504,7 +504,7 @@ static void a_wrong_key_ends_the_connection(void)
 		CHECK(host_ends(other));
 		host_hang_up(other);
 		SAME(host_do(io, io_command(NV_IO_READ, 2, 0, 8, host_keyed(io, 0, 4096, false)), 0, NULL).status, 0);
-		usleep(20000); /* until the target has let go of queue 2 */
+		usleep(20000); /* until the target has released queue 2 */
 		while (shared->connections > 2)
 			usleep(1000);
 	}
@@ -614,7 +614,7 @@ static void die(uint32_t commands)
 	kill(getpid(), SIGKILL);
 }
 
-/* A program of its own: adapters are not for children of a fork. */
+/* A separate program, because a child of fork() must not use the adapter. */
 static void hosts_that_die(void)
 {
 	char port[16], commands[16];
@@ -646,7 +646,7 @@ static void a_host_that_says_nothing_is_not_waited_for(void)
 	CHECK(within(alone));
 }
 
-/* It takes no answers: none of its receives is there. */
+/* It accepts no answers: it has posted no receives. */
 static void a_host_that_does_not_listen_is_not_waited_for(void)
 {
 	struct ibv_wc wc;
@@ -674,7 +674,7 @@ static void a_host_that_does_not_listen_is_not_waited_for(void)
 	hang_up_both();
 }
 
-/* Writes to the sink as a host may that has guessed its key. */
+/* Writes to the sink like a host that has guessed its key. */
 static void write_to_sink(struct host *h)
 {
 	struct ibv_sge s = {.addr = (uintptr_t)h->data, .length = 64, .lkey = h->data_mr->lkey};
@@ -695,7 +695,7 @@ static void write_to_sink(struct host *h)
 		usleep(10000);
 	}
 	SAME(wc.wr_id, 77);
-	usleep(300000); /* by iWARP it is done when it is sent, not when it is there */
+	usleep(300000); /* with iWARP a write completes when it is sent, not when it has arrived */
 }
 
 static void a_sink_is_for_its_own_connection_alone(void)

@@ -1,5 +1,5 @@
 #!/bin/bash
-# tls_strangers.sh - verbena-target and verbena-disk over TLS: with each other, with openssl(1), and with what is not wanted
+# tls_strangers.sh - verbena-target and verbena-disk over TLS: with each other, with openssl(1), and with unwanted peers
 # follows: man/verbena-target.8, man/verbena-disk.1; NVMe/TCP transport specification 1.0, 3.6.1
 # SPDX-License-Identifier: MIT
 # tls_strangers.sh TARGET DISK
@@ -72,7 +72,7 @@ check "… not with another name" refused shakes "NVMe0R01 $host.long $nqn" "$ps
 check "… not with a name that is none" refused shakes "NVMe0R01 $host" "$psk"
 check "… not by TLS 1.2" refused timeout 60 openssl s_client -connect 127.0.0.1:"$port" -tls1_2 -psk_identity "NVMe0R01 $host $nqn" -psk "$psk" </dev/null
 
-# an impostor with a certificate of its own, which nobody asked for
+# an impostor with an unsolicited certificate
 openssl req -x509 -newkey rsa:2048 -nodes -keyout "$work/pem" -out "$work/cert" -days 2 -subj /CN=impostor >/dev/null 2>&1
 openssl s_server -accept 127.0.0.1:0 -tls1_3 -cert "$work/cert" -key "$work/pem" >"$work/server" 2>&1 &
 pids+=($!)
@@ -82,11 +82,11 @@ impostor() {
 	local said
 	said=$(own --tls-key-file="$work/key" --reconnect=0 info "nvme+tls://127.0.0.1:$impostor_port/$nqn" 2>&1) && return 1
 	echo "$said"
-	grep -q 'no TLS with this key' <<<"$said"
+	grep -q 'does not accept TLS with this key' <<<"$said"
 }
 check "a certificate is no key" impostor
 
-# hosts that begin and do not go on
+# hosts that begin and then stall
 half() {
 	exec 7<>/dev/tcp/127.0.0.1/"$port" && printf '\x16\x03\x01\x02\x00\x01\x00\x01\xfc' >&7
 	timeout 60 cat <&7 >/dev/null

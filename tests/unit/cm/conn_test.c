@@ -1,9 +1,9 @@
-// conn_test.c - connections: made, refused, repeated, given up, ended
+// conn_test.c - connections: established, rejected, repeated, given up, ended
 // follows: IBA volume 1, 12.6.7, 12.9, 12.10
 // SPDX-License-Identifier: MIT
 #include "fixture.h"
 
-/* What a REQ waits for: 4.096 us * (2^10 + 2^8); b's REP for a: (2^11 + 2^8). */
+/* The timeout of a REQ: 4.096 us * (2^10 + 2^8); of b's REP for a: (2^11 + 2^8). */
 #define REQ_WAIT (vb_cm_time(10) + vb_cm_time(8))
 #define REP_WAIT (vb_cm_time(11) + vb_cm_time(8))
 
@@ -32,7 +32,7 @@ static void accept_b(void)
 	CHECK(vb_cm_accept(&b.cm, cb, &rep, now) && cb->state == VB_CM_REP_SENT);
 }
 
-/* All places of the end are free and everything of its connections is gone. */
+/* All entries of the end are free, and so are the resources of its connections. */
 static void check_empty(struct end *e)
 {
 	CHECK(e->cm.used == 0 && e->cm.heap_len == 0 && vb_cm_deadline(&e->cm) == 0);
@@ -185,7 +185,7 @@ static void the_active_side_may_refuse_a_rep(void)
 	expect(&a, VB_CM_REP_RECEIVED);
 	CHECK(vb_cm_reject(&a.cm, ca, 28, NULL, 0, NULL, 0, now));
 	CHECK(lose(VB_CM_REJ).rej.answers == VB_CM_ANSWERS_REP);
-	wait_for(&b); /* the REJ was lost: the REP comes again, and nobody knows of it */
+	wait_for(&b); /* the REJ was lost: the REP is repeated, and no connection knows it */
 	deliver(VB_CM_REP);
 	CHECK(deliver(VB_CM_REJ).rej.reason == VB_CM_REJ_INVALID_COMM_ID);
 	expect(&b, VB_CM_REJ_RECEIVED);
@@ -275,7 +275,7 @@ static void a_lost_rtu_comes_again_after_a_repeated_rep(void)
 	deliver(VB_CM_REP);
 	expect(&a, VB_CM_REP_RECEIVED);
 	wait_for(&b);
-	deliver(VB_CM_REP); /* not decided yet: nothing to say */
+	deliver(VB_CM_REP); /* not decided yet: no answer */
 	CHECK(mails == 0);
 	vb_cm_rtu(&a.cm, ca, "r", 1, now);
 	lose(VB_CM_RTU);
@@ -361,7 +361,7 @@ static void a_connection_that_the_peer_forgot_is_stale(void)
 	again.req.local_comm_id = ca->local_comm_id; /* the id again, in another transaction */
 	forge(&b, &again);
 	CHECK(lose(VB_CM_REJ).rej.reason == VB_CM_REJ_STALE_CONN);
-	lose(VB_CM_DREQ); /* is that so? */
+	lose(VB_CM_DREQ); /* asks whether that is right */
 	CHECK(cb->state == VB_CM_ESTABLISHED);
 	again.tid = 100;
 	again.req.local_comm_id++; /* the queue pair again */
@@ -370,7 +370,7 @@ static void a_connection_that_the_peer_forgot_is_stale(void)
 	struct vb_cm_msg drep = {.attr = VB_CM_DREP,
 	                         .tid = 1,
 	                         .drep = {.local_comm_id = cb->remote_comm_id, .remote_comm_id = cb->local_comm_id}};
-	forge(&b, &drep); /* not to what was asked */
+	forge(&b, &drep); /* not the answer to our request */
 	CHECK(cb->state == VB_CM_ESTABLISHED);
 	drep.tid = lose(VB_CM_DREQ).tid;
 	forge(&b, &drep);
@@ -382,7 +382,7 @@ static void a_connection_that_the_peer_forgot_is_stale(void)
 	end_all();
 }
 
-/* Who says that it has forgotten may be somebody else. */
+/* The message that the peer has forgotten the connection may be forged. */
 static void a_connection_that_the_peer_knows_outlives_who_claims_it_is_stale(void)
 {
 	struct vb_cm_msg claim = {.attr = VB_CM_REQ, .req = a_req()};
@@ -397,7 +397,7 @@ static void a_connection_that_the_peer_knows_outlives_who_claims_it_is_stale(voi
 		nothing_more();
 	}
 	CHECK(ca->state == VB_CM_ESTABLISHED && cb->state == VB_CM_ESTABLISHED && !vb_cm_deadline(&b.cm));
-	CHECK(vb_cm_disconnect(&b.cm, cb, NULL, 0, now)); /* and ends as ever */
+	CHECK(vb_cm_disconnect(&b.cm, cb, NULL, 0, now)); /* and ends as usual */
 	deliver(VB_CM_DREQ);
 	expect(&a, VB_CM_DREQ_RECEIVED);
 	end_all();
@@ -419,10 +419,10 @@ static void what_has_ended_makes_nothing_stale(void)
 	deliver(VB_CM_DREP);
 	expect(&b, VB_CM_DREP_RECEIVED);
 	CHECK(cb->state == VB_CM_TIMEWAIT);
-	forge(&b, &first); /* its own request, late */
+	forge(&b, &first); /* its own late request */
 	CHECK(lose(VB_CM_REJ).rej.reason == VB_CM_REJ_STALE_CONN);
 	again.tid = 100;
-	again.req.local_comm_id = 77; /* another of the same queue pair */
+	again.req.local_comm_id = 77; /* another one of the same queue pair */
 	forge(&b, &again);
 	struct vb_cm_conn *second = expect(&b, VB_CM_REQ_RECEIVED)->conn;
 	CHECK(second != cb && second->remote_qpn == cb->remote_qpn && cb->state == VB_CM_TIMEWAIT);
@@ -433,7 +433,7 @@ static void what_has_ended_makes_nothing_stale(void)
 	forge(&b, &again);
 	second = expect(&b, VB_CM_REQ_RECEIVED)->conn;
 	CHECK(second != cb && second->tid == 101);
-	forge(&b, &first); /* which is not what the late one is of */
+	forge(&b, &first); /* which the late one does not belong to */
 	CHECK(lose(VB_CM_REJ).rej.reason == VB_CM_REJ_STALE_CONN);
 	CHECK(second->state == VB_CM_REQ_RCVD);
 	nothing_more();
@@ -478,7 +478,7 @@ static void two_sides_part_in_order(void)
 	CHECK(vb_cm_dreply(&b.cm, cb, "ok", 2, now) && cb->state == VB_CM_TIMEWAIT);
 	lose(VB_CM_DREP);
 	wait_for(&a);
-	deliver(VB_CM_DREQ); /* the answer comes again, with what it said */
+	deliver(VB_CM_DREQ); /* the answer is repeated unchanged */
 	CHECK(!memcmp(deliver(VB_CM_DREP).drep.private_data, "ok", 3));
 	expect(&a, VB_CM_DREP_RECEIVED);
 	CHECK(vb_cm_deadline(&a.cm) == now + vb_cm_time(8));
@@ -526,7 +526,7 @@ static void a_dreq_without_answer_ends_in_timewait(void)
 	check_empty(&a);
 	vb_cm_disconnect(&b.cm, cb, NULL, 0, now);
 	deliver(VB_CM_DREQ);
-	deliver(VB_CM_DREP); /* from one who knows nothing of it any more */
+	deliver(VB_CM_DREP); /* from a peer that has forgotten it */
 	expect(&b, VB_CM_DREP_RECEIVED);
 	nothing_more();
 	end_all();
@@ -588,7 +588,7 @@ static void a_late_rtu_hears_the_rejection_again(void)
 	expect(&a, VB_CM_REP_RECEIVED);
 	vb_cm_rtu(&a.cm, ca, NULL, 0, now);
 	vb_cm_destroy(&b.cm, cb, now);
-	mail[1] = mail[0], mails = 1; /* the REJ is lost, the RTU on its way */
+	mail[1] = mail[0], mails = 1; /* the REJ is lost, and the RTU is in flight */
 	deliver(VB_CM_RTU);
 	deliver(VB_CM_REJ);
 	expect(&a, VB_CM_REJ_RECEIVED);
@@ -650,7 +650,7 @@ static void words_of_an_earlier_answer_to_the_same_req_change_nothing(void)
 
 	receive_req();
 	vb_cm_destroy(&b.cm, cb, now);
-	rej = lose(VB_CM_REJ); /* on its way for long */
+	rej = lose(VB_CM_REJ); /* in flight for long */
 	wait_for(&a);
 	deliver(VB_CM_REQ);
 	cb = expect(&b, VB_CM_REQ_RECEIVED)->conn;
@@ -746,7 +746,7 @@ static void a_place_never_has_the_same_id_twice_in_a_row(void)
 	check_empty(&a);
 }
 
-/* From the ids that a host has been told nobody can tell the next: they differ in all bits, and not by ones. */
+/* The ids that a host has been told do not predict the next one: they differ in all bits, and not by ones. */
 static void ids_tell_nothing_of_each_other(void)
 {
 	struct vb_cm_req req = a_req();
@@ -773,13 +773,13 @@ static void say(void *own, const struct vb_cm_conn *conn)
 	said[nsaid++ % PLACES] = conn->local_comm_id;
 }
 
-/* Who is asked again is who has not answered, and the peer of each connection is named. */
+/* Only peers that have not answered are asked again, and the peer of each connection is right. */
 static void another_broker_is_told_of_connections_and_what_was_lost_is_sent_again(void)
 {
 	receive_req();
 	nsaid = 0;
 	vb_cm_again(&a.cm, say);
-	CHECK(nsaid == 0); /* the peer knows nothing that could end */
+	CHECK(nsaid == 0); /* the peer has no connection to end */
 	lose(VB_CM_REQ);
 	accept_b();
 	lose(VB_CM_REP);

@@ -1,5 +1,5 @@
 #!/bin/bash
-# dissect.sh - tshark reads every message of connection management as we wrote it, and has nothing to complain of
+# dissect.sh - tshark decodes every CM message as we wrote it, without complaints
 # SPDX-License-Identifier: MIT
 set -euo pipefail
 sample=${1:?usage: dissect.sh DISSECT_SAMPLE}
@@ -11,7 +11,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 "$sample" "$work/sample.pcap" "$work/want"
 read=(tshark -n -r "$work/sample.pcap" --disable-protocol infiniband.eoib -o udp.check_checksum:TRUE -o ip.check_checksum:TRUE)
-# one line for each field that a packet has, as the sample says them
+# one line for each field of a packet, in the sample's format
 fields=$(grep -o '^infiniband[^=]*' "$work/want" | sort -u)
 "${read[@]}" -T fields -E separator='|' -E occurrence=f -e ${fields//$'\n'/ -e } 2>"$work/err" |
 	awk -F'|' -v names="$fields" 'BEGIN { split(names, name, "\n") }

@@ -1,4 +1,4 @@
-// dissect_sample.c - every message of connection management as a datagram to queue pair 1, for tshark, and as text
+// dissect_sample.c - writes every CM message as a datagram to queue pair 1, for tshark, and as text
 // follows: pcap-savefile(5), link type RAW; IBA annex A17 (RoCEv2), volume 1, 12.6
 // SPDX-License-Identifier: MIT
 #include <arpa/inet.h>
@@ -11,7 +11,7 @@
 
 static FILE *pcap, *text;
 
-/* In this machine's byte order: the magic number says which. */
+/* In this machine's byte order, which the magic number shows. */
 static void put32(uint32_t v)
 {
 	CHECK(fwrite(&v, sizeof(v), 1, pcap) == 1);
@@ -89,7 +89,7 @@ static void put_hex(const uint8_t *bytes, size_t len)
 		fprintf(text, "%02x", bytes[i]);
 }
 
-/* name=value, as tshark says it; dissect.sh asks for these fields of each packet and puts them into order. */
+/* name=value, in tshark's format; dissect.sh extracts these fields of each packet and sorts them. */
 #define SAY(name, format, value) fprintf(text, "infiniband." name "=" format "\n", value)
 
 static void say_path(const struct vb_cm_path *p)
@@ -98,7 +98,7 @@ static void say_path(const struct vb_cm_path *p)
 	SAY("cm.req.prim_remotelid", "%u", p->remote_lid);
 	SAY("cm.req.prim_localgid_ipv4", "%s", address(p->local_gid));
 	SAY("cm.req.prim_remotegid_ipv4", "%s", address(p->remote_gid));
-	/* tshark 4.0 takes flow label and packet rate from other bits; message_test.c has these */
+	/* tshark 4.0 reads flow label and packet rate from other bits; message_test.c checks these */
 	SAY("cm.req.prim_tfcclass", "0x%02x", p->traffic_class);
 	SAY("cm.req.prim_hoplim", "0x%02x", p->hop_limit);
 	SAY("cm.req.prim_sl", "0x%02x", p->sl);
@@ -215,7 +215,7 @@ static void put(const struct vb_cm_msg *m, const struct vb_cma *cma)
 		SAY("cm.drsp.localcommid", "0x%08x", m->drep.local_comm_id);
 		SAY("cm.drsp.remotecommid", "0x%08x", m->drep.remote_comm_id);
 		break;
-	default: /* known by their attribute alone */
+	default: /* identified by their attribute only */
 		break;
 	}
 }

@@ -1,4 +1,4 @@
-// fixture.c - two tables of connections, the datagrams between them, and what their owners were told
+// fixture.c - two tables of connections, the datagrams between them, and the events of their owners
 // SPDX-License-Identifier: MIT
 #include "fixture.h"
 

@@ -1,4 +1,4 @@
-// fixture.h - two tables of connections, the datagrams between them, and what their owners were told
+// fixture.h - two tables of connections, the datagrams between them, and the events of their owners
 // SPDX-License-Identifier: MIT
 #ifndef VB_TEST_CM_FIXTURE_H
 #define VB_TEST_CM_FIXTURE_H
@@ -24,13 +24,13 @@ struct end {
 	struct vb_cm cm;
 	struct vb_cm_conn conns[PLACES];
 	struct end *other;
-	uint16_t admit;       /* what the next REQ or SIDR_REQ is told */
+	uint16_t admit;       /* answer to the next REQ or SIDR_REQ */
 	bool destroy_in_call; /* each event ends its connection */
 	struct told told[MAX_EVENTS];
 	int events, seen;
 };
 
-/* a connects, b listens. */
+/* a connects, and b listens. */
 extern struct end a, b;
 extern struct mail mail[MAX_MAIL];
 extern int mails;
@@ -40,19 +40,19 @@ extern const struct vb_cm_addr a_to_b;
 void start(void);
 struct vb_cm_req a_req(void);
 struct vb_cm_rep b_rep(void);
-/* Delivers the oldest datagram, which has to be this message; says what it was. */
+/* Delivers the oldest datagram, which must be this message, and returns it. */
 struct vb_cm_msg deliver(enum vb_cm_attr attr);
-/* Loses it. */
+/* Discards the oldest datagram. */
 struct vb_cm_msg lose(enum vb_cm_attr attr);
-/* Hands bytes to an end, as if from the other one. */
+/* Delivers bytes to an end, as if from the other end. */
 void forge(struct end *to, const struct vb_cm_msg *msg);
-/* The next event that the end has not looked at yet has to be this one. */
+/* The next event of the end must be this one. */
 struct told *expect(struct end *e, enum vb_cm_event_kind kind);
-/* Nobody was told or sent anything else. */
+/* There are no other events or datagrams. */
 void nothing_more(void);
-/* To the next deadline of the end. */
+/* Advances to the next deadline of the end. */
 void wait_for(struct end *e);
-/* a's connection and b's, both ESTABLISHED, if b is not told otherwise. */
+/* The connections of a and b, both ESTABLISHED unless b is told otherwise. */
 void establish(struct vb_cm_conn **at_a, struct vb_cm_conn **at_b);
 
 #endif

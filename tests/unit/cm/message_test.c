@@ -1,11 +1,11 @@
-// message_test.c - every field of every message stands where the specification has it, and comes back from there
+// message_test.c - every field of every message is where the specification says, and is decoded from there
 // follows: IBA volume 1, 12.6, 12.8, 12.11 (tables of message contents), 13.4.2; annex A11
 // SPDX-License-Identifier: MIT
 #include "../../support/check.h"
 #include "frame/cm.h"
 
-/* A field: byte from the end of the MAD header, bit from the highest of that byte, width in bits; where in the struct;
- * after how many bits something else comes between, for three bytes. */
+/* A field: byte after the MAD header, bit from the highest of that byte, width in bits, offset in the struct; for
+ * three-byte fields, the number of bits after which another field intervenes. */
 struct field {
 	enum vb_cm_attr attr;
 	int16_t byte;
@@ -167,7 +167,7 @@ static void put_bit(uint8_t *mad, unsigned bit, bool v)
 	mad[bit / 8] |= (uint8_t)(v << (7 - bit % 8));
 }
 
-/* Of bit i of the field, from the start of the MAD. */
+/* The position of bit i of the field, from the start of the MAD. */
 static unsigned bit_at(const struct field *f, unsigned i)
 {
 	return (unsigned)(VB_MAD_HEADER_LEN + f->byte) * 8 + f->bit + i + i / f->split * 24;
@@ -195,7 +195,7 @@ static void store(struct vb_cm_msg *m, const struct field *f, uint64_t v)
 	}
 }
 
-/* Gives the field a value, in the struct and on the wire. */
+/* Sets the field, in the struct and in the message. */
 static void set(struct vb_cm_msg *m, uint8_t *mad, const struct field *f, uint64_t v)
 {
 	unsigned bit = bit_at(f, 0);
@@ -245,7 +245,7 @@ static void check(const struct vb_cm_msg *m, const uint8_t *mad)
 	CHECK(back.attr == m->attr && back.tid == m->tid);
 	vb_cm_encode(got, &back);
 	CHECK(!memcmp(got, mad, VB_MAD_LEN));
-	/* padding between fields is nobody's, so field by field */
+	/* field by field, because of the padding between fields */
 	for (size_t i = 0; i < COUNT(fields); i++)
 		if (fields[i].attr == m->attr)
 			CHECK(!memcmp((const uint8_t *)&back + fields[i].at, (const uint8_t *)m + fields[i].at,

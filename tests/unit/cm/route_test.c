@@ -1,4 +1,4 @@
-// route_test.c - datagrams find their owner without a table, service ids are resolved, and nobody's are answered
+// route_test.c - datagrams are routed without a table, service ids are resolved, and unknown ones are not answered
 // follows: IBA volume 1, 12.6, 12.11; annex A11
 // SPDX-License-Identifier: MIT
 #include "fixture.h"

@@ -1,5 +1,5 @@
-// sim.c - two hosts whose programs connect, hesitate, refuse, part and go away, and a bad network between them
-// follows: IBA volume 1, 12.9: what an event may come after
+// sim.c - two hosts whose programs connect, wait, reject, disconnect and end, and a bad network between them
+// follows: IBA volume 1, 12.9: the order of events
 // SPDX-License-Identifier: MIT
 #include "sim.h"
 
@@ -8,15 +8,15 @@
 
 enum { MAX_PLACES = 32, MAX_FLYING = 1024, MAX_ATTEMPTS = 256, HISTORY = 64, HESITATION = 8000000 };
 
-/* A program's end of a connection. */
+/* A program's side of a connection. */
 struct app {
 	bool live;
 	struct vb_cm_conn *conn;
 	struct node *node;
 	unsigned attempt;
-	uint8_t last;    /* the state that it knows of */
+	uint8_t last;    /* the state that it knows */
 	uint64_t act_at; /* 0: waits for an event */
-	bool own_end;    /* it refused, or destroyed the connection, before it was established */
+	bool own_end;    /* it rejected or destroyed the connection before it was established */
 };
 
 struct node {
@@ -34,11 +34,11 @@ struct flying {
 	uint8_t mad[VB_MAD_LEN];
 };
 
-/* What became of one attempt to connect. */
+/* The result of one attempt to connect. */
 struct attempt {
 	bool sidr, rtu, rep_error, req_error;
 	unsigned answers, ready, passive_ended;
-	uint32_t passive_id; /* of the connection that the REP came from */
+	uint32_t passive_id; /* id of the connection that sent the REP */
 	uint32_t qpn;
 };
 
@@ -81,7 +81,7 @@ static struct node *node_of(const uint8_t gid[VB_GID_LEN])
 static void launch(const struct vb_cm_addr *to, const uint8_t mad[VB_MAD_LEN])
 {
 	if (s.n_flying == MAX_FLYING)
-		return; /* a router that is full */
+		return; /* a full router */
 	struct flying *f = &s.flying[s.n_flying++];
 
 	*f = (struct flying){.at = s.now + 1 + below(s.plan.max_delay), .to = *to};
@@ -99,11 +99,11 @@ static void forge(const struct flying *old)
 		for (int i = 18; i < VB_MAD_LEN; i++)
 			mad[i] = (uint8_t)random64();
 	if (chance(20))
-		mad[17] = (uint8_t)(0x10 + below(11)); /* the body of one message, the name of another */
+		mad[17] = (uint8_t)(0x10 + below(11)); /* the body of one message with the attribute of another */
 	launch(&old->to, mad);
 }
 
-/* Genuine datagrams find the owner of their id. */
+/* Genuine datagrams are routed to the owner of their id. */
 static void check_route(const struct vb_cm_addr *to, const uint8_t mad[VB_MAD_LEN])
 {
 	struct vb_cm_route_info info;
@@ -157,7 +157,7 @@ static struct app *new_app(struct node *node, struct vb_cm_conn *conn, unsigned 
 
 #define IN(state) (1u << VB_CM_##state)
 
-/* The protocol will do something by itself. */
+/* True if the protocol will act by itself. */
 static bool has_timer(unsigned state)
 {
 	return 1u << state & (IN(REQ_SENT) | IN(MRA_REQ_RCVD) | IN(REP_SENT) | IN(MRA_REP_RCVD) | IN(DREQ_SENT) |
@@ -256,7 +256,7 @@ static void act(struct app *app)
 	}
 }
 
-/* What an event may come after, and what it leads to. */
+/* The states in which an event may arrive, and the next state. */
 static const struct {
 	unsigned after, to;
 } lawful[] = {
@@ -274,7 +274,7 @@ static const struct {
                                 IN(IDLE) | IN(TIMEWAIT)},
         [VB_CM_DREQ_RECEIVED] = {IN(REP_SENT) | IN(MRA_REP_RCVD) | IN(ESTABLISHED) | IN(DREQ_SENT),
                                  IN(DREQ_RCVD) | IN(TIMEWAIT)},
-        [VB_CM_DREP_RECEIVED] = {IN(ESTABLISHED) | IN(DREQ_SENT), IN(TIMEWAIT)}, /* a stale one is ended unasked */
+        [VB_CM_DREP_RECEIVED] = {IN(ESTABLISHED) | IN(DREQ_SENT), IN(TIMEWAIT)}, /* a stale one ends at once */
         [VB_CM_DREQ_ERROR] = {IN(ESTABLISHED) | IN(DREQ_SENT), IN(TIMEWAIT)},
         [VB_CM_TIMEWAIT_EXIT] = {IN(TIMEWAIT), IN(IDLE)},
         [VB_CM_SIDR_REQ_RECEIVED] = {IN(SIDR_REQ_RCVD), IN(SIDR_REQ_RCVD)},
@@ -344,7 +344,7 @@ static void on_event(void *own, struct vb_cm_conn *conn, const struct vb_cm_even
 	note(app, event);
 	decide_later(app);
 	if (app->act_at && chance(30))
-		act(app); /* at once, within the call */
+		act(app); /* at once, inside the callback */
 }
 
 static uint16_t on_admit(void *own, const struct vb_cm_addr *from, const struct vb_cm_msg *msg)
@@ -354,7 +354,7 @@ static uint16_t on_admit(void *own, const struct vb_cm_addr *from, const struct 
 
 static const struct vb_cm_ops ops = {.admit = on_admit, .send = on_send, .event = on_event};
 
-/* A new attempt, by one host to the other, or to itself. */
+/* A new attempt to connect to the other host or to itself. */
 static void begin(void)
 {
 	struct node *from = &s.nodes[below(2)], *to = chance(15) ? from : &s.nodes[from == s.nodes];
@@ -390,7 +390,7 @@ static void begin(void)
 	s.next_attempt_at = s.begun < s.plan.attempts ? s.now + 1 + below(4000000) : 0;
 }
 
-/* Invariants, after every step. */
+/* Invariants, checked after every step. */
 
 static void check_conn(const struct node *n, const struct vb_cm_conn *conn)
 {
@@ -442,7 +442,7 @@ static void check_node(const struct node *n)
 	CHECK(ids == listed_ids && qps == listed_qps);
 }
 
-/* What has happened, when all is over. */
+/* Checks of the results at the end. */
 static void check_outcomes(void)
 {
 	for (unsigned i = 0; i < s.begun; i++) {
@@ -451,10 +451,10 @@ static void check_outcomes(void)
 		CHECK(t->answers <= 1);
 		if (!s.plan.checked)
 			continue;
-		/* who says it is ready is heard, unless the other has left or given up, which it was told; at most once
-		 */
+		/* a side that is ready was reported to the other side, unless that one has left or given up, which it
+		 * was told; at most once */
 		CHECK(t->ready <= 1 && (!t->rtu || t->ready || t->passive_ended || t->rep_error));
-		/* nothing is lost: nobody gives up */
+		/* without loss, no side gives up */
 		CHECK(s.plan.loss || (!t->req_error && !t->rep_error));
 	}
 }
@@ -530,7 +530,7 @@ struct sim_result sim_run(const struct sim_plan *plan)
 		vb_cm_init(&node->cm, &cfg, &ops, node, node->conns, plan->places);
 	}
 	while ((s.now = next_time())) {
-		CHECK(++s.result.steps < 1000000); /* nothing goes on forever */
+		CHECK(++s.result.steps < 1000000); /* everything ends */
 		step();
 		check_node(&s.nodes[0]);
 		check_node(&s.nodes[1]);

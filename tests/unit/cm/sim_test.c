@@ -1,4 +1,4 @@
-// sim_test.c - thousands of histories of connections over networks that lose, double, reorder, repeat and forge
+// sim_test.c - thousands of simulated connections over networks that lose, double, reorder, repeat and forge
 // SPDX-License-Identifier: MIT
 #include "sim.h"
 
@@ -6,7 +6,7 @@
 
 static uint64_t first_seed = 1, seeds = 1000, seed;
 
-/* So that one history can be seen again: sim_test SEED 1. */
+/* To repeat one simulation: sim_test SEED 1. */
 static void say_seed(void)
 {
 	if (seed)

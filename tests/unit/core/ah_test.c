@@ -64,7 +64,7 @@ static void without_a_grh_a_lid_names_the_subnets_address(void)
 	struct ibv_ah_attr a = {.port_num = 1, .dlid = 0x1234, .grh = {.sgid_index = 77, .hop_limit = 5}};
 	static const union ibv_gid to = {.raw = {[10] = 0xff, 0xff, 10, 0, 0x12, 0x34}};
 
-	CHECK(make(a) == EINVAL); /* nobody has asked for LIDs */
+	CHECK(make(a) == EINVAL); /* LIDs are not enabled */
 	give_lids();
 	struct ibv_ah *ah = vb_create_ah(o.pd, &a);
 	CHECK(ah);
@@ -80,12 +80,12 @@ static void without_a_grh_a_lid_names_the_subnets_address(void)
 	a.port_num = 2;
 	CHECK(make(a) == EINVAL);
 	a.port_num = 1;
-	fake_device.nd.v4_prefix = 24; /* there is no such host */
+	fake_device.nd.v4_prefix = 24; /* invalid host part */
 	CHECK(make(a) == EINVAL);
 	fake_device.nd.v4_prefix = 32;
 	CHECK(make(a) == EINVAL);
 	fake_device.nd.v4_prefix = 16;
-	fake_device.nd.addrs[0][0] = 0x20; /* IPv6 alone */
+	fake_device.nd.addrs[0][0] = 0x20; /* IPv6 only */
 	CHECK(make(a) == EINVAL);
 	CHECK(!make(good));
 	fake_device.lids = false;
@@ -131,7 +131,7 @@ static void an_ipv4_datagram_is_answered(void)
 	uint32_t sum = 0;
 	struct ibv_ah_attr a;
 
-	memset(bytes, 0x60, 20); /* what precedes it may be anything, even what looks like IPv6 */
+	memset(bytes, 0x60, 20); /* bytes before it are arbitrary, even if they look like IPv6 */
 	memcpy(bytes + 20, header, 20);
 	for (int i = 20; i < 40; i += 2)
 		sum += (uint32_t)bytes[i] << 8 | bytes[i + 1];

@@ -24,7 +24,7 @@ static void events_come_in_order_and_once(void)
 	CHECK(o.qp->events_completed == 1);
 }
 
-/* Nobody takes them meanwhile: the queue does not grow, and who reads it to its end knows how the port is. */
+/* Without a reader the queue does not grow, and a reader that reads to the end gets the port's present state. */
 static void the_last_word_on_a_port_comes_last(void)
 {
 	static const enum ibv_event_type told[] = {IBV_EVENT_GID_CHANGE, IBV_EVENT_PORT_ACTIVE, IBV_EVENT_PORT_ERR};
@@ -107,7 +107,7 @@ static void on_signal(int sig)
 
 static atomic_bool interrupted;
 
-/* Until it has been: the first may come too early. */
+/* Repeats until it has happened, because the first attempt may be too early. */
 static void *interrupt_later(void *thread)
 {
 	for (int i = 0; i < 400 && !interrupted; i++) {
@@ -119,7 +119,7 @@ static void *interrupt_later(void *thread)
 	return NULL;
 }
 
-/* Nobody knows of it. */
+/* It is not registered anywhere. */
 static void *interrupt_twice(void *thread)
 {
 	for (int i = 0; i < 2; i++) {
@@ -131,7 +131,7 @@ static void *interrupt_twice(void *thread)
 	return NULL;
 }
 
-/* As a read of the kernel's descriptor is: restarted with SA_RESTART, else interrupted. */
+/* Like a read of the kernel's descriptor: restarted with SA_RESTART, otherwise interrupted. */
 static void a_signal_interrupts_only_where_its_handler_says_so(void)
 {
 	struct ibv_async_event ev;

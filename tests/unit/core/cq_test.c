@@ -59,7 +59,7 @@ static void completions_come_out_in_order(void)
 				CHECK(wc[i].wr_id == out++);
 		}
 	}
-	CHECK(!fake.progressed); /* there always was something */
+	CHECK(!fake.progressed); /* there was always an entry */
 	CHECK(!vb_poll_cq(cq, 1, wc) && fake.progressed == 1 && !vb_poll_cq(cq, 0, wc));
 	CHECK(!vb_destroy_cq(cq));
 }
@@ -145,7 +145,7 @@ static void an_armed_queue_rings_once(void)
 	push(cq, 1, true);
 	CHECK(!readable(ch->fd) && vb_destroy_comp_channel(ch) == EBUSY);
 	vb_req_notify_cq(cq, 0);
-	CHECK(!readable(ch->fd)); /* what is there already does not count */
+	CHECK(!readable(ch->fd)); /* existing entries do not count */
 	push(cq, 2, false);
 	push(cq, 3, false);
 	CHECK(readable(ch->fd) && !try_event(ch, &got) && got == cq);
@@ -168,7 +168,7 @@ static void solicited_only_waits_for_solicited_or_failed_ones(void)
 	vb_req_notify_cq(cq, 1);
 	vb_cq_push(vb_cq(cq), &failed, false);
 	vb_req_notify_cq(cq, 0);
-	vb_req_notify_cq(cq, 1); /* does not take back the wider request */
+	vb_req_notify_cq(cq, 1); /* does not narrow the earlier request */
 	push(cq, 3, false);
 	struct ibv_cq *got;
 
@@ -206,7 +206,7 @@ static void events_of_several_queues_take_turns_and_vanish_with_theirs(void)
 	vb_req_notify_cq(c, 0);
 	push(c, 1, false);
 	CHECK(!try_event(ch, &got) && got == a);
-	CHECK(!vb_destroy_cq(b)); /* its two events were not taken */
+	CHECK(!vb_destroy_cq(b)); /* its two events were not read */
 	CHECK(!try_event(ch, &got) && got == c);
 	CHECK(!try_event(ch, &got) && got == a);
 	CHECK(try_event(ch, &got) && !readable(ch->fd));
@@ -281,7 +281,7 @@ static void extended_polling_walks_through(void)
 	push(cq, 6, false);
 	CHECK(!ibv_start_poll(ex, &attr) && ex->wr_id == 5 && ex->status == IBV_WC_SUCCESS &&
 	      ibv_wc_read_byte_len(ex) == 10);
-	push(cq, 7, false); /* comes in while the program looks */
+	push(cq, 7, false); /* arrives while the program polls */
 	CHECK(!ibv_next_poll(ex) && ex->wr_id == 6 && ibv_wc_read_qp_num(ex) == 0);
 	clock_gettime(CLOCK_REALTIME, &now);
 	CHECK(now.tv_sec - (time_t)(ibv_wc_read_completion_wallclock_ns(ex) / 1000000000) <= 1 &&
@@ -296,7 +296,7 @@ static void extended_polling_walks_through(void)
 	CHECK(poll_one(cq) == 8 && !vb_destroy_cq(cq));
 }
 
-static atomic_llong wall_set; /* ns: somebody has set the wall clock by so much */
+static atomic_llong wall_set; /* ns: by which the wall clock was set */
 
 int clock_gettime(clockid_t id, struct timespec *ts)
 {
@@ -310,7 +310,7 @@ int clock_gettime(clockid_t id, struct timespec *ts)
 
 #define STAMPED 3
 
-/* How far the wall clock is ahead of the other at each of the completions, which come a moment after one another. */
+/* The difference between wall clock and the other clock at each completion, which follow each other closely. */
 static void stamps(int64_t ahead[STAMPED])
 {
 	struct ibv_cq_ex *ex =

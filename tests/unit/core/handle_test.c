@@ -1,4 +1,5 @@
-// handle_test.c - objects that a program has written to are refused with the errno of a kernel's look-up, and nothing is done
+// handle_test.c - objects that a program has overwritten are rejected, with the errno of a kernel's look-up and no
+// effect
 // see: core/handle.h
 // SPDX-License-Identifier: MIT
 #include "harness.h"
@@ -11,7 +12,7 @@ static struct ibv_context *other;
 static struct ibv_srq *srq;
 static char buf[64];
 
-/* Each of them with another handle, and with the context of another device. */
+/* Each object with another handle, and with the context of another device. */
 #define SPOILT(object, check)              \
 	do {                               \
 		(object)->handle ^= 0x55;  \
@@ -63,7 +64,7 @@ static void a_region(void)
 	CHECK(mr->pd == o.pd && !vb_dealloc_pd(pd) && !vb_dereg_mr(mr));
 }
 
-/* What is registered and posted goes by the domain's own number. */
+/* Registration and posting use the domain's own number. */
 static void a_domain_that_was_written_to_later_is_the_same(void)
 {
 	struct ibv_mr *mr;

@@ -1,4 +1,4 @@
-// harness.h - an adapter without io/ and engine/: what the tests of core/ stand on
+// harness.h - an adapter without node/ and engine/, for the tests of core/
 // SPDX-License-Identifier: MIT
 #ifndef VB_TEST_CORE_HARNESS_H
 #define VB_TEST_CORE_HARNESS_H
@@ -21,15 +21,15 @@
 		printf("ok %s\n", #test); \
 	} while (0)
 
-/* What core/ asked of the layers that are not there. */
+/* Records the calls of core/ to the missing layers. */
 struct fake {
 	int nodes; /* vb_node_get minus vb_node_put */
 	int kicks, settles, connects, resets, timers, progressed, responders, forgotten;
 	atomic_int handovers;
 	uint32_t quiesced_key, quiesced_qpn;
-	bool locked_in_connect; /* somebody called with a lock held */
-	bool threads;           /* other threads may hold what the caller must not */
-	bool kick_completes;    /* vb_sq_kick hands everything over, and it succeeds at once */
+	bool locked_in_connect; /* a call was made with a lock held */
+	bool threads;           /* other threads may hold locks that the caller must not */
+	bool kick_completes;    /* vb_sq_kick sends everything, and it succeeds at once */
 	void (*on_progress)(void);
 };
 extern struct fake fake;
@@ -38,7 +38,7 @@ extern struct vb_device fake_device; /* GID 0 is fe80::1, GID 1 is ::ffff:10.0.0
 
 void fake_reset(void);
 
-/* Another thread has gone to sleep, or is about to. */
+/* Another thread sleeps, or is about to. */
 void wait_for_handover(void);
 
 struct objects {
@@ -51,7 +51,7 @@ struct objects {
 struct objects open_objects(enum ibv_qp_type type);
 struct ibv_qp *make_qp(const struct objects *o, enum ibv_qp_type type, struct ibv_srq *srq);
 void close_objects(struct objects *o);
-/* Through the states, up to this one. */
+/* Brings the QP through the states up to this one. */
 void to_state(struct ibv_qp *qp, enum ibv_qp_state state);
 
 #endif

@@ -1,4 +1,4 @@
-// key_test.c - memory keys: what a peer cannot foretell, and what does not come again
+// key_test.c - memory keys: unpredictable, and not reused soon
 // follows: IBA volume 1, 10.6
 // SPDX-License-Identifier: MIT
 #include "harness.h"
@@ -32,7 +32,7 @@ static void a_lookup_finds_the_entry_by_the_key_alone(void)
 	uint64_t va;
 
 	CHECK(atomic_load(&vb_seg_mr_of(fake_node.seg, mr->rkey)->key) == mr->rkey);
-	/* any other key of this slot opens nothing */
+	/* no other key of this slot is valid */
 	for (uint32_t tag = 0; tag < 1u << VB_KEY_TAG_BITS; tag++) {
 		uint32_t key = VB_KEY_SLOT(mr->rkey) << VB_KEY_TAG_BITS | tag;
 
@@ -43,7 +43,7 @@ static void a_lookup_finds_the_entry_by_the_key_alone(void)
 	close_objects(&o);
 }
 
-/* The generator has no period: keys that were said long ago do not foretell the next. */
+/* The generator has no period: earlier keys do not predict the next. */
 static void the_keys_of_four_million_regions_do_not_foretell_the_next(void)
 {
 	enum { FIRST = 64, BETWEEN = 1 << 22 };
@@ -61,8 +61,8 @@ static void the_keys_of_four_million_regions_do_not_foretell_the_next(void)
 	close_objects(&o);
 }
 
-/* How often a bit is 1 in n words lies within six standard deviations. Of all looks of a run one lies beyond by
- * chance once in half a million runs. */
+/* The number of ones in n words is within six standard deviations. By chance, one check in half a million runs
+ * fails. */
 static void check_balance(const uint32_t *words, int n)
 {
 	for (int bit = 0; bit < 32; bit++) {
@@ -74,8 +74,7 @@ static void check_balance(const uint32_t *words, int n)
 	}
 }
 
-/* Keys, their differences, and how the bits of one go with those of the next: all as of words that know nothing of
- * each other. */
+/* Keys, their differences, and the correlation of a key's bits with the next: all as in independent words. */
 static void a_key_tells_nothing_of_its_neighbours(void)
 {
 	enum { N = 1 << 14 };
@@ -96,7 +95,7 @@ static void a_key_tells_nothing_of_its_neighbours(void)
 			word[i] = key[i] ^ (key[i + 1] << turn | key[i + 1] >> (-turn & 31));
 		check_balance(word, N);
 	}
-	/* slots that are neighbours in the table do not belong to neighbours in time */
+	/* adjacent slots in the table do not belong to consecutive registrations */
 	int near = 0;
 
 	for (int i = 0; i < N; i++) {
@@ -104,7 +103,7 @@ static void a_key_tells_nothing_of_its_neighbours(void)
 
 		near += apart > -64 && apart < 64;
 	}
-	CHECK(near < 50); /* 8 are to be expected */
+	CHECK(near < 50); /* 8 are expected */
 	for (int i = 0; i <= N; i++)
 		CHECK(!vb_dereg_mr(mr[i]));
 	close_objects(&o);
@@ -141,7 +140,7 @@ static void end_keys(struct vb_keys *k)
 	free(k);
 }
 
-/* A table that is nearly full leaves nothing for rest, and still gives each region a slot and an entry of its own. */
+/* A nearly full table cannot let slots rest, but still gives each region its own slot and entry. */
 static void the_last_slot_of_a_full_table_is_found(void)
 {
 	struct vb_keys *k = keys_of_its_own();
@@ -166,7 +165,7 @@ static void the_last_slot_of_a_full_table_is_found(void)
 	end_keys(k);
 }
 
-/* Few regions touch few pages: their entries lie one beside the other. */
+/* Few regions touch few pages, because their entries are adjacent. */
 static void entries_are_taken_one_beside_the_other(void)
 {
 	struct vb_keys *k = keys_of_its_own();
@@ -181,7 +180,7 @@ static void entries_are_taken_one_beside_the_other(void)
 	end_keys(k);
 }
 
-/* 0 says "no region" in the table, and to many programs. */
+/* 0 means "no region" in the table and in many programs. */
 static void no_key_is_zero(void)
 {
 	struct vb_keys *k = keys_of_its_own();

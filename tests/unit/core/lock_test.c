@@ -1,4 +1,4 @@
-// lock_test.c - the check of the order of locks, which sanitizer and debug builds make
+// lock_test.c - the check of the lock order in sanitizer and debug builds
 // see: docs/locking.md
 // SPDX-License-Identifier: MIT
 #include <signal.h>
@@ -22,7 +22,7 @@
 static struct vb_lock progress, sq, other_sq, wr;
 static pthread_mutex_t meeting = PTHREAD_MUTEX_INITIALIZER, broker = PTHREAD_MUTEX_INITIALIZER;
 
-/* Runs f in a child. Returns true if that was aborted; what it said last is in text. */
+/* Runs f in a child. True if it was aborted; text gets its last message. */
 static bool aborts(void (*f)(void), char *text, size_t size)
 {
 	int to[2], status;
@@ -57,7 +57,7 @@ static void in_order(void)
 	vb_mutex_lock(&broker, VB_RANK_BROKER);
 	vb_lock(&progress);
 	vb_lock(&sq);
-	vb_unlock(&progress); /* not the last that was taken */
+	vb_unlock(&progress); /* not the last one taken */
 	vb_unlock(&sq);
 	vb_mutex_unlock(&broker);
 	vb_mutex_unlock(&meeting);
@@ -67,7 +67,7 @@ static void in_order(void)
 
 static void spin_locks_the_wrong_way_round(void)
 {
-	vb_lock(&sq); /* this line and the next are those that the message names */
+	vb_lock(&sq); /* the message names this line and the next */
 	vb_lock(&progress);
 }
 

@@ -1,4 +1,4 @@
-// mr_test.c - memory regions: who may register what, and what a key then opens
+// mr_test.c - memory regions: valid registrations, and the accesses that a key allows
 // follows: IBA volume 1, 10.6; ibv_reg_mr(3), ibv_rereg_mr(3)
 // SPDX-License-Identifier: MIT
 #include "harness.h"
@@ -96,7 +96,7 @@ static void access_flags_that_make_no_sense_are_refused(void)
 	CHECK(mr && !vb_dereg_mr(mr));
 }
 
-/* As the kernel's adapters, with windows or without: the flag alone grants nothing. */
+/* As with the kernel's adapters, with or without windows: the flag alone grants nothing. */
 static void a_region_may_allow_windows(void)
 {
 	const unsigned all = LW | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_MW_BIND;
@@ -128,7 +128,7 @@ static void memory_that_is_not_there_is_refused(void)
 	munmap(gap, 3 * 4096);
 }
 
-/* As the kernel, which counts pages. */
+/* As in the kernel, which counts pages. */
 static void nothing_can_be_registered_where_it_is_not_aligned(void)
 {
 	struct ibv_mr *mr = reg(buf + 16, 0, BASE, LW);
@@ -196,7 +196,7 @@ static void an_invalidated_key_opens_nothing_until_rereg(void)
 	CHECK(!vb_mr_invalidate(&fake_node, pd, mr->rkey, true) && !opens(mr, BASE, 1, 0));
 	CHECK(vb_mr_invalidate(&fake_node, pd, mr->rkey, true) == EINVAL);
 	fake_node.keys->drawn[0] = 1;            /* the next key, */
-	fake_node.keys->drawn[1] = mr->rkey ^ 1; /* after one of its entry, which is not free */
+	fake_node.keys->drawn[1] = mr->rkey ^ 1; /* skips a key of its entry, which is in use */
 	fake_node.keys->left = 2;
 	struct ibv_mr *next = reg(buf, 1, BASE, 0);
 

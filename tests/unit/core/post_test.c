@@ -1,4 +1,4 @@
-// post_test.c - posting sends, by ibv_post_send and by the ibv_wr_ functions
+// post_test.c - posting sends with ibv_post_send and with the ibv_wr_ functions
 // follows: IBA volume 1, 11.4.1.1; ibv_post_send(3), ibv_wr_post(3)
 // SPDX-License-Identifier: MIT
 #include "harness.h"
@@ -143,7 +143,7 @@ static void completions_are_asked_for_or_always_made(void)
 	CHECK(!vb_destroy_qp(all) && !vb_destroy_qp(qp));
 }
 
-/* --- the builders against ibv_post_send --- */
+/* --- the ibv_wr_ functions, compared with ibv_post_send --- */
 
 static void same_entries(struct ibv_qp *a, struct ibv_qp *b)
 {
@@ -295,7 +295,7 @@ static void an_error_aborts_the_whole_batch(void)
 	ibv_wr_send(x);
 	CHECK(ibv_wr_complete(x) == EOPNOTSUPP && !vb_qp(qp)->sq_head);
 	ibv_wr_start(x);
-	ibv_wr_set_sge(x, 1, 0, 8); /* of nothing */
+	ibv_wr_set_sge(x, 1, 0, 8); /* of 0 bytes */
 	CHECK(ibv_wr_complete(x) == EINVAL);
 	ibv_wr_start(x);
 	for (int i = 0; i < 9; i++)
@@ -319,7 +319,7 @@ static void an_error_aborts_the_whole_batch(void)
 	x = vb_qp_to_qp_ex(ud);
 	ibv_wr_start(x);
 	ibv_wr_send(x);
-	CHECK(ibv_wr_complete(x) == EINVAL); /* to whom? */
+	CHECK(ibv_wr_complete(x) == EINVAL); /* without a destination */
 	ibv_wr_start(x);
 	ibv_wr_rdma_write(x, 1, 1);
 	CHECK(ibv_wr_complete(x) == EOPNOTSUPP && !vb_destroy_qp(qp) && !vb_destroy_qp(ud));
@@ -376,7 +376,7 @@ static void both_ways_of_posting_may_meet(void)
 	CHECK(!vb_destroy_qp(qp));
 }
 
-/* Not a test of speed: machines differ. It prints what a small inline send costs before the path gets it. */
+/* Not a test of speed, because machines differ. Prints the cost of a small inline send before it reaches the path. */
 static void a_small_send_is_cheap(void)
 {
 	struct ibv_qp *qp = ready(IBV_QPT_RC);

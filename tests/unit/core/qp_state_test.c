@@ -1,11 +1,12 @@
-// qp_state_test.c - the attribute masks of ibv_modify_qp, against the specification's tables written out
+// qp_state_test.c - the attribute masks of ibv_modify_qp, compared with the specification's tables
 // follows: IBA volume 1, tables 91 and 92; the Linux kernel's ib_modify_qp_is_ok
 // SPDX-License-Identifier: MIT
 #include "harness.h"
 
 #include "core/qp.h"
 
-/* One line for each type and change: what it needs, what it may have. By bit number, as in enum ibv_qp_attr_mask. */
+/* One line for each type and transition: required and optional attributes, by bit number as in enum
+ * ibv_qp_attr_mask. */
 static const struct row {
 	enum ibv_qp_type type;
 	enum ibv_qp_state cur, next;
@@ -49,7 +50,7 @@ static const struct row *find(enum ibv_qp_type type, enum ibv_qp_state cur, enum
 	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++)
 		if (rows[i].type == type && rows[i].cur == cur && rows[i].next == next)
 			return &rows[i];
-	/* anything goes to RESET, and to ERR but from RESET, with no attribute */
+	/* every state may go to RESET, and every state but RESET to ERR, without attributes */
 	return next == IBV_QPS_RESET || (next == IBV_QPS_ERR && cur != IBV_QPS_RESET) ? &any : NULL;
 }
 
@@ -93,7 +94,7 @@ static void states_out_of_range_are_refused(void)
 	CHECK(vb_qp_check_mask(IBV_QPT_RC, -1, IBV_QPS_RESET, 0) == EINVAL);
 }
 
-/* What perftest and the pingpong programs use (seen with strace). */
+/* The attributes that perftest and the pingpong programs use (seen with strace). */
 static void well_known_programs_get_through(void)
 {
 	CHECK(!vb_qp_check_mask(IBV_QPT_RC, IBV_QPS_RESET, IBV_QPS_INIT, 0x39));

@@ -1,4 +1,4 @@
-// qp_test.c - queue pairs: making, changing, breaking
+// qp_test.c - queue pairs: creation, transitions, errors
 // follows: IBA volume 1, 10.3, 11.2.5; ibv_create_qp(3), ibv_modify_qp(3)
 // SPDX-License-Identifier: MIT
 #include "harness.h"
@@ -87,7 +87,7 @@ static void capabilities_are_rounded_up_or_refused(void)
 	CHECK(!try_make(ok[1], IBV_QPT_XRC_SEND) && errno == EOPNOTSUPP);
 }
 
-/* Each comes once before any comes again, in an order that tells nothing of the next. */
+/* Each number appears once before any is repeated, in an unpredictable order. */
 static void numbers_are_of_our_lane_and_not_used_again_soon(void)
 {
 	static bool used[VB_LANE_QPS];
@@ -201,7 +201,7 @@ static void a_lid_stands_for_an_address_and_is_told_as_it_was_set(void)
 	fake_device.lids = false;
 }
 
-/* The port of the fake device has 1024: a packet of more would never arrive. */
+/* The MTU of the fake device's port is 1024: a larger packet would never arrive. */
 static void a_path_mtu_above_the_active_one_is_refused(void)
 {
 	struct ibv_qp_attr a = {.qp_state = IBV_QPS_RTR,
@@ -272,17 +272,17 @@ static void an_error_flushes_sends_then_receives_in_order(void)
 	CHECK(!post_recv(qp, 100));
 	for (uint64_t i = 1; i <= 5; i++)
 		CHECK(!post_send(qp, i, i & 1 ? IBV_SEND_SIGNALED : 0) && !post_recv(qp, 100 + i));
-	q->inbound->active = true; /* a message is half in */
+	q->inbound->active = true; /* a message has arrived in part */
 	q->inbound->wqe.wr_id = 100;
 	vb_rq_advance(&q->rq);
-	q->sq_una = q->sq_head - 4; /* the first has completed */
+	q->sq_una = q->sq_head - 4; /* the first one has completed */
 	CHECK(!change(qp, IBV_QPS_ERR) && qp->state == IBV_QPS_ERR);
 	for (uint64_t i = 2; i <= 5; i++)
 		expect_flushed(i);
 	for (uint64_t i = 100; i <= 105; i++)
 		expect_flushed(i);
 	expect_nothing();
-	CHECK(!post_send(qp, 6, 0) && !post_recv(qp, 106)); /* what comes later is flushed at once */
+	CHECK(!post_send(qp, 6, 0) && !post_recv(qp, 106)); /* later requests are flushed at once */
 	expect_flushed(6);
 	expect_flushed(106);
 	CHECK(!change(qp, IBV_QPS_ERR));
@@ -321,7 +321,7 @@ static void a_reset_forgets_everything(void)
 	to_state(other, IBV_QPS_RTS);
 	CHECK(!post_send(qp, 1, 0) && !post_send(other, 2, 0) && !change(qp, IBV_QPS_ERR) &&
 	      !change(other, IBV_QPS_ERR));
-	CHECK(!change(qp, IBV_QPS_RESET) && fake.resets >= 1); /* its completion goes, too */
+	CHECK(!change(qp, IBV_QPS_RESET) && fake.resets >= 1); /* removes its completion, too */
 	CHECK(vb_poll_cq(o.cq, 1, &wc) == 1 && wc.wr_id == 2);
 	expect_nothing();
 	to_state(qp, IBV_QPS_RTS);
@@ -335,7 +335,7 @@ static void a_reset_forgets_everything(void)
 	CHECK(!vb_destroy_qp(qp) && !vb_destroy_qp(other));
 }
 
-/* As with adapters: a program that has freed what wr_id pointed to is not told of it any more. */
+/* As with hardware: a program may have freed the object behind wr_id, so the completion is removed. */
 static void a_queue_pair_that_is_destroyed_takes_its_completions_along(void)
 {
 	struct ibv_cq_init_attr_ex xa = {.cqe = 15, .wc_flags = IBV_WC_STANDARD_FLAGS};
@@ -353,7 +353,7 @@ static void a_queue_pair_that_is_destroyed_takes_its_completions_along(void)
 	      !change(other, IBV_QPS_ERR));
 	expect_flushed(1);
 	CHECK(!ibv_start_poll(ex, &none) && ex->wr_id == 101 && !vb_destroy_qp(qp));
-	CHECK(ex->wr_id == 101 && ibv_wc_read_opcode(ex) == IBV_WC_RECV); /* what is being read stays */
+	CHECK(ex->wr_id == 101 && ibv_wc_read_opcode(ex) == IBV_WC_RECV); /* the entry being read stays */
 	CHECK(!ibv_next_poll(ex) && ex->wr_id == 103 && ibv_next_poll(ex) == ENOENT);
 	ibv_end_poll(ex);
 	expect_flushed(3);
@@ -371,7 +371,7 @@ static void a_drained_queue_says_so(void)
 
 	to_state(qp, IBV_QPS_RTS);
 	CHECK(!post_send(qp, 1, 0));
-	q->sq_emit = q->sq_head; /* on its way */
+	q->sq_emit = q->sq_head; /* in flight */
 	CHECK(!vb_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_EN_SQD_ASYNC_NOTIFY));
 	CHECK(!vb_query_qp(qp, &now, 0, &init) && now.sq_draining && vb_get_async_event(o.ctx, &ev) == -1);
 	CHECK(change(qp, IBV_QPS_RTS) == EINVAL); /* not yet */
@@ -425,11 +425,11 @@ static void an_extended_queue_pair_is_refused_what_is_not_there(void)
 static void *post_thirty(void *qp)
 {
 	for (uint64_t i = 0; i < 30;)
-		i += !post_recv(qp, 100 + i); /* a full queue is tried again: it is flushed, and polled, soon */
+		i += !post_recv(qp, 100 + i); /* the program retries a full queue, which is soon flushed and polled */
 	return NULL;
 }
 
-/* A program of old ends its struct before the rate limit, and has something else there. */
+/* An old program's struct ends before the rate limit, and other data follows it. */
 static void a_query_writes_no_further_than_an_old_program_has_room(void)
 {
 	const size_t old = offsetof(struct ibv_qp_attr, rate_limit);
@@ -443,7 +443,7 @@ static void a_query_writes_no_further_than_an_old_program_has_room(void)
 	for (size_t i = old; i < sizeof(attr); i++)
 		CHECK(bytes[i] == 0x5a);
 	CHECK(!vb_query_qp(o.qp, &attr, IBV_QP_RATE_LIMIT, &init) && !attr.rate_limit);
-	/* nor is it read */
+	/* nor read */
 	CHECK(vb_modify_qp(o.qp, &attr, IBV_QP_STATE | IBV_QP_RATE_LIMIT) == EINVAL);
 }
 

@@ -140,7 +140,7 @@ static void resizing_keeps_the_slots_of_what_nobody_has_polled(void)
 		post(srq, i);
 	CHECK(consume(srq) == 1 && take(srq) == 2 && take(srq) == 3);
 	CHECK(!vb_modify_srq(srq, &a, IBV_SRQ_MAX_WR));
-	for (uint64_t i = 5; i <= 9; i++) /* with the fourth and two that have not been polled: eight */
+	for (uint64_t i = 5; i <= 9; i++) /* with the fourth and two unpolled ones: eight */
 		CHECK(!post(srq, i));
 	CHECK(post(srq, 10) == ENOMEM);
 	poll_one(srq);

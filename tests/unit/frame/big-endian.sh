@@ -1,5 +1,5 @@
 #!/bin/bash
-# big-endian.sh - the tests of this folder on an emulated s390x, without ISA-L
+# big-endian.sh - runs the tests of this folder on an emulated s390x, without ISA-L
 # SPDX-License-Identifier: MIT
 set -euo pipefail
 cd "$(dirname "$0")"

@@ -1,4 +1,4 @@
-// captures.h - packets that others have sent, from the IP header to the ICRC
+// captures.h - packets of other implementations, from the IP header to the ICRC
 // SPDX-License-Identifier: MIT
 #ifndef VB_TEST_FRAME_CAPTURES_H
 #define VB_TEST_FRAME_CAPTURES_H
@@ -8,9 +8,8 @@ struct capture {
 };
 
 /*
- * The requests were posted with pyverbs 44 on rxe0 of the guest (shared/vmlab) at a path MTU of 256, to QP 0x123456 of
- * a peer that never answers; the responses answer requests that were written by src/frame/. Taken on the wire by
- * tshark.
+ * The requests were posted with pyverbs 44 on rxe0 of the lab's guest (tests/interop/lab) at a path MTU of 256, to QP
+ * 0x123456 of a silent peer. The responses answer requests written by src/frame/. Captured by tshark.
  */
 #define RXE "rdma_rxe of Linux 6.1.0-56-amd64 (Debian 12)"
 

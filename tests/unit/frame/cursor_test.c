@@ -1,4 +1,4 @@
-// cursor_test.c - reading and writing stays within the bytes, and one error is the last
+// cursor_test.c - reads and writes stay within the bytes, and the first error is final
 // SPDX-License-Identifier: MIT
 #include "../../support/check.h"
 #include "frame/cursor.h"
@@ -27,7 +27,7 @@ static void integers_are_written_as_they_are_read(void)
 
 	vb_put8(&w, 0x01);
 	vb_put16(&w, 0x2345);
-	vb_put24(&w, 0xff6789ab); /* the high byte is not of the number */
+	vb_put24(&w, 0xff6789ab); /* the high byte is not part of the number */
 	vb_put32(&w, 0xcdeffedc);
 	vb_put64(&w, 0xba9876543210f0f1);
 	vb_put_bytes(&w, bytes + 18, 4);
@@ -41,7 +41,7 @@ static void a_read_beyond_the_end_gives_zero_and_so_do_all_after_it(void)
 
 	CHECK(vb_get32(&r) == 0x01234567);
 	CHECK(vb_get16(&r) == 0 && r.failed);
-	CHECK(vb_get8(&r) == 0 && r.failed); /* there is a byte, but the run has failed */
+	CHECK(vb_get8(&r) == 0 && r.failed); /* there is a byte, but the cursor has failed already */
 	CHECK(r.pos == 4);
 	CHECK(!vb_take(&r, 0));
 }

@@ -1,5 +1,5 @@
 #!/bin/bash
-# dissect.sh - tshark reads a packet of every opcode as we wrote it, field by field, and has nothing to complain of
+# dissect.sh - tshark decodes a packet of every opcode as we wrote it, field by field, without complaints
 # SPDX-License-Identifier: MIT
 set -euo pipefail
 sample=${1:?usage: dissect.sh DISSECT_SAMPLE}
@@ -10,7 +10,7 @@ command -v tshark >/dev/null || {
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 "$sample" "$work/sample.pcap" "$work/want"
-# the payload is not a protocol of these
+# the payload is not one of these protocols
 read=(tshark -n -r "$work/sample.pcap" --disable-protocol rpcordma --disable-protocol infiniband.eoib
 	-o udp.check_checksum:TRUE -o ip.check_checksum:TRUE)
 fields=()

@@ -1,4 +1,4 @@
-// dissect_sample.c - one packet of every opcode, over IPv4 and IPv6, as a capture file for tshark and as text
+// dissect_sample.c - writes a packet of every opcode, over IPv4 and IPv6, as a capture file for tshark and as text
 // follows: pcap-savefile(5), link type RAW; IBA annex A17 (RoCEv2)
 // SPDX-License-Identifier: MIT
 #include <inttypes.h>
@@ -11,7 +11,7 @@
 
 static FILE *pcap, *text;
 
-/* In this machine's byte order: the magic number says which. */
+/* In this machine's byte order, which the magic number shows. */
 static void put32(uint32_t v)
 {
 	CHECK(fwrite(&v, sizeof(v), 1, pcap) == 1);
@@ -44,7 +44,7 @@ static void put_packet(const uint8_t *bytes, size_t len)
 	CHECK(fwrite(bytes, len, 1, pcap) == 1);
 }
 
-/* UDP over IPv4 may have no checksum; over IPv6 it must, so that tshark does not complain. */
+/* UDP over IPv4 needs no checksum; over IPv6 it does, or tshark complains. */
 static uint16_t udp_checksum(const struct vb_flow *f, const uint8_t *udp, size_t len)
 {
 	uint32_t sum = 17 + (uint32_t)len;
@@ -58,7 +58,7 @@ static uint16_t udp_checksum(const struct vb_flow *f, const uint8_t *udp, size_t
 	return (uint16_t)(sum == 0xffff ? 0xffff : ~sum);
 }
 
-/* What tshark is to say of it: the fields of dissect.sh, in its order. */
+/* The expected output of tshark: the fields of dissect.sh, in its order. */
 static void put_text(const struct vb_packet *p, const uint8_t icrc[4])
 {
 	unsigned ext = vb_opcode_info(p->bth.opcode)->ext;
@@ -92,7 +92,7 @@ static void put_text(const struct vb_packet *p, const uint8_t icrc[4])
 	if (ext & VB_EXT_IETH)
 		fprintf(text, "%08x", p->ieth.rkey);
 	fprintf(text, "|");
-	/* the dissector reads on to the ICRC where it knows the opcode */
+	/* the dissector reads up to the ICRC if it knows the opcode */
 	if (p->bth.opcode != VB_CNP)
 		fprintf(text, "0x%02x%02x%02x%02x", icrc[0], icrc[1], icrc[2], icrc[3]);
 	fprintf(text, "\n");

@@ -1,4 +1,4 @@
-// icrc_test.c - the ICRC against a second implementation, and against packets that others have sent
+// icrc_test.c - the ICRC, compared with a second implementation and with packets of other implementations
 // follows: IBA volume 1, 7.8.1 (ICRC); annex A17 (RoCEv2), A17.3.3 (CA17-22)
 // SPDX-License-Identifier: MIT
 #include "captures.h"
@@ -24,7 +24,7 @@ static struct vb_flow random_flow(bool ipv4)
 	return f;
 }
 
-/* The IP packet around a UDP payload, by hand; what routers may change is random. Returns its length. */
+/* Builds the IP packet around a UDP payload. Fields that routers may change are random. Returns its length. */
 #define IP_PACKET_MAX (40 + 8 + REF_PACKET_MAX)
 static size_t ip_packet(uint8_t *ip, const struct vb_flow *f, uint16_t id, const uint8_t *udp_payload, size_t len)
 {
@@ -61,7 +61,7 @@ static size_t ip_packet(uint8_t *ip, const struct vb_flow *f, uint16_t id, const
 	return total;
 }
 
-/* A packet that is right: a random opcode, flow and payload. Returns the length of its UDP payload. */
+/* A valid packet: a random opcode, flow and payload. Returns the length of its UDP payload. */
 static size_t sealed_packet(uint8_t *udp_payload, const struct vb_flow *f, uint16_t id)
 {
 	static uint8_t ip[IP_PACKET_MAX];
@@ -76,7 +76,7 @@ static size_t sealed_packet(uint8_t *udp_payload, const struct vb_flow *f, uint1
 
 static void both_crcs_are_the_standard_one(void)
 {
-	CHECK(vb_crc32(0, "123456789", 9) == 0xcbf43926); /* the check value that every catalogue of CRCs gives */
+	CHECK(vb_crc32(0, "123456789", 9) == 0xcbf43926); /* the check value in catalogues of CRCs */
 	CHECK(vb_crc32_portable(0, "123456789", 9) == 0xcbf43926);
 	CHECK(ref_crc32((const uint8_t *)"123456789", 9) == 0xcbf43926);
 	CHECK(vb_crc32(0x1234, "", 0) == 0x1234 && vb_crc32_portable(0x1234, "", 0) == 0x1234);
@@ -97,7 +97,7 @@ static void both_crcs_are_right_at_every_length_and_alignment(void)
 	}
 	for (size_t len = 4000; len < 5000; len += 37)
 		CHECK(vb_crc32(0, bytes, len) == ref_crc32(bytes, len));
-	/* each bit of each place in a step of eight bytes */
+	/* each bit at each offset in a step of eight bytes */
 	for (int bit = 0; bit < 64 * 8; bit++) {
 		uint8_t one[64] = {0};
 
@@ -146,7 +146,7 @@ static size_t captured(const struct capture *c, uint8_t ip[IP_PACKET_MAX], struc
 	return len - IP_LEN(ip) - 8;
 }
 
-/* The second implementation, ours, and the decoder agree with who sent it. */
+/* The second implementation, ours, and the decoder agree with the sender. */
 static void check_capture(const struct capture *c)
 {
 	uint8_t ip[IP_PACKET_MAX];
@@ -169,7 +169,7 @@ static void captured_packets_have_the_icrc_that_we_compute(void)
 		check_capture(&captures[i]);
 }
 
-/* The work requests that rxe was given, as its packets say them. */
+/* The work requests posted on rxe, as its packets show them. */
 static void captured_fields_are_what_was_posted(void)
 {
 	uint8_t ip[IP_PACKET_MAX];
@@ -296,7 +296,7 @@ static void a_corrupted_packet_seldom_has_an_identification_that_fits(void)
 		fits += vb_icrc_find_id(residual, 0, len) >= 0;
 		memcpy(bytes + at, kept, 8);
 	}
-	CHECK(fits <= 10); /* one in 65536 is to be expected */
+	CHECK(fits <= 10); /* one in 65536 is expected */
 }
 
 static void a_single_flipped_bit_never_has_an_identification_that_fits(void)
@@ -330,7 +330,7 @@ static void what_is_no_packet_is_wrong_and_not_read(void)
 	CHECK(vb_icrc_find_id(0, 7, 65535) == 7 && vb_icrc_find_id(0, 7, 16) == 7);
 }
 
-/* Else what is known of one is forgotten with each of the other. */
+/* Otherwise each of the other evicts the cached state of one. */
 static void packets_of_a_flow_that_take_turns_are_known_at_once(void)
 {
 	static const size_t headers[] = {VB_BTH_LEN, VB_BTH_LEN + 4, VB_BTH_LEN + 16, VB_BTH_LEN + 20};

@@ -41,7 +41,7 @@ static void a_gid_goes_to_a_socket_address_and_back(void)
 	vb_gid_to_sockaddr(&sa, link_local, 4791, 3);
 	CHECK(in6->sin6_scope_id == 3);
 
-	/* as a socket of both families shows IPv4 */
+	/* the form of IPv4 on a socket of both families */
 	memset(&sa, 0, sizeof(sa));
 	in6->sin6_family = AF_INET6;
 	memcpy(&in6->sin6_addr, v4, 16);
@@ -52,7 +52,7 @@ static void a_gid_goes_to_a_socket_address_and_back(void)
 	CHECK(!vb_gid_of_sockaddr(gid, (void *)&sa) && gid[0] == 7);
 }
 
-/* Values from the kernel's formula, worked out by hand. */
+/* Values computed by hand with the kernel's formula. */
 static void source_ports_are_those_of_linux(void)
 {
 	CHECK(vb_flow_label_sport(0) == 0xc000);
@@ -81,8 +81,7 @@ static struct vb_flow flow(const uint8_t src[16], const uint8_t dst[16])
 
 static void an_ipv4_header_is_complete(void)
 {
-	/* the checksum was computed by hand, as RFC 1071 does: 4502 + 0044 + 1234 + 4000 + 4011 + c000 0201 + c000 02c7
-	 */
+	/* the checksum was computed by hand, by RFC 1071: 4502 + 0044 + 1234 + 4000 + 4011 + c000 0201 + c000 02c7 */
 	static const uint8_t want[20] = {0x45, 2,    0,   0x44, 0x12, 0x34, 0x40, 0, 64, 17,
 	                                 0xa3, 0xaa, 192, 0,    2,    1,    192,  0, 2,  199};
 	struct vb_flow f = flow(v4, v4_peer);

@@ -1,4 +1,4 @@
-// opcode_test.c - the table of opcodes against one typed from the specification
+// opcode_test.c - the table of opcodes, compared with one copied from the specification
 // follows: IBA volume 1, 9.2 (OpCode field of the BTH), 9.7.5.2, 9.7.7.2; annex A17 (RoCEv2), A17.9.3
 // SPDX-License-Identifier: MIT
 #include "../../support/check.h"
@@ -100,7 +100,7 @@ static void credit_codes_are_those_of_the_specification(void)
 			CHECK(vb_credit_code(credits[code] - 1) == code - 1);
 	}
 	CHECK(vb_credit_code(5) == 4 && vb_credit_code(11) == 6);
-	CHECK(vb_credit_code(UINT32_MAX) == 30); /* 31 would say that nobody counts */
+	CHECK(vb_credit_code(UINT32_MAX) == 30); /* 31 would mean that credits are not counted */
 }
 
 /* IBA volume 1, 9.7.5.2.8, table 45, in units of 10 microseconds */

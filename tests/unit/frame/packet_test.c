@@ -1,11 +1,11 @@
-// packet_test.c - packets each way: each header, each opcode, each length at which one can end
+// packet_test.c - encoding and decoding packets: each header, each opcode, each possible length
 // follows: IBA volume 1, 9.2, 9.3, 9.6; annex A17 (RoCEv2), A17.9.3
 // SPDX-License-Identifier: MIT
 #include "../../support/check.h"
 #include "frame/packet.h"
 #include "reference.h"
 
-/* Decodes bytes that end where their allocation ends, so that a sanitizer sees a read beyond them. */
+/* Decodes bytes in an allocation of their length, so that a sanitizer notices reads beyond them. */
 static enum vb_verdict decode(struct vb_packet *p, const uint8_t *bytes, size_t len)
 {
 	uint8_t *exact = malloc(len ? len : 1);
@@ -24,7 +24,7 @@ static enum vb_verdict decode_hex(struct vb_packet *p, const char *hex)
 	return decode(p, bytes, ref_hex(bytes, sizeof(bytes), hex));
 }
 
-/* That p is written as these bytes. */
+/* Checks that p is encoded as these bytes. */
 static void check_written(const struct vb_packet *p, const char *hex)
 {
 	uint8_t want[256], got[256];

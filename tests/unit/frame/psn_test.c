@@ -1,4 +1,4 @@
-// psn_test.c - sequence numbers across the wrap, messages cut into packets
+// psn_test.c - PSNs across the wrap, messages split into packets
 // follows: IBA volume 1, 9.7.1 (packet sequence numbers), 9.7, 9.2 (PadCnt)
 // SPDX-License-Identifier: MIT
 #include "../../support/check.h"

@@ -1,4 +1,4 @@
-// reference.c - what the tests compare with: nothing of it uses src/frame/
+// reference.c - reference implementations for the tests, without src/frame/
 // follows: IBA volume 1, 7.8.1 (ICRC), 9.2 (OpCode field of the BTH); annex A17 (RoCEv2), CA17-22, A17.9.3
 // SPDX-License-Identifier: MIT
 #include "reference.h"
@@ -115,7 +115,7 @@ size_t ref_packet(uint8_t *udp_payload, const struct ref_opcode *o, size_t len)
 	return o->header_len + len + pad + 4;
 }
 
-/* Typed from the specification's table, not from ours. */
+/* Copied from the specification's table, not from ours. */
 const struct ref_opcode ref_opcodes[] = {
         {0, "RC_SEND_FIRST", 12, "", 1, 1, 0},
         {1, "RC_SEND_MIDDLE", 12, "", 1, 0, 0},

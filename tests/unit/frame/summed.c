@@ -1,4 +1,4 @@
-// summed.c - guarded copies of every length, and the ICRC from what a copy has added up on the way
+// summed.c - guarded copies of every length, and the ICRC computed during a copy
 // follows: IBA volume 1, 7.8.1 (ICRC)
 // SPDX-License-Identifier: MIT
 #include <stdlib.h>

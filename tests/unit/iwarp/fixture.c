@@ -1,4 +1,4 @@
-// fixture.c - one stream, its queues and its memory in the open; the other end is forged FPDU by FPDU
+// fixture.c - one stream with visible queues and memory; the other end is forged FPDU by FPDU
 // follows: ngtcp2's tests in spirit
 // SPDX-License-Identifier: MIT
 #include "fixture.h"

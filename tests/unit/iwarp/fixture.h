@@ -1,4 +1,4 @@
-// fixture.h - one stream, its queues and its memory in the open; the other end is forged FPDU by FPDU
+// fixture.h - one stream with visible queues and memory; the other end is forged FPDU by FPDU
 // follows: ngtcp2's tests in spirit
 // SPDX-License-Identifier: MIT
 #ifndef VB_TEST_IWARP_FIXTURE_H
@@ -11,7 +11,7 @@
 #include "engine/iwarp/state.h"
 #include "frame/mpa.h"
 
-#define FX_VA 0x10000u /* of the region */
+#define FX_VA 0x10000u /* bytes of the region */
 #define FX_STAG 7u
 #define FX_STRANGER 8u /* of another protection domain */
 #define FX_READ_ONLY 9u
@@ -30,15 +30,15 @@ struct fx {
 	uint8_t *stage, *out;
 	struct vb_work posted[FX_LIST];
 	uint32_t posts, taken, locals;
-	uint64_t no_access; /* a bit for each cookie whose memory cannot be had */
+	uint64_t no_access; /* a bit for each cookie whose memory is not accessible */
 	struct {
 		uint64_t cookie;
 		enum vb_work_status status;
 	} done[FX_LIST];
 	uint32_t dones;
-	uint8_t local[4][FX_LOCAL]; /* by the low bits of the cookie */
+	uint8_t local[4][FX_LOCAL]; /* indexed by the low bits of the cookie */
 
-	uint32_t receives, room, taken_receives; /* posted; each this long */
+	uint32_t receives, room, taken_receives; /* number posted; length of each */
 	bool receive_fault, target_fault;
 	uint8_t inbox[FX_LOCAL];
 	struct vb_receipt receipt[FX_LIST];
@@ -46,33 +46,33 @@ struct fx {
 
 	uint8_t region[FX_REGION];
 	bool invalid;
-	uint32_t atomics, stores; /* stores: calls of copy_in */
+	uint32_t atomics, stores; /* stores: number of calls of copy_in */
 	enum vb_work_event event[FX_LIST];
 	uint32_t events;
 
 	uint32_t sent_len;         /* of sent */
-	uint64_t fed;              /* bytes of the stream that were forged */
+	uint64_t fed;              /* forged bytes of the stream */
 	uint32_t msn[VB_QN_COUNT]; /* of the forged peer's queues */
-	uint8_t sent[FX_OUT];      /* what came out */
+	uint8_t sent[FX_OUT];      /* output */
 };
 
-/* No CRC, no markers, FPDUs of 1460 bytes, four reads each way, all access. */
+/* Without CRC and markers, FPDUs of 1460 bytes, four reads in each direction, all access rights. */
 void fx_config(struct vb_iw_config *cfg);
 void fx_init(struct fx *fx, const struct vb_iw_config *cfg);
 void fx_free(struct fx *fx);
 struct vb_work *fx_post(struct fx *fx, uint8_t verb, uint32_t length);
-/* Everything that wants to go out goes out. */
+/* Sends all output. */
 void fx_output(struct fx *fx);
 
-/* A right header of the peer's, next in its queue. */
+/* A valid header of the peer, the next one of its queue. */
 struct vb_ddp fx_header(struct fx *fx, uint8_t opcode);
-/* An FPDU as the stream wants it: its markers, its CRC. */
+/* An FPDU for this stream, with its markers and CRC. */
 uint32_t fx_forge(struct fx *fx, uint8_t *fpdu, const struct vb_ddp *h, const void *rest, uint32_t len);
-/* It comes in, in two parts where it is long. */
+/* Delivers it, in two parts if it is long. */
 void fx_feed(struct fx *fx, const uint8_t *bytes, uint32_t len);
 void fx_in(struct fx *fx, const struct vb_ddp *h, const void *rest, uint32_t len);
 
-/* The last FPDU that went out is this Terminate and the stream is over. */
+/* Checks that the last FPDU sent is this Terminate, and that the stream has ended. */
 void fx_expect_terminate(struct fx *fx, enum vb_term term, struct vb_terminate *t);
 
 #endif

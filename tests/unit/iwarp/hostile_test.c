@@ -27,7 +27,7 @@ static void begin(void)
 	begin_with(false, false);
 }
 
-/* Terminated with this, and no byte was stored. */
+/* Checks that the stream was terminated with this, and no byte was stored. */
 static void refused(enum vb_term term)
 {
 	fx_expect_terminate(&fx, term, &t);
@@ -179,7 +179,7 @@ static void an_offset_that_does_not_follow(void)
 	h.last = false;
 	fx_in(&fx, &h, bytes, 8);
 	CHECK(fx.stores == 1 && !vb_iw_over(&fx.qp));
-	h.mo = 4; /* what is there already would be stored again */
+	h.mo = 4; /* existing data would be stored again */
 	fx_in(&fx, &h, bytes, 8);
 	fx_expect_terminate(&fx, VB_TERM_UNTAGGED_OFFSET, &t);
 	CHECK(fx.stores == 1 && fx.receipts == 1 && fx.receipt[0].status == VB_WORK_WR_FLUSH_ERR);
@@ -271,7 +271,7 @@ static void write_refused(uint32_t stag, uint64_t to, uint32_t len, enum vb_term
 	CHECK(!t.has_rdma && fx.event[0] == VB_WORK_EVENT_ACCESS);
 }
 
-/* Small ones are copied, large ones go in place: the same checks. */
+/* Small ones are copied, large ones are placed directly, with the same checks. */
 static void a_write_to_what_may_not_be_written(void)
 {
 	for (uint32_t len = 8; len <= 8000; len += 7992) {
@@ -431,7 +431,7 @@ static void a_region_that_goes_away_before_its_answer(void)
 	refused(VB_TERM_PROTECTION_STAG);
 }
 
-/* RFC 5040, 4.8: the Terminate says how far it came. */
+/* RFC 5040, 4.8: the Terminate contains the failed segment. */
 static void a_region_that_goes_away_in_the_middle_of_its_answer(void)
 {
 	struct vb_read_request rr;
@@ -627,16 +627,16 @@ static void a_terminate_in_every_state(void)
 	struct vb_ddp h;
 	struct iovec iov[8];
 
-	begin(); /* before anything */
+	begin(); /* before any data */
 	terminate_in(VB_TERM_MPA_CRC, NULL);
 	CHECK(vb_iw_over(&fx.qp) && !fx.dones && fx.events == 1);
-	begin(); /* in the middle of a message of the peer's */
+	begin(); /* in the middle of a message of the peer */
 	h = fx_header(&fx, VB_RDMAP_SEND);
 	h.last = false;
 	fx_in(&fx, &h, bytes, 8);
 	terminate_in(VB_TERM_MPA_CRC, NULL);
 	CHECK(vb_iw_over(&fx.qp) && fx.receipts == 1 && fx.receipt[0].status == VB_WORK_WR_FLUSH_ERR);
-	begin(); /* in the middle of an FPDU of ours */
+	begin(); /* in the middle of our FPDU */
 	fx_post(&fx, VB_VERB_SEND, 5000);
 	CHECK(vb_iw_output(&fx.qp, iov, 8, 5000) > 0);
 	vb_iw_sent(&fx.qp, 100);
@@ -649,7 +649,7 @@ static void a_terminate_in_every_state(void)
 	CHECK(!fx.sent_len);
 	terminate_in(VB_TERM_MPA_CRC, NULL);
 	CHECK(vb_iw_over(&fx.qp) && vb_iw_got_terminate(&fx.qp, &got));
-	begin(); /* twice, and behind the end */
+	begin(); /* twice, and after the end */
 	terminate_in(VB_TERM_MPA_CRC, NULL);
 	terminate_in(VB_TERM_MPA_MARKER, NULL);
 	CHECK(vb_iw_got_terminate(&fx.qp, &got) && got.code == 2 && fx.events == 1);
@@ -658,7 +658,7 @@ static void a_terminate_in_every_state(void)
 	CHECK(!vb_iw_output(&fx.qp, iov, 8, 1) && fx.events == 1);
 }
 
-/* siw's, for an opcode that it does not know, has layer and error type in each other's place. */
+/* siw's Terminate for an unknown opcode has layer and error type swapped. */
 static void a_terminate_that_means_something_else_of_siw(void)
 {
 	struct vb_iw_terminate got;
@@ -691,7 +691,7 @@ static void a_terminate_that_is_cut_off(void)
 	}
 }
 
-/* --- our own Terminate finds its way --- */
+/* --- our own Terminate is sent --- */
 
 static void a_terminate_goes_behind_the_fpdu_that_is_half_out(void)
 {

@@ -1,4 +1,4 @@
-// memory.c - simulated memory: pieces with guards between them, and bytes that are known
+// memory.c - simulated memory: pieces with guards between them, and known content
 // SPDX-License-Identifier: MIT
 #include <stdlib.h>
 #include <string.h>

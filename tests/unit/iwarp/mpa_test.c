@@ -1,4 +1,4 @@
-// mpa_test.c - MPA frames, what is agreed by them, CRCs and markers
+// mpa_test.c - MPA frames, the agreement on them, CRCs and markers
 // follows: RFC 5044, 4, 7.1; RFC 6581, 4 to 9; RFC 3720, B.4 (CRC vectors)
 // SPDX-License-Identifier: MIT
 #include <string.h>
@@ -39,7 +39,7 @@ static void the_lowest_byte_of_a_crc_goes_first(void)
 
 /* --- frames --- */
 
-/* A request of revision 2 as Linux's siw sends it: CRC, peer to peer by a read, IRD 16, ORD 8, "hi". */
+/* A request of revision 2 from Linux's siw: CRC, peer to peer with a read, IRD 16, ORD 8, "hi". */
 static const uint8_t request_bytes[] = {'M', 'P', 'A', ' ',  'I', 'D', ' ', 'R',  'e',  'q',  ' ',  'F', 'r',
                                         'a', 'm', 'e', 0x50, 2,   0,   6,   0x80, 0x10, 0x40, 0x08, 'h', 'i'};
 
@@ -111,7 +111,7 @@ static void what_is_wrong_has_its_name(void)
 	CHECK(verdict_with(17, 0, false) == VB_MPA_REVISION && verdict_with(17, 3, false) == VB_MPA_REVISION);
 	CHECK(verdict_with(18, 2, false) == VB_MPA_LENGTH && verdict_with(19, 3, false) == VB_MPA_ENHANCED);
 	CHECK(verdict_with(16, 0x70, false) == VB_MPA_REJECT && verdict_with(16, 0x5f, false) == VB_MPA_OK);
-	CHECK(verdict_with(17, 1, false) == VB_MPA_OK); /* S means nothing in revision 1 */
+	CHECK(verdict_with(17, 1, false) == VB_MPA_OK); /* S has no meaning in revision 1 */
 	CHECK(!strcmp(vb_mpa_verdict_text(VB_MPA_KEY), "not an MPA frame"));
 }
 
@@ -213,14 +213,14 @@ static void a_reply_is_held_against_the_request(void)
 	struct vb_mpa_wish strict = modest, old = modest;
 	struct vb_mpa_frame reply = {.reply = true, .revision = 2, .enhanced = true, .ird = 4, .ord = 9};
 
-	CHECK(vb_mpa_conclude(&terms, &modest, &reply) == VB_MPA_NO_IRD); /* it would read more than we serve */
+	CHECK(vb_mpa_conclude(&terms, &modest, &reply) == VB_MPA_NO_IRD); /* it wants more reads than we serve */
 	reply.ord = 8;
 	CHECK(vb_mpa_conclude(&terms, &modest, &reply) == VB_MPA_AGREED && !terms.rtr);
 	reply.ird = 3;
 	CHECK(vb_mpa_conclude(&terms, &modest, &reply) == VB_MPA_AGREED && terms.ord == 3);
 	strict.strict = true;
 	CHECK(vb_mpa_conclude(&terms, &strict, &reply) == VB_MPA_NO_IRD);
-	reply.peer_to_peer = true; /* without a way */
+	reply.peer_to_peer = true; /* without a common RTR message */
 	CHECK(vb_mpa_conclude(&terms, &modest, &reply) == VB_MPA_NO_RTR);
 	reply.ird = reply.ord = VB_MPA_ANY_DEPTH;
 	reply.rtr = VB_MPA_RTR_READ;

@@ -111,7 +111,7 @@ static void terminate_round_trip(bool ddp, bool tagged, bool rdma, uint8_t opcod
 	      back.has_rdma == rdma);
 	CHECK(!ddp || (back.segment_len == 46 && back.ddp.opcode == opcode && back.ddp.tagged == tagged));
 	CHECK(!rdma || !memcmp(back.rdma, t.rdma, sizeof(t.rdma)));
-	/* what is cut off is not there */
+	/* truncated fields are missing */
 	for (size_t len = 0; len < w.pos; len++)
 		CHECK(vb_terminate_decode(&back, bytes, len) == (len >= 4) && !back.has_rdma);
 }
@@ -125,8 +125,8 @@ static void a_terminate_with_the_headers_it_is_about(void)
 	terminate_round_trip(true, false, false, VB_RDMAP_ATOMIC_REQUEST, 4 + 2 + 18);
 }
 
-/* As seen of Linux 6.1, about a Read Request: the same code, but layer and error type, and M, D, R, are the other
- * way round. */
+/* As sent by Linux 6.1 about a Read Request: the same code, but with swapped layer and error type, and swapped M, D,
+ * R. */
 static void a_terminate_of_siw(void)
 {
 	uint8_t bytes[4 + 2 + 18 + 28] = {0x10, 0x01, 0x07, 0x00, 0x00, 0x00, 0x41, 0x41},
@@ -138,7 +138,7 @@ static void a_terminate_of_siw(void)
 	bytes[2] = 0x03;
 	CHECK(vb_terminate_decode(&t, bytes, sizeof(bytes)) && t.term == VB_TERM_PROTECTION_BOUNDS && t.has_ddp &&
 	      !t.has_rdma);
-	/* without headers it is what it says */
+	/* without headers it is taken literally */
 	CHECK(vb_terminate_decode(&t, refused, sizeof(refused)) && t.term == VB_TERM_MPA_IRD);
 }
 

@@ -1,4 +1,4 @@
-// sim.c - steps of two programs and a connection, one at a time, and what must be true after each
+// sim.c - single steps of two programs and a connection, with invariants checked after each
 // follows: canonical/raft's simulator in spirit
 // SPDX-License-Identifier: MIT
 #include "sim.h"
@@ -30,7 +30,7 @@ uint32_t sim_below(struct sim *sim, uint32_t n)
 	return (uint32_t)((z ^ z >> 31) % n);
 }
 
-/* --- the beginning --- */
+/* --- the start --- */
 
 static struct vb_iw_config configure(struct sim *sim, int id)
 {
@@ -72,7 +72,7 @@ void sim_init(struct sim *sim, uint64_t seed)
 	memset(sim, 0, sizeof(*sim));
 	sim->seed = sim->random = seed;
 	sim->mode = seed % 8 < 3 ? SIM_NORMAL : (enum sim_mode)(seed % 8 - 2);
-	if (sim->mode == SIM_STARVED && seed / 8 & 1) /* there is a CRC */
+	if (sim->mode == SIM_STARVED && seed / 8 & 1) /* a CRC is used */
 		sim->mode = SIM_DAMAGED;
 	for (int id = 0; id < 2; id++)
 		cfg[id] = configure(sim, id);
@@ -92,7 +92,7 @@ void sim_init(struct sim *sim, uint64_t seed)
 		vb_iw_init(&n->qp, &cfg[id], &sim_ops, n, n->sends, SIM_SENDS, n->stage, VB_IW_STAGE_MIN, n->out, out);
 	}
 	begin_streams(sim);
-	sim_post(&sim->node[0]); /* so that the other end is released */
+	sim_post(&sim->node[0]); /* to release the other end */
 }
 
 static void free_node(struct sim_node *n)
@@ -248,7 +248,7 @@ static void freeze(struct sim_region *r)
 	memcpy(r->frozen, r->buffer.bytes, r->buffer.total);
 }
 
-/* A receive comes late, or the owner loses patience. */
+/* A late receive is posted, or the owner gives up. */
 static void feed(struct sim_node *n, bool patient)
 {
 	if (n->r_open < n->r_posted && n->r_open < n->r_most)
@@ -344,7 +344,7 @@ static bool done(const struct sim *sim)
 	for (int id = 0; id < 2; id++) {
 		const struct sim_node *n = &sim->node[id];
 
-		/* an end that is gone takes the other with it, when its last bytes have come */
+		/* an end that has gone ends the other, once its last bytes have arrived */
 		if (n->closed && !sim->node[!id].pipe_len)
 			return true;
 		all = all && n->completed == n->goal && !n->pipe_len;
@@ -352,7 +352,7 @@ static bool done(const struct sim *sim)
 	return all;
 }
 
-/* Nothing is held back any more: it has to come to an end. */
+/* No obstacles any more: it must finish. */
 static void run_down(struct sim *sim)
 {
 	for (int i = 0; i < 20000 && !done(sim) && !sim->problem[0]; i++) {
@@ -397,7 +397,7 @@ bool sim_run(struct sim *sim)
 			sim_check_memory(sim, false);
 	}
 	run_down(sim);
-	/* a length that was damaged has it wait for bytes that never come: the programs lose patience */
+	/* a damaged length makes it wait for bytes that never arrive, so the programs give up */
 	for (int id = 0; id < 2 && sim->mode == SIM_DAMAGED && !done(sim); id++) {
 		vb_iw_closed(&sim->node[id].qp, VB_IW_RESET);
 		sim->node[id].closed = true;

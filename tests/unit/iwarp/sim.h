@@ -1,4 +1,4 @@
-// sim.h - two streams back to back: programs that post, a connection that splits bytes as it likes, and what must be true
+// sim.h - two streams back to back: programs that post, a connection that splits bytes at random, and invariants
 // follows: canonical/raft's simulator in spirit
 // SPDX-License-Identifier: MIT
 #ifndef VB_TEST_IWARP_SIM_H
@@ -15,16 +15,16 @@
 
 enum sim_mode {
 	SIM_NORMAL,
-	SIM_DEREG,   /* regions disappear */
-	SIM_LOCAL,   /* memory of requests and receives disappears */
+	SIM_DEREG,   /* regions are deregistered */
+	SIM_LOCAL,   /* memory of requests and receives becomes inaccessible */
 	SIM_SHUT,    /* the connection ends */
 	SIM_ABORT,   /* a program ends the stream */
-	SIM_STARVED, /* receives are posted late; with some seeds one is not posted at all */
-	SIM_DAMAGED, /* bits flip, and CRCs tell */
+	SIM_STARVED, /* receives are posted late; with some seeds one is never posted */
+	SIM_DAMAGED, /* bits flip, and CRCs detect it */
 	SIM_MODES,
 };
 
-/* Memory in up to SIM_PIECES pieces, guards around each. */
+/* Memory in up to SIM_PIECES pieces, with guards around each. */
 struct sim_buffer {
 	uint8_t *bytes;
 	uint32_t total, length, n;
@@ -39,14 +39,14 @@ struct sim_region {
 	uint64_t base;
 	uint8_t access;
 	bool valid, last_stored;
-	uint8_t *frozen; /* what was there when it disappeared */
+	uint8_t *frozen; /* content when it disappeared */
 };
 
 struct sim_request {
 	struct vb_work rq;
 	struct sim_buffer local;
-	struct sim_region remote; /* at the other side; its STag is the index and some bits */
-	uint32_t seed;            /* of its data */
+	struct sim_region remote; /* at the other side; its STag is the index with some bits */
+	uint32_t seed;            /* seed of its data */
 	bool takes_receive, sourced;
 	uint64_t original;
 };
@@ -66,13 +66,13 @@ struct sim_node {
 	struct sim_request requests[SIM_REQUESTS];
 	uint32_t goal, posted, taken, completed;
 	struct sim_receive receives[SIM_REQUESTS];
-	uint32_t consumer[SIM_REQUESTS];                 /* the peer's request that each receive is for */
-	uint32_t r_posted, r_open, r_taken, r_completed; /* open: of those posted, those that the stream may have */
-	uint32_t r_most;                                 /* and no more than these */
+	uint32_t consumer[SIM_REQUESTS];                 /* the peer's request for each receive */
+	uint32_t r_posted, r_open, r_taken, r_completed; /* open: posted receives that the stream may use */
+	uint32_t r_most;                                 /* and the limit of these */
 	bool failed, closed, bad_seen;
 	enum vb_work_event event;
-	enum vb_work_status failure; /* of the first request that failed */
-	uint8_t pipe[SIM_PIPE];      /* what is on its way to it */
+	enum vb_work_status failure; /* status of the first failed request */
+	uint8_t pipe[SIM_PIPE];      /* bytes in flight to it */
 	uint32_t pipe_len;
 };
 
@@ -99,7 +99,7 @@ void sim_fail(struct sim *sim, const char *format, ...) __attribute__((format(pr
 /* memory.c */
 void sim_buffer_init(struct sim *sim, struct sim_buffer *b, uint32_t length);
 void sim_buffer_free(struct sim_buffer *b);
-/* The bytes that belong to seed. */
+/* The bytes of a seed. */
 void sim_fill(struct sim_buffer *b, uint32_t seed);
 bool sim_filled(const struct sim_buffer *b, uint32_t length, uint32_t seed);
 bool sim_guarded(const struct sim_buffer *b);

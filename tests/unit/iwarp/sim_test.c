@@ -1,4 +1,4 @@
-// sim_test.c - random work over a connection that splits bytes as it likes is done, all of it, once, in order
+// sim_test.c - random work over a connection that splits bytes at random is completed once and in order
 // usage: sim_test [first last [-v]]: these seeds only; sim_test -n COUNT: seeds 1 to COUNT
 // SPDX-License-Identifier: MIT
 #include <stdio.h>
@@ -11,7 +11,7 @@
 
 static struct sim sim;
 static struct vb_iw_stats total;
-static unsigned ended[SIM_MODES][2]; /* streams: alive at the end, or over */
+static unsigned ended[SIM_MODES][2]; /* streams: alive at the end, or ended */
 
 static void add(const struct vb_iw_stats *stats)
 {
@@ -20,7 +20,7 @@ static void add(const struct vb_iw_stats *stats)
 #undef X
 }
 
-/* Each counter: has the run seen it? */
+/* Checks that the run has incremented each counter. */
 static void report(void)
 {
 #define X(name, text) printf("%12llu %s\n", (unsigned long long)total.name, text);

@@ -1,4 +1,4 @@
-// stream_test.c - what a stream does for its programs, FPDU by FPDU
+// stream_test.c - the functions of a stream, FPDU by FPDU
 // follows: RFC 5040, 5; RFC 6581, 9.2; RFC 7306, 5, 6
 // SPDX-License-Identifier: MIT
 #include <string.h>
@@ -9,7 +9,7 @@
 static struct fx fx;
 static uint8_t bytes[66000];
 static struct vb_ddp sent[64];
-static uint32_t sent_len[64], sents; /* headers that went out, with the length behind them */
+static uint32_t sent_len[64], sents; /* sent headers, with the length after them */
 static const uint8_t *rest[64];
 
 static void begin(void)
@@ -21,7 +21,7 @@ static void begin(void)
 	memset(bytes, 0x77, sizeof(bytes));
 }
 
-/* What has come out since the beginning. */
+/* All output since the beginning. */
 static void look(void)
 {
 	fx_output(&fx);
@@ -248,7 +248,7 @@ static void a_large_write_goes_in_place_but_for_its_end(void)
 	CHECK(iov[0].iov_base == fx.region + 100 && iov[0].iov_len == 10000 - 100 - 64);
 	memcpy(iov[0].iov_base, bytes + 116, iov[0].iov_len);
 	memcpy(iov[1].iov_base, bytes + 116 + iov[0].iov_len, len - 116 - iov[0].iov_len);
-	/* so that the next one goes in place too */
+	/* so that the next one is placed directly, too */
 	CHECK(iov[1].iov_len < 1000 && iov[1].iov_len >= len - 116 - iov[0].iov_len);
 	vb_iw_received(&fx.qp, len - 116);
 	CHECK(fx.stores == 2 && fx.qp.stats.rcvd_fpdus == 1 && fx.qp.stats.bytes_direct_in == 9836);
@@ -263,7 +263,7 @@ static void a_large_write_goes_in_place_but_for_its_end(void)
 	CHECK(vb_iw_room(&fx.qp, iov, 4) == 1 && iov[0].iov_len == VB_IW_STAGE_MIN);
 }
 
-/* As from a socket that has it all: what is asked for is what comes, but no more than piece at a time. */
+/* Like a socket that has all data: delivers what is requested, but at most `piece` at a time. */
 static void come(const uint8_t *from, uint32_t len, uint32_t piece)
 {
 	while (len) {
@@ -286,8 +286,8 @@ static void come(const uint8_t *from, uint32_t len, uint32_t piece)
 	}
 }
 
-/* Of a message of several FPDUs, the beginning and the end go through the stage; so do short messages between two of
- * them. */
+/* The beginning and the end of a message of several FPDUs go through the stage, and so do short messages between two of
+ * these. */
 static void of_long_messages_little_is_copied(void)
 {
 	enum { MESSAGES = 3, FPDUS = 7, LENGTH = 8928, SHORT = 16 };
@@ -319,7 +319,7 @@ static void of_long_messages_little_is_copied(void)
 	}
 }
 
-/* With a CRC and markers it must not be unmarked twice. */
+/* With a CRC and markers, the markers must not be removed twice. */
 static void starved(bool crc, bool markers, uint32_t length)
 {
 	struct vb_iw_config cfg;
@@ -340,11 +340,11 @@ static void starved(bool crc, bool markers, uint32_t length)
 	fx_in(&fx, &h, bytes, 8);
 	vb_iw_retry(&fx.qp);
 	CHECK(vb_iw_starved(&fx.qp) && !fx.stores);
-	fx_post(&fx, VB_VERB_WRITE, 100); /* what we have to say is said */
+	fx_post(&fx, VB_VERB_WRITE, 100); /* our own output is sent */
 	fx_output(&fx);
 	CHECK(fx.sent_len > 100 && fx.dones == 1);
 	fx.receives = 1;
-	vb_iw_give_up(&fx.qp); /* one has come after all */
+	vb_iw_give_up(&fx.qp); /* one was posted after all */
 	CHECK(fx.receipts == 1 && fx.receipt[0].length == length && !memcmp(fx.inbox, bytes, length));
 	CHECK(vb_iw_starved(&fx.qp) && !vb_iw_over(&fx.qp));
 	fx.receives = 1;
@@ -465,7 +465,7 @@ static void an_atomic_of_the_peer_is_answered(void)
 	CHECK(response.original == was && is == was + 1);
 }
 
-/* --- beginnings and ends --- */
+/* --- start and end --- */
 
 static void the_message_that_says_ready_completes_nothing(void)
 {
@@ -526,7 +526,7 @@ static void a_ready_message_that_reads_is_answered_whatever_the_depth(void)
 	CHECK(vb_iw_over(&fx.qp));
 }
 
-/* What the other side says of itself by its first FPDU: a write of nothing, to a place that means nothing. */
+/* The announcement in the other side's first FPDU: a write of 0 bytes with a fixed STag and offset. */
 static void says_that_it_is_large(void)
 {
 	struct vb_ddp h = fx_header(&fx, VB_RDMAP_WRITE);
@@ -550,7 +550,7 @@ static void begin_large(bool large, bool initiator)
 		vb_iw_hold_until_input(&fx.qp);
 }
 
-/* FPDUs that it takes to write 8000 bytes, without those of before. */
+/* Number of FPDUs for a write of 8000 bytes, without earlier ones. */
 static uint32_t fpdus_of_a_write(void)
 {
 	uint32_t before = sents;
@@ -583,7 +583,7 @@ static void who_takes_long_fpdus_says_so_and_gets_them(void)
 static void nobody_else_hears_or_says_that(void)
 {
 	begin_large(false, false);
-	says_that_it_is_large(); /* to one that does not look */
+	says_that_it_is_large(); /* to a peer that ignores it */
 	sents = 0;
 	CHECK(fpdus_of_a_write() == 6 && !said_large());
 	fx_free(&fx);
@@ -591,13 +591,13 @@ static void nobody_else_hears_or_says_that(void)
 	begin_large(true, false);
 	struct vb_ddp h = fx_header(&fx, VB_RDMAP_WRITE);
 
-	fx_in(&fx, &h, bytes, 0); /* the first FPDU says nothing, the second comes too late */
+	fx_in(&fx, &h, bytes, 0); /* the first FPDU has no announcement, and the second is too late */
 	says_that_it_is_large();
 	sents = 0;
 	CHECK(fpdus_of_a_write() == 6 && !said_large());
 	fx_free(&fx);
 
-	begin_large(true, false); /* it has not waited: nothing in the middle of its stream */
+	begin_large(true, false); /* it did not wait, so there is none in the middle of its stream */
 	vb_iw_hold_no_longer(&fx.qp);
 	fx_post(&fx, VB_VERB_WRITE, 8);
 	look();

@@ -1,4 +1,4 @@
-// work.c - the simulated programs: what they post, what their queues and memory say, what each completion has to be
+// work.c - the simulated programs: their requests, queues and memory, and the expected completions
 // follows: RFC 5040, 5; RFC 5042
 // SPDX-License-Identifier: MIT
 #include <stdio.h>
@@ -160,7 +160,7 @@ static void check_atomic(struct sim_node *n, const struct sim_request *r)
 		at = (uint8_t)(at + iov[i].iov_len);
 	}
 	memcpy(&got, bytes, 8);
-	/* the value in the cell has been changed in its place: r->original is what it became */
+	/* the value in the cell was changed in place: r->original is the result */
 	uint64_t before = r->rq.verb == VB_VERB_FETCH_ADD ? r->original - r->rq.swap_add : got;
 
 	SIM_MUST(n->sim, got == before);
@@ -338,7 +338,7 @@ static bool ends_at(const struct sim_region *r, const uint8_t *end)
 	return false;
 }
 
-/* last: of a write, and what it stores is the end of a region. */
+/* last: the last segment of a write that ends at the end of a region. */
 static void note_last(struct sim_node *n, const struct iovec *iov, int count)
 {
 	struct sim_node *p = peer_of(n);
@@ -401,7 +401,7 @@ const struct vb_iw_ops sim_ops = {
         .copy_out = copy_out,
 };
 
-/* --- afterwards --- */
+/* --- checks at the end --- */
 
 static void check_request(struct sim *sim, const struct sim_request *r, bool done)
 {

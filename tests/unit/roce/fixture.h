@@ -1,4 +1,4 @@
-// fixture.h - one queue pair, its queues and its memory in the open; the other end is forged packet by packet
+// fixture.h - one queue pair with visible queues and memory; the other end is forged packet by packet
 // follows: ngtcp2's tests in spirit
 // SPDX-License-Identifier: MIT
 #ifndef VB_TEST_WIRE_FIXTURE_H
@@ -8,7 +8,7 @@
 #include "engine/roce/roce.h"
 
 #define FX_MTU 256u
-#define FX_VA 0x10000u /* of the region */
+#define FX_VA 0x10000u /* bytes of the region */
 #define FX_KEY 7u
 #define FX_REGION 4096u
 #define FX_SENDS 16u
@@ -20,15 +20,15 @@ struct fx {
 	struct vb_work_sent sends[FX_SENDS];
 	struct vb_work posted[FX_LIST];
 	uint32_t posts, taken;
-	uint64_t no_access; /* a bit for each cookie whose local memory cannot be had */
+	uint64_t no_access; /* a bit for each cookie whose local memory is not accessible */
 	struct {
 		uint64_t cookie;
 		enum vb_work_status status;
 	} done[FX_LIST];
 	uint32_t dones;
-	uint8_t local[FX_LIST][4096]; /* by cookie */
+	uint8_t local[FX_LIST][4096]; /* indexed by cookie */
 
-	uint32_t receives, room; /* posted; each this long */
+	uint32_t receives, room; /* number posted; length of each */
 	bool count_receives, receive_fault;
 	uint8_t inbox[8192];
 	struct vb_receipt receipt[FX_LIST];
@@ -37,7 +37,7 @@ struct fx {
 	uint8_t region[FX_REGION];
 	uint32_t key; /* 0: invalidated */
 	uint32_t atomics, locals;
-	uint16_t port; /* that forged packets come from */
+	uint16_t port; /* source port of forged packets */
 	enum vb_work_event event[FX_LIST];
 	uint32_t events;
 };
@@ -49,14 +49,14 @@ void fx_init_with(struct fx *fx, const struct vb_roce_config *cfg);
 /* Not started. */
 void fx_init_rtr(struct fx *fx, const struct vb_roce_config *cfg);
 
-/* Posts a request; returns it for changes before the next call. Its memory holds its cookie. */
+/* Posts a request and returns it for changes before the next call. Its memory contains its cookie. */
 struct vb_work *fx_post(struct fx *fx, enum vb_verb verb, uint32_t len);
-/* The next packet out, with its payload; false: there is none. */
+/* The next packet sent, with its payload; false: none. */
 bool fx_out(struct fx *fx, struct vb_packet *p, uint8_t *payload, uint64_t now);
-/* All that wants to go out, unseen. */
+/* Sends all output unchecked. */
 unsigned fx_drain(struct fx *fx, uint64_t now);
 
-/* A packet as the peer would send it. */
+/* A valid packet of the peer. */
 struct vb_packet fx_packet(const struct fx *fx, uint8_t opcode, uint32_t psn, uint32_t len);
 void fx_in(struct fx *fx, const struct vb_packet *p, uint64_t now);
 void fx_ack(struct fx *fx, uint32_t psn, uint8_t credits, uint64_t now);

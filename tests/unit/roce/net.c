@@ -1,4 +1,4 @@
-// net.c - a network that loses, doubles, reorders, damages and delays, the same way for the same seed
+// net.c - a network that loses, doubles, reorders, damages and delays packets, in the same way for the same seed
 // SPDX-License-Identifier: MIT
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-// net.h - a network that loses, doubles, reorders, damages and delays, the same way for the same seed
+// net.h - a network that loses, doubles, reorders, damages and delays packets, in the same way for the same seed
 // SPDX-License-Identifier: MIT
 #ifndef VB_TEST_WIRE_NET_H
 #define VB_TEST_WIRE_NET_H
@@ -10,12 +10,12 @@
 #define NET_PACKET_MAX 4224
 #define NET_IN_FLIGHT 16384
 
-/* Chances are of 10,000. */
+/* Probabilities are out of 10,000. */
 struct net_link {
 	uint32_t lose, twice, late, damage, mark;
 	uint64_t delay, jitter, late_by; /* ns */
 	uint64_t bits_per_us;            /* 0: no limit */
-	uint32_t queue;                  /* bytes that wait at most */
+	uint32_t queue;                  /* limit of queued bytes */
 	uint64_t free_at;
 	uint64_t dead_from, dead_to; /* everything is lost */
 };
@@ -41,9 +41,9 @@ uint64_t net_random(struct net *net);
 /* 0 to n - 1 */
 uint32_t net_below(struct net *net, uint32_t n);
 void net_send(struct net *net, int to, const uint8_t *bytes, size_t len, uint64_t now);
-/* The next that arrives, or NULL. */
+/* The next packet to arrive, or NULL. */
 const struct net_packet *net_next(const struct net *net);
-/* It leaves the network; free() it. */
+/* Removes it from the network; the caller frees it. */
 struct net_packet *net_take(struct net *net);
 
 #endif

@@ -1,4 +1,4 @@
-// node.c - the memory and the queues of one end, and their model: what must be there, and what must come next
+// node.c - the memory and queues of one end, and a model of their expected content
 // SPDX-License-Identifier: MIT
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 
 static uint8_t arena[4][TOTAL], start[TOTAL];
 
-/* What stands in memory at the beginning of each run. */
+/* The content of memory at the start of each run. */
 static void fill(void)
 {
 	struct net net = {0};
@@ -54,7 +54,7 @@ void sim_node_free(struct sim_node *n)
 	free(n->slots);
 }
 
-/* finished: all work is done, so nothing may differ. Else what is not written by anybody must be as it was. */
+/* finished: all work is done, so nothing may differ. Otherwise only memory that nobody writes must be unchanged. */
 void sim_check_memory(struct sim *sim, bool finished)
 {
 	for (int id = 0; id < 2; id++) {
@@ -114,7 +114,7 @@ static void check_atomic(struct sim_node *n, struct sim_request *r)
 	memcpy(n->model + r->sge[0].at, &r->original, 8);
 }
 
-/* In posting order, once each; errors only where they are due. */
+/* In posting order, once each; errors only where they are expected. */
 static void complete_send(void *own, const struct vb_work *rq, enum vb_work_status status)
 {
 	struct sim_node *n = own;
@@ -238,13 +238,13 @@ static void check_bytes(struct sim_node *n, const struct sim_receive *r, const s
 	SIM_MUST(n->sim, !memcmp(want, got, len));
 }
 
-/* Reliable: just the next one. Unreliable: one that is known by its immediate. */
+/* Reliable: exactly the next one. Unreliable: identified by its immediate data. */
 static struct sim_request *sender_of(struct sim_node *n, const struct vb_receipt *receipt)
 {
 	struct sim_node *peer = &n->sim->node[!n->id];
 	uint32_t order = n->r_expected;
 
-	if (n->sim->mode >= SIM_UNRELIABLE) /* a late packet starts a message anew */
+	if (n->sim->mode >= SIM_UNRELIABLE) /* a late packet starts the message again */
 		order = receipt->imm;
 	n->r_expected = order + 1;
 	for (uint32_t i = 0; i < peer->posted; i++) {
@@ -295,7 +295,7 @@ static uint32_t receives(void *own)
 	return n->sim->seed % 3 ? n->r_posted - n->r_taken : UINT32_MAX;
 }
 
-/* --- what the peer may touch --- */
+/* --- memory that the peer may access --- */
 
 static uint8_t *allowed(struct sim_node *n, uint32_t rkey, uint64_t va, uint32_t len, enum vb_right access)
 {

@@ -1,4 +1,4 @@
-// path.c - queue pairs that write without end over one bottleneck, alone or beside a TCP, in virtual time
+// path.c - queue pairs that write endlessly over one bottleneck, alone or beside a TCP, in virtual time
 // see: tests/unit/roce/tcp.c (the TCP)
 // SPDX-License-Identifier: MIT
 #include <stdio.h>
@@ -21,7 +21,7 @@ struct parcel {
 	uint8_t header[VB_ROCE_MAX_HEADER];
 };
 
-/* One direction; all take the same time, so none overtakes another. */
+/* One direction. All packets take the same time, so none overtakes another. */
 struct pipe {
 	uint64_t free_at;
 	uint32_t first, last;
@@ -43,7 +43,7 @@ static struct {
 	struct tcp tcp;
 	uint64_t tcp_bytes;
 	bool begun;
-	uint64_t busy_from[2], busy_to[2]; /* the next time that an end is stalled */
+	uint64_t busy_from[2], busy_to[2]; /* when an end is next stalled */
 } w;
 
 static uint64_t below(uint64_t n)
@@ -62,7 +62,7 @@ static bool chance(uint32_t of_100000)
 
 /* --- the network --- */
 
-/* The bottleneck is where the data goes; acknowledgements have room. */
+/* Only the direction of the data has the bottleneck; acknowledgements have room. */
 static struct parcel *put(int to, uint32_t len)
 {
 	struct pipe *pipe = &w.pipe[to];
@@ -193,7 +193,7 @@ static void input(const struct parcel *parcel, int id)
 	struct vb_packet p;
 	uint32_t len = vb_opcode_info(parcel->header[0])->header_len;
 
-	memset(bytes, 0, VB_ROCE_MAX_HEADER); /* payload is zeros */
+	memset(bytes, 0, VB_ROCE_MAX_HEADER); /* the payload is zeros */
 	memcpy(bytes, parcel->header, len);
 	if (vb_packet_decode(&p, bytes, len + parcel->payload_len + VB_ICRC_LEN) != VB_PACKET_OK)
 		abort();
@@ -217,7 +217,7 @@ static void tcp_output(void)
 	}
 }
 
-/* The network keeps the order: what this one has overtaken is lost. */
+/* The network keeps the order, so overtaken packets are lost. */
 static void tcp_input(uint64_t number)
 {
 	w.tcp_bytes += w.now >= w.path->from ? TCP_LEN : 0;
@@ -251,7 +251,7 @@ static uint64_t earlier(uint64_t a, uint64_t b)
 	return !a ? b : !b || a < b ? a : b;
 }
 
-/* When this end gets to what is due at that time. */
+/* When this end handles what is due at that time. */
 static uint64_t awake(int end, uint64_t at)
 {
 	if (!w.path->stall || !at)

@@ -1,4 +1,4 @@
-// requester_test.c - what goes out for a request, and what each answer makes of it
+// requester_test.c - the packets of a request, and the effect of each answer
 // follows: IBA volume 1, 9.7.3, 9.7.5, 9.7.6, 9.7.7, 9.9.2
 // SPDX-License-Identifier: MIT
 #include <stdio.h>
@@ -10,7 +10,7 @@ static struct fx fx;
 static struct vb_packet p;
 static uint8_t payload[4096];
 
-/* The next packet is this one. */
+/* Checks that the next packet is this one. */
 static void expect_once(uint8_t opcode, uint32_t psn, uint32_t len, uint64_t now)
 {
 	CHECK(fx_out(&fx, &p, payload, now));
@@ -22,7 +22,7 @@ static bool goes_twice(void)
 	return fx.qp.rq.echo && fx.qp.rq.mend_next < fx.qp.rq.mend_end;
 }
 
-/* And goes a second time if the requester vouches for what the peer may have kept; p is the first. */
+/* Checks that it is sent a second time if the requester vouches for kept packets; p is the first. */
 static void expect(uint8_t opcode, uint32_t psn, uint32_t len, uint64_t now)
 {
 	expect_once(opcode, psn, len, now);
@@ -40,7 +40,7 @@ static void silence(uint64_t now)
 	CHECK(!fx_out(&fx, &p, payload, now));
 }
 
-/* What has completed is n requests, the last of them like this. */
+/* Checks that n requests have completed, the last of them like this. */
 static void completed(uint32_t n, enum vb_work_status status)
 {
 	CHECK(fx.dones == n && (!n || fx.done[n - 1].status == status));
@@ -69,7 +69,7 @@ static void a_message_is_cut_at_the_path_mtu(void)
 	CHECK(!vb_roce_deadline(&fx.qp));
 }
 
-/* ibv_modify_qp: RTR knows nothing of the requester, RTS does, SQD changes it. */
+/* ibv_modify_qp: RTR does not set the requester's attributes, RTS does, SQD changes them. */
 static void attributes_are_set_after_the_beginning(void)
 {
 	struct vb_roce_config cfg;
@@ -302,7 +302,7 @@ static void retries_are_spent_when_nothing_comes(void)
 	CHECK(fx.done[0].status == VB_WORK_RETRY_EXC_ERR && fx.events == 1);
 }
 
-/* IBA 9.7.6.1: one timer may take up to four times what it was set to. */
+/* IBA 9.7.6.1: a timer may take up to four times its value. */
 static void retries_come_after_once_twice_then_four_times_the_timer(void)
 {
 	static const uint64_t after[] = {1, 2, 4, 4, 4, 4, 4};
@@ -370,7 +370,7 @@ static void who_looks_late_at_a_timer_may_find_the_answer_first(void)
 	vb_roce_timeout(&fx.qp, late);
 	silence(late);
 	CHECK(vb_roce_deadline(&fx.qp) > late && !fx.qp.stats.timeouts && !fx.qp.stats.probes);
-	vb_roce_timeout(&fx.qp, vb_roce_deadline(&fx.qp) + late); /* late again: it was given its moment */
+	vb_roce_timeout(&fx.qp, vb_roce_deadline(&fx.qp) + late); /* late again: it got its moment */
 	CHECK(fx.qp.stats.timeouts == 1 && fx_drain(&fx, 3 * late) == 1);
 	fx_ack(&fx, 100, 31, 3 * late);
 	completed(1, VB_WORK_SUCCESS);
@@ -386,7 +386,7 @@ static void a_retry_counts_when_something_was_sent_in_its_time(void)
 	fx_init_with(&fx, &cfg);
 	fx_post(&fx, VB_VERB_SEND, 1);
 	fx_drain(&fx, 1);
-	vb_roce_timeout(&fx.qp, late); /* both timers have run out: a moment first */
+	vb_roce_timeout(&fx.qp, late); /* both timers have run out: it waits a moment first */
 	CHECK(!fx.qp.stats.timeouts && !fx.qp.stats.probes && fx_drain(&fx, late) == 0);
 	late = vb_roce_deadline(&fx.qp);
 	vb_roce_timeout(&fx.qp, late);
@@ -411,7 +411,7 @@ static void a_retry_stands_for_several_tries_however_long_nothing_came(void)
 	cfg.timeout = 12;
 	cfg.retry_cnt = 7;
 	fx_init_with(&fx, &cfg);
-	for (uint32_t i = 0; i < 8; i++, now += rtt) { /* it learns how long they take */
+	for (uint32_t i = 0; i < 8; i++, now += rtt) { /* it measures the round trip time */
 		fx_post(&fx, VB_VERB_SEND, 1);
 		fx_drain(&fx, now);
 		fx_ack(&fx, 100 + i, 31, now + rtt);
@@ -427,7 +427,7 @@ static void a_retry_stands_for_several_tries_however_long_nothing_came(void)
 	completed(9, VB_WORK_RETRY_EXC_ERR);
 }
 
-/* 4.096 us * 2^8 is 1 ms; the network takes 3 ms: as often as the program says, it has to wait all the same. */
+/* 4.096 us * 2^8 is 1 ms, but the network takes 3 ms: it must still retry as often as the program says. */
 static void a_round_trip_may_be_longer_than_the_timer(void)
 {
 	const uint64_t rtt = 3000000;
@@ -495,7 +495,7 @@ static void an_rnr_nak_waits_as_long_as_its_code_says(void)
 	}
 }
 
-/* All of it, or from where the peer says: what it had taken of the message is acknowledged. */
+/* Retransmits everything, or from the PSN that the peer names: packets of the message before that are acknowledged. */
 static void an_rnr_nak_within_a_long_message_goes_back_to_where_it_says(void)
 {
 	for (uint32_t at = 100; at < 104; at++) {
@@ -504,7 +504,7 @@ static void an_rnr_nak_within_a_long_message_goes_back_to_where_it_says(void)
 		fx_post(&fx, VB_VERB_WRITE, 1);
 		CHECK(fx_drain(&fx, 1) == 5);
 		fx_nak(&fx, at, VB_AETH_RNR_NAK, 1, 2);
-		fx_nak(&fx, at, VB_AETH_NAK, VB_NAK_PSN_SEQUENCE, 3); /* of before: it still waits */
+		fx_nak(&fx, at, VB_AETH_NAK, VB_NAK_PSN_SEQUENCE, 3); /* an old one: it still waits */
 		silence(9999);
 		CHECK(fx.qp.rq.una == at - 100);
 		vb_roce_timeout(&fx.qp, 10002);
@@ -551,7 +551,7 @@ static void rnr_retries_are_counted_apart_and_seven_is_for_ever(void)
 		for (int i = 0; i < 20 && !fx.events; i++) {
 			fx_drain(&fx, now);
 			fx_nak(&fx, 100, VB_AETH_RNR_NAK, 1, now + 1);
-			fx_nak(&fx, 100, VB_AETH_RNR_NAK, 1, now + 2); /* doubled by the network: counts once */
+			fx_nak(&fx, 100, VB_AETH_RNR_NAK, 1, now + 2); /* duplicated by the network, counts once */
 			now += 10001;
 			vb_roce_timeout(&fx.qp, now);
 		}
@@ -584,7 +584,7 @@ static void until_a_peer_is_known_it_is_vouched_for_what_it_may_have_kept(void)
 	fx_post(&fx, VB_VERB_WRITE, 32 * FX_MTU);
 	fx_drain(&fx, 5);
 	fx_nak(&fx, 132, VB_AETH_NAK, VB_NAK_PSN_SEQUENCE, 6);
-	expect_once(VB_RC_WRITE_FIRST, 132, FX_MTU, 6); /* it has kept the others: it needs no more of that */
+	expect_once(VB_RC_WRITE_FIRST, 132, FX_MTU, 6); /* it has kept the others, so no more is needed */
 	silence(6);
 }
 
@@ -616,7 +616,7 @@ static void going_back_to_a_read_vouches_by_its_last_psn(void)
 	silence(2);
 }
 
-/* PSNs 100 to 131 are under way, 105 is missing. */
+/* PSNs 100 to 131 are in flight, and 105 is missing. */
 static void lose_one_of_many(void)
 {
 	fx_init(&fx);
@@ -627,7 +627,7 @@ static void lose_one_of_many(void)
 	for (uint32_t psn = 105; psn < 113; psn++)
 		expect(VB_RC_WRITE_MIDDLE, psn, FX_MTU, 3);
 	CHECK(p.bth.ack_req);
-	silence(3); /* the rest waits for what the peer makes of it */
+	silence(3); /* the rest waits for the peer's answer */
 	fx_nak(&fx, 105, VB_AETH_NAK, VB_NAK_PSN_SEQUENCE, 3);
 }
 
@@ -636,7 +636,7 @@ static void a_peer_that_keeps_what_is_ahead_gets_only_what_is_missing(void)
 	lose_one_of_many();
 	fx_ack(&fx, 119, 31, 4);
 	CHECK(fx.qp.rq.keeps == VB_ROCE_KEEPS);
-	expect(VB_RC_WRITE_MIDDLE, 120, FX_MTU, 5); /* it was behind it that it stopped */
+	expect(VB_RC_WRITE_MIDDLE, 120, FX_MTU, 5); /* it had stopped after it */
 	expect(VB_RC_WRITE_MIDDLE, 121, FX_MTU, 5);
 	CHECK(p.bth.ack_req);
 	expect(VB_RC_WRITE_FIRST, 132, FX_MTU, 5);
@@ -645,7 +645,7 @@ static void a_peer_that_keeps_what_is_ahead_gets_only_what_is_missing(void)
 	CHECK(!fx.qp.rq.mending);
 	fx_drain(&fx, 6);
 	fx_nak(&fx, 140, VB_AETH_NAK, VB_NAK_PSN_SEQUENCE, 7);
-	expect(VB_RC_WRITE_MIDDLE, 140, FX_MTU, 8); /* no trial is needed now */
+	expect(VB_RC_WRITE_MIDDLE, 140, FX_MTU, 8); /* no test is needed now */
 	CHECK(fx.qp.rq.mend_next == fx.qp.rq.mend_end);
 	fx_drain(&fx, 8);
 	fx_ack(&fx, 163, 31, 9);
@@ -704,7 +704,7 @@ static void an_early_retry_asks_with_one_packet(void)
 	expect(VB_RC_WRITE_FIRST, 100, FX_MTU, at);
 	CHECK(p.bth.ack_req);
 	silence(at);
-	fx_ack(&fx, 100, 31, at + 1); /* no more than that was there */
+	fx_ack(&fx, 100, 31, at + 1); /* there was no more than that */
 	CHECK(fx_drain(&fx, at + 1) == 4);
 	fx_ack(&fx, 103, 31, at + 2);
 	completed(1, VB_WORK_SUCCESS);
@@ -736,7 +736,7 @@ static void a_read_is_resumed_in_the_middle(void)
 	CHECK(fx.qp.stats.lost_responses == 1);
 	expect(VB_RC_READ_REQUEST, 102, 0, 3);
 	CHECK(p.reth.va == FX_VA + 512 && p.reth.length == 512);
-	silence(3); /* the rest is there */
+	silence(3); /* the rest has arrived */
 	respond(VB_RC_READ_RESPONSE_FIRST, 102, 256, 4);
 	completed(1, VB_WORK_SUCCESS);
 	respond(VB_RC_READ_RESPONSE_LAST, 103, 256, 4);
@@ -758,7 +758,7 @@ static void responses_ahead_of_two_missing_ones_are_stored(void)
 	silence(3);
 	respond(VB_RC_READ_RESPONSE_FIRST, 100, 256, 4);
 	completed(1, VB_WORK_SUCCESS);
-	expect(VB_RC_FETCH_ADD, 102, 0, 5); /* it is behind what came */
+	expect(VB_RC_FETCH_ADD, 102, 0, 5); /* it is older than what arrived */
 	respond(VB_RC_ATOMIC_ACK, 102, 0, 6);
 	completed(2, VB_WORK_SUCCESS);
 	expect(VB_RC_READ_REQUEST, 103, 0, 7);
@@ -768,7 +768,7 @@ static void responses_ahead_of_two_missing_ones_are_stored(void)
 	CHECK(fx.local[2][0] == 103 && fx.local[2][256] == 104 && !fx.qp.rq.rd && vb_roce_idle(&fx.qp));
 }
 
-/* Each twice, in an order that the network may make of them; what each says is stored once. */
+/* Each response twice, in an order that the network may cause. Each is stored once. */
 static void responses_that_come_again_in_any_order_change_nothing(void)
 {
 	static const uint8_t opcodes[] = {VB_RC_READ_RESPONSE_FIRST, VB_RC_READ_RESPONSE_MIDDLE,
@@ -781,7 +781,7 @@ static void responses_that_come_again_in_any_order_change_nothing(void)
 		fx_post(&fx, VB_VERB_READ, 2 * FX_MTU + 7);
 		fx_post(&fx, VB_VERB_FETCH_ADD, 8);
 		CHECK(fx_drain(&fx, 1) == 2);
-		for (int i = 0; i < 3; i++) /* some of them, perhaps the same */
+		for (int i = 0; i < 3; i++) /* some of them, possibly repeated */
 			respond(opcodes[n[i]], 100 + (uint32_t)n[i], n[i] == 2 ? 7 : 256, 2);
 		respond(VB_RC_ATOMIC_ACK, 103, 0, 2); /* ahead */
 		for (int i = 2; i >= 0; i--)
@@ -915,7 +915,7 @@ static void credits_hold_sends_back_but_not_writes(void)
 	CHECK(p.bth.ack_req);
 	silence(3);
 	fx_ack(&fx, 101, 0, 4);
-	expect(VB_RC_SEND_ONLY, 102, 1, 4); /* nothing is under way: one may go, to ask */
+	expect(VB_RC_SEND_ONLY, 102, 1, 4); /* nothing is in flight: one may be sent, to probe */
 	silence(4);
 	fx_ack(&fx, 102, 31, 5);
 	expect(VB_RC_SEND_ONLY, 103, 1, 5);
@@ -931,7 +931,7 @@ static void credits_count_from_what_is_acknowledged(void)
 	for (int i = 0; i < 3; i++)
 		fx_post(&fx, VB_VERB_SEND, 1);
 	fx_drain(&fx, 1);
-	fx_ack(&fx, 100, 2, 2); /* two receives: for those that are under way already */
+	fx_ack(&fx, 100, 2, 2); /* two receives: for those already in flight */
 	fx_post(&fx, VB_VERB_SEND, 1);
 	silence(3);
 	fx_ack(&fx, 102, 1, 4);
@@ -977,7 +977,7 @@ static void a_local_fault_is_told_in_its_turn(void)
 	CHECK(fx_drain(&fx, 1) == 1);
 	completed(0, 0);
 	fx_ack(&fx, 100, 31, 2);
-	completed(2, VB_WORK_LOC_PROT_ERR); /* the third has not been taken: it is the owner's to flush */
+	completed(2, VB_WORK_LOC_PROT_ERR); /* the third was not taken, so the owner flushes it */
 	CHECK(fx.done[0].status == VB_WORK_SUCCESS && fx.taken == 2 && fx.events == 1);
 }
 
@@ -1072,7 +1072,7 @@ static void a_congestion_notification_stops_an_unreliable_pair_for_a_moment(void
 	silence(2);
 	CHECK(vb_roce_deadline(&fx.qp) == 100001);
 	respond(VB_CNP, 0, 0, 50000);
-	CHECK(vb_roce_deadline(&fx.qp) == 100001); /* no flood of them makes it longer */
+	CHECK(vb_roce_deadline(&fx.qp) == 100001); /* a flood of them does not prolong it */
 	vb_roce_timeout(&fx.qp, 100001);
 	respond(VB_CNP, 0, 0, 100001);
 	expect(VB_UC_SEND_ONLY, 100, 1, 100001);

@@ -1,4 +1,4 @@
-// responder_test.c - each rule of the responder, by a forged packet
+// responder_test.c - each rule of the responder, tested with a forged packet
 // follows: IBA volume 1, 9.7.4, 9.7.5, 9.7.7, 9.8.2, 9.8.3, 9.9.3
 // SPDX-License-Identifier: MIT
 #include <stddef.h>
@@ -7,7 +7,7 @@
 
 #include "fixture.h"
 
-#define NONE 0xff /* no packet before */
+#define NONE 0xff /* no packet before it */
 
 static struct fx fx;
 static struct vb_packet p;
@@ -19,7 +19,7 @@ static void request(uint8_t opcode, uint32_t psn, uint32_t len, uint64_t now)
 	fx_in(&fx, &p, now);
 }
 
-/* A packet whose RETH says another length than its payload. */
+/* A packet whose RETH has another length than its payload. */
 static void request_of(uint8_t opcode, uint32_t psn, uint32_t len, uint32_t announced, uint64_t now)
 {
 	p = fx_packet(&fx, opcode, psn, len);
@@ -62,14 +62,14 @@ static bool region_untouched(void)
 	return true;
 }
 
-/* The QP has ended for what the peer did. */
+/* Checks that the QP has ended because of the peer. */
 static void ended(uint8_t code, uint32_t psn, enum vb_work_event event, uint64_t now)
 {
 	nak(psn, VB_AETH_NAK, code, now);
 	CHECK(fx.events == 1 && fx.event[0] == event && fx.qp.dead);
 	request(VB_RC_SEND_ONLY, psn + 1, 1, now + 1);
 	silence(now + 1);
-	request(VB_RC_SEND_ONLY, psn, 1, now + 2); /* the NAK was lost: it is said again */
+	request(VB_RC_SEND_ONLY, psn, 1, now + 2); /* the NAK was lost: it is repeated */
 	nak(psn, VB_AETH_NAK, code, now + 2);
 }
 
@@ -125,7 +125,7 @@ static void a_gap_is_named_once_until_it_is_filled(void)
 	CHECK(!fx.events);
 }
 
-/* It comes a second time, and asks for no acknowledgement. */
+/* It arrives a second time, without requesting an acknowledgement. */
 static void echo(uint8_t opcode, uint32_t psn, uint32_t len, uint64_t now)
 {
 	p = fx_packet(&fx, opcode, psn, len);
@@ -156,12 +156,12 @@ static void what_comes_ahead_is_executed_when_the_peer_vouches_for_it(void)
 	request(VB_RC_SEND_ONLY, 100, 1, 3);
 	silence(3);
 	CHECK(fx.receipts == 1);
-	request(VB_RC_SEND_ONLY, 99, 1, 3);  /* any duplicate will not do */
-	request(VB_RC_SEND_ONLY, 100, 1, 3); /* nor one that does not come right behind the first */
+	request(VB_RC_SEND_ONLY, 99, 1, 3);  /* not any duplicate vouches */
+	request(VB_RC_SEND_ONLY, 100, 1, 3); /* nor one that does not directly follow the first */
 	silence(3);
 	CHECK(fx.receipts == 1);
 	request(VB_RC_SEND_ONLY, 101, 1, 3);
-	request(VB_RC_SEND_ONLY, 101, 1, 3); /* nor one that was just sent again */
+	request(VB_RC_SEND_ONLY, 101, 1, 3); /* nor one that was just retransmitted */
 	CHECK(fx.receipts == 2);
 	silence(3);
 	echo(VB_RC_SEND_ONLY, 101, 1, 3);
@@ -169,15 +169,15 @@ static void what_comes_ahead_is_executed_when_the_peer_vouches_for_it(void)
 	acked(102, 3, 3);
 	request(VB_RC_SEND_ONLY, 101, 1, 4);
 	acked(102, 3, 4);
-	request(VB_RC_WRITE_ONLY, 105, 1, 5); /* the next gap is named when there is something behind it */
+	request(VB_RC_WRITE_ONLY, 105, 1, 5); /* the next gap is reported when there is a packet after it */
 	nak(103, VB_AETH_NAK, VB_NAK_PSN_SEQUENCE, 5);
-	request(VB_RC_WRITE_ONLY, 103, 1, 6); /* who has vouched once is trusted from then on */
+	request(VB_RC_WRITE_ONLY, 103, 1, 6); /* a peer that has vouched once is trusted from then on */
 	CHECK(!fx.qp.rs.kept && fx.receipts == 4);
 	acked(105, 6, 6);
 	CHECK(!fx.qp.stats.disputed_pkts);
 }
 
-/* Its last PSN again, which asks for the end of the response alone. */
+/* Its last PSN again, which requests only the end of the response. */
 static void a_read_vouches_by_its_last_psn(void)
 {
 	keep();
@@ -186,7 +186,7 @@ static void a_read_vouches_by_its_last_psn(void)
 	request_of(VB_RC_READ_REQUEST, 100, 0, 515, 2);
 	echo(VB_RC_READ_REQUEST, 100, 0, 2); /* not the first one */
 	echo(VB_RC_READ_REQUEST, 101, 0, 2);
-	echo(VB_RC_READ_REQUEST, 102, 0, 2); /* nor if it does not come right behind the request */
+	echo(VB_RC_READ_REQUEST, 102, 0, 2); /* nor if it does not directly follow the request */
 	CHECK(region_untouched() && fx.qp.rs.kept == 1);
 	keep();
 	request(VB_RC_WRITE_ONLY, 103, 1, 1);
@@ -205,14 +205,14 @@ static void a_read_vouches_by_its_last_psn(void)
 	acked(103, 2, 2);
 }
 
-/* Its port is as good as a secret, and the peer's packets come from no other. */
+/* The source port is like a secret: all of the peer's packets come from it. */
 static void who_has_vouched_is_known_by_its_port(void)
 {
 	keep();
 	fx.port = 50000;
 	request(VB_RC_WRITE_ONLY, 100, 1, 1);
 	acked(100, 1, 1);
-	fx.port = 50001; /* nobody has vouched yet: what is ahead is named, but not kept */
+	fx.port = 50001; /* nobody has vouched yet: a gap is reported, but later packets are not executed */
 	request(VB_RC_WRITE_ONLY, 102, 1, 2);
 	nak(101, VB_AETH_NAK, VB_NAK_PSN_SEQUENCE, 2);
 	CHECK(!fx.qp.rs.kept);
@@ -225,7 +225,7 @@ static void who_has_vouched_is_known_by_its_port(void)
 	request(VB_RC_WRITE_ONLY, 104, 1, 4);
 	silence(4);
 	CHECK(!fx.qp.rs.kept && !fx.qp.rs.refused && fx.qp.stats.drop_port == 1);
-	request(VB_RC_WRITE_ONLY, 103, 1, 5); /* the peer may have chosen another */
+	request(VB_RC_WRITE_ONLY, 103, 1, 5); /* the peer may have another port */
 	acked(103, 4, 5);
 	request(VB_RC_WRITE_ONLY, 105, 1, 6);
 	nak(104, VB_AETH_NAK, VB_NAK_PSN_SEQUENCE, 6);
@@ -247,7 +247,7 @@ static void who_does_not_vouch_is_told_how_far_all_is_executed(void)
 	CHECK(!fx.qp.rs.kept);
 }
 
-/* A forger who knows the queue pair and is lucky enough to hit a PSN ahead, of which there are many. */
+/* A forger who knows the queue pair and hits one of the many PSNs ahead. */
 static void forged(uint8_t opcode, uint32_t psn, uint64_t now)
 {
 	p = fx_packet(&fx, opcode, psn, 8);
@@ -292,7 +292,7 @@ static void what_was_forged_behind_the_last_request_is_never_executed(void)
 	request(VB_RC_WRITE_ONLY, 102, 8, 1000000); /* the acknowledgement was lost */
 	acked(102, 3, 1000000);
 	CHECK(!was_forged());
-	vb_roce_timeout(&fx.qp, 2000000001); /* it is not kept for ever */
+	vb_roce_timeout(&fx.qp, 2000000001); /* it is not kept forever */
 	CHECK(!fx.qp.rs.kept && !was_forged() && !vb_roce_deadline(&fx.qp));
 	request(VB_RC_WRITE_ONLY, 103, 8, 2000000002);
 	acked(103, 4, 2000000002);
@@ -319,12 +319,12 @@ static void of_two_that_differ_neither_is_executed_and_the_peer_is_asked(void)
 	}
 }
 
-/* Every kind of difference is one. */
+/* Every kind of difference is noticed. */
 static void what_asks_for_something_else_is_another_packet(void)
 {
 	static const struct {
 		uint8_t opcode;
-		size_t at; /* of struct vb_packet: a byte that differs */
+		size_t at; /* offset in struct vb_packet of a byte that differs */
 	} t[] = {
 	        {VB_RC_WRITE_ONLY, offsetof(struct vb_packet, reth.va)},
 	        {VB_RC_WRITE_ONLY, offsetof(struct vb_packet, reth.rkey)},
@@ -400,7 +400,7 @@ static void what_is_too_far_ahead_is_dropped(void)
 	keep();
 	request(VB_RC_WRITE_ONLY, 100 + (1 << 18) + 1, 8, 1);
 	request(VB_RC_WRITE_ONLY, 100 + 0x7fffff, 8, 1);
-	silence(1); /* nobody sends that */
+	silence(1); /* no sender does that */
 	CHECK(fx.qp.stats.drop_far == 2 && !fx.qp.rs.refused);
 	request(VB_RC_WRITE_ONLY, 108, 8, 1);
 	request(VB_RC_WRITE_ONLY, 107, 8, 1);
@@ -430,7 +430,7 @@ static void without_a_receive_for_what_was_kept_the_peer_waits(void)
 	request(VB_RC_WRITE_ONLY, 100, 0, 2);
 	echo(VB_RC_WRITE_ONLY, 100, 0, 2);
 	nak(101, VB_AETH_RNR_NAK, 12, 2);
-	request(VB_RC_WRITE_ONLY, 103, 1, 3); /* all behind it comes again */
+	request(VB_RC_WRITE_ONLY, 103, 1, 3); /* all packets after it are repeated */
 	silence(3);
 	CHECK(!fx.qp.rs.kept);
 	fx.receives = 1;
@@ -461,7 +461,7 @@ static void sends_and_writes_that_come_again_are_acknowledged_again(void)
 	request(VB_RC_WRITE_ONLY, 101, 8, 2);
 	acked(101, 2, 2);
 	CHECK(fx.receipts == 1 && fx.region[0] == 0xee && fx.qp.stats.duplicate_request == 2);
-	request(VB_RC_SEND_ONLY, 0x800066, 1, 3); /* the oldest PSN that is behind */
+	request(VB_RC_SEND_ONLY, 0x800066, 1, 3); /* the oldest duplicate PSN */
 	acked(101, 2, 3);
 }
 
@@ -589,7 +589,7 @@ static void memory_that_may_not_be_touched_is_not(void)
 	        {FX_VA - 1, FX_KEY, 8},             /* before */
 	        {FX_VA + FX_REGION - 7, FX_KEY, 8}, /* beyond */
 	        {FX_VA + FX_REGION, FX_KEY, 8},
-	        {UINT64_MAX - 3, FX_KEY, 8}, /* round the end */
+	        {UINT64_MAX - 3, FX_KEY, 8}, /* wraps around */
 	        {0, FX_KEY, 8},
 	};
 	static const uint8_t opcodes[] = {VB_RC_WRITE_ONLY, VB_RC_READ_REQUEST};
@@ -740,7 +740,7 @@ static void a_read_that_comes_again_may_ask_for_a_part(void)
 	silence(3);
 	read_again(100, 500, 4);
 	expect(VB_RC_READ_RESPONSE_FIRST, 100, 256, 4);
-	read_again(101, 10, 4); /* within what is on its way: that is enough */
+	read_again(101, 10, 4); /* within the packets in flight, which is enough */
 	expect(VB_RC_READ_RESPONSE_ONLY, 101, 244, 4);
 	read_again(100, 10, 5);
 	read_again(100, 700, 5); /* more than that */
@@ -770,7 +770,7 @@ static void a_repeated_read_of_something_else_is_dropped(void)
 	CHECK(fx.qp.stats.drop_replay == 6 && !fx.events && !fx.atomics);
 }
 
-/* Who has got the answer takes its memory back; a request that was late, or sent twice, does no harm then. */
+/* A requester with its answer may reuse its memory. Late or repeated requests then do no harm. */
 static void a_read_that_comes_again_when_its_memory_is_gone_is_dropped(void)
 {
 	fx_init(&fx);
@@ -835,7 +835,7 @@ static void a_key_is_invalidated_with_the_message(void)
 	CHECK(!fx.key && fx.receipt[0].flags == VB_WORK_INV && fx.receipt[0].imm == FX_KEY);
 	acked(100, 1, 1);
 	p = fx_packet(&fx, VB_RC_SEND_ONLY_INV, 101, 1);
-	p.ieth.rkey = FX_KEY; /* not any more */
+	p.ieth.rkey = FX_KEY; /* no longer */
 	fx_in(&fx, &p, 2);
 	ended(VB_NAK_REMOTE_ACCESS, 101, VB_WORK_EVENT_ACCESS, 2);
 }
@@ -919,7 +919,7 @@ static void marks_of_congestion_are_told_but_not_each(void)
 	silence(2);
 }
 
-/* In its turn, of RC, of the partition; else it is dropped. */
+/* A packet must have the expected PSN, the RC type and the partition; otherwise it is dropped. */
 static void an_opcode_that_is_none_is_invalid(void)
 {
 	struct vb_bth bth = {.opcode = 28, .dest_qpn = 0x11, .pkey = 0xffff, .psn = vb_psn(101)};
@@ -948,7 +948,7 @@ static void an_opcode_that_is_none_is_invalid(void)
 	nak(101, VB_AETH_NAK, VB_NAK_INVALID_REQUEST, 3);
 }
 
-/* rxe sends 0, adapters send 1: both ways through the engine take either. */
+/* rxe sends 0, and hardware sends 1: the engine accepts both. */
 static void the_migration_bit_is_not_looked_at(void)
 {
 	struct vb_writer w;
@@ -972,7 +972,7 @@ static void the_migration_bit_is_not_looked_at(void)
 	CHECK(p.bth.migreq && p.aeth.msn == 1);
 }
 
-/* What is ahead, behind, and expected, across 2^24. */
+/* PSNs ahead, behind and expected, across 2^24. */
 static void psns_go_round(void)
 {
 	struct vb_roce_config cfg;
@@ -994,7 +994,7 @@ static void psns_go_round(void)
 
 	cfg.rq_psn = vb_psn(0xffffff);
 	fx_init_with(&fx, &cfg);
-	for (int i = 0; i < 2; i++) { /* and again, from where it is behind */
+	for (int i = 0; i < 2; i++) { /* and again, from where it is a duplicate */
 		request_of(VB_RC_READ_REQUEST, 0xffffff, 0, 700, 1);
 		expect(VB_RC_READ_RESPONSE_FIRST, 0xffffff, 256, 1);
 		expect(VB_RC_READ_RESPONSE_MIDDLE, 0, 256, 1);
@@ -1047,7 +1047,7 @@ static void uc_takes_nothing_whose_psn_or_port_is_not_the_peers(void)
 		request(VB_UC_SEND_ONLY, far[i], 7, 1);
 	CHECK(!fx.receipts && fx.qp.stats.drop_stranger == 4);
 	fx.port = 50000;
-	request(VB_UC_SEND_ONLY, 100 + 4095, 7, 1); /* the first that is taken tells the port */
+	request(VB_UC_SEND_ONLY, 100 + 4095, 7, 1); /* the first accepted packet sets the port */
 	request(VB_UC_SEND_ONLY, 100 + 4096 + 4095, 7, 1);
 	request(VB_UC_SEND_ONLY, 100 + 4096 + 4096 - 64, 7, 1);
 	CHECK(fx.receipts == 3);
@@ -1064,7 +1064,7 @@ static void uc_takes_nothing_whose_psn_or_port_is_not_the_peers(void)
 	CHECK(vb_roce_input_middle(&fx.qp, bytes, sizeof(bytes), 50000, 2));
 }
 
-/* A peer that comes back after an outage, or with another port, some of whose packets are lost. */
+/* A peer that returns after an outage, or with another port, and loses some packets. */
 static void uc_believes_who_goes_on_for_long(void)
 {
 	for (uint16_t port = 0; port < 2; port++) {

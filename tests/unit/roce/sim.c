@@ -1,4 +1,4 @@
-// sim.c - virtual time: arrivals, timers, programs, one at a time, and what must be true after each
+// sim.c - virtual time: arrivals, timers and programs, one at a time, with invariants checked after each
 // follows: canonical/raft's simulator in spirit
 // SPDX-License-Identifier: MIT
 #include <stdarg.h>
@@ -87,7 +87,7 @@ static struct vb_roce_config configure(struct sim *sim, int id)
 	};
 }
 
-/* In a quarter of the runs neither end keeps what comes ahead, in a quarter both do, else one. */
+/* In a quarter of the runs neither end keeps packets ahead of a gap, in a quarter both do, otherwise one does. */
 static void keep(struct sim *sim, struct sim_node *n)
 {
 	static const uint32_t sizes[] = {4, 64, 1024};
@@ -178,7 +178,7 @@ static void check_node(struct sim *sim, struct sim_node *n)
 	}
 }
 
-/* A request goes out for the first time: are the reads before it done, and how many are not? */
+/* A request is sent for the first time: have the reads before it completed, and how many have not? */
 static void check_order(struct sim_node *n, uint64_t psn)
 {
 	uint32_t i = n->completed, reads = 0;
@@ -199,7 +199,7 @@ static void check_nak(struct sim_node *n, const struct vb_packet *p)
 	n->last_nak = p->bth.psn;
 }
 
-/* New packets come one behind the other; none goes further than the window. */
+/* New packets are consecutive, and none exceeds the window. */
 static void check_packet(struct sim_node *n, const struct vb_packet *p)
 {
 	struct sim *sim = n->sim;
@@ -220,7 +220,7 @@ static void check_packet(struct sim_node *n, const struct vb_packet *p)
 	else
 		SIM_MUST(sim, ahead + (int32_t)psns <= 0);
 	struct vb_psn end = vb_psn_add(p->bth.psn, (int32_t)psns);
-	bool echo = ahead && vb_psn_equal(end, n->last_end); /* of what has just gone: no more of the window is used */
+	bool echo = ahead && vb_psn_equal(end, n->last_end); /* uses no more of the window */
 
 	n->last_end = end;
 	if (n->qp.cfg.type != VB_ROCE_RC || (rq->mending && ahead) || echo)
@@ -268,8 +268,8 @@ static void output(struct sim *sim, struct sim_node *n)
 }
 
 /*
- * Who forges the peer's address and knows the queue pair takes the place of packets that are under way, with a key that
- * is right: he knows the peer's port as long as that is no secret.
+ * A forger of the peer's address, who knows the queue pair, replaces packets in flight, with a valid key. He also knows
+ * the peer's port as long as it is no secret.
  */
 static void forge(struct sim *sim, struct sim_node *n)
 {
@@ -354,7 +354,7 @@ static void step(struct sim *sim)
 	}
 }
 
-/* Whose errors were due? */
+/* The end whose error was expected. */
 static void check_failures(struct sim *sim)
 {
 	struct sim_node *n = sim->node;
@@ -368,7 +368,7 @@ static void check_failures(struct sim *sim)
 	}
 }
 
-/* What was kept has been taken, or let go with the QP. */
+/* Kept packets were executed, or dropped with the QP. */
 static void check_slots(struct sim *sim)
 {
 	for (int id = 0; id < 2; id++) {

@@ -1,4 +1,4 @@
-// sim.h - two queue pairs, a bad network, random work, virtual time: what must be true is looked at after every step
+// sim.h - two queue pairs, a bad network, random work and virtual time; invariants are checked after every step
 // follows: canonical/raft's simulator in spirit
 // SPDX-License-Identifier: MIT
 #ifndef VB_TEST_WIRE_SIM_H
@@ -14,7 +14,7 @@
 #define SIM_CONST 131072u  /* remotely readable; never written */
 #define SIM_TARGET 131072u /* remotely writable */
 #define SIM_SLOT 66048u    /* one receive, or the destination of one read */
-#define SIM_SLOTS 16u      /* of each */
+#define SIM_SLOTS 16u      /* length of each */
 #define SIM_REQUESTS 4096u
 #define SIM_SENDS 64u
 #define SIM_SGES 4u
@@ -22,21 +22,21 @@
 enum sim_region { SIM_R_SOURCE, SIM_R_CONST, SIM_R_TARGET, SIM_R_READS, SIM_R_RECEIVES, SIM_REGIONS };
 
 struct sim_sge {
-	uint32_t at, len; /* in the node's memory */
+	uint32_t at, len; /* offset in the node's memory */
 };
 
-/* A posted send, and what must come of it. */
+/* A posted send, and its expected result. */
 struct sim_request {
 	struct vb_work rq;
 	struct sim_sge sge[SIM_SGES];
 	uint32_t sges;
 	uint32_t from;      /* reads: where in the peer's memory */
-	uint8_t *expected;  /* reads: what they must bring */
+	uint8_t *expected;  /* reads: the expected data */
 	uint64_t original;  /* atomics */
-	uint32_t order;     /* among those that take a receive */
-	bool bad;           /* must be refused */
+	uint32_t order;     /* index among those that take a receive */
+	bool bad;           /* must be rejected */
 	uint64_t completed; /* times */
-	uint64_t psns, psn; /* how many it takes; its first, counted from the start */
+	uint64_t psns, psn; /* number of its packets; its first packet, counted from the start */
 };
 
 struct sim_receive {
@@ -51,7 +51,7 @@ struct sim_node {
 	uint32_t base[SIM_REGIONS], size[SIM_REGIONS];
 	struct vb_roce_qp qp;
 	struct vb_work_sent sends[SIM_SENDS];
-	uint8_t *slots; /* of what comes ahead, or NULL */
+	uint8_t *slots; /* store for packets ahead of a gap, or NULL */
 	struct sim_request *requests;
 	uint32_t goal, posted, taken, completed;
 	struct sim_receive receives[SIM_REQUESTS];
@@ -59,10 +59,10 @@ struct sim_node {
 	bool taking;
 	uint32_t order; /* requests posted that take a receive */
 	uint64_t tick_at;
-	uint64_t new_psns;   /* packets that went out for the first time */
-	uint64_t psns_taken; /* of all requests that were taken */
+	uint64_t new_psns;   /* packets sent for the first time */
+	uint64_t psns_taken; /* packets of all requests that were taken */
 	struct vb_psn last_nak;
-	struct vb_psn last_end; /* behind the last request packet that went out */
+	struct vb_psn last_end; /* after the last request packet that was sent */
 	bool nak_sent;
 	bool failed;
 	enum vb_work_status failure;
@@ -76,20 +76,20 @@ struct sim {
 	uint64_t seed, now, events;
 	enum sim_mode mode;
 	bool clean;    /* the network loses nothing and keeps the order */
-	bool attacked; /* and somebody forges what is under way */
+	bool attacked; /* also forges packets in flight */
 	bool verbose;
 	struct net net;
 	struct sim_node node[2];
 	char problem[256];
 };
 
-/* A run whose everything comes from the seed; work and network may be changed before sim_run. */
+/* A run that is determined by the seed. work and network may be changed before sim_run. */
 void sim_init(struct sim *sim, uint64_t seed);
-/* false: sim->problem says what is not as it must be. */
+/* False: sim->problem describes the violated invariant. */
 bool sim_run(struct sim *sim);
 void sim_free(struct sim *sim);
 
-/* Used between the simulator's files. The first problem stays. */
+/* Shared by the simulator's files. The first problem is kept. */
 void sim_fail(struct sim *sim, const char *format, ...) __attribute__((format(printf, 2, 3)));
 #define SIM_MUST(sim, x)                                                      \
 	do {                                                                  \
@@ -104,7 +104,7 @@ extern const struct vb_roce_ops sim_ops;
 uint32_t sim_key(int node, enum sim_region region);
 void sim_check_memory(struct sim *sim, bool finished);
 
-/* work.c: what the program does */
+/* work.c: the program */
 void sim_tick(struct sim_node *n);
 
 #endif

@@ -1,4 +1,4 @@
-// sim_test.c - random work over a bad network is done, all of it, once, in order; seeds that once found a bug
+// sim_test.c - random work over a bad network is completed once and in order; also seeds that once found a bug
 // usage: sim_test [first last [-v]]: these seeds only
 // SPDX-License-Identifier: MIT
 #include <stdio.h>
@@ -12,7 +12,7 @@
 static struct sim sim;
 
 static struct vb_roce_stats total;
-static unsigned keeps[4]; /* pairs, by what they found out of the peer */
+static unsigned keeps[4]; /* pairs, by what they found out about the peer */
 
 static void add(const struct vb_roce_stats *stats)
 {
@@ -21,7 +21,7 @@ static void add(const struct vb_roce_stats *stats)
 #undef X
 }
 
-/* Each counter: has the run seen it? */
+/* Checks that the run has incremented each counter. */
 static void report(void)
 {
 #define X(name, text) printf("%12llu %s\n", (unsigned long long)total.name, text);

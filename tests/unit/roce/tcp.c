@@ -1,5 +1,6 @@
-// tcp.c - the window of a TCP that writes without end, in virtual time: reno, cubic or BBR
-// follows: RFC 5681 (AIMD), RFC 9438 (CUBIC), RFC 9406 (HyStart, its delay alone), draft-cardwell-iccrg-bbr-congestion-control-00
+// tcp.c - the window of a TCP that writes endlessly, in virtual time: reno, cubic or BBR
+// follows: RFC 5681 (AIMD), RFC 9438 (CUBIC), RFC 9406 (HyStart, delay only),
+// draft-cardwell-iccrg-bbr-congestion-control-00
 // SPDX-License-Identifier: MIT
 #include "tcp.h"
 
@@ -7,7 +8,7 @@
 #include <string.h>
 
 #define SECOND 1e9
-#define MIN_LIFE 10000000000ull /* ns that a least round trip counts */
+#define MIN_LIFE 10000000000ull /* ns: lifetime of the minimum round trip */
 #define PROBE_TIME 200000000ull
 #define HIGH_GAIN 2.885
 
@@ -55,7 +56,7 @@ void tcp_sending(struct tcp *t, uint64_t now)
 		t->pace_at = (t->pace_at + 1000000 > now ? t->pace_at : now) + (uint64_t)(1 / rate);
 }
 
-/* --- by loss --- */
+/* --- loss-based --- */
 
 static void reduce(struct tcp *t, double share)
 {
@@ -86,7 +87,7 @@ static void grow_cubic(struct tcp *t, uint64_t now)
 	}
 	double s = (double)(now - t->epoch_at + t->rtt_min) / SECOND - t->k, want = t->most + 0.4 * s * s * s;
 
-	t->share += 3 * (1 - 0.7) / (1 + 0.7) / t->share; /* as much as reno would have */
+	t->share += 3 * (1 - 0.7) / (1 + 0.7) / t->share; /* the window that reno would have */
 	if (want < t->share)
 		want = t->share;
 	if (want > 1.5 * t->window)

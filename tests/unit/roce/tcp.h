@@ -1,5 +1,6 @@
-// tcp.h - the window of a TCP that writes without end, in virtual time: reno, cubic or BBR
-// follows: RFC 5681 (AIMD), RFC 9438 (CUBIC), RFC 9406 (HyStart, its delay alone), draft-cardwell-iccrg-bbr-congestion-control-00
+// tcp.h - the window of a TCP that writes endlessly, in virtual time: reno, cubic or BBR
+// follows: RFC 5681 (AIMD), RFC 9438 (CUBIC), RFC 9406 (HyStart, delay only),
+// draft-cardwell-iccrg-bbr-congestion-control-00
 // SPDX-License-Identifier: MIT
 #ifndef VB_TEST_WIRE_TCP_H
 #define VB_TEST_WIRE_TCP_H
@@ -13,8 +14,8 @@
 
 enum tcp_kind { TCP_NONE, TCP_RENO, TCP_CUBIC, TCP_BBR };
 
-/* Each packet is acknowledged by itself; what is lost is known when a later one is acknowledged, and is sent as a
- * new one. */
+/* Each packet is acknowledged separately. A loss is noticed when a later packet is acknowledged, and the data is sent
+ * as a new packet. */
 struct tcp {
 	enum tcp_kind kind;
 	uint64_t sent, acked, recover, heard_at, delivered, delivered_at; /* packets; ns */
@@ -34,12 +35,12 @@ struct tcp {
 };
 
 void tcp_start(struct tcp *t, enum tcp_kind kind, uint64_t now);
-/* May a packet go? Then it is number t->sent, and tcp_sending follows. */
+/* True if a packet may be sent. It is number t->sent, and tcp_sending must follow. */
 bool tcp_may_send(const struct tcp *t, uint64_t now);
 void tcp_sending(struct tcp *t, uint64_t now);
 void tcp_acknowledged(struct tcp *t, uint64_t number, uint64_t now);
-void tcp_silent(struct tcp *t, uint64_t now); /* nothing came back for long */
-/* When something may go that may not now; 0: when an acknowledgement comes. */
+void tcp_silent(struct tcp *t, uint64_t now); /* no acknowledgement for long */
+/* When the next packet may be sent; 0: after an acknowledgement. */
 uint64_t tcp_paced_until(const struct tcp *t);
 
 #endif

@@ -1,5 +1,5 @@
-// window_test.c - what share of a path the window gets: long, lossy, with little room, beside others
-// usage: window_test [TEXT]: only what has this in its name
+// window_test.c - the share of a path that the window gets: on long or lossy paths, with small queues, beside others
+// usage: window_test [TEXT]: only tests with TEXT in their names
 // SPDX-License-Identifier: MIT
 #include <stdio.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 struct scenario {
 	const char *name;
 	struct path path;
-	double least, least_other; /* percent; the other: the TCP, or the second pair */
+	double least, least_other; /* percent; other: of the TCP, or of the second pair */
 };
 
 #define LONG .bits_per_us = 1000, .rtt = 20 * MS, .time = 4000 * MS, .from = 1000 * MS, .pairs = 1
@@ -25,7 +25,7 @@ struct scenario {
 #define SMALL .mtu = 1024, .keep = 8192
 #define LARGE .mtu = 4096, .keep = 4096
 
-/* The bounds are below what is reached: they notice a step back. */
+/* The bounds are below the present results, to notice regressions. */
 static const struct scenario scenarios[] = {
         {"1 Gb/s, 20 ms, no loss, 1024", {LONG, SMALL}, 90},
         {"1 Gb/s, 20 ms, no loss, 4096", {LONG, LARGE}, 95},
@@ -74,7 +74,8 @@ static const struct scenario scenarios[] = {
         {"BBR alone, queue 2.5 MB, 0.1 % loss", {ALONE, .queue = 2500000, .tcp = TCP_BBR, .lose = 100}, 0, 85},
         {"cubic alone, queue 2.5 MB, 0.1 % loss", {ALONE, .queue = 2500000, .tcp = TCP_CUBIC, .lose = 100}, 0, 1},
         {"beside cubic, queue 2.5 MB, 1024", {SHARED, SMALL, .queue = 2500000, .tcp = TCP_CUBIC}, 40, 20},
-        /* BBR holds two bandwidth-delay products whatever is lost: here nothing is left for who gives way at a loss */
+        /* BBR holds two bandwidth-delay products whatever is lost, so little is left for a window that shrinks at a
+         * loss */
         {"beside BBR, queue 2.5 MB, 1024", {SHARED, SMALL, .queue = 2500000, .tcp = TCP_BBR}, 0.3, 20},
         {"beside BBR, queue 2.5 MB, 0.1 % loss, 1024",
          {SHARED, SMALL, .queue = 2500000, .tcp = TCP_BBR, .lose = 100},

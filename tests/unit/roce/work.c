@@ -1,4 +1,4 @@
-// work.c - what the programs at both ends do: random requests, and receives that come late
+// work.c - the programs at both ends: random requests, and late receives
 // SPDX-License-Identifier: MIT
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@ static uint32_t below(struct sim_node *n, uint32_t max)
 	return net_below(&n->sim->net, max);
 }
 
-/* Few bytes, about a packet, several packets, many. */
+/* A few bytes, about a packet, several packets, or many. */
 static uint32_t size(struct sim_node *n, uint32_t max)
 {
 	uint32_t mtu = n->qp.cfg.mtu, len;
@@ -51,7 +51,7 @@ static void split(struct sim_node *n, struct sim_request *r, uint32_t at, uint32
 	}
 }
 
-/* A read that is under way may be answered again later: what it looks at must stay until it is done. */
+/* An outstanding read may be answered again later, so its source must not change until it is done. */
 static bool being_read(struct sim_node *n, uint32_t at, uint32_t len)
 {
 	for (uint32_t i = n->completed; i < n->posted; i++) {
@@ -137,7 +137,7 @@ static void plan_atomic(struct sim_node *n, struct sim_request *r)
 	r->sge[0] = (struct sim_sge){n->base[SIM_R_READS] + n->posted % SIM_SLOTS * SIM_SLOT + below(n, 256), 8};
 }
 
-/* It asks for what it may not have; whatever comes behind it must not happen. */
+/* An invalid request: the requests after it must not be executed. */
 static void spoil(struct sim_node *n, struct sim_request *r)
 {
 	r->bad = true;
@@ -211,7 +211,7 @@ void sim_tick(struct sim_node *n)
 		return;
 	while (batch-- && n->posted < n->goal && n->posted - n->completed < SIM_SLOTS)
 		post_send(n);
-	/* in some runs receives are few */
+	/* in some runs there are few receives */
 	for (batch = below(n, n->sim->seed % 5 ? 6 : 2);
 	     batch && n->r_posted - n->r_completed < SIM_SLOTS && n->r_posted < SIM_REQUESTS; batch--)
 		post_receive(n);

@@ -42,7 +42,7 @@ static void identify_tells_of_controller_and_namespaces(void)
 	SAME(nv_get64(h->in), 2048);
 	SAME(h->in[130], 9);
 	SAME(h->in[24] & 1 << 4, 1 << 4);
-	SAME(nv_get16(h->in + 64), 7); /* pages are the best: of 8 blocks, counted from 0 */
+	SAME(nv_get16(h->in + 64), 7); /* pages are best: 8 blocks, counted from 0 */
 	SAME(nv_get16(h->in + 72), 7);
 	SAME(host_do(h, identify(NV_CNS_NS, 2)).status, 0); /* inactive: zeros */
 	SAME(nv_get64(h->in), 0);
@@ -61,7 +61,7 @@ static void identify_tells_of_controller_and_namespaces(void)
 
 	c.sgl.length = 512;
 	SAME(host_do(h, c).status, DNR(NV_SGL_LENGTH));
-	c.sgl = in_capsule(4096); /* data to the host cannot be there */
+	c.sgl = in_capsule(4096); /* data to the host cannot be in a capsule */
 	SAME(host_do(h, c).status, DNR(NV_SGL_TYPE));
 	c.sgl = (struct nv_sgl){.type = NV_SGL_KEYED, .length = 4096};
 	SAME(host_do(h, c).status, DNR(NV_SGL_TYPE));
@@ -94,7 +94,7 @@ static void lists_of_namespaces_begin_behind_the_one_named(void)
 	down();
 }
 
-/* The image is known again at another place, and another image at this place is another disk. */
+/* An image has the same UUID at another place, and another image at the same place has another UUID. */
 static void a_namespace_is_named_by_what_its_medium_is(void)
 {
 	char image[] = "an image", copy[] = "a copy of it";
@@ -111,12 +111,12 @@ static void a_namespace_is_named_by_what_its_medium_is(void)
 
 		memcpy(uuids[i], ns->uuid, 16);
 		SAME(host_do(h, identify(NV_CNS_NS, ns->nsid)).status, 0);
-		CHECK(!memcmp(h->in + 104, uuids[i], 16)); /* NGUID, and among the descriptors as well */
+		CHECK(!memcmp(h->in + 104, uuids[i], 16)); /* NGUID, and also among the descriptors */
 		SAME(host_do(h, identify(NV_CNS_NS_DESC, ns->nsid)).status, 0);
 		CHECK(!memcmp(h->in + 4, uuids[i], 16) && !memcmp(h->in + 24, uuids[i], 16));
 		nt_namespace_remove(ns);
 		CHECK(other->closed);
-		if (i == 1) { /* served twice, it has two names */
+		if (i == 1) { /* served twice, it has two UUIDs */
 			m->b.identity = image;
 			m->b.identity_anywhere = true;
 			medium_add(m, 8);
@@ -195,7 +195,7 @@ static void log_pages_are_read_in_parts(void)
 	SAME(host_do(h, get_log(NV_LOG_DISCOVERY, 1024, 0)).status, DNR(NV_INVALID_LOG));
 	SAME(host_do(h, get_log(0x44, 512, 0)).status, DNR(NV_INVALID_LOG));
 	SAME(host_do(h, get_log(NV_LOG_ERROR, 128, 0)).status, 0);
-	SAME(nv_get64(h->in), 5); /* the errors above, the last one first */
+	SAME(nv_get64(h->in), 5); /* the errors above, newest first */
 	SAME(nv_get16(h->in + 12), DNR(NV_INVALID_LOG) << 1 & 0xffff);
 	SAME(nv_get64(h->in + 64), 4);
 	down();
@@ -226,7 +226,7 @@ static void a_change_is_told_once_until_its_log_is_read(void)
 	h->count = 0;
 	host_post(h, get_log(NV_LOG_CHANGED_NS, 4096, 0), 0);
 	SAME(nv_get32(h->in), 1);
-	SAME(h->count, 2); /* the second change is told now */
+	SAME(h->count, 2); /* the second change is reported now */
 	host_do(h, get_log(NV_LOG_CHANGED_NS, 4096, 0));
 	SAME(nv_get32(h->in), 0);
 	down();
@@ -255,7 +255,7 @@ static void changes_are_listed_in_order(void)
 		}
 }
 
-/* All of them come, go and come again under the same numbers, while a host is connected. */
+/* All namespaces are added, removed and added again with the same numbers, while a host is connected. */
 static void as_many_namespaces_as_there_can_be(void)
 {
 	struct medium **all = calloc(NT_NAMESPACES_MAX + 1, sizeof(*all));
@@ -332,7 +332,7 @@ static void event_requests_are_limited_and_can_be_aborted(void)
 	down();
 }
 
-/* Another command under the number of an event request is done; the event request is over. */
+/* Another command with the id of an event request is executed, and the event request ends. */
 static void an_event_request_whose_number_is_used_again_is_given_up(void)
 {
 	up();
@@ -345,7 +345,7 @@ static void an_event_request_whose_number_is_used_again_is_given_up(void)
 	}
 	h->count = 0;
 	nt_namespace_resize(subsystem->ns[1], 1 << 19);
-	SAME(h->count, 0); /* nobody is there to be told */
+	SAME(h->count, 0); /* nobody waits for the event */
 	host_post(h, aer(), 0);
 	SAME(h->count, 1);
 	down();
@@ -361,7 +361,7 @@ static void a_host_that_is_not_heard_of_is_given_up(void)
 	struct host *io = host_io(h, 1);
 
 	target.now += 5000;
-	SAME(host_do(io, io_command(NV_IO_FLUSH, 0, 1)).status, 0); /* traffic counts */
+	SAME(host_do(io, io_command(NV_IO_FLUSH, 0, 1)).status, 0); /* traffic counts as keep-alive */
 	target.now += 5999;
 	nt_target_tick(&target);
 	CHECK(!h->asked_to_close);
@@ -418,15 +418,15 @@ static void a_discovery_controller_tells_where_subsystems_are(void)
 	                           .cdw = {NV_FEAT_ASYNC_EVENTS, NV_AEC_DISCOVERY_CHANGED}});
 	host_post(d, aer(), 0);
 	d->count = 0;
-	subsystem->any_host = false; /* … without a word */
+	subsystem->any_host = false; /* … without an error */
 	nt_subsystem_allow(subsystem, "nqn.2026-01.test:somebody");
 	host_settle(d);
 	SAME(d->count, 1);
 	SAME(d->answers[0].result, 2 | 0xf0 << 8 | 0x70 << 16);
 	host_do(d, get_log(NV_LOG_DISCOVERY, 4096, 0));
 	CHECK(nv_get64(d->in) > generation);
-	SAME(nv_get64(d->in + 8), 2); /* not ours to see any more */
-	port.any = true;              /* it listens on ::, and the host came by IPv4 */
+	SAME(nv_get64(d->in + 8), 2); /* no longer visible to us */
+	port.any = true;              /* it listens on ::, and the host connected by IPv4 */
 	port.adrfam = NV_ADRFAM_IPV6;
 	host_do(d, get_log(NV_LOG_DISCOVERY, 4096, 0));
 	SAME(d->in[1024 + 1], NV_ADRFAM_IPV4);

@@ -1,4 +1,4 @@
-// auth_test.c - the client's authentication against the target's, message by message: what is right is let in, nothing else
+// auth_test.c - the client's authentication against the target's, message by message: only the right secrets get in
 // follows: NVM Express Base 2.0, 8.13.5.1 to 8.13.5.6
 // SPDX-License-Identifier: MIT
 #include <errno.h>
@@ -13,13 +13,13 @@ static const char right[] = "DHHC-1:00:ABEiM0RVZneImaq7zN3u/wARIjNEVWZ3iJmqu8zd7
 static const char proof[] = "DHHC-1:01:O3n/ZbCI/WDi1riVIMg1GqhQ1O55egewVNEk9/ZQLPyt5+by:";
 static const char wrong[] = "DHHC-1:00:ABEiM0RVZneImaq7zN3u/wARIjNEVWZ3iJmqu8zd7v8PHi08S1ppeIeWpbTD0uHw+lbIKQ==:";
 
-/* ---- a wire between the two: each message may be changed on its way ---- */
+/* ---- the connection between the two: each message may be changed ---- */
 
 static struct wire {
 	struct vn_queue q;
 	struct host *h;
-	unsigned count; /* messages so far, both ways */
-	/* *len: of a message of the host's, which may become longer or shorter */
+	unsigned count; /* number of messages so far, in both directions */
+	/* *len: length of a host's message, which may change */
 	void (*spoil)(unsigned n, bool to_target, uint8_t *m, uint32_t *len);
 } wire;
 
@@ -36,7 +36,7 @@ static void wire_submit(struct vn_queue *q, struct vn_cmd *c)
 	     send = c->way == VN_TO_TARGET;
 	uint32_t len = c->length;
 
-	if (wire.h->asked_to_close) { /* the connection is gone */
+	if (wire.h->asked_to_close) { /* the connection has ended */
 		q->error = ECONNRESET;
 		return;
 	}
@@ -135,7 +135,7 @@ static void close_both(void)
 	target_close();
 }
 
-/* A queue, and Connect with what follows from it. 0 or -errno */
+/* Connects a queue and authenticates. 0 or -errno. */
 static int try_queue(struct host *h, uint16_t qid, uint16_t cntlid)
 {
 	struct vn_link l = {.transport = &transport, .cntlid = cntlid, .deadline = vn_now() + 60000, .why = why};
@@ -172,7 +172,7 @@ static void expect(int error, const char *said)
 	}
 }
 
-/* ---- what is right ---- */
+/* ---- valid authentication ---- */
 
 static void every_hash_and_group_lets_the_host_in(void)
 {
@@ -187,7 +187,7 @@ static void every_hash_and_group_lets_the_host_in(void)
 			SAME(try_admin(), 0);
 			SAME(wire.count, 5);
 		}
-	target_has(right, proof, 0, NV_DH_GROUPS); /* whatever the target likes best */
+	target_has(right, proof, 0, NV_DH_GROUPS); /* the target's preference */
 	SAME(try_admin(), 0);
 	close_both();
 }
@@ -244,13 +244,13 @@ static void until_then_nothing_else_is_done(void)
 static void whoever_is_asked_for_nothing_comes_in_as_before(void)
 {
 	open_both();
-	nt_subsystem_disallow(subsystem, HOSTNQN); /* any host may, and this one has no secret any more */
+	nt_subsystem_disallow(subsystem, HOSTNQN); /* any host may connect, and this one has no secret any more */
 	client_has(NULL, NULL);
 	SAME(try_admin(), 0);
 	SAME(wire.count, 0);
 	target.auth = NULL;
 	SAME(try_admin(), 0);
-	client_has(right, proof); /* the client wants a proof: a target that gives none is not the right one */
+	client_has(right, proof); /* the client requires a proof: a target without one is rejected */
 	expect(-EACCES, "the target says: invalid command opcode");
 	close_both();
 }
@@ -295,7 +295,7 @@ static void but_not_at_once(void)
 	close_both();
 }
 
-/* ---- what is wrong ---- */
+/* ---- invalid authentication ---- */
 
 static void the_wrong_secret_is_refused_on_either_side(void)
 {
@@ -310,7 +310,7 @@ static void the_wrong_secret_is_refused_on_either_side(void)
 		expect(-EACCES, "authentication failed");
 		client_has(right, wrong);
 		expect(-EACCES, "the target does not have the controller's secret");
-		client_has(proof, right); /* each has the other's */
+		client_has(proof, right); /* each has the other's secret */
 		expect(-EACCES, "authentication failed");
 	}
 	close_both();
@@ -323,7 +323,7 @@ static void a_missing_secret_is_refused_on_either_side(void)
 	expect(-EACCES, "there is no secret");
 	target_has(right, NULL, 0, NV_DH_NULL);
 	client_has(right, proof);
-	expect(-EACCES, "authentication failed"); /* the target cannot prove who it is */
+	expect(-EACCES, "authentication failed"); /* the target cannot prove its identity */
 	target_has(NULL, NULL, 0, NV_DH_NULL);
 	nt_subsystem_auth(subsystem, true);
 	expect(-EACCES, "authentication failed");
@@ -386,7 +386,7 @@ static void the_target_refuses_what_was_changed(void)
 	spoil(0, 1, 2, -EACCES, "incorrect protocol message");
 	spoil(0, 6, 2, -EACCES, "secure channel concatenation mismatch");
 	spoil(0, 7, 1, -EACCES, "incorrect payload"); /* no descriptor */
-	spoil(0, 7, 3, -EACCES, "incorrect payload"); /* two, and one is there */
+	spoil(0, 7, 3, -EACCES, "incorrect payload"); /* two announced, and one present */
 	spoil(0, 8, 2, -EACCES, "authentication protocol not usable");
 	spoil(0, 10, 3, -EACCES, "incorrect payload"); /* no hash */
 	spoil(0, 11, 6, -EACCES, "incorrect payload"); /* no group */
@@ -414,19 +414,19 @@ static void the_client_refuses_what_was_changed(void)
 	spoil(1, 1, 2, -EPROTO, "another message than expected");
 	spoil(1, 0, 1, -EPROTO, "another message than expected");
 	spoil(1, 5, 1, -EPROTO, "a message of another transaction");
-	spoil(1, 6, 1, -EPROTO, "a challenge that makes no sense");
-	spoil(1, 8, 0xf0, -EPROTO, "a challenge that makes no sense");
-	spoil(1, 9, 0xf0, -EPROTO, "a challenge that makes no sense");
-	spoil(1, 9, 3, -EPROTO, "a challenge that makes no sense");
-	spoil(1, 11, 0x80, -EPROTO, "a challenge that makes no sense");
-	spoil(1, 12, 1, -EACCES, "authentication failed");            /* S1: the target's own is another */
+	spoil(1, 6, 1, -EPROTO, "an invalid challenge");
+	spoil(1, 8, 0xf0, -EPROTO, "an invalid challenge");
+	spoil(1, 9, 0xf0, -EPROTO, "an invalid challenge");
+	spoil(1, 9, 3, -EPROTO, "an invalid challenge");
+	spoil(1, 11, 0x80, -EPROTO, "an invalid challenge");
+	spoil(1, 12, 1, -EACCES, "authentication failed");            /* S1: the target's own differs */
 	spoil(1, 16, 1, -EACCES, "authentication failed");            /* C1 */
 	spoil(1, 16 + 32 + 100, 1, -EACCES, "authentication failed"); /* the exponential */
 	spoil(3, 1, 1, -EPROTO, "another message than expected");
 	spoil(3, 4, 1, -EPROTO, "a message of another transaction");
-	spoil(3, 6, 1, -EPROTO, "a success that makes no sense");
+	spoil(3, 6, 1, -EPROTO, "an invalid success message");
 	spoil(3, 8, 1, -EACCES, "the target does not have the controller's secret"); /* no response */
-	spoil(3, 8, 2, -EPROTO, "a success that makes no sense");
+	spoil(3, 8, 2, -EPROTO, "an invalid success message");
 	spoil(3, 16, 1, -EACCES, "the target does not have the controller's secret"); /* R2 */
 	close_both();
 }
@@ -460,7 +460,7 @@ static void values_that_prove_nothing_are_refused(void)
 	open_both();
 	target_has(right, proof, NV_SHA256, NV_DH_2048);
 	wire.spoil = zero_sequence;
-	expect(-EPROTO, "a challenge that makes no sense");
+	expect(-EPROTO, "an invalid challenge");
 	wire.spoil = own_challenge;
 	expect(-EACCES, "authentication failed");
 	wire.spoil = small_exponential;
@@ -481,7 +481,7 @@ static void record(unsigned n, bool to_target, uint8_t *m, uint32_t *len)
 		memcpy(recorded, m, *len);
 }
 
-/* With the transaction's number made to fit: the challenge is another one. */
+/* The transaction id is adjusted, but the challenge differs. */
 static void replay(unsigned n, bool to_target, uint8_t *m, uint32_t *len)
 {
 	if (n == 2) {
@@ -502,7 +502,7 @@ static void a_reply_is_good_once(void)
 	close_both();
 }
 
-/* ---- a host that does what it likes ---- */
+/* ---- a host that ignores the rules ---- */
 
 static struct host *connected(void)
 {
@@ -518,7 +518,7 @@ static uint16_t send_message(struct host *h, const uint8_t *m, size_t len)
 	return command_of(h, NV_FCT_AUTH_SEND, (uint32_t)len);
 }
 
-/* The next message is a failure, and then it is over. */
+/* The next message is a failure, and ends the connection. */
 static void fails(struct host *h, enum nv_auth_why reason)
 {
 	uint16_t tid;
@@ -530,7 +530,7 @@ static void fails(struct host *h, enum nv_auth_why reason)
 	host_close(h);
 }
 
-/* What is dear is not for everybody who knows the name of a host. */
+/* Costly computations are not done for anybody who knows a host's name. */
 static void the_largest_groups_are_used_where_they_are_named(void)
 {
 	struct nv_negotiate n = {.tid = 3, .hashes = 0xe, .groups = 1u << NV_DH_6144 | 1u << NV_DH_8192};
@@ -623,7 +623,7 @@ static void commands_that_make_no_sense_are_refused(void)
 	SAME(command_of(h, NV_FCT_AUTH_RECEIVE, 7), NV_INVALID_FIELD | NV_DNR);
 	SAME(send_message(h, m, nv_negotiate_encode(&n, m)), 0);
 	SAME(command_of(h, NV_FCT_AUTH_RECEIVE, 16 + 64 + 256 - 1), NV_INVALID_FIELD | NV_DNR);
-	SAME(command_of(h, NV_FCT_AUTH_RECEIVE, 16 + 64 + 256), 0); /* a buffer too small has changed nothing */
+	SAME(command_of(h, NV_FCT_AUTH_RECEIVE, 16 + 64 + 256), 0); /* a buffer that is too small changes nothing */
 	host_close(h);
 	h = host_open();
 	SAME(command_of(h, NV_FCT_AUTH_SEND, 64), NV_SEQUENCE | NV_DNR); /* before Connect */
@@ -681,7 +681,7 @@ static void a_secret_that_changes_ends_what_stood_on_it(void)
 	close_both();
 }
 
-/* A challenge with an exponential costs milliseconds of the one thread that serves all. */
+/* A challenge with an exponential takes milliseconds of the only thread, which serves all hosts. */
 static bool challenged(void)
 {
 	struct nv_negotiate n = {.tid = 3, .hashes = 0xe, .groups = 1u << NV_DH_2048};
@@ -706,7 +706,7 @@ static void whoever_tries_in_vain_is_not_served_for_ever(void)
 	target.now = 1000000;
 	target_has(right, proof, 0, NV_DH_2048);
 	for (int i = 0; i < 20; i++)
-		SAME(try_admin(), 0); /* these are not in vain */
+		SAME(try_admin(), 0); /* these succeed */
 	while (n < 1000 && challenged())
 		n++;
 	SAME(n, 256);
@@ -714,14 +714,14 @@ static void whoever_tries_in_vain_is_not_served_for_ever(void)
 	for (n = 0; n < 1000 && challenged();)
 		n++;
 	SAME(n, 10);
-	target.now += 20000; /* all is forgotten */
+	target.now += 20000; /* all failures are forgotten */
 	SAME(try_admin(), 0);
 	for (unsigned i = 0; i < NT_PEER_BUCKETS; i++)
 		CHECK(!target.peers[i]);
 	close_both();
 }
 
-/* ---- a stranger who knows the names of a host, and has no secret ---- */
+/* ---- a stranger who knows a host's names, but not its secret ---- */
 
 static struct medium *medium;
 
@@ -771,7 +771,7 @@ static void a_stranger_does_not_take_what_a_host_is_still_to_be_told(void)
 	struct host *admin, *io;
 
 	open_with_medium();
-	for (int when = 0; when < 2; when++) { /* it comes and goes before the host is back, or stays */
+	for (int when = 0; when < 2; when++) { /* it comes and goes before the host returns, or stays */
 		come_in(&admin, &io);
 		host_close(io);
 		host_close(admin);
@@ -830,12 +830,12 @@ static void a_stranger_does_not_take_the_place_of_an_io_queue(void)
 	SAME(host_do(stranger, connect_command(stranger, 1, id)).result >> 16, NV_AUTHREQ_ATR >> 16);
 	SAME(try_queue(second, 1, id), 0); /* the host's own */
 	SAME(flush(second), 0);
-	SAME(try_queue(io, 1, id), (unsigned long long)-EIO); /* the place is taken by now */
+	SAME(try_queue(io, 1, id), (unsigned long long)-EIO); /* the place is taken now */
 	uint64_t seen = admin->q.ctrl->seen, errors = admin->q.ctrl->errors;
 
 	target.now += 1000;
 	SAME(host_do(stranger, io_command(NV_IO_READ, 0, 1)).status, NV_AUTH_REQUIRED | NV_DNR);
-	SAME(admin->q.ctrl->seen, seen); /* nor does it keep the controller alive, or fill its log */
+	SAME(admin->q.ctrl->seen, seen); /* it does not keep the controller alive or fill its log */
 	SAME(admin->q.ctrl->errors, errors);
 	target.now += NT_AUTH_MS;
 	nt_target_tick(&target);
@@ -858,10 +858,10 @@ static void a_host_counts_for_itself_when_it_has_proven_who_it_is(void)
 	come_in(&admin, &io);
 	CHECK(admin->q.owner == io->q.owner && io->q.owner != street && io->q.owner->proven);
 	SAME(street->queues, 1);
-	SAME(target.guest_count[NT_GUEST_STRANGER], 1); /* until then it is one of them */
+	SAME(target.guest_count[NT_GUEST_STRANGER], 1); /* until then it counts as one of them */
 	SAME(street->memory, 0);
 	SAME(io->q.owner->memory, 0);
-	nt_peers_limit(&target, 64, 2); /* from wherever it comes */
+	nt_peers_limit(&target, 64, 2); /* from any address */
 	struct host *third = host_open();
 
 	try_queue(third, 2, admin->q.ctrl->id);
@@ -933,7 +933,7 @@ static void a_stranger_is_not_told_that_a_host_is_still_busy(void)
 	SAME(host_answer(late, cid)->status, NV_CONNECT_BUSY);
 	host_settle(late);
 	host_close(late);
-	cid = host_post(again, set, 0); /* the host itself waits when it has proven who it is */
+	cid = host_post(again, set, 0); /* the host itself waits once it has authenticated */
 	CHECK(!host_answer(again, cid));
 	medium_go(medium);
 	CHECK(io->gone);

@@ -1,4 +1,4 @@
-// backend_test.c - every backend keeps what it is given, by io_uring and by threads
+// backend_test.c - every backend stores its data, with io_uring and with threads
 // see: backend/backend.h
 // SPDX-License-Identifier: MIT
 #include <errno.h>
@@ -61,7 +61,7 @@ static void keeps(const char *kind, bool buffered)
 	struct nb_config c = {
 	        .kind = kind, .path = path, .size = strcmp(kind, "memory") ? 0 : SIZE, .buffered = buffered};
 	struct nb_backend *b;
-	uint8_t *odd = out + 4096 + 8; /* not where O_DIRECT wants it */
+	uint8_t *odd = out + 4096 + 8; /* not aligned for O_DIRECT */
 
 	SAME(nb_open(&c, ring, &b), 0);
 	SAME(b->size, SIZE);
@@ -136,7 +136,7 @@ static void a_file_that_is_shorter_than_its_namespace_gives_errors(void)
 	SAME(nb_ring_open(&ring, false), 0);
 	make_file(SIZE);
 	SAME(nb_open(&c, ring, &b), 0);
-	SAME(nb_open(&c, ring, &second), EBUSY); /* two targets would not know of each other */
+	SAME(nb_open(&c, ring, &second), EBUSY); /* two targets would not know each other */
 	SAME(truncate(path, 8192), 0);
 	SAME(act(b, NB_READ, 16384, 4096, in, false), EIO);
 	SAME(nb_resize(b, 0), 0);
@@ -174,7 +174,7 @@ static void an_image_is_known_again(void)
 	CHECK(known_as(path, as));
 	snprintf(moved, sizeof(moved), "%s.moved", path);
 	SAME(rename(path, moved), 0);
-	if (anywhere) { /* else where it lies is all that is known of it */
+	if (anywhere) { /* otherwise only its path identifies it */
 		CHECK(known_as(moved, as));
 		make_file(SIZE);
 		CHECK(!known_as(path, as));

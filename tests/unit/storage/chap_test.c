@@ -1,4 +1,4 @@
-// chap_test.c - secrets, messages and responses of DH-HMAC-CHAP, beside values that others have computed
+// chap_test.c - secrets, messages and responses of DH-HMAC-CHAP, compared with values from other implementations
 // follows: NVM Express Base 2.0, 8.13.5; RFC 7919, appendix A (the primes)
 // SPDX-License-Identifier: MIT
 #include <openssl/bn.h>
@@ -20,7 +20,7 @@ static void unhex(const char *hex, uint8_t *out)
 		sscanf(hex, "%2hhx", out++);
 }
 
-/* What nvme-cli 2.3 prints: `nvme gen-dhchap-key -n nqn.2026-01.test:host -s 0011… -l LENGTH -m HASH` */
+/* The output of nvme-cli 2.3: `nvme gen-dhchap-key -n nqn.2026-01.test:host -s 0011… -l LENGTH -m HASH` */
 static const struct {
 	const char *text;
 	uint8_t length, hash;
@@ -48,7 +48,7 @@ static void secrets_are_read_as_nvme_cli_prints_them(void)
 	}
 }
 
-/* It prints the secret transformed where a hash is given: the same transformation gives our key. */
+/* With a hash it prints the transformed secret: the same transformation gives our key. */
 static void keys_are_made_as_nvme_cli_makes_them(void)
 {
 	for (size_t i = 3; i < 6; i++) {
@@ -93,7 +93,7 @@ static void other_texts_are_no_secrets(void)
 	CHECK(nv_secret_parse("DHHC-1:00:ABEiM0RVZneImaq7zN3u/wARIjNEVWZ3iJmqu8zd7v8qDMNU:\n", &s));
 }
 
-/* R1 and R2 as python3's hmac computes them, with the NULL group and with a session key. */
+/* R1 and R2 from python3's hmac, with the NULL group and with a session key. */
 static void responses_are_what_others_compute(void)
 {
 	static const struct {
@@ -138,7 +138,7 @@ static void responses_are_what_others_compute(void)
 	}
 }
 
-/* p = 2^b - 2^(b-64) + ([2^(b-130) e] + X) 2^64 - 1, e as the sum of 1/k!. RFC 7919, appendix A */
+/* p = 2^b - 2^(b-64) + ([2^(b-130) e] + X) 2^64 - 1, with e as the sum of 1/k!. RFC 7919, appendix A */
 static BIGNUM *prime(int bits, unsigned long x)
 {
 	BIGNUM *e = BN_new(), *term = BN_new(), *p = BN_new();
@@ -266,7 +266,7 @@ static void messages_come_back_as_they_were(void)
 		}
 }
 
-/* As the Linux kernel 6.1 sends it: 72 bytes, all hashes, all groups. */
+/* As sent by Linux 6.1: 72 bytes, all hashes, all groups. */
 static void a_negotiation_is_read_from_its_bytes(void)
 {
 	uint8_t m[8 + 64] = {0x00, 0x00, 0, 0, 0x02, 0x00, 0x00, 1, 1, 0, 3, 6, 1, 2, 3};
@@ -282,7 +282,7 @@ static void a_negotiation_is_read_from_its_bytes(void)
 	m[8 + 2] = 0;
 	SAME(nv_negotiate_decode(m, sizeof(m), &n), NV_AUTH_PAYLOAD);
 	m[8 + 2] = 1;
-	m[8 + 4] = 0xff; /* a hash that nobody knows */
+	m[8 + 4] = 0xff; /* an unknown hash */
 	SAME(nv_negotiate_decode(m, sizeof(m), &n), NV_AUTH_OK);
 	SAME(n.hashes, 0);
 	m[8] = 2;

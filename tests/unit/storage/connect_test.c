@@ -1,11 +1,11 @@
-// connect_test.c - Connect, properties and Disconnect: every answer that the specification has for them
+// connect_test.c - Connect, properties and Disconnect: every answer of the specification
 // follows: NVMe over Fabrics 1.1, 3.1 to 3.5
 // SPDX-License-Identifier: MIT
 #include "host.h"
 
 #define DNR(x) ((x) | NV_DNR)
 
-/* A Connect that differs in one thing from a good one. */
+/* A Connect that differs from a valid one in one field. */
 static struct answer try(uint16_t qid, uint16_t cntlid, void (*spoil)(struct host *h, struct nv_sqe *c))
 {
 	struct host *h = host_open();
@@ -82,7 +82,7 @@ static void short_data(struct host *h, struct nv_sqe *c)
 
 static void prp(struct host *h, struct nv_sqe *c)
 {
-	c->psdt = 1; /* 0, as host_post has it */
+	c->psdt = 1; /* 0, as host_post sets it */
 }
 
 #define WRONG_IN_COMMAND(at) (at)
@@ -123,7 +123,7 @@ static void the_admin_queue_is_connected_only_with_good_parameters(void)
 	target_close();
 }
 
-/* As after a Connect for which no controller could be had. */
+/* As after a Connect that found no free controller. */
 static void a_connect_after_one_that_failed_begins_with_new_slots(void)
 {
 	uint32_t n = 0;
@@ -140,7 +140,7 @@ static void a_connect_after_one_that_failed_begins_with_new_slots(void)
 	target_close();
 }
 
-/* 128 entries, where each command is still under way when the next comes. */
+/* 128 entries, with each command still outstanding when the next arrives. */
 static void an_admin_queue_may_be_deeper_than_usual(void)
 {
 	target_open(16 << 20);
@@ -316,7 +316,7 @@ static void a_controller_is_enabled_reset_and_shut_down(void)
 
 	medium_add(m, 1);
 	m->slow = true;
-	property_set(h, NV_PROP_CC, 0x464001, 0); /* normal shutdown: waits for what is in the cache */
+	property_set(h, NV_PROP_CC, 0x464001, 0); /* a normal shutdown waits for the cache */
 	SAME(m->count[NB_FLUSH], 1);
 	SAME(property_get(h, NV_PROP_CSTS, 0).result, NV_CSTS_RDY | NV_CSTS_SHST_BUSY);
 	medium_go(m);
@@ -354,7 +354,7 @@ static void disconnect_is_for_io_queues(void)
 	SAME(host_do(io, c).status, 0);
 	CHECK(io->asked_to_close);
 	host_close(io);
-	io = host_io(h, 1); /* the number is free again */
+	io = host_io(h, 1); /* the id is free again */
 	host_close(io);
 	host_close(h);
 	target_close();

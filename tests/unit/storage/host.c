@@ -1,4 +1,4 @@
-// host.c - a host without a network, and a backend that does what a test says
+// host.c - a host without a network, and a backend controlled by the test
 // see: target/target.h
 // SPDX-License-Identifier: MIT
 #include "host.h"
@@ -160,7 +160,7 @@ static const struct nt_ops ops = {.name = "test",
                                   .close = ask_to_close,
                                   .gone = gone};
 
-/* They are large: one that was closed serves again, as new but for its buffers. */
+/* Queues are large: a closed one is used again, like a new one except for its buffers. */
 static struct host *spare[8];
 static unsigned spares;
 

@@ -1,4 +1,5 @@
-// host.h - a host without a network: commands go straight to the target's core; a backend that does what a test says
+// host.h - a host without a network, whose commands go directly to the target's core, and a backend controlled by the
+// test
 // see: target/target.h
 // SPDX-License-Identifier: MIT
 #ifndef VB_TEST_STORAGE_HOST_H
@@ -22,26 +23,26 @@ struct answer {
 struct host {
 	struct nt_queue q;
 	bool gone, asked_to_close;
-	bool hold_data;    /* fetch does not answer by itself */
+	bool hold_data;    /* fetch does not complete by itself */
 	bool hold_answers; /* responses stay with the transport */
 	struct nt_request *fetching[ANSWERS], *unreleased[ANSWERS];
 	uint32_t fetch_count, unreleased_count;
 	struct answer answers[ANSWERS];
-	uint32_t count; /* of the answers so far */
+	uint32_t count; /* number of answers so far */
 	uint16_t next_cid;
-	uint8_t in[NT_TRANSFER_MAX], out[NT_TRANSFER_MAX]; /* what the target sent last; what it fetches */
+	uint8_t in[NT_TRANSFER_MAX], out[NT_TRANSFER_MAX]; /* data sent last by the target; data that it fetches */
 };
 
-/* A backend in memory whose requests wait until they are let go, if the test wants. */
+/* A backend in memory. If the test wants, its requests wait until they are released. */
 struct medium {
 	struct nb_backend b;
 	uint8_t *bytes;
 	bool slow;
-	int error; /* what the next requests end with */
+	int error; /* result of the next requests */
 	struct nb_request *first, **end;
-	uint32_t count[5]; /* requests by operation */
-	bool fua;          /* the last write's */
-	uint32_t unknown;  /* bits of operations that are not known */
+	uint32_t count[5]; /* number of requests by operation */
+	bool fua;          /* FUA of the last write */
+	uint32_t unknown;  /* unsupported operations, as bits */
 	bool closed;
 };
 
@@ -54,23 +55,23 @@ void target_close(void);
 
 struct medium *medium_open(uint64_t size, uint32_t block);
 struct nt_namespace *medium_add(struct medium *m, uint32_t nsid);
-void medium_go(struct medium *m); /* all that wait */
+void medium_go(struct medium *m); /* completes all waiting requests */
 
 struct host *host_open(void);
-void host_close(struct host *h);  /* and frees it: it must be gone */
-void host_settle(struct host *h); /* releases what was answered */
+void host_close(struct host *h);  /* frees it: it must have ended */
+void host_settle(struct host *h); /* releases answered requests */
 
-/* The descriptor of a transfer by the transport, of data in the capsule, of none. */
+/* The descriptors of a transfer by the transport, of data in the capsule, and of none. */
 struct nv_sgl by_transport(uint32_t length);
 struct nv_sgl in_capsule(uint32_t length);
 
-/* Sends, and does not wait. The command id is the host's next one; which it was. */
+/* Sends without waiting. Uses the host's next command id and returns it. */
 uint16_t host_post(struct host *h, struct nv_sqe c, uint32_t capsule);
-/* … and with the one answer that it gets. */
+/* … and returns its answer. */
 struct answer host_do(struct host *h, struct nv_sqe c);
-const struct answer *host_answer(const struct host *h, uint16_t cid); /* NULL: none so far; the last one with that id */
+const struct answer *host_answer(const struct host *h, uint16_t cid); /* the last one with that id, or NULL */
 
-/* Connect: fills a good command and good data; what a test wants to be wrong it changes before it sends. */
+/* Connect: fills in a valid command and data. A test changes fields before it sends. */
 struct nv_sqe connect_command(struct host *h, uint16_t qid, uint16_t cntlid);
 struct host *host_admin(void); /* connected and enabled */
 struct host *host_io(struct host *admin, uint16_t qid);

@@ -1,4 +1,4 @@
-// io_test.c - I/O commands: every refusal, what the backend is asked for, fused commands, the end of connections
+// io_test.c - I/O commands: every error, requests to the backend, fused commands, ending connections
 // follows: NVM Express Base 1.4, chapter 6
 // SPDX-License-Identifier: MIT
 #include <errno.h>
@@ -70,7 +70,7 @@ static void what_cannot_be_is_refused(void)
 		SAME(host_do(h, io_command(all[i], UINT64_MAX, 2)).status, DNR(NV_LBA_RANGE));
 		SAME(host_do(h, io_command(all[i], UINT64_MAX - 1, 2)).status, DNR(NV_LBA_RANGE));
 		SAME(host_do(h, io_command(all[i], 16383, 1)).status,
-		     0); /* a compare finds what the write before it has left */
+		     0); /* a compare finds the data of the write before it */
 		c = io_command(all[i], 0, 1);
 		c.nsid = 2;
 		SAME(host_do(h, c).status, DNR(NV_INVALID_NS));
@@ -96,7 +96,7 @@ static void what_cannot_be_is_refused(void)
 	SAME(host_do(h, c).status, DNR(NV_SGL_OFFSET_INVALID));
 	c.sgl = in_capsule(1024);
 	h->count = 0;
-	host_post(h, c, 512); /* the capsule has less than it says */
+	host_post(h, c, 512); /* the capsule has less than announced */
 	SAME(h->answers[0].status, DNR(NV_SGL_LENGTH));
 	c = io_command(NV_IO_WRITE, 0, 2);
 	c.cdw[2] |= 1u << 20; /* a directive */
@@ -125,7 +125,7 @@ static void each_host_is_told_once_that_what_was_not_flushed_is_lost(void)
 
 	m->error = EIO;
 	SAME(flush(h), DNR(NV_WRITE_FAULT));
-	m->error = 0; /* from now on the medium is content */
+	m->error = 0; /* from now on the medium works */
 	SAME(flush(h), 0);
 	SAME(flush(other), DNR(NV_WRITE_FAULT));
 	SAME(flush(other), 0);
@@ -135,17 +135,16 @@ static void each_host_is_told_once_that_what_was_not_flushed_is_lost(void)
 	c.cdw[2] |= 1u << 30; /* FUA */
 	SAME(host_do(h, c).status, NV_WRITE_FAULT);
 	m->error = 0;
-	SAME(flush(h), DNR(NV_WRITE_FAULT)); /* the other's loss */
+	SAME(flush(h), DNR(NV_WRITE_FAULT)); /* the other host's loss */
 	SAME(flush(other), 0);
 	m->b.cached = true;
 	m->error = EIO;
 	SAME(host_do(h, c).status, NV_WRITE_FAULT);
 	m->error = 0;
-	SAME(flush(other),
-	     DNR(NV_WRITE_FAULT)); /* where the page cache holds what both have written, either may have lost it */
+	SAME(flush(other), DNR(NV_WRITE_FAULT)); /* with the page cache, either host may have lost data */
 	SAME(flush(h), DNR(NV_WRITE_FAULT));
 	SAME(flush(h), 0);
-	SAME(flush(other), 0); /* both have had their answers */
+	SAME(flush(other), 0); /* both have got their answers */
 	struct host *late_admin = host_admin(), *late = host_io(late_admin, 1);
 
 	SAME(flush(late), 0); /* it has lost nothing */
@@ -156,7 +155,7 @@ static void each_host_is_told_once_that_what_was_not_flushed_is_lost(void)
 	down();
 }
 
-/* By another host's flush: this one's has not been answered, or not yet begun. */
+/* By another host's flush: this host's was not answered, or not yet started. */
 static void lose(struct host *other)
 {
 	m->error = EIO;
@@ -207,15 +206,15 @@ static void a_host_that_comes_back_is_told_what_it_has_lost(void)
 	for (int when = 0; when < 3; when++) {
 		struct host *before = h, *admin_before = admin;
 
-		if (when == 0) /* the loss comes while its connection stands, … */
+		if (when == 0) /* the loss happens while it is connected, … */
 			lose(far);
-		if (when == 2) /* … while there are two of them, … */
+		if (when == 2) /* … while it has two connections, … */
 			come_back();
 		if (when == 2)
 			lose(far);
 		host_close(before);
 		host_close(admin_before);
-		if (when == 1) /* … while there is none */
+		if (when == 1) /* … while it has none */
 			lose(far);
 		if (when < 2)
 			come_back();
@@ -241,7 +240,7 @@ static void a_host_is_told_again_what_its_connection_swallowed(void)
 	all_down();
 }
 
-/* Where no host has to prove anything its names are believed; to say them and go takes nothing yet. */
+/* Without authentication its names are believed: a stranger who uses them and leaves must not take the report. */
 static void a_connection_in_a_hosts_name_takes_nothing_until_it_flushes(void)
 {
 	up(16 << 20);
@@ -284,8 +283,7 @@ static void a_host_that_shuts_down_has_flushed(void)
 {
 	up(16 << 20);
 	another_host();
-	SAME(property_set(admin, NV_PROP_CC, 0x464001, 0).status,
-	     0); /* it shuts down: what it had written is flushed */
+	SAME(property_set(admin, NV_PROP_CC, 0x464001, 0).status, 0); /* it shuts down, which flushes its data */
 	host_close(h);
 	host_close(admin);
 	lose(far);
@@ -313,7 +311,7 @@ static void a_host_that_is_remembered_no_more_is_told_all_the_same(void)
 	up(16 << 20);
 	another_host();
 	go();
-	for (uint32_t i = 1; i <= NT_GONE_MAX; i++) { /* one more than there is room for */
+	for (uint32_t i = 1; i <= NT_GONE_MAX; i++) { /* one more than can be stored */
 		come_with(i);
 		go();
 	}
@@ -324,7 +322,7 @@ static void a_host_that_is_remembered_no_more_is_told_all_the_same(void)
 		SAME(flush(h), 0);
 		go();
 	}
-	come_back(); /* the first one that went */
+	come_back(); /* the first one that left */
 	SAME(flush(h), DNR(NV_WRITE_FAULT));
 	SAME(flush(h), 0);
 	SAME(flush(far), 0);
@@ -346,7 +344,7 @@ static void errors_of_the_medium_are_told(void)
 	SAME(host_do(h, io_command(NV_IO_READ, 0, 1)).status, NV_ANA_INACCESSIBLE_PATH);
 	nt_ana_set(subsystem, 1, NV_ANA_LOSS);
 	SAME(host_do(h, io_command(NV_IO_READ, 0, 1)).status,
-	     NV_ANA_LOSS_PATH); /* with DNR a host would not try another path */
+	     NV_ANA_LOSS_PATH); /* with DNR a host would not use another path */
 	nt_ana_set(subsystem, 1, NV_ANA_NON_OPTIMIZED);
 	SAME(host_do(h, io_command(NV_IO_READ, 0, 1)).status, 0);
 	down();
@@ -406,7 +404,7 @@ static void ranges_are_deallocated(void)
 	down();
 }
 
-/* As many as a command can name; those of no length are nothing, and one that is wrong is found whichever it is. */
+/* As many ranges as a command can have. Empty ones have no effect, and an invalid one is found at any index. */
 static void so_many_ranges_as_there_can_be(void)
 {
 	struct nv_sqe c = {.opcode = NV_IO_DSM, .nsid = 1, .sgl = by_transport(4096), .cdw = {255, 4}};
@@ -459,7 +457,7 @@ static void compare_and_write_is_one(void)
 	memset(h->out, 0, 512);
 	uint16_t c1 = host_post(h, first, 0);
 
-	SAME(h->count, 0); /* nothing before the second is there */
+	SAME(h->count, 0); /* nothing happens before the second arrives */
 	memset(h->out, 5, 512);
 	uint16_t c2 = host_post(h, second, 0);
 
@@ -519,11 +517,11 @@ static void nobody_writes_between_compare_and_write(void)
 	fuse(&first, &second);
 	m->slow = true;
 	memset(h->out, 0, 512);
-	host_post(h, io_command(NV_IO_WRITE, 8, 1), 0); /* under way */
+	host_post(h, io_command(NV_IO_WRITE, 8, 1), 0); /* outstanding */
 	host_post(h, first, 0);
 	host_post(h, second, 0);
 	memset(h->out, 9, 512);
-	host_post(h, io_command(NV_IO_WRITE, 8, 1), 0); /* behind the pair */
+	host_post(h, io_command(NV_IO_WRITE, 8, 1), 0); /* after the pair */
 	SAME(m->count[NB_WRITE], 1);
 	SAME(m->count[NB_READ], 0);
 	host_post(h, io_command(NV_IO_READ, 0, 1), 0); /* reads do not wait */
@@ -713,7 +711,7 @@ static void memory_is_shared_out(void)
 	SAME(h->fetch_count, 2);
 	SAME(m->count[NB_READ], 2);
 	SAME(nt_pool_used(target.pool), 4 << 20);
-	struct nv_sqe c = io_command(NV_IO_WRITE, 0, 16); /* what stands in a capsule finds room all the same */
+	struct nv_sqe c = io_command(NV_IO_WRITE, 0, 16); /* data in a capsule still finds room */
 
 	c.sgl = in_capsule(8192);
 	uint16_t cid = host_post(h, c, 8192);
@@ -761,7 +759,7 @@ static void commands_are_told_apart_by_their_ids(void)
 	host_post(h, io_command(NV_IO_READ, 0, 1), 0);
 	SAME(h->answers[0].status, DNR(NV_CID_CONFLICT));
 	h->next_cid = cid;
-	host_post(h, io_command(NV_IO_READ, 0, 1), 0); /* it still is in use */
+	host_post(h, io_command(NV_IO_READ, 0, 1), 0); /* it is still in use */
 	SAME(h->answers[1].status, DNR(NV_CID_CONFLICT));
 	medium_go(m);
 	host_settle(h);

@@ -1,5 +1,5 @@
-// nvme_test.c - bytes and numbers: checksums, names, PDU headers; structures pinned to libnvme's where that is
-// installed follows: NVM Express Base 1.4; NVMe/TCP transport specification 1.0; RFC 3720 B.4 for the checksums
+// nvme_test.c - bytes and numbers: checksums, names, PDU headers; structures compared with libnvme's if it is installed
+// follows: NVM Express Base 1.4; NVMe/TCP transport specification 1.0; RFC 3720, B.4 (checksums)
 // SPDX-License-Identifier: MIT
 #include "../../support/check.h"
 #include "frame/crc32c.h"
@@ -135,7 +135,7 @@ static void statuses_have_texts(void)
 	CHECK(!strcmp(nv_status_text(0x7fe), "unknown status"));
 }
 
-/* Every header of eight bytes from a small alphabet: what is accepted says how much data it carries, and that fits. */
+/* All headers of eight bytes from a small set of values: an accepted one has a data length that fits. */
 static void accepted_headers_are_consistent(void)
 {
 	static const uint8_t lens[] = {0, 8, 24, 28, 72, 76, 128, 255};

@@ -1,4 +1,4 @@
-// quota_test.c - what one peer may have of what all share: memory of the pool, connections, places of the discovery service
+// quota_test.c - one peer's share of common resources: memory of the pool, connections, places of the discovery service
 // see: storage/target/peer.c
 // SPDX-License-Identifier: MIT
 #include <arpa/inet.h>
@@ -10,7 +10,7 @@
 
 static struct host *hosts[HOSTS];
 
-/* A connection from an address; NULL: it is not taken. */
+/* Opens a connection from an address; NULL: rejected. */
 static struct host *from(const char *address)
 {
 	struct sockaddr_storage a = {0};
@@ -104,12 +104,12 @@ static void what_waits_is_served_in_turn(void)
 	withhold(hosts[0] = io_from("192.0.2.1"), 9);
 	withhold(hosts[1] = io_from("192.0.2.2"), 9);
 	withhold(hosts[2] = io_from("192.0.2.3"), 9);
-	SAME(nt_pool_used(target.pool), 12 << 20); /* all that is not in reserve */
+	SAME(nt_pool_used(target.pool), 12 << 20); /* all memory except the reserve */
 	withhold(hosts[3] = io_from("192.0.2.4"), 9);
 	withhold(hosts[4] = io_from("192.0.2.5"), 9);
 	SAME(hosts[0]->fetch_count, 4);
 	SAME(hosts[3]->fetch_count, 0);
-	for (int i = 0; i < 5; i++) { /* whoever has been served stands behind the others */
+	for (int i = 0; i < 5; i++) { /* a peer that was served goes to the end of the queue */
 		nt_fetched(hosts[i % 3]->fetching[i / 3], 0);
 		host_settle(hosts[i % 3]);
 	}
@@ -151,7 +151,7 @@ static void strangers_have_a_share_of_the_connections(void)
 	struct host *other = from("192.0.2.2");
 
 	CHECK(other);
-	SAME(come_in(hosts[0], SUBNQN), 0); /* it is in, and another may come */
+	SAME(come_in(hosts[0], SUBNQN), 0); /* it is admitted, and another one may connect */
 	CHECK((hosts[n] = from("192.0.2.1")));
 	CHECK(!from("192.0.2.1"));
 	host_close(other);
@@ -252,7 +252,7 @@ static void discovery_has_a_share_for_each_and_in_all(void)
 			break;
 	SAME(n, 4);
 	host_close(hosts[n]);
-	SAME(come_in(hosts[n] = from("192.0.2.1"), SUBNQN), 0); /* of a subsystem it may have more */
+	SAME(come_in(hosts[n] = from("192.0.2.1"), SUBNQN), 0); /* it may have more connections to a subsystem */
 	host_close(hosts[n]);
 	for (unsigned k = 2; n < 16; n++, k++) {
 		snprintf(address, sizeof(address), "192.0.2.%u", k);

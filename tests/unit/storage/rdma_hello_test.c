@@ -1,4 +1,4 @@
-// rdma_hello_test.c - the private data of a connection, of any length and with anything in it
+// rdma_hello_test.c - the private data of a connection, with any length and content
 // follows: NVMe over Fabrics 1.1, 7.3.6.2 to 7.3.6.4
 // SPDX-License-Identifier: MIT
 #include "../../support/check.h"
@@ -28,7 +28,7 @@ static void what_is_too_short_is_none(void)
 	struct nt_rdma_hello h;
 
 	for (size_t len = 0; len < NT_RDMA_HELLO_LEN; len++) {
-		uint8_t *exactly = calloc(1, len ? len : 1); /* so that a sanitizer sees a look behind it */
+		uint8_t *exactly = calloc(1, len ? len : 1); /* so that a sanitizer notices reads beyond it */
 
 		SAME(nt_rdma_hello_decode(exactly, len, &h), NT_RDMA_INVALID_LENGTH);
 		free(exactly);
@@ -37,7 +37,7 @@ static void what_is_too_short_is_none(void)
 	SAME(nt_rdma_hello_decode(NULL, 56, &h), NT_RDMA_INVALID_LENGTH);
 }
 
-/* What is taken is within every limit, whatever was said. */
+/* Accepted values are within all limits. */
 static void nothing_beyond_the_limits_is_taken(void)
 {
 	uint64_t x = 0x9e3779b97f4a7c15ull;
@@ -51,7 +51,7 @@ static void nothing_beyond_the_limits_is_taken(void)
 			x ^= x << 13, x ^= x >> 7, x ^= x << 17;
 			bytes[k] = (uint8_t)(x >> 24);
 		}
-		if (i % 2) /* most are wrong at the first look else */
+		if (i % 2) /* otherwise most fail the first check */
 			bytes[0] = bytes[1] = bytes[3] = bytes[7] = 0;
 		int why = nt_rdma_hello_decode(bytes, sizeof(bytes), &h);
 

@@ -1,4 +1,4 @@
-// tcp_test.c - a host made of bytes: NVMe/TCP as it should be, and as it should not
+// tcp_test.c - a host made of bytes: valid and invalid NVMe/TCP
 // follows: NVMe/TCP transport specification 1.0
 // SPDX-License-Identifier: MIT
 #include <errno.h>
@@ -109,7 +109,7 @@ static size_t get(void *bytes, size_t len)
 	return have;
 }
 
-/* true: the other end has closed, after what was read */
+/* true: the other end has closed, after the data read */
 static bool at_end(void)
 {
 	uint8_t c;
@@ -149,7 +149,7 @@ static void greet(uint8_t want, uint8_t align)
 	hpda = align;
 }
 
-/* A header of hlen bytes, and data; spoil: which byte of the PDU is changed on its way, -1 none. */
+/* Sends a header of hlen bytes, and data. spoil: index of a byte of the PDU to change; -1: none. */
 static void send_pdu(uint8_t *head, uint8_t hlen, uint8_t flags, const void *data, uint32_t len, long spoil)
 {
 	static uint8_t pdu[2 << 20];
@@ -203,7 +203,7 @@ struct got {
 };
 static struct got got;
 
-/* The next PDU that comes; its digests are checked. false: none. */
+/* Receives the next PDU and checks its digests. False: none. */
 static bool get_pdu(void)
 {
 	uint8_t digest[4];
@@ -250,7 +250,7 @@ static struct nv_cqe get_response(uint16_t cid)
 	return e;
 }
 
-/* The target ends the connection, and says why. */
+/* Checks that the target ends the connection with a termination request. */
 static void ended_with(uint16_t fes, uint32_t fei)
 {
 	while (get_pdu() && got.c.type != NV_TCP_C2H_TERM)
@@ -295,7 +295,7 @@ static void connect_queue(uint16_t qid, uint8_t cattr)
 
 static int admin_fd;
 
-/* An admin queue and an I/O queue; fd is the latter. */
+/* Connects an admin queue and an I/O queue; fd is the latter. */
 static void connect_all(uint8_t want, uint8_t align, uint8_t cattr)
 {
 	up();
@@ -347,7 +347,7 @@ static void read_back(uint32_t block, const uint8_t *want, uint32_t bytes)
 		SAME(get_response(cid).status, 0);
 }
 
-/* ---- as it should be ---- */
+/* ---- valid PDUs ---- */
 
 static struct nv_tcp_data get_r2t(uint16_t cid, uint32_t bytes)
 {
@@ -413,7 +413,7 @@ static void data_of_refused_commands_is_passed_over(void)
 
 	SAME(get_response(cid).status, NV_LBA_RANGE | NV_DNR);
 	c = io(NV_IO_WRITE, 0, 4096, true);
-	cid = send_command(c, pattern, 2048, -1); /* less than the descriptor says */
+	cid = send_command(c, pattern, 2048, -1); /* less than in the descriptor */
 	SAME(get_response(cid).status, NV_SGL_LENGTH | NV_DNR);
 	cid = send_command(io(NV_IO_WRITE, 0, 512, true), pattern, 4096, -1); /* more */
 	SAME(get_response(cid).status, 0);
@@ -438,7 +438,7 @@ static void many_commands_may_be_under_way(void)
 	down_all();
 }
 
-/* ---- as it should not be ---- */
+/* ---- invalid PDUs ---- */
 
 static void alone(void)
 {
@@ -454,8 +454,8 @@ static void strangers_are_told_what_is_wrong(void)
 		uint16_t fes;
 		uint32_t fei;
 	} cases[] = {
-	        {{0x55, 0, 128, 0, 128}, NV_TCP_FES_HEADER, 0},          /* no such PDU */
-	        {{NV_TCP_C2H_DATA, 0, 24, 0, 24}, NV_TCP_FES_HEADER, 0}, /* not a host's */
+	        {{0x55, 0, 128, 0, 128}, NV_TCP_FES_HEADER, 0},          /* unknown PDU */
+	        {{NV_TCP_C2H_DATA, 0, 24, 0, 24}, NV_TCP_FES_HEADER, 0}, /* not a PDU of a host */
 	        {{NV_TCP_ICREQ, 1, 128, 0, 128}, NV_TCP_FES_HEADER, 1},
 	        {{NV_TCP_ICREQ, 0, 127, 0, 128}, NV_TCP_FES_HEADER, 2},
 	        {{NV_TCP_ICREQ, 0, 128, 0, 129}, NV_TCP_FES_HEADER, 4},
@@ -504,7 +504,7 @@ static void a_wrong_header_digest_ends_the_connection(void)
 	ended_with(NV_TCP_FES_HDGST, 0x12345678);
 	down_all();
 	connect_all(NV_TCP_HDGST, 0, 0);
-	common.flags = 0; /* as if none had been agreed on */
+	common.flags = 0; /* as if no digest had been negotiated */
 	nv_tcp_common_encode(&common, head);
 	put(head, 72);
 	ended_with(NV_TCP_FES_HEADER, 1);
@@ -600,7 +600,7 @@ static void a_host_that_stalls_is_given_up_and_disturbs_nobody(void)
 
 	get_r2t(cid, 8192); /* and no answer */
 	fd = dial();
-	int silent = fd; /* says nothing at all */
+	int silent = fd; /* sends nothing */
 
 	fd = dial();
 	greet(0, 0);
@@ -619,10 +619,10 @@ static void a_host_that_stalls_is_given_up_and_disturbs_nobody(void)
 	read_back(0, (const uint8_t[512]){0}, 512);
 	target.now += 29000;
 	nt_tcp_turn(tcp);
-	SAME(nt_tcp_connections(tcp), 3); /* the silent one, and the one without Connect */
+	SAME(nt_tcp_connections(tcp), 3); /* the silent connection, and the one without Connect */
 	target.now += 32000;
 	nt_tcp_turn(tcp);
-	SAME(nt_tcp_connections(tcp), 2); /* and the one that owes data */
+	SAME(nt_tcp_connections(tcp), 2); /* and the one with missing data */
 	fd = working;
 	read_back(0, (const uint8_t[512]){0}, 512);
 	close(stalled);

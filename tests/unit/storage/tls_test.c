@@ -1,4 +1,5 @@
-// tls_test.c - keys of TLS beside values that others have computed, and both ends of a connection over a socket pair
+// tls_test.c - keys of TLS compared with values from other implementations, and both ends of a connection over a socket
+// pair
 // follows: NVMe/TCP transport specification 1.0, 3.6.1; RFC 8446
 // SPDX-License-Identifier: MIT
 #include <errno.h>
@@ -50,7 +51,7 @@ static void keys_are_read_as_the_specification_writes_them(void)
 		CHECK(!nv_tls_key_parse(bad[i], &s));
 }
 
-/* The Linux kernel's KUnit test has this pair for SHA-256; the others are computed with python3's hmac. */
+/* The Linux kernel's KUnit test contains this pair for SHA-256. The others were computed with python3's hmac. */
 static void keys_are_derived_as_others_derive_them(void)
 {
 	static const uint8_t generated[] = {0x17, 0x33, 0xc5, 0x9f, 0xa7, 0xf4, 0x8f, 0xcf, 0x37, 0xf5, 0xf2,
@@ -97,7 +98,7 @@ static void names_that_are_too_long_have_no_key(void)
 
 /* ---- two ends ---- */
 
-static struct nv_secret known; /* to the server, for these two names */
+static struct nv_secret known; /* connects to the server, for these two names */
 static unsigned asked;
 
 static bool find(void *arg, const char *hostnqn, const char *subnqn, struct nv_secret *s)
@@ -159,7 +160,7 @@ static void other_keys_and_names_do_not(void)
 {
 	int c, s;
 
-	pair(KEY, PLAIN_KEY, HOSTNQN); /* the same bytes, made into another key */
+	pair(KEY, PLAIN_KEY, HOSTNQN); /* the same bytes with another hash, which gives another key */
 	shake(&c, &s);
 	CHECK(c == EPROTO && s == EPROTO && !*nv_tls_host(server));
 	part();
@@ -175,7 +176,7 @@ static void other_keys_and_names_do_not(void)
 
 static uint8_t in[1 << 20], out[1 << 20];
 
-/* Bytes of any sizes, with a socket that takes little at a time. */
+/* Writes of any size, with a socket that accepts little at a time. */
 static void what_is_written_is_read(void)
 {
 	int c, s, small = 4096;
@@ -205,7 +206,7 @@ static void what_is_written_is_read(void)
 	CHECK(!memcmp(in, out, sizeof(in)) && !nv_tls_unsent(client));
 	nv_tls_close(client);
 	client = NULL;
-	SAME(nv_tls_read(server, &(struct iovec){in, 1}, 1), 0); /* the good-bye */
+	SAME(nv_tls_read(server, &(struct iovec){in, 1}, 1), 0); /* close_notify */
 	part();
 }
 
@@ -220,12 +221,12 @@ static void what_is_no_tls_is_refused(void)
 	SAME(nv_tls_read(server, &(struct iovec){in, 1}, 1), -1);
 	SAME(nv_tls_write(server, &(struct iovec){in, 1}, 1), -1);
 	part();
-	pair(KEY, KEY, HOSTNQN); /* a first record without end, and then a message */
+	pair(KEY, KEY, HOSTNQN); /* an endless first record, and then a message */
 	memcpy(junk, "\x16\x03\x01\x40\x00\x01\xff\xff\xff", 9);
 	CHECK(write(fds[0], junk, sizeof(junk)) > 0);
 	SAME(nv_tls_handshake(server), EPROTO);
 	part();
-	pair(KEY, KEY, HOSTNQN); /* the handshake that stops */
+	pair(KEY, KEY, HOSTNQN); /* the stalled handshake */
 	SAME(nv_tls_handshake(client), EAGAIN);
 	shutdown(fds[0], SHUT_WR);
 	do

@@ -100,5 +100,5 @@ int main(int argc, char **argv)
 		}
 	printf("rank %d of %d: right\n", rank, size);
 	fflush(stdout);
-	_exit(0); // Gloo's destructors call abort() over what is still under way
+	_exit(0); // Gloo's destructors call abort() if an operation is outstanding
 }

@@ -1,4 +1,4 @@
-// expect.h - what the MPI programs have in common: a value for each byte of each message, and the end on a wrong one
+// expect.h - shared by the MPI programs: a value for each byte of each message, and the end on a wrong one
 // follows: MPI 3.1
 // SPDX-License-Identifier: MIT
 #ifndef EXPECT_H
@@ -25,7 +25,7 @@ static inline void expect_begin(int *argc, char ***argv)
 	MPI_Comm_size(MPI_COMM_WORLD, &expect_ranks);
 }
 
-/* All ranks have got here: only then does one of them say so. */
+/* Waits until all ranks have got here; then one of them says so. */
 static inline int expect_end(const char *what)
 {
 	MPI_Barrier(MPI_COMM_WORLD);

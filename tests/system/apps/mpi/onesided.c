@@ -8,7 +8,7 @@
 
 static unsigned char in[CHUNK], out[CHUNK];
 
-/* Each rank owns a chunk for every other; who owns it looks after a fence, the others by get. */
+/* Each rank owns a chunk for every other rank. The owner checks it after a fence, the others by get. */
 static void put_and_get(void)
 {
 	unsigned char *base;
@@ -37,7 +37,7 @@ static void put_and_get(void)
 	MPI_Win_free(&win);
 }
 
-/* Every number from 0 is drawn once, whoever draws it: their sum says so, and each rank's come in rising order. */
+/* Each number from 0 is drawn once by some rank: the sum proves it. Each rank draws rising numbers. */
 static void counter(void)
 {
 	long long *base, drawn, before = -1, one = 1, sum = 0, all = 0, n = (long long)COUNTS * expect_ranks;
@@ -59,7 +59,7 @@ static void counter(void)
 	MPI_Allreduce(&sum, &all, 1, MPI_LONG_LONG, MPI_SUM, MPI_COMM_WORLD);
 	EXPECT(all == n * (n - 1) / 2);
 
-	/* One of them takes it, and all learn who */
+	/* one rank takes it, and all learn which */
 	long long me = expect_rank + 1, nobody = 0, winner = 0, now;
 	MPI_Compare_and_swap(&me, &nobody, &now, MPI_LONG_LONG, 0, 1, win);
 	MPI_Win_flush(0, win);

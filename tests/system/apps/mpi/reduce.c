@@ -1,4 +1,4 @@
-// reduce.c - sums, minima and broadcasts over all ranks, each compared with what arithmetic says
+// reduce.c - sums, minima and broadcasts over all ranks, each compared with the expected result
 // follows: MPI 3.1 §5
 // SPDX-License-Identifier: MIT
 #include "expect.h"

@@ -22,7 +22,7 @@ static void ring(size_t n, int round)
 	EXPECT(expect_same(in, n, left, round));
 }
 
-/* What arrives before it is asked for, and out of the order in which it is asked for. */
+/* Messages that arrive before their receive, and in another order than the receives. */
 static void tags(void)
 {
 	int right = (expect_rank + 1) % expect_ranks, left = (expect_rank + expect_ranks - 1) % expect_ranks;

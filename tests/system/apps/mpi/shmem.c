@@ -32,7 +32,7 @@ static int same(const unsigned char *p, size_t size, int who, int round)
 	return 1;
 }
 
-/* Each owns a chunk for every other; who owns it looks after a barrier, the others by get. */
+/* Each owns a chunk for every other. The owner checks it after a barrier, the others by get. */
 static void put_and_get(void)
 {
 	unsigned char *all = shmem_malloc((size_t)CHUNK * n), *out = malloc(CHUNK), *in = malloc(CHUNK);
@@ -59,8 +59,8 @@ static void put_and_get(void)
 	shmem_free(all);
 }
 
-/* Every number from 0 is drawn once, each one's in rising order; one of them takes the prize; the flag comes after
- * the data. */
+/* Each number from 0 is drawn once, in rising order for each element. One element takes the prize. The flag arrives
+ * after the data. */
 static void atomics(void)
 {
 	static long counter, prize, sums, winners, flag, data[LONGS];
