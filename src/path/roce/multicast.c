@@ -30,14 +30,17 @@ static int ask_for_membership(struct vb_node *node, const union ibv_gid *group, 
 
 void vb_roce_join_again(struct vb_node *node)
 {
+	vb_mutex_lock(&node->mcast_lock, VB_RANK_GROUPS);
 	for (const struct vb_mcast *m = node->mcasts; m; m = m->next)
 		ask_for_membership(node, &m->group, m->ifindex, true);
+	vb_mutex_unlock(&node->mcast_lock);
 }
 
 int vb_roce_membership(struct vb_node *node, const union ibv_gid *group, uint32_t ifindex, bool join)
 {
 	int fd = node->io->roce->lane_fd, r;
 
+	VB_MAY_WAIT(); /* for the broker's socket, or for the kernel's lock of network interfaces */
 	if (node->io->roce->relayed)
 		return ask_for_membership(node, group, ifindex, join);
 

@@ -68,6 +68,9 @@ uint64_t vb_roce_lost_at(const struct vb_node *node); /* when to call vb_roce_as
 void vb_roce_ask_again(struct vb_node *node);         /* if it is time. Progress thread */
 /* A new broker: asks an open question again, and joins our groups again. Progress thread, no lock held. */
 void vb_roce_reattached(struct vb_node *node);
+/* Joins all groups of this process again, on a new channel or with a new broker. Joining a group twice does no harm.
+ * Progress thread, no lock held. multicast.c */
+void vb_roce_join_again(struct vb_node *node);
 /* watch: packets wake the progress thread; otherwise a thread polls the lane. Under progress. */
 void vb_roce_watch(struct vb_node *node, bool watch);
 /* In a child of fork(): stops sending and receiving. */
@@ -151,8 +154,6 @@ void vb_roce_forward_held(struct vb_node *node);
 /* When to visit them again; 0: there are none. */
 uint64_t vb_roce_forward_due(const struct vb_node *node);
 void vb_roce_forward_free(struct vb_roce_sockets *s);
-/* Joins all groups of this process again, on a new channel or with a new broker. */
-void vb_roce_join_again(struct vb_node *node);
 /* Gives a packet to all queue pairs that joined its group. */
 void vb_roce_multicast(struct vb_node *node, const struct vb_roce_arrival *a, const struct vb_packet *p,
                        const uint8_t *bytes, size_t len);

@@ -130,8 +130,8 @@ static int reopen_lane(struct vb_node *node, struct vb_roce_sockets *s, int lane
 	atomic_store(&s->lost_at, 0);
 	int err = use_lane(node, s, lane_fd);
 
-	vb_roce_join_again(node);
 	vb_unlock(&node->progress);
+	vb_roce_join_again(node);
 	return err;
 }
 
@@ -247,12 +247,8 @@ void vb_roce_reattached(struct vb_node *node)
 	io->roce->unsent = io->roce->asked == VB_LANE_ASKED;
 	vb_unlock(&io->questions_lock);
 	vb_roce_send_question(node);
-	if (!io->roce->relayed)
-		return;
-	vb_lock(&node->progress);
-	vb_roce_join_again(
-	        node); /* messages that the old broker did not read are lost; joining a group twice does no harm */
-	vb_unlock(&node->progress);
+	if (io->roce->relayed)
+		vb_roce_join_again(node); /* the old broker may have left messages unread */
 }
 
 static void after(struct timespec *t, unsigned ms)
