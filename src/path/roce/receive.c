@@ -30,6 +30,7 @@ struct vb_roce_rx {
 	struct iovec with_head[BATCH][2];
 	unsigned vlen;         /* datagrams per call: more after a call that returned several */
 	struct vb_qp *touched; /* queue pairs that must answer after the batch, by touched_next */
+	bool touched_uc;       /* one of them is UC */
 	struct vb_qp *locked;  /* the QP whose sq_lock is held: consecutive packets are often for one queue pair */
 	struct vb_qp *run;     /* the same QP, if the last packet of this datagram was for it */
 	struct vb_icrc_cache icrc;
@@ -98,6 +99,7 @@ static void remember_to_answer(struct vb_roce_rx *rx, struct vb_qp *qp)
 	qp->roce->touched = true;
 	qp->roce->touched_next = rx->touched;
 	rx->touched = qp;
+	rx->touched_uc |= qp->type == IBV_QPT_UC;
 }
 
 /* Is a quarter of the channel's buffer full, or of the socket's buffer before it? */
@@ -146,8 +148,9 @@ void vb_roce_settle_batch(struct vb_node *node)
 
 	unlock_qp(rx);
 	uint64_t now = rx->touched ? vb_now() : 0;
-	bool full = rx->touched && rx->touched->type == IBV_QPT_UC && crowded(rx);
+	bool full = rx->touched_uc && crowded(rx);
 
+	rx->touched_uc = false;
 	while (rx->touched) {
 		struct vb_qp *qp = rx->touched;
 
