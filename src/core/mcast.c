@@ -78,7 +78,7 @@ int vb_attach_mcast(struct ibv_qp *ibqp, const union ibv_gid *gid, uint16_t lid)
 	}
 	m->ifindex = (uint32_t)vb_ctx(ibqp->context)->dev->ifindex;
 	m->qp = qp;
-	int err = vb_roce_ready(node);
+	int err = vb_roce_request_lane(node);
 
 	if (!err) {
 		vb_mutex_lock(&node->mcast_lock, VB_RANK_GROUPS);

@@ -373,7 +373,7 @@ static uint32_t *ece_options(struct vb_cm_msg *msg)
 	                                     : NULL;
 }
 
-static bool ours(const struct vb_mad *h)
+static bool is_cm_message(const struct vb_mad *h)
 {
 	return h->base_version == VB_MAD_BASE_VERSION && h->mgmt_class == VB_MAD_CLASS_CM &&
 	       h->class_version == VB_MAD_CLASS_CM_VERSION && h->method == VB_MAD_METHOD_SEND;
@@ -387,7 +387,7 @@ bool vb_cm_decode(struct vb_cm_msg *msg, const uint8_t *mad, size_t len)
 	if (len != VB_MAD_LEN)
 		return false;
 	vb_mad_decode(&r, &h);
-	if (!ours(&h))
+	if (!is_cm_message(&h))
 		return false;
 	switch (h.attr_id) {
 #define X(code, name, field, n)               \

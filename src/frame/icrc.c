@@ -11,8 +11,8 @@
 #define BTH_RESV8A 4 /* FECN, BECN and reserved bits, which switches may set */
 
 /* IP and UDP header as the ICRC sees them. Returns their length. */
-static size_t outer(uint8_t pseudo[IPV6_LEN + UDP_LEN], const struct vb_flow *flow, uint16_t ipv4_id,
-                    size_t udp_payload_len)
+static size_t outer_headers(uint8_t pseudo[IPV6_LEN + UDP_LEN], const struct vb_flow *flow, uint16_t ipv4_id,
+                            size_t udp_payload_len)
 {
 	size_t ip_len = vb_ip_header_masked(pseudo, flow, ipv4_id, udp_payload_len);
 	struct vb_writer w = vb_writer(pseudo + ip_len, UDP_LEN);
@@ -28,7 +28,7 @@ uint32_t vb_icrc_start(const struct vb_flow *flow, uint16_t ipv4_id, const uint8
                        size_t udp_payload_len)
 {
 	uint8_t pseudo[IPV6_LEN + UDP_LEN + VB_BTH_LEN];
-	size_t outer_len = outer(pseudo, flow, ipv4_id, udp_payload_len);
+	size_t outer_len = outer_headers(pseudo, flow, ipv4_id, udp_payload_len);
 	struct vb_writer w = vb_writer(pseudo + outer_len, VB_BTH_LEN);
 
 	vb_put_bytes(&w, headers, BTH_RESV8A);
@@ -65,9 +65,9 @@ static uint32_t before_bth(struct vb_icrc_known *k, uint16_t ipv4_id)
 	uint8_t pseudo[IPV6_LEN + UDP_LEN];
 
 	if (ipv4_id >= VB_ICRC_IDS)
-		return vb_crc32(ONES_CRC, pseudo, outer(pseudo, &k->flow, ipv4_id, k->len));
+		return vb_crc32(ONES_CRC, pseudo, outer_headers(pseudo, &k->flow, ipv4_id, k->len));
 	if (!(k->known >> ipv4_id & 1)) {
-		k->start[ipv4_id] = vb_crc32(ONES_CRC, pseudo, outer(pseudo, &k->flow, ipv4_id, k->len));
+		k->start[ipv4_id] = vb_crc32(ONES_CRC, pseudo, outer_headers(pseudo, &k->flow, ipv4_id, k->len));
 		k->known |= 1ull << ipv4_id;
 	}
 	return k->start[ipv4_id];

@@ -71,7 +71,7 @@ uint32_t vb_flow_label_of_qps(uint32_t qpn, uint32_t other_qpn)
 }
 
 /* RFC 1071 */
-static uint16_t checksum(const uint8_t *bytes, size_t len)
+static uint16_t header_checksum(const uint8_t *bytes, size_t len)
 {
 	struct vb_reader r = vb_reader(bytes, len);
 	uint32_t sum = 0;
@@ -105,7 +105,7 @@ static size_t ipv4_header_checked(uint8_t header[20], const struct vb_flow *flow
                                   size_t udp_payload_len)
 {
 	ipv4_header(header, flow, ip, udp_payload_len, 0);
-	return ipv4_header(header, flow, ip, udp_payload_len, checksum(header, 20));
+	return ipv4_header(header, flow, ip, udp_payload_len, header_checksum(header, 20));
 }
 
 static size_t ipv6_header(uint8_t header[40], const struct vb_flow *flow, const struct vb_ip_fields *ip,

@@ -50,7 +50,7 @@ static bool bind_any(int fd, int family, uint16_t *port)
 	return false;
 }
 
-static void set(int fd, int level, int option, int value)
+static void set_option(int fd, int level, int option, int value)
 {
 	setsockopt(fd, level, option, &value, sizeof(value));
 }
@@ -63,11 +63,11 @@ int vb_udp_sender(bool v6, uint16_t *port)
 	if (fd < 0)
 		return -1;
 	if (v6)
-		set(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1);
-	set(fd, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO);
+		set_option(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1);
+	set_option(fd, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO);
 	if (v6)
-		set(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_DO);
-	set(fd, SOL_SOCKET, SO_RCVBUF, 1); /* this socket receives nothing */
+		set_option(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_DO);
+	set_option(fd, SOL_SOCKET, SO_RCVBUF, 1); /* this socket receives nothing */
 	if (bind_any(fd, family, port))
 		return fd;
 	close(fd);

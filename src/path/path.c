@@ -37,7 +37,7 @@ static bool connect_here(struct vb_qp *qp, bool iwarp)
 
 	p = vb_peer_find(qp->node, qp->attr.dest_qp_num, &qp->attr.ah_attr.grh.dgid,
 	                 iwarp ? IWARP_WAIT : VB_RESOLVE_WAIT, &err);
-	if (!p && (iwarp || ((err == ENOENT || err == EACCES) && !vb_roce_up(qp->node, VB_RESOLVE_WAIT))))
+	if (!p && (iwarp || ((err == ENOENT || err == EACCES) && !vb_roce_bring_up(qp->node, VB_RESOLVE_WAIT))))
 		return false;
 	if (err == EAGAIN)
 		vb_log(VB_LOG_WARN, "queue pair 0x%x: the broker does not answer where its peer is", qp->qp.qp_num);
@@ -89,10 +89,10 @@ void vb_path_connect(struct vb_qp *qp)
 	} else if (qp->type == IBV_QPT_UD) {
 		qp->roce_always = always;
 		/* without RoCE, programs of this host can still be met; and the broker may answer later */
-		if (vb_roce_up(qp->node, VB_RESOLVE_WAIT) != ENETUNREACH)
+		if (vb_roce_bring_up(qp->node, VB_RESOLVE_WAIT) != ENETUNREACH)
 			err = vb_roce_path_open(qp);
 	} else if (always) {
-		err = vb_roce_up(qp->node, VB_RESOLVE_WAIT);
+		err = vb_roce_bring_up(qp->node, VB_RESOLVE_WAIT);
 		if (!err)
 			err = vb_roce_path_open(qp);
 	} else if (!connect_here(qp, false)) {

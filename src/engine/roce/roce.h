@@ -23,15 +23,15 @@ const char *vb_work_status_text(enum vb_work_status status);
  */
 struct vb_roce_ops {
 	/* Takes the next posted send from the queue. Returns false if there is none. */
-	bool (*next_send)(void *own, struct vb_work *rq);
+	bool (*next_send)(void *own, struct vb_work *work);
 	/* A send has completed. Called once for each, in posting order, unsignaled successes included. */
-	void (*complete_send)(void *own, const struct vb_work *rq, enum vb_work_status status);
+	void (*complete_send)(void *own, const struct vb_work *work, enum vb_work_status status);
 	/* Copies len bytes of the request from offset on. Returns false if access is denied, or the memory is not
 	 * mapped. */
-	bool (*fetch)(void *own, const struct vb_work *rq, uint32_t offset, void *dst, uint32_t len);
+	bool (*fetch)(void *own, const struct vb_work *work, uint32_t offset, void *dst, uint32_t len);
 	/* Stores a read's data, or 8 bytes of an atomic's result in host order. */
-	bool (*scatter)(void *own, const struct vb_work *rq, uint32_t offset, const void *bytes, uint32_t len);
-	bool (*local)(void *own, const struct vb_work *rq);
+	bool (*scatter)(void *own, const struct vb_work *work, uint32_t offset, const void *bytes, uint32_t len);
+	bool (*local)(void *own, const struct vb_work *work);
 
 	/* Takes the oldest receive; *room is its size. Returns false if there is none. */
 	bool (*take_receive)(void *own, uint32_t *room);
@@ -102,7 +102,7 @@ struct vb_roce_requester {
 	uint32_t rd;              /* READ requests and atomics between una and seq that are not fully answered */
 	uint32_t unasked;         /* packets since the last request for an acknowledgement */
 	uint32_t burst_left;      /* of the burst that has begun */
-	bool held;                /* packets wait for room for a burst */
+	bool waits_for_burst;     /* packets wait for room for a burst */
 	uint8_t retry_left, rnr_left, probes;
 	uint64_t retry_at, probe_at, rnr_at; /* 0: not running */
 	uint64_t back_una, back_at;          /* the last going back: to which packet, when */
@@ -181,16 +181,16 @@ struct vb_roce_stranger {
 struct vb_roce_responder {
 	struct vb_psn epsn;
 	uint32_t msn;
-	bool refused;          /* a NAK was sent, or will be; packets ahead are dropped until epsn arrives */
-	bool not_ready;        /* that NAK is an RNR NAK */
-	bool closed;           /* the last NAK was sent or will be; nothing is executed any more */
-	uint8_t owed;          /* enum vb_roce_ack_kind */
-	uint8_t nak;           /* enum vb_nak */
-	struct vb_psn nak_psn; /* of RNR and NAK */
-	uint32_t owed_for;     /* packets */
-	uint64_t ack_at;       /* when it is due; 0: now */
-	struct vb_psn told;    /* epsn of the last acknowledgement, or of an answer that acknowledges as much */
-	bool cnp;              /* a congestion notification is due */
+	bool refused;           /* a NAK was sent, or will be; packets ahead are dropped until epsn arrives */
+	bool not_ready;         /* that NAK is an RNR NAK */
+	bool closed;            /* the last NAK was sent or will be; nothing is executed any more */
+	uint8_t owed;           /* enum vb_roce_ack_kind */
+	uint8_t nak;            /* enum vb_nak */
+	struct vb_psn nak_psn;  /* of RNR and NAK */
+	uint32_t owed_for;      /* packets */
+	uint64_t ack_at;        /* when it is due; 0: now */
+	struct vb_psn acked_to; /* epsn of the last acknowledgement, or of an answer that acknowledges as much */
+	bool cnp;               /* a congestion notification is due */
 	uint64_t cnp_after;
 	struct vb_roce_inbound in;
 	struct vb_roce_resource res[VB_ROCE_MAX_RESOURCES];

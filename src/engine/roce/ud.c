@@ -6,8 +6,8 @@
 #define GRH_LEN 40
 
 /* Stores a datagram in the taken receive. */
-static enum vb_work_status store(struct vb_roce_qp *qp, const struct vb_packet *p, const uint8_t *payload,
-                                 const uint8_t *grh)
+static enum vb_work_status store_datagram(struct vb_roce_qp *qp, const struct vb_packet *p, const uint8_t *payload,
+                                          const uint8_t *grh)
 {
 	/* deviates: IBA 9.8.3.2 drops a datagram that does not fit. Adapters complete the receive with an error, and
 	 * programs expect that */
@@ -22,7 +22,8 @@ static enum vb_work_status store(struct vb_roce_qp *qp, const struct vb_packet *
 	return VB_WORK_SUCCESS;
 }
 
-void vb_datagram_input(struct vb_roce_qp *qp, const struct vb_packet *p, const uint8_t *payload, const uint8_t *grh)
+void vb_roce_datagram_input(struct vb_roce_qp *qp, const struct vb_packet *p, const uint8_t *payload,
+                            const uint8_t *grh)
 {
 	if (p->deth.qkey != qp->cfg.qkey) { /* IBA 9.6.1.4 */
 		qp->stats.drop_qkey++;
@@ -37,7 +38,7 @@ void vb_datagram_input(struct vb_roce_qp *qp, const struct vb_packet *p, const u
 		return;
 	}
 	struct vb_receipt receipt = {
-	        .status = store(qp, p, payload, grh),
+	        .status = store_datagram(qp, p, payload, grh),
 	        .solicited = p->bth.solicited,
 	        .ipv4 = grh[0] >> 4 != 6,
 	        .flags = p->info->ext & VB_EXT_IMMDT ? VB_WORK_IMM : 0,

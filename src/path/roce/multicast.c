@@ -10,9 +10,9 @@
 #include "core/mcast.h"
 #include "path/roce/roce.h"
 
-int vb_roce_ready(struct vb_node *node)
+int vb_roce_request_lane(struct vb_node *node)
 {
-	int err = vb_roce_up(node, VB_RESOLVE_WAIT);
+	int err = vb_roce_bring_up(node, VB_RESOLVE_WAIT);
 
 	return err == ENETUNREACH ? EOPNOTSUPP : err;
 }

@@ -112,7 +112,7 @@ static bool channel_crowded(const struct vb_roce_rx *rx)
 
 /* Is a quarter of the socket's buffer full? Then senders without a window must be notified (sock_diag(7):
  * SK_MEMINFO). */
-static bool crowded(const struct vb_roce_rx *rx)
+static bool socket_crowded(const struct vb_roce_rx *rx)
 {
 	uint32_t info[16] = {0};
 	socklen_t len = sizeof(info);
@@ -142,13 +142,13 @@ static void lock_qp(struct vb_roce_rx *rx, struct vb_qp *qp)
 		vb_roce_path_locked(qp->roce);
 }
 
-void vb_roce_settle_batch(struct vb_node *node)
+void vb_roce_answer_batch(struct vb_node *node)
 {
 	struct vb_roce_rx *rx = node->io->roce->rx;
 
 	unlock_qp(rx);
 	uint64_t now = rx->touched ? vb_now() : 0;
-	bool full = rx->touched_uc && crowded(rx);
+	bool full = rx->touched_uc && socket_crowded(rx);
 
 	rx->touched_uc = false;
 	while (rx->touched) {
@@ -191,7 +191,7 @@ static void unknown_opcode(struct vb_node *node, const struct vb_roce_arrival *a
 	struct vb_bth bth;
 
 	vb_bth_decode(&r, &bth);
-	struct vb_qp *qp = vb_roce_qp_of(node, bth.dest_qpn);
+	struct vb_qp *qp = vb_find_roce_receiver(node, bth.dest_qpn);
 
 	if (!qp || qp->type != IBV_QPT_RC || !from_its_peer(qp, a))
 		return;
@@ -215,7 +215,7 @@ void vb_roce_packet(struct vb_node *node, const struct vb_roce_arrival *a, const
 		vb_roce_multicast(node, a, &p, bytes, len);
 		return;
 	}
-	struct vb_qp *qp = vb_roce_qp_of(node, p.bth.dest_qpn);
+	struct vb_qp *qp = vb_find_roce_receiver(node, p.bth.dest_qpn);
 
 	if (!qp) {
 		VB_COUNT(drop_no_qp, 1);
@@ -376,7 +376,7 @@ unsigned vb_roce_poll(struct vb_node *node)
 		take_datagram(node, (unsigned)i, rx->mh[i].msg_len);
 		bytes += rx->mh[i].msg_len;
 	}
-	vb_roce_settle_batch(node);
+	vb_roce_answer_batch(node);
 	if (bytes >= ENOUGH)
 		rx->vlen = ENOUGH / BUFFER;
 	else if ((unsigned)n == rx->vlen && rx->vlen < BATCH)

@@ -39,7 +39,7 @@ struct vb_roce_sockets {
 	struct vb_tx *tx[VB_TX_COUNT];
 
 	/* packets for programs that are not met yet: forward.c, under progress */
-	struct vb_roce_held *held;
+	struct vb_roce_waiting *held;
 	unsigned held_count;
 	uint64_t held_at; /* when they are visited again; 0: there are none */
 
@@ -58,7 +58,7 @@ void vb_roce_sockets_free(struct vb_roce_sockets *s);
 #define VB_RESOLVE_WAIT 10000
 /* Asks the broker for our lane if not done yet, and waits up to wait_ms. 0 or an errno. No spin lock held if wait_ms
  * > 0, else any lock. */
-int vb_roce_up(struct vb_node *node, unsigned wait_ms);
+int vb_roce_bring_up(struct vb_node *node, unsigned wait_ms);
 void vb_roce_send_question(struct vb_node *node); /* if not sent yet. No spin lock held */
 /* Handles the broker's answer; takes ownership of the descriptors. Progress thread. */
 void vb_roce_answered(struct vb_node *node, const struct vb_roce_grant *g);
@@ -98,7 +98,7 @@ void vb_roce_packet(struct vb_node *node, const struct vb_roce_arrival *a, const
 void vb_roce_to_qp(struct vb_node *node, struct vb_qp *qp, const struct vb_roce_arrival *a, const struct vb_packet *p,
                    const uint8_t *bytes, size_t len);
 /* Called after a batch: the queue pairs that received packets answer. Under progress. */
-void vb_roce_settle_batch(struct vb_node *node);
+void vb_roce_answer_batch(struct vb_node *node);
 
 /* --- sending: send.c --- */
 
@@ -205,7 +205,7 @@ void vb_roce_datagrams_end(struct vb_qp *qp);
  * sq_lock. */
 void vb_roce_last_words(struct vb_qp *qp);
 /* The QP with this number that receives RoCE packets, or NULL. Under progress. */
-struct vb_qp *vb_roce_qp_of(struct vb_node *node, uint32_t qpn);
+struct vb_qp *vb_find_roce_receiver(struct vb_node *node, uint32_t qpn);
 /* Processes a plain middle packet, BTH to ICRC. Returns false if it is none. Under progress + sq_lock. */
 bool vb_roce_path_middle(struct vb_qp *qp, const uint8_t *bytes, size_t len, uint16_t port, uint64_t now);
 /* Gives a packet to its QP. Under progress + sq_lock. */

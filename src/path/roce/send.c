@@ -229,7 +229,7 @@ static size_t lay_pieces(struct vb_tx *tx, const struct message *m)
 	return (size_t)(p - tx->pieces);
 }
 
-static void seal(struct vb_tx *tx, uint8_t *packet, const struct vb_flow *flow, uint16_t id, size_t len)
+static void seal_packet(struct vb_tx *tx, uint8_t *packet, const struct vb_flow *flow, uint16_t id, size_t len)
 {
 	tx->known = NULL;
 	vb_icrc_encode(packet + len, vb_icrc_packet(&tx->icrc, flow, id, packet, len));
@@ -253,7 +253,7 @@ static int send_singly(struct vb_tx *tx, struct message *m, struct msghdr *mh)
 		uint32_t len = m->len - off < m->seg ? m->len - off : m->seg;
 		struct iovec iov = {tx->stage + m->at + off, len};
 
-		seal(tx, tx->stage + m->at + off, &flow, 0, len - VB_ICRC_LEN);
+		seal_packet(tx, tx->stage + m->at + off, &flow, 0, len - VB_ICRC_LEN);
 		mh->msg_iov = &iov;
 		if (sendmsg(tx->fd[!vb_gid_is_ipv4(m->to.dst)], mh, MSG_DONTWAIT) < 0 && errno != EAGAIN)
 			return errno;
@@ -295,7 +295,7 @@ static int send_one(struct vb_tx *tx, struct message *m)
 	return errno;
 }
 
-static void complain(const struct message *m, int err)
+static void report_refusal(const struct message *m, int err)
 {
 	static atomic_int said;
 
@@ -308,7 +308,7 @@ static void complain(const struct message *m, int err)
 }
 
 /* Sends all messages. Under lock. Returns false if some must wait. */
-static bool flush(struct vb_tx *tx)
+static bool flush_messages(struct vb_tx *tx)
 {
 	while (tx->sent < tx->n) {
 		struct message *m = &tx->msg[tx->sent];
@@ -325,7 +325,7 @@ static bool flush(struct vb_tx *tx)
 			return false;
 		}
 		if (err)
-			complain(m, err);
+			report_refusal(m, err);
 		VB_COUNT(tx_packets, m->n);
 		VB_COUNT(tx_bytes, m->len);
 		tx->sent++;
@@ -348,7 +348,7 @@ bool vb_tx_begin(struct vb_tx *tx)
 	if (!atomic_load_explicit(&tx->sockets->up, memory_order_acquire))
 		return false;
 	vb_lock(&tx->lock);
-	if (!tx->n || flush(tx))
+	if (!tx->n || flush_messages(tx))
 		return true;
 	VB_COUNT(tx_waits, 1);
 	vb_unlock(&tx->lock);
@@ -368,7 +368,7 @@ bool vb_tx_in_place(const struct vb_tx *tx)
 
 uint8_t *vb_tx_room(struct vb_tx *tx)
 {
-	if (__builtin_expect(must_go(tx), 0) && !flush(tx))
+	if (__builtin_expect(must_go(tx), 0) && !flush_messages(tx))
 		return NULL;
 	return tx->stage + tx->used;
 }
@@ -384,7 +384,7 @@ static bool same_addr(const struct vb_roce_addr *a, const struct vb_roce_addr *b
 }
 
 /* The message to which a packet of this size may be added. */
-static struct message *joins(struct vb_tx *tx, const struct vb_roce_addr *to, uint32_t size)
+static struct message *message_to_join(struct vb_tx *tx, const struct vb_roce_addr *to, uint32_t size)
 {
 	struct message *m = tx->n > tx->sent ? &tx->msg[tx->n - 1] : NULL;
 
@@ -414,15 +414,15 @@ static void seal_laid(struct vb_tx *tx, struct message *m, uint8_t *packet, uint
 	if (laid && laid->at && laid->at + laid->len == packet + len)
 		seal_summed(tx, m, packet, laid);
 	else
-		seal(tx, packet, &tx->flow, m->n, len);
+		seal_packet(tx, packet, &tx->flow, m->n, len);
 }
 
 /* Makes the bytes in the stage at `used` a packet. */
-static void append(struct vb_tx *tx, const struct vb_roce_addr *to, uint32_t len, const struct vb_tx_laid *laid)
+static void append_packet(struct vb_tx *tx, const struct vb_roce_addr *to, uint32_t len, const struct vb_tx_laid *laid)
 {
 	uint8_t *packet = tx->stage + tx->used;
 	uint32_t size = len + VB_ICRC_LEN;
-	struct message *m = joins(tx, to, size);
+	struct message *m = message_to_join(tx, to, size);
 
 	if (!m) {
 		m = &tx->msg[tx->n++];
@@ -460,10 +460,10 @@ void vb_tx_add(struct vb_tx *tx, const struct vb_roce_addr *to, size_t header_le
 			return;
 		if (what & VB_FAULT_HOLD && vb_fault_hold(tx->fault, at, len, to, sizeof(*to)))
 			return;
-		append(tx, to, (uint32_t)len, NULL);
+		append_packet(tx, to, (uint32_t)len, NULL);
 		if (what & VB_FAULT_REPEAT && tx->used <= FULL && tx->n < MESSAGES) {
 			memcpy(tx->stage + tx->used, at, len);
-			append(tx, to, (uint32_t)len, NULL);
+			append_packet(tx, to, (uint32_t)len, NULL);
 		}
 		if (what & VB_FAULT_CORRUPT)
 			vb_fault_corrupt(tx->fault, at, len);
@@ -473,10 +473,10 @@ void vb_tx_add(struct vb_tx *tx, const struct vb_roce_addr *to, size_t header_le
 
 		while (tx->used <= FULL && tx->n < MESSAGES &&
 		       (held = vb_fault_release(tx->fault, tx->stage + tx->used, &held_to, sizeof(held_to))))
-			append(tx, &held_to, (uint32_t)held, NULL);
+			append_packet(tx, &held_to, (uint32_t)held, NULL);
 		return;
 	}
-	append(tx, to, (uint32_t)len, laid);
+	append_packet(tx, to, (uint32_t)len, laid);
 }
 
 /* Inserts a packet before the waiting ones if it can share a send with earlier packets; otherwise as a message of
@@ -484,8 +484,8 @@ void vb_tx_add(struct vb_tx *tx, const struct vb_roce_addr *to, size_t header_le
 void vb_tx_add_ahead(struct vb_tx *tx, const struct vb_roce_addr *to, size_t len)
 {
 	unsigned waits = tx->n - tx->sent;
-	bool alone =
-	        !tx->fault && waits && tx->n < MESSAGES && (waits > 1 || !joins(tx, to, (uint32_t)len + VB_ICRC_LEN));
+	bool alone = !tx->fault && waits && tx->n < MESSAGES &&
+	             (waits > 1 || !message_to_join(tx, to, (uint32_t)len + VB_ICRC_LEN));
 
 	if (alone)
 		tx->msg[tx->n - 1].closed = true;
@@ -526,7 +526,7 @@ void vb_tx_add_more(struct vb_tx *tx, uint32_t n, size_t len, const struct vb_tx
 
 bool vb_tx_end(struct vb_tx *tx)
 {
-	bool all = !tx->n || flush(tx);
+	bool all = !tx->n || flush_messages(tx);
 
 	if (!all)
 		VB_COUNT(tx_waits, 1);

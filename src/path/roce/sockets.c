@@ -135,7 +135,7 @@ static int reopen_lane(struct vb_node *node, struct vb_roce_sockets *s, int lane
 	return err;
 }
 
-static void say(const struct vb_roce_grant *g)
+static void warn_no_lane(const struct vb_roce_grant *g)
 {
 	static atomic_bool said;
 
@@ -192,7 +192,8 @@ void vb_roce_answered(struct vb_node *node, const struct vb_roce_grant *g)
 		err = take_grant(node, s, g);
 	}
 	if (err && err != ETIMEDOUT)
-		say(&(struct vb_roce_grant){.err = err, .holder_known = g->holder_known, .holder_uid = g->holder_uid});
+		warn_no_lane(&(struct vb_roce_grant){
+		        .err = err, .holder_known = g->holder_known, .holder_uid = g->holder_uid});
 	vb_mutex_lock(&io->meet_lock, VB_RANK_MEETING);
 	vb_lock(&io->questions_lock);
 	s->err = err;
@@ -251,7 +252,7 @@ void vb_roce_reattached(struct vb_node *node)
 		vb_roce_join_again(node); /* the old broker may have left messages unread */
 }
 
-static void after(struct timespec *t, unsigned ms)
+static void deadline_after(struct timespec *t, unsigned ms)
 {
 	clock_gettime(CLOCK_MONOTONIC, t);
 	t->tv_sec += ms / 1000;
@@ -319,7 +320,7 @@ static int await_roce(struct vb_node *node, const struct timespec *until)
 	return err;
 }
 
-int vb_roce_up(struct vb_node *node, unsigned wait_ms)
+int vb_roce_bring_up(struct vb_node *node, unsigned wait_ms)
 {
 	const struct timespec pause = {0, ASK_AGAIN / 4};
 	uint64_t end = vb_now() + wait_ms * 1000000ull;
@@ -330,7 +331,7 @@ int vb_roce_up(struct vb_node *node, unsigned wait_ms)
 		return ENETUNREACH;
 	if (atomic_load_explicit(&node->io->roce->up, memory_order_acquire))
 		return 0;
-	after(&until, wait_ms);
+	deadline_after(&until, wait_ms);
 	for (;;) {
 		bool unsent = ask_for_lane(node->io);
 
@@ -346,6 +347,6 @@ int vb_roce_up(struct vb_node *node, unsigned wait_ms)
 			break;
 		nanosleep(&pause, NULL); /* the keeper was too busy to answer the broker */
 	}
-	say(&(struct vb_roce_grant){.err = err});
+	warn_no_lane(&(struct vb_roce_grant){.err = err});
 	return err;
 }
