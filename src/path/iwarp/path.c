@@ -234,12 +234,13 @@ static void iwarp_settle(struct vb_qp *qp)
 		return;
 	vb_known_forget(&w->known);
 	struct vb_context *ctx = vb_ctx(qp->qp.context);
-	uint8_t event;
+	enum vb_work_event event;
 
 	if (w->lost) {
 		event = w->failed;
 		close_engine(w);
-		event = event || vb_iw_got_terminate(&w->q, &(struct vb_iw_terminate){0}) ? w->failed : 0;
+		event = event || vb_iw_got_terminate(&w->q, &(struct vb_iw_terminate){0}) ? w->failed
+		                                                                          : VB_WORK_EVENT_NONE;
 	} else {
 		event = w->failed;
 		if (!w->status)
@@ -249,7 +250,7 @@ static void iwarp_settle(struct vb_qp *qp)
 		log_end(w);
 	vb_qp_error(qp);
 	if (event)
-		vb_async_raise(ctx, event_of((enum vb_work_event)(event - 1)), &qp->qp);
+		vb_async_raise(ctx, event_of(event), &qp->qp);
 }
 
 /*

@@ -21,7 +21,7 @@ struct vb_iwarp_path {
 	/* under sq_lock */
 	bool blocked;   /* the socket did not take all data */
 	uint32_t asked; /* EPOLL*: events requested from the set */
-	uint8_t failed; /* 1 + enum vb_work_event: the engine has failed; the queue pair must follow */
+	uint8_t failed; /* enum vb_work_event: the engine has failed; the queue pair must follow */
 	int lost;       /* errno of the socket: nothing can be sent any more */
 	int status;     /* for closed() */
 	bool aborted;   /* the program aborted it: it ends with a reset */

@@ -172,7 +172,7 @@ static void engine_failed(void *own, enum vb_work_event event)
 {
 	struct vb_qp *qp = own;
 
-	qp->roce->failed = (uint8_t)(1 + event);
+	qp->roce->failed = (uint8_t)event;
 }
 
 static const struct vb_roce_ops ops = {
@@ -391,7 +391,7 @@ static void revive_requester(struct vb_qp *qp)
 	vb_roce_init(&w->q, &cfg, &ops, qp, w->sends, w->q.mask + 1);
 	w->q.rs = rs;
 	w->q.stats = stats;
-	w->failed = 0;
+	w->failed = VB_WORK_EVENT_NONE;
 }
 
 void vb_roce_path_entered(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_state next)
@@ -519,18 +519,18 @@ void vb_roce_last_words(struct vb_qp *qp)
 static void roce_settle(struct vb_qp *qp)
 {
 	struct vb_context *ctx = vb_ctx(qp->qp.context);
-	unsigned event = qp->roce ? qp->roce->failed : 0;
+	unsigned event = qp->roce ? qp->roce->failed : VB_WORK_EVENT_NONE;
 
-	if (!event)
+	if (event == VB_WORK_EVENT_NONE)
 		return;
-	qp->roce->failed = 0;
-	if (qp->type == IBV_QPT_UC && event - 1 == VB_WORK_EVENT_SQ)
+	qp->roce->failed = VB_WORK_EVENT_NONE;
+	if (qp->type == IBV_QPT_UC && event == VB_WORK_EVENT_SQ)
 		vb_qp_sq_error(qp);
 	else
 		vb_qp_error(qp);
-	if (event - 1 == VB_WORK_EVENT_REQ)
+	if (event == VB_WORK_EVENT_REQ)
 		vb_async_raise(ctx, IBV_EVENT_QP_REQ_ERR, &qp->qp);
-	else if (event - 1 == VB_WORK_EVENT_ACCESS)
+	else if (event == VB_WORK_EVENT_ACCESS)
 		vb_async_raise(ctx, IBV_EVENT_QP_ACCESS_ERR, &qp->qp);
 }
 

@@ -170,7 +170,7 @@ struct vb_roce_path {
 	uint64_t next_burst; /* UC: ns */
 	uint64_t kicked_at;  /* the time of the last post */
 	uint32_t train;      /* consecutive posts within TRAIN_GAP */
-	uint8_t failed;      /* 1 + enum vb_work_event: the engine has failed; the queue pair must follow */
+	uint8_t failed;      /* enum vb_work_event: the engine has failed; the queue pair must follow */
 	bool touched;
 	struct vb_qp *touched_next;
 	struct vb_known known;
