@@ -1,5 +1,5 @@
 // mend.c - repeats only the missing packets to a peer that keeps packets ahead of them
-// follows: IBA volume 1, 9.7.5.2.2 (PSN sequence NAK); compare RFC 6582 (partial acknowledgements)
+// follows: IBA volume 1, 9.7.5.2.2 (PSN sequence NAK); RFC 6582 (partial acknowledgements)
 // SPDX-License-Identifier: MIT
 #include "engine/roce/machine.h"
 

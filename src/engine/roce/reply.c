@@ -145,8 +145,8 @@ static bool make_response(struct vb_roce_qp *qp, struct vb_roce_resource *r, str
 	return true;
 }
 
-/* Writes the next middle packet of the answer. Returns false if its memory is not accessible, which the full path
- * reports. */
+/* Writes the next middle packet of the answer. Returns false if the memory is not mapped: vb_reply_output is tried next,
+ * fails in the same way, and reports it. */
 bool vb_reply_middle(struct vb_roce_qp *qp, struct vb_roce_out *out)
 {
 	struct vb_roce_resource *r = out->run.answered;

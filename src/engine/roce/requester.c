@@ -417,7 +417,8 @@ static void begin_run(struct vb_roce_qp *qp, const struct vb_work_sent *s, struc
 	vb_roce_run(out, (uint32_t)n, s->middle, NULL);
 }
 
-/* Writes the next middle packet. Returns false if its memory is not accessible, which the full path reports. */
+/* Writes the next middle packet. Returns false if the memory is not mapped: vb_requester_output is tried next, fails in
+ * the same way, and reports it. */
 bool vb_requester_middle(struct vb_roce_qp *qp, struct vb_roce_out *out, uint64_t now)
 {
 	struct vb_roce_requester *rq = &qp->rq;

@@ -4,7 +4,9 @@
 #include "engine/roce/machine.h"
 #include "util/units.h"
 
-#define FAR (1 << 18)         /* PSNs: more than a peer has in flight, or one READ has */
+/* PSNs that a peer may have in flight. A request behind a lost, longer READ is dropped without a NAK; the peer's timer
+ * repeats it. */
+#define FAR (1 << 18)
 #define VOUCH_WAIT VB_US(200) /* ns: acknowledgements wait this long for the peer to vouch for kept packets */
 
 enum state {

@@ -26,8 +26,8 @@ struct vb_roce_ops {
 	bool (*next_send)(void *own, struct vb_work *work);
 	/* A send has completed. Called once for each, in posting order, unsignaled successes included. */
 	void (*complete_send)(void *own, const struct vb_work *work, enum vb_work_status status);
-	/* Copies len bytes of the request from offset on. Returns false if access is denied, or the memory is not
-	 * mapped. */
+	/* Provides len bytes of the request from offset on: copies them to dst, or notes that they are sent from where
+	 * they are. Returns false if access is denied, or the memory is not mapped. */
 	bool (*fetch)(void *own, const struct vb_work *work, uint32_t offset, void *dst, uint32_t len);
 	/* Stores a read's data, or 8 bytes of an atomic's result in host order. */
 	bool (*scatter)(void *own, const struct vb_work *work, uint32_t offset, const void *bytes, uint32_t len);
@@ -227,7 +227,7 @@ struct vb_roce_qp {
 struct vb_roce_from {
 	bool congested;     /* marked by the network: ECN CE */
 	uint16_t port;      /* the UDP source port: a peer has one for each queue pair (A17.4.3) */
-	const uint8_t *grh; /* UD: 40 bytes, see vb_grh */
+	const uint8_t *grh; /* UD: VB_GRH_LEN bytes, see vb_grh */
 };
 
 /* A packet to send: header, payload and zero pad bytes, contiguous: header_len + payload_len + pad bytes. The caller

@@ -92,7 +92,7 @@ struct vb_roce_arrival {
 	uint32_t ifindex;
 	uint64_t now;
 };
-/* Processes one packet, BTH to ICRC. icrc_known: the ICRC is already checked. Under progress. */
+/* Processes one packet, BTH to ICRC, whose ICRC is correct. Under progress. */
 void vb_roce_packet(struct vb_node *node, const struct vb_roce_arrival *a, const uint8_t *bytes, size_t len);
 /* Gives a packet to this QP, whatever number it carries. Under progress. */
 void vb_roce_to_qp(struct vb_node *node, struct vb_qp *qp, const struct vb_roce_arrival *a, const struct vb_packet *p,
@@ -126,7 +126,7 @@ bool vb_tx_waits(const struct vb_tx *tx);
 /* Payload of at least this size may be sent in place. */
 #define VB_TX_IN_PLACE_MIN 1024u
 bool vb_tx_in_place(const struct vb_tx *tx);
-/* Returns room for one packet and its ICRC; NULL: as above. Only between begin and end. */
+/* Returns room for one packet and its ICRC; NULL: the network cannot take the packets already in it. Only between begin and end. */
 uint8_t *vb_tx_room(struct vb_tx *tx);
 /* Adds the packet in that room for addr: header_len bytes of headers, len bytes in all without the ICRC. laid may be
  * NULL. */
