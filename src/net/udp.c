@@ -116,7 +116,7 @@ static void read_v6(const struct cmsghdr *c, struct vb_udp_arrival *a, bool *kno
 		a->ip.hop_limit = first_byte(c);
 	} else if (c->cmsg_type == IPV6_FLOWINFO) { /* and the traffic class, which is known already */
 		memcpy(&label, CMSG_DATA(c), sizeof(label));
-		a->ip.flow_label = ntohl(label) & 0xfffff;
+		a->ip.flow_label = ntohl(label) & VB_FLOW_LABEL_MASK;
 	} else if (c->cmsg_type == IPV6_PKTINFO && !*known) {
 		memcpy(&info, CMSG_DATA(c), sizeof(info));
 		memcpy(a->flow.dst, &info.ipi6_addr, VB_GID_LEN);

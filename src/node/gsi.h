@@ -8,13 +8,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "frame/mad.h"
+
 /*
  * librdmacm.so.1 calls these functions in libibverbs.so.1, by symbols with their own version: both are always of one
  * build. GIDs are addresses, 16 bytes, IPv4 mapped. Errors are errno values.
  */
 struct vb_gsi_client;
-
-#define VB_GSI_MAD 256
 
 /* All are called by the progress thread, one at a time, with no lock held. They must not block. */
 struct vb_gsi_client_ops {
@@ -44,7 +44,7 @@ uint64_t vb_gsi_client_now(void);
  * blocks: a datagram that the broker cannot take now waits. It is lost only with the broker, or in the network. Any
  * thread. */
 void vb_gsi_client_send(struct vb_gsi_client *q, const uint8_t local[16], const uint8_t remote[16], uint32_t ifindex,
-                        const uint8_t mad[VB_GSI_MAD]);
+                        const uint8_t mad[VB_MAD_LEN]);
 
 /* Asks the broker to disconnect this connection's peer when this program dies (IBA 12.6.10). A broker that has
  * relayed its messages does so anyway. Any thread. */

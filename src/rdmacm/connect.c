@@ -78,7 +78,7 @@ static void fill_req(const struct rcm_id *id, const struct rcm_connect *c, struc
 	        .starting_psn = path->psn,
 	        .retry_count = path->retry_count,
 	        .rnr_retry_count = at_most(c->rnr_retry_count, 7),
-	        .pkey = id->iwarp ? RCM_IWARP_PKEY : 0xffff,
+	        .pkey = id->iwarp ? RCM_IWARP_PKEY : VB_DEFAULT_PKEY,
 	        .mtu = path->mtu,
 	        .max_cm_retries = RCM_CM_RETRIES,
 	        .primary = {.local_lid = 0xffff,

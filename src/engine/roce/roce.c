@@ -199,21 +199,16 @@ void vb_roce_input_unknown(struct vb_roce_qp *qp, const struct vb_bth *bth)
 		vb_responder_input_unknown(qp, bth->psn);
 }
 
-/* Byte by byte, as vb_bth_decode: BTH is opcode; flags; P_Key; resv8a; DestQP; ack; PSN. */
-static uint32_t get24(const uint8_t *p)
-{
-	return (uint32_t)p[0] << 16 | (uint32_t)p[1] << 8 | p[2];
-}
-
+/* Reads the BTH byte by byte: opcode; flags; P_Key; resv8a; DestQP; ack; PSN. */
 bool vb_roce_input_middle(struct vb_roce_qp *qp, const uint8_t *bytes, size_t len, uint16_t port, uint64_t now)
 {
 	const uint8_t *payload = bytes + VB_BTH_LEN;
 
 	if (len != VB_BTH_LEN + qp->cfg.mtu + VB_ICRC_LEN || qp->dead || bytes[1] & ~MIGREQ)
 		return false;
-	if (get24(bytes + 5) != qp->cfg.qpn || !pkey_matches((uint16_t)(bytes[2] << 8 | bytes[3]), qp->cfg.pkey))
+	if (vb_bth_dest_qpn(bytes) != qp->cfg.qpn || !pkey_matches((uint16_t)(bytes[2] << 8 | bytes[3]), qp->cfg.pkey))
 		return false;
-	struct vb_psn psn = vb_psn(get24(bytes + 9));
+	struct vb_psn psn = vb_bth_psn(bytes);
 	bool ask = bytes[8] >> 7, taken = false;
 
 	if (bytes[0] == (VB_RC_WRITE_MIDDLE | services[qp->cfg.type]))

@@ -172,7 +172,7 @@ static bool from_its_peer(const struct vb_qp *qp, const struct vb_roce_arrival *
 void vb_roce_to_qp(struct vb_node *node, struct vb_qp *qp, const struct vb_roce_arrival *a, const struct vb_packet *p,
                    const uint8_t *bytes, size_t len)
 {
-	uint8_t grh[40];
+	uint8_t grh[VB_GRH_LEN];
 	struct vb_roce_from from = {.congested = (a->ip.traffic_class & 3) == ECN_CE, .port = a->flow.sport};
 
 	if (qp->type == IBV_QPT_UD) {
@@ -246,7 +246,7 @@ static void take_packet(struct vb_node *node, struct vb_roce_arrival *a, uint8_t
 	if (rx->run && vb_roce_path_middle(rx->run, bytes, n, a->flow.sport, a->now))
 		return;
 	/* the DestQP of the BTH, before anything else is decoded */
-	uint32_t qpn = (uint32_t)bytes[5] << 16 | (uint32_t)bytes[6] << 8 | bytes[7];
+	uint32_t qpn = vb_bth_dest_qpn(bytes);
 
 	if (VB_QP_LANE(qpn) != node->lane && qpn != VB_QPN_MULTICAST)
 		forward_packet(node, a, qpn, bytes, n);

@@ -255,12 +255,10 @@ void vb_roce_reattached(struct vb_node *node)
 static void deadline_after(struct timespec *t, unsigned ms)
 {
 	clock_gettime(CLOCK_MONOTONIC, t);
-	t->tv_sec += ms / 1000;
-	t->tv_nsec += ms % 1000 * 1000000l;
-	if (t->tv_nsec >= 1000000000l) {
-		t->tv_sec++;
-		t->tv_nsec -= 1000000000l;
-	}
+	uint64_t ns = (uint64_t)t->tv_nsec + VB_MS(ms);
+
+	t->tv_sec += (time_t)(ns / VB_S(1));
+	t->tv_nsec = (long)(ns % VB_S(1));
 }
 
 void vb_roce_send_question(struct vb_node *node)
@@ -323,7 +321,7 @@ static int await_roce(struct vb_node *node, const struct timespec *until)
 int vb_roce_bring_up(struct vb_node *node, unsigned wait_ms)
 {
 	const struct timespec pause = {0, ASK_AGAIN / 4};
-	uint64_t end = vb_now() + wait_ms * 1000000ull;
+	uint64_t end = vb_now() + VB_MS(wait_ms);
 	struct timespec until;
 	int err;
 

@@ -9,7 +9,7 @@
 #include "node/gsi.h"
 
 /* A program that links fake_gsi.c has it in place of the one of libibverbs. */
-extern bool (*_Atomic fake_drop)(const uint8_t mad[VB_GSI_MAD]); /* true: this one is lost */
+extern bool (*_Atomic fake_drop)(const uint8_t mad[VB_MAD_LEN]); /* true: this one is lost */
 extern atomic_uint fake_speed;                                   /* how much faster its clock goes */
 /* As if it had come from the network. */
 void fake_inject(const uint8_t local[16], const uint8_t remote[16], const uint8_t *mad, size_t len);
