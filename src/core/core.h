@@ -292,7 +292,7 @@ struct vb_qp {
 	struct vb_roce_path *roce;      /* RoCE: all traffic of RC and UC; for UD, traffic of the network */
 	struct vb_iwarp_path *iwarp;    /* a TCP connection */
 	_Atomic uint64_t due;           /* ns: when the path must be visited; 0: never */
-	unsigned mcasts;                /* multicast groups that it has joined; under progress */
+	unsigned mcasts;                /* multicast groups that it has joined; as node->mcasts */
 	bool unresolved;                /* its path is not resolved yet: path/unresolved.c; under progress */
 
 	/* the receive queue: under node->progress */

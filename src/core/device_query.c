@@ -8,6 +8,7 @@
 
 #include "core/device.h"
 #include "core/lid.h"
+#include "frame/fields.h"
 #include "util/log.h"
 
 /*

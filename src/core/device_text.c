@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "core/device.h"
+#include "frame/fields.h"
 
 struct text {
 	char *buf;

@@ -32,7 +32,6 @@
 #define VB_PORTS 1
 #define VB_GID_TBL_LEN 128
 #define VB_PKEY_TBL_LEN 1
-#define VB_DEFAULT_PKEY 0xffff
 
 /* Completion timestamps are CLOCK_MONOTONIC nanoseconds: a clock of 1 GHz. */
 #define VB_CORE_CLOCK_KHZ 1000000

@@ -41,6 +41,26 @@ static unsigned group_members(const struct vb_node *node, const struct vb_mcast 
 	return n;
 }
 
+/* Adds the membership, which then owns m. Returns EALREADY if the queue pair has it already. Under mcast_lock. */
+static int join_group(struct vb_node *node, struct vb_mcast *m)
+{
+	if (*find_membership(node, m->qp, &m->group))
+		return EALREADY;
+	if (node->mcast_count >= VB_MAX_TOTAL_MCAST_QP_ATTACH)
+		return ENOMEM;
+	int err = members(node, m) ? 0 : vb_roce_membership(node, &m->group, m->ifindex, true);
+
+	if (err)
+		return err;
+	vb_lock(&node->progress);
+	m->next = node->mcasts;
+	node->mcasts = m;
+	node->mcast_count++;
+	m->qp->mcasts++;
+	vb_unlock(&node->progress);
+	return 0;
+}
+
 int vb_attach_mcast(struct ibv_qp *ibqp, const union ibv_gid *gid, uint16_t lid)
 {
 	struct vb_qp *qp = vb_qp(ibqp);
@@ -49,7 +69,6 @@ int vb_attach_mcast(struct ibv_qp *ibqp, const union ibv_gid *gid, uint16_t lid)
 	if (!vb_qp_is_sound(ibqp))
 		return EINVAL;
 	struct vb_mcast *m = calloc(1, sizeof(*m));
-	int err = 0;
 
 	if (!m)
 		return ENOMEM;
@@ -59,27 +78,33 @@ int vb_attach_mcast(struct ibv_qp *ibqp, const union ibv_gid *gid, uint16_t lid)
 	}
 	m->ifindex = (uint32_t)vb_ctx(ibqp->context)->dev->ifindex;
 	m->qp = qp;
-	err = vb_roce_ready(node);
-	vb_lock(&node->progress);
-	if (!err && *find_membership(node, qp, &m->group)) { /* attached already: succeeds (IBA 11.3.1) */
-		vb_unlock(&node->progress);
-		free(m);
-		return 0;
-	}
-	if (!err && node->mcast_count >= VB_MAX_TOTAL_MCAST_QP_ATTACH)
-		err = ENOMEM;
-	if (!err && !group_members(node, m))
-		err = vb_roce_membership(node, &m->group, m->ifindex, true);
+	int err = vb_roce_request_lane(node);
+
 	if (!err) {
-		m->next = node->mcasts;
-		node->mcasts = m;
-		node->mcast_count++;
-		qp->mcasts++;
+		vb_mutex_lock(&node->mcast_lock, VB_RANK_GROUPS);
+		err = join_group(node, m);
+		vb_mutex_unlock(&node->mcast_lock);
 	}
-	vb_unlock(&node->progress);
 	if (err)
 		free(m);
-	return err;
+	return err == EALREADY ? 0 : err; /* attached already: succeeds (IBA 11.3.1) */
+}
+
+/* Removes the membership, and returns it; NULL: there is none. Under mcast_lock. */
+static struct vb_mcast *leave_group(struct vb_node *node, struct vb_qp *qp, const union ibv_gid *group)
+{
+	struct vb_mcast **at = find_membership(node, qp, group), *m = *at;
+
+	if (!m)
+		return NULL;
+	vb_lock(&node->progress);
+	*at = m->next;
+	node->mcast_count--;
+	qp->mcasts--;
+	vb_unlock(&node->progress);
+	if (!members(node, m))
+		vb_roce_membership(node, &m->group, m->ifindex, false);
+	return m;
 }
 
 int vb_detach_mcast(struct ibv_qp *ibqp, const union ibv_gid *gid, uint16_t lid)
@@ -90,17 +115,10 @@ int vb_detach_mcast(struct ibv_qp *ibqp, const union ibv_gid *gid, uint16_t lid)
 
 	if (!vb_qp_is_sound(ibqp) || !vb_mcast_address(gid, &group))
 		return EINVAL;
-	vb_lock(&node->progress);
-	struct vb_mcast **at = find_membership(node, qp, &group), *m = *at;
+	vb_mutex_lock(&node->mcast_lock, VB_RANK_GROUPS);
+	struct vb_mcast *m = leave_group(node, qp, &group);
 
-	if (m) {
-		*at = m->next;
-		node->mcast_count--;
-		qp->mcasts--;
-		if (!group_members(node, m))
-			vb_roce_membership(node, &m->group, m->ifindex, false);
-	}
-	vb_unlock(&node->progress);
+	vb_mutex_unlock(&node->mcast_lock);
 	free(m);
 	return m ? 0 : EINVAL;
 }

@@ -41,7 +41,8 @@ struct vb_node {
 	_Atomic uint64_t sleep_until;
 	struct vb_io *io; /* node/'s part: threads, descriptors, broker */
 
-	struct vb_mcast *mcasts; /* under progress */
+	pthread_mutex_t mcast_lock; /* joining and leaving */
+	struct vb_mcast *mcasts;    /* read under mcast_lock or progress, changed under both */
 	unsigned mcast_count;
 
 	pthread_mutex_t ctx_lock;
@@ -101,11 +102,11 @@ void vb_timer_armed(struct vb_node *node);
 /* The same for a known deadline: does not wake the progress thread if that wakes earlier anyway. */
 void vb_timer_at(struct vb_node *node, uint64_t at);
 /* Asks the broker for this process's RoCE lane if needed, and waits a bounded time. 0 or an errno. No lock held. */
-int vb_roce_ready(struct vb_node *node);
-/* This process joins or leaves a multicast group. Under progress. 0 or an errno. */
+int vb_roce_request_lane(struct vb_node *node);
+/* This process joins or leaves a multicast group. Under mcast_lock, no spin lock held. 0 or an errno. */
 int vb_roce_membership(struct vb_node *node, const union ibv_gid *group, uint32_t ifindex, bool join);
 /* Processes a packet that another process received for this one. Under progress. */
-void vb_roce_forwarded(struct vb_node *node, const uint8_t *record, uint32_t length);
+void vb_roce_take_forwarded(struct vb_node *node, const uint8_t *record, uint32_t length);
 /* CLOCK_MONOTONIC, ns. */
 uint64_t vb_now(void);
 

@@ -86,6 +86,7 @@ struct vb_receipt {
 enum vb_right { VB_RIGHT_WRITE = 1, VB_RIGHT_READ = 2, VB_RIGHT_ATOMIC = 4 };
 
 enum vb_work_event {
+	VB_WORK_EVENT_NONE,
 	VB_WORK_EVENT_SQ,     /* a send failed; its completion reports it */
 	VB_WORK_EVENT_REQ,    /* the peer sent an invalid request: IBV_EVENT_QP_REQ_ERR */
 	VB_WORK_EVENT_ACCESS, /* the peer asked for memory without the right to it: IBV_EVENT_QP_ACCESS_ERR */

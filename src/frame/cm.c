@@ -3,6 +3,8 @@
 // SPDX-License-Identifier: MIT
 #include "frame/cm.h"
 
+#include "frame/fields.h"
+
 static void get_bytes(struct vb_reader *r, uint8_t *to, size_t n)
 {
 	const uint8_t *at = vb_take(r, n);
@@ -83,7 +85,7 @@ static void put_req_path(struct vb_writer *w, const struct vb_cm_path *p, uint8_
 static void get_req(struct vb_reader *r, struct vb_cm_req *m)
 {
 	m->local_comm_id = vb_get32(r);
-	m->ece.vendor_id = vb_get32(r) & 0xffffff;
+	m->ece.vendor_id = vb_get32(r) & VB_VENDOR_ID_MASK;
 	m->service_id = vb_get64(r);
 	m->local_ca_guid = vb_get64(r);
 	vb_get32(r);
@@ -119,7 +121,7 @@ static void get_req(struct vb_reader *r, struct vb_cm_req *m)
 static void put_req(struct vb_writer *w, const struct vb_cm_req *m)
 {
 	vb_put32(w, m->local_comm_id);
-	vb_put32(w, m->ece.vendor_id & 0xffffff);
+	vb_put32(w, m->ece.vendor_id & VB_VENDOR_ID_MASK);
 	vb_put64(w, m->service_id);
 	vb_put64(w, m->local_ca_guid);
 	vb_put32(w, 0);
@@ -373,7 +375,7 @@ static uint32_t *ece_options(struct vb_cm_msg *msg)
 	                                     : NULL;
 }
 
-static bool ours(const struct vb_mad *h)
+static bool is_cm_message(const struct vb_mad *h)
 {
 	return h->base_version == VB_MAD_BASE_VERSION && h->mgmt_class == VB_MAD_CLASS_CM &&
 	       h->class_version == VB_MAD_CLASS_CM_VERSION && h->method == VB_MAD_METHOD_SEND;
@@ -387,7 +389,7 @@ bool vb_cm_decode(struct vb_cm_msg *msg, const uint8_t *mad, size_t len)
 	if (len != VB_MAD_LEN)
 		return false;
 	vb_mad_decode(&r, &h);
-	if (!ours(&h))
+	if (!is_cm_message(&h))
 		return false;
 	switch (h.attr_id) {
 #define X(code, name, field, n)               \

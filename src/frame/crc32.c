@@ -49,7 +49,7 @@ uint32_t vb_crc32_multiply(uint32_t a, uint32_t b)
 }
 
 /* x^n modulo the polynomial, shifted by one bit, as a carry-less product of reversed bits requires it. */
-static uint64_t power(size_t n)
+static uint64_t power_of_x(size_t n)
 {
 	uint32_t p = 0x80000000, square = 0x40000000;
 
@@ -63,7 +63,7 @@ static uint64_t power(size_t n)
 
 struct vb_crc32_powers vb_crc32_powers(size_t n)
 {
-	return (struct vb_crc32_powers){{power(8 * n + 32), power(8 * n - 32)}};
+	return (struct vb_crc32_powers){{power_of_x(8 * n + 32), power_of_x(8 * n - 32)}};
 }
 
 #if defined(__x86_64__)

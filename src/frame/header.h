@@ -9,9 +9,9 @@
 
 #include "frame/aeth.h"
 #include "frame/cursor.h"
+#include "frame/fields.h"
 #include "frame/psn.h"
 
-#define VB_ROCE_PORT 4791
 #define VB_BTH_LEN 12
 #define VB_ICRC_LEN 4
 
@@ -86,6 +86,16 @@ struct vb_ieth {
 struct vb_cnp {
 	uint64_t reserved[2]; /* sent as zeros, ignored */
 };
+
+/* The destination queue pair, and the PSN, of an encoded BTH. */
+static inline uint32_t vb_bth_dest_qpn(const uint8_t bth[VB_BTH_LEN])
+{
+	return (uint32_t)bth[5] << 16 | (uint32_t)bth[6] << 8 | bth[7];
+}
+static inline struct vb_psn vb_bth_psn(const uint8_t bth[VB_BTH_LEN])
+{
+	return vb_psn((uint32_t)bth[9] << 16 | (uint32_t)bth[10] << 8 | bth[11]);
+}
 
 void vb_bth_decode(struct vb_reader *r, struct vb_bth *h);
 void vb_bth_encode(struct vb_writer *w, const struct vb_bth *h);

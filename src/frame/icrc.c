@@ -4,15 +4,15 @@
 #include "frame/icrc.h"
 
 #define ONES_CRC 0x2144df1c /* CRC of the 64 ones that stand for a local route header (CA17-22 a) */
-#define IPV6_LEN 40
 #define UDP_LEN 8
-#define HEADERS 64   /* at least the longest headers */
+#define HEADERS 64                  /* at least the longest headers */
+#define BEHIND_ID (VB_IPV4_LEN - 6) /* bytes of the IPv4 header behind the identification */
 #define SHORT 64     /* longer than an acknowledgement, shorter than a full packet of the smallest path MTU */
 #define BTH_RESV8A 4 /* FECN, BECN and reserved bits, which switches may set */
 
 /* IP and UDP header as the ICRC sees them. Returns their length. */
-static size_t outer(uint8_t pseudo[IPV6_LEN + UDP_LEN], const struct vb_flow *flow, uint16_t ipv4_id,
-                    size_t udp_payload_len)
+static size_t outer_headers(uint8_t pseudo[VB_IPV6_LEN + UDP_LEN], const struct vb_flow *flow, uint16_t ipv4_id,
+                            size_t udp_payload_len)
 {
 	size_t ip_len = vb_ip_header_masked(pseudo, flow, ipv4_id, udp_payload_len);
 	struct vb_writer w = vb_writer(pseudo + ip_len, UDP_LEN);
@@ -27,8 +27,8 @@ static size_t outer(uint8_t pseudo[IPV6_LEN + UDP_LEN], const struct vb_flow *fl
 uint32_t vb_icrc_start(const struct vb_flow *flow, uint16_t ipv4_id, const uint8_t *headers, size_t headers_len,
                        size_t udp_payload_len)
 {
-	uint8_t pseudo[IPV6_LEN + UDP_LEN + VB_BTH_LEN];
-	size_t outer_len = outer(pseudo, flow, ipv4_id, udp_payload_len);
+	uint8_t pseudo[VB_IPV6_LEN + UDP_LEN + VB_BTH_LEN];
+	size_t outer_len = outer_headers(pseudo, flow, ipv4_id, udp_payload_len);
 	struct vb_writer w = vb_writer(pseudo + outer_len, VB_BTH_LEN);
 
 	vb_put_bytes(&w, headers, BTH_RESV8A);
@@ -62,12 +62,12 @@ struct vb_icrc_known *vb_icrc_known(struct vb_icrc_cache *cache, const struct vb
 /* The CRC of everything before the BTH. */
 static uint32_t before_bth(struct vb_icrc_known *k, uint16_t ipv4_id)
 {
-	uint8_t pseudo[IPV6_LEN + UDP_LEN];
+	uint8_t pseudo[VB_IPV6_LEN + UDP_LEN];
 
 	if (ipv4_id >= VB_ICRC_IDS)
-		return vb_crc32(ONES_CRC, pseudo, outer(pseudo, &k->flow, ipv4_id, k->len));
+		return vb_crc32(ONES_CRC, pseudo, outer_headers(pseudo, &k->flow, ipv4_id, k->len));
 	if (!(k->known >> ipv4_id & 1)) {
-		k->start[ipv4_id] = vb_crc32(ONES_CRC, pseudo, outer(pseudo, &k->flow, ipv4_id, k->len));
+		k->start[ipv4_id] = vb_crc32(ONES_CRC, pseudo, outer_headers(pseudo, &k->flow, ipv4_id, k->len));
 		k->known |= 1ull << ipv4_id;
 	}
 	return k->start[ipv4_id];
@@ -138,7 +138,7 @@ int vb_icrc_find_id(uint32_t residual, uint16_t guess, size_t udp_payload_len)
 	static const uint32_t divide[] = {0x6567cb95, 0xd7125358, 0x5b358fd3, 0x2e9bb40b, 0x12a59a49, 0x8df9403d,
 	                                  0x5139de12, 0xba340226, 0x29c45641, 0x12fbc105, 0xecd30c55, 0x3755ebd8,
 	                                  0x24ee460c, 0x23783fcf, 0x479933fc, 0xa39442a5, 0x9ea0056d};
-	size_t n = 14 + UDP_LEN + udp_payload_len - VB_ICRC_LEN + 4; /* 14: the rest of the IPv4 header; 4: x^32 */
+	size_t n = BEHIND_ID + UDP_LEN + udp_payload_len - VB_ICRC_LEN + 4; /* 4: x^32 */
 
 	if (udp_payload_len < VB_ICRC_LEN || udp_payload_len > UINT16_MAX)
 		return -1;

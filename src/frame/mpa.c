@@ -113,14 +113,14 @@ void vb_mpa_encode(struct vb_writer *w, const struct vb_mpa_frame *f)
 
 /* --- negotiation --- */
 
-static uint16_t lower(uint16_t a, uint16_t b)
+static uint16_t lower_of(uint16_t a, uint16_t b)
 {
 	return a < b ? a : b;
 }
 
-static uint16_t depth(uint16_t wish)
+static uint16_t limit_depth(uint16_t wish)
 {
-	return lower(wish, VB_MPA_ANY_DEPTH - 1);
+	return lower_of(wish, VB_MPA_ANY_DEPTH - 1);
 }
 
 void vb_mpa_request(struct vb_mpa_frame *request, const struct vb_mpa_wish *wish, const void *private_data,
@@ -138,8 +138,8 @@ void vb_mpa_request(struct vb_mpa_frame *request, const struct vb_mpa_wish *wish
 		return;
 	request->peer_to_peer = wish->peer_to_peer && wish->rtr;
 	request->rtr = request->peer_to_peer ? wish->rtr : 0;
-	request->ird = depth(wish->ird);
-	request->ord = depth(wish->ord);
+	request->ird = limit_depth(wish->ird);
+	request->ord = limit_depth(wish->ord);
 }
 
 /* Chooses the cheapest of these options. A write of length 0 has no effect at the receiver. */
@@ -153,14 +153,14 @@ static uint8_t choose_rtr(uint8_t both)
 /* Negotiates the numbers of outstanding reads in both directions. */
 static void agree_depths(struct vb_mpa_terms *terms, const struct vb_mpa_wish *wish, const struct vb_mpa_frame *peer)
 {
-	terms->ird = depth(wish->ird);
-	terms->ord = depth(wish->ord);
+	terms->ird = limit_depth(wish->ird);
+	terms->ord = limit_depth(wish->ord);
 	if (!peer->enhanced)
 		return;
 	if (peer->ird != VB_MPA_ANY_DEPTH)
-		terms->ord = lower(terms->ord, peer->ird);
+		terms->ord = lower_of(terms->ord, peer->ird);
 	if (peer->ord != VB_MPA_ANY_DEPTH)
-		terms->ird = lower(terms->ird, peer->ord);
+		terms->ird = lower_of(terms->ird, peer->ord);
 }
 
 static void agree_framing(struct vb_mpa_terms *terms, const struct vb_mpa_wish *wish, const struct vb_mpa_frame *peer)
@@ -214,8 +214,8 @@ enum vb_mpa_refusal vb_mpa_conclude(struct vb_mpa_terms *terms, const struct vb_
 	if (!reply->enhanced)
 		return VB_MPA_AGREED;
 	/* RFC 6581, 9.1: the peer wants more outstanding reads than we support, and accepts no fewer */
-	if ((reply->ord != VB_MPA_ANY_DEPTH && reply->ord > depth(wish->ird)) ||
-	    (wish->strict && reply->ird != VB_MPA_ANY_DEPTH && reply->ird < depth(wish->ord)))
+	if ((reply->ord != VB_MPA_ANY_DEPTH && reply->ord > limit_depth(wish->ird)) ||
+	    (wish->strict && reply->ird != VB_MPA_ANY_DEPTH && reply->ird < limit_depth(wish->ord)))
 		return VB_MPA_NO_IRD;
 	if (wish->peer_to_peer && wish->rtr && reply->peer_to_peer) {
 		terms->rtr = choose_rtr(reply->rtr & wish->rtr);
@@ -251,7 +251,7 @@ uint32_t vb_mpa_marked_len(uint64_t position, uint32_t len)
 
 /* RFC 5044, 4.3: the marker's FPDUPTR counts bytes from the FPDU's first byte, or is 0 if the marker precedes the FPDU.
  * leads: the FPDU has a marker before it, which does not count. */
-static uint32_t pointer(uint32_t at, bool leads)
+static uint32_t fpdu_pointer(uint32_t at, bool leads)
 {
 	return at && leads ? at - VB_MPA_MARKER_LEN : at;
 }
@@ -272,7 +272,7 @@ void vb_mpa_mark(uint8_t *bytes, uint32_t len, uint64_t position)
 		struct vb_writer w = vb_writer(bytes + to, VB_MPA_MARKER_LEN);
 
 		vb_put16(&w, 0);
-		vb_put16(&w, (uint16_t)pointer(to, leads));
+		vb_put16(&w, (uint16_t)fpdu_pointer(to, leads));
 		to += VB_MPA_MARKER_LEN;
 		run = VB_MPA_INTERVAL - VB_MPA_MARKER_LEN;
 	}
@@ -294,7 +294,7 @@ bool vb_mpa_unmark(uint8_t *bytes, uint32_t len, uint64_t position)
 		struct vb_reader r = vb_reader(bytes + from, VB_MPA_MARKER_LEN);
 
 		vb_get16(&r);
-		if (vb_get16(&r) != (uint16_t)pointer(from, leads))
+		if (vb_get16(&r) != (uint16_t)fpdu_pointer(from, leads))
 			return false;
 		from += VB_MPA_MARKER_LEN;
 		run = VB_MPA_INTERVAL - VB_MPA_MARKER_LEN;

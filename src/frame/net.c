@@ -58,7 +58,7 @@ bool vb_gid_of_sockaddr(uint8_t gid[VB_GID_LEN], const struct sockaddr *sa)
 
 uint16_t vb_flow_label_sport(uint32_t flow_label)
 {
-	return (uint16_t)(0xc000 | ((flow_label ^ (flow_label & 0xfffff) >> 14) & 0x3fff));
+	return (uint16_t)(0xc000 | ((flow_label ^ (flow_label & VB_FLOW_LABEL_MASK) >> 14) & 0x3fff));
 }
 
 uint32_t vb_flow_label_of_qps(uint32_t qpn, uint32_t other_qpn)
@@ -67,11 +67,11 @@ uint32_t vb_flow_label_of_qps(uint32_t qpn, uint32_t other_qpn)
 
 	product ^= product >> 20;
 	product ^= product >> 40;
-	return product & 0xfffff;
+	return product & VB_FLOW_LABEL_MASK;
 }
 
 /* RFC 1071 */
-static uint16_t checksum(const uint8_t *bytes, size_t len)
+static uint16_t header_checksum(const uint8_t *bytes, size_t len)
 {
 	struct vb_reader r = vb_reader(bytes, len);
 	uint32_t sum = 0;
@@ -83,14 +83,14 @@ static uint16_t checksum(const uint8_t *bytes, size_t len)
 	return (uint16_t)~sum;
 }
 
-static size_t ipv4_header(uint8_t header[20], const struct vb_flow *flow, const struct vb_ip_fields *ip,
+static size_t ipv4_header(uint8_t header[VB_IPV4_LEN], const struct vb_flow *flow, const struct vb_ip_fields *ip,
                           size_t udp_payload_len, uint16_t sum)
 {
-	struct vb_writer w = vb_writer(header, 20);
+	struct vb_writer w = vb_writer(header, VB_IPV4_LEN);
 
 	vb_put8(&w, 0x45);
 	vb_put8(&w, ip->traffic_class);
-	vb_put16(&w, (uint16_t)(20 + UDP_LEN + udp_payload_len));
+	vb_put16(&w, (uint16_t)(VB_IPV4_LEN + UDP_LEN + udp_payload_len));
 	vb_put16(&w, ip->id);
 	vb_put16(&w, 0x4000); /* don't fragment */
 	vb_put8(&w, ip->hop_limit);
@@ -101,19 +101,19 @@ static size_t ipv4_header(uint8_t header[20], const struct vb_flow *flow, const 
 	return w.pos;
 }
 
-static size_t ipv4_header_checked(uint8_t header[20], const struct vb_flow *flow, const struct vb_ip_fields *ip,
-                                  size_t udp_payload_len)
+static size_t ipv4_header_checked(uint8_t header[VB_IPV4_LEN], const struct vb_flow *flow,
+                                  const struct vb_ip_fields *ip, size_t udp_payload_len)
 {
 	ipv4_header(header, flow, ip, udp_payload_len, 0);
-	return ipv4_header(header, flow, ip, udp_payload_len, checksum(header, 20));
+	return ipv4_header(header, flow, ip, udp_payload_len, header_checksum(header, VB_IPV4_LEN));
 }
 
-static size_t ipv6_header(uint8_t header[40], const struct vb_flow *flow, const struct vb_ip_fields *ip,
+static size_t ipv6_header(uint8_t header[VB_IPV6_LEN], const struct vb_flow *flow, const struct vb_ip_fields *ip,
                           size_t udp_payload_len)
 {
-	struct vb_writer w = vb_writer(header, 40);
+	struct vb_writer w = vb_writer(header, VB_IPV6_LEN);
 
-	vb_put32(&w, 6u << 28 | (uint32_t)ip->traffic_class << 20 | (ip->flow_label & 0xfffff));
+	vb_put32(&w, 6u << 28 | (uint32_t)ip->traffic_class << 20 | (ip->flow_label & VB_FLOW_LABEL_MASK));
 	vb_put16(&w, (uint16_t)(UDP_LEN + udp_payload_len));
 	vb_put8(&w, IPPROTO_UDP);
 	vb_put8(&w, ip->hop_limit);
@@ -122,24 +122,25 @@ static size_t ipv6_header(uint8_t header[40], const struct vb_flow *flow, const 
 	return w.pos;
 }
 
-size_t vb_ip_header(uint8_t header[40], const struct vb_flow *flow, const struct vb_ip_fields *ip,
+size_t vb_ip_header(uint8_t header[VB_IPV6_LEN], const struct vb_flow *flow, const struct vb_ip_fields *ip,
                     size_t udp_payload_len)
 {
 	return vb_gid_is_ipv4(flow->dst) ? ipv4_header_checked(header, flow, ip, udp_payload_len)
 	                                 : ipv6_header(header, flow, ip, udp_payload_len);
 }
 
-size_t vb_ip_header_masked(uint8_t header[40], const struct vb_flow *flow, uint16_t ipv4_id, size_t udp_payload_len)
+size_t vb_ip_header_masked(uint8_t header[VB_IPV6_LEN], const struct vb_flow *flow, uint16_t ipv4_id,
+                           size_t udp_payload_len)
 {
 	const struct vb_ip_fields ones = {
-	        .traffic_class = 0xff, .hop_limit = 0xff, .flow_label = 0xfffff, .id = ipv4_id};
+	        .traffic_class = 0xff, .hop_limit = 0xff, .flow_label = VB_FLOW_LABEL_MASK, .id = ipv4_id};
 
 	return vb_gid_is_ipv4(flow->dst) ? ipv4_header(header, flow, &ones, udp_payload_len, 0xffff)
 	                                 : ipv6_header(header, flow, &ones, udp_payload_len);
 }
 
-void vb_grh(uint8_t grh[40], const struct vb_flow *flow, const struct vb_ip_fields *ip, size_t udp_payload_len)
+void vb_grh(uint8_t grh[VB_GRH_LEN], const struct vb_flow *flow, const struct vb_ip_fields *ip, size_t udp_payload_len)
 {
-	memset(grh, 0, 40);
-	vb_ip_header(vb_gid_is_ipv4(flow->dst) ? grh + 20 : grh, flow, ip, udp_payload_len);
+	memset(grh, 0, VB_GRH_LEN);
+	vb_ip_header(vb_gid_is_ipv4(flow->dst) ? grh + VB_GRH_LEN - VB_IPV4_LEN : grh, flow, ip, udp_payload_len);
 }

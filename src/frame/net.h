@@ -17,6 +17,8 @@
 #define VB_IPV6_LEN 40
 #define VB_IPV4_LEN 20
 
+#define VB_FLOW_LABEL_MASK 0xfffffu
+
 /* Source and destination of packets. Both addresses are IPv4-mapped, or neither is. */
 struct vb_flow {
 	uint8_t src[VB_GID_LEN], dst[VB_GID_LEN];
@@ -27,7 +29,7 @@ struct vb_flow {
 struct vb_ip_fields {
 	uint8_t traffic_class; /* DSCP and ECN */
 	uint8_t hop_limit;
-	uint32_t flow_label; /* 20 bits; IPv6 */
+	uint32_t flow_label; /* VB_FLOW_LABEL_MASK; IPv6 */
 	uint16_t id;         /* identification; IPv4 */
 };
 
@@ -53,13 +55,14 @@ uint32_t vb_flow_label_of_qps(uint32_t qpn, uint32_t other_qpn);
  * Writes the IP header of a datagram with this many bytes of UDP payload. Returns its length: 20 for IPv4, without
  * options, with DF (CA17-3, CA17-7) and a valid checksum; 40 for IPv6.
  */
-size_t vb_ip_header(uint8_t header[40], const struct vb_flow *flow, const struct vb_ip_fields *ip,
+size_t vb_ip_header(uint8_t header[VB_IPV6_LEN], const struct vb_flow *flow, const struct vb_ip_fields *ip,
                     size_t udp_payload_len);
 
 /* The same for the ICRC: all bits of the fields that a router may change are ones (CA17-22 c). */
-size_t vb_ip_header_masked(uint8_t header[40], const struct vb_flow *flow, uint16_t ipv4_id, size_t udp_payload_len);
+size_t vb_ip_header_masked(uint8_t header[VB_IPV6_LEN], const struct vb_flow *flow, uint16_t ipv4_id,
+                           size_t udp_payload_len);
 
 /* The 40 bytes before a received UD datagram (A17.4.5.2). An IPv4 header is in the last 20, after zeros. */
-void vb_grh(uint8_t grh[40], const struct vb_flow *flow, const struct vb_ip_fields *ip, size_t udp_payload_len);
+void vb_grh(uint8_t grh[VB_GRH_LEN], const struct vb_flow *flow, const struct vb_ip_fields *ip, size_t udp_payload_len);
 
 #endif

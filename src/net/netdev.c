@@ -44,7 +44,7 @@ static int receive_dump(int fd, struct vb_netdev_gather *g, struct dump_buffer *
 	return g->err;
 }
 
-static int dump(int fd, struct vb_netdev_gather *g, struct dump_buffer *buf, uint16_t type, uint8_t family)
+static int request_dump(int fd, struct vb_netdev_gather *g, struct dump_buffer *buf, uint16_t type, uint8_t family)
 {
 	struct {
 		struct nlmsghdr h;
@@ -71,14 +71,14 @@ static int dump(int fd, struct vb_netdev_gather *g, struct dump_buffer *buf, uin
 
 static int dump_all(int fd, struct vb_netdev_gather *g, struct dump_buffer *buf)
 {
-	int rc = dump(fd, g, buf, RTM_GETLINK, AF_UNSPEC);
+	int rc = request_dump(fd, g, buf, RTM_GETLINK, AF_UNSPEC);
 
 	if (!rc)
-		rc = dump(fd, g, buf, RTM_GETADDR, AF_INET);
+		rc = request_dump(fd, g, buf, RTM_GETADDR, AF_INET);
 	if (rc)
 		return rc;
 	/* A kernel without IPv6 answers with an error, or with the addresses of all families again. */
-	rc = dump(fd, g, buf, RTM_GETADDR, AF_INET6);
+	rc = request_dump(fd, g, buf, RTM_GETADDR, AF_INET6);
 	if (rc == EOPNOTSUPP || rc == EAFNOSUPPORT)
 		g->err = rc = 0;
 	return rc;

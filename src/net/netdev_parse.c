@@ -17,7 +17,7 @@ struct span {
 	size_t len;
 };
 
-static void skip(struct span *s, size_t n)
+static void skip_bytes(struct span *s, size_t n)
 {
 	if (n > s->len)
 		n = s->len;
@@ -34,7 +34,7 @@ static bool next_message(struct span *s, struct nlmsghdr *h, struct span *body)
 	if (h->nlmsg_len < sizeof(*h) || h->nlmsg_len > s->len)
 		return false;
 	*body = (struct span){s->p + NLMSG_HDRLEN, h->nlmsg_len - NLMSG_HDRLEN};
-	skip(s, NLMSG_ALIGN((size_t)h->nlmsg_len));
+	skip_bytes(s, NLMSG_ALIGN((size_t)h->nlmsg_len));
 	return true;
 }
 
@@ -49,7 +49,7 @@ static bool next_attribute(struct span *s, uint16_t *type, struct span *value)
 		return false;
 	*type = a.rta_type & NLA_TYPE_MASK;
 	*value = (struct span){s->p + sizeof(a), a.rta_len - sizeof(a)};
-	skip(s, RTA_ALIGN((size_t)a.rta_len));
+	skip_bytes(s, RTA_ALIGN((size_t)a.rta_len));
 	return true;
 }
 
@@ -110,7 +110,7 @@ static void parse_link(struct vb_netdev_gather *g, struct span body)
 		return;
 	nd->arphrd = m.ifi_type;
 	nd->flags = m.ifi_flags;
-	skip(&body, NLMSG_ALIGN(sizeof(m)));
+	skip_bytes(&body, NLMSG_ALIGN(sizeof(m)));
 	while (next_attribute(&body, &type, &value)) {
 		if (type == IFLA_IFNAME && value.len) {
 			size_t n = strnlen((const char *)value.p, value.len);
@@ -138,7 +138,7 @@ static void parse_address(struct vb_netdev_gather *g, struct span body)
 		return;
 	memcpy(&m, body.p, sizeof(m));
 	uint32_t flags = m.ifa_flags;
-	skip(&body, NLMSG_ALIGN(sizeof(m)));
+	skip_bytes(&body, NLMSG_ALIGN(sizeof(m)));
 	while (next_attribute(&body, &type, &value)) {
 		if (type == IFA_LOCAL)
 			local = value;

@@ -50,7 +50,7 @@ static bool bind_any(int fd, int family, uint16_t *port)
 	return false;
 }
 
-static void set(int fd, int level, int option, int value)
+static void set_option(int fd, int level, int option, int value)
 {
 	setsockopt(fd, level, option, &value, sizeof(value));
 }
@@ -63,11 +63,11 @@ int vb_udp_sender(bool v6, uint16_t *port)
 	if (fd < 0)
 		return -1;
 	if (v6)
-		set(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1);
-	set(fd, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO);
+		set_option(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1);
+	set_option(fd, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO);
 	if (v6)
-		set(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_DO);
-	set(fd, SOL_SOCKET, SO_RCVBUF, 1); /* this socket receives nothing */
+		set_option(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_DO);
+	set_option(fd, SOL_SOCKET, SO_RCVBUF, 1); /* this socket receives nothing */
 	if (bind_any(fd, family, port))
 		return fd;
 	close(fd);
@@ -116,7 +116,7 @@ static void read_v6(const struct cmsghdr *c, struct vb_udp_arrival *a, bool *kno
 		a->ip.hop_limit = first_byte(c);
 	} else if (c->cmsg_type == IPV6_FLOWINFO) { /* and the traffic class, which is known already */
 		memcpy(&label, CMSG_DATA(c), sizeof(label));
-		a->ip.flow_label = ntohl(label) & 0xfffff;
+		a->ip.flow_label = ntohl(label) & VB_FLOW_LABEL_MASK;
 	} else if (c->cmsg_type == IPV6_PKTINFO && !*known) {
 		memcpy(&info, CMSG_DATA(c), sizeof(info));
 		memcpy(a->flow.dst, &info.ipi6_addr, VB_GID_LEN);

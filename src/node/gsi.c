@@ -204,7 +204,7 @@ EXPORT void vb_gsi_client_timer(struct vb_gsi_client *q, uint64_t at)
 /* ---- datagrams ---- */
 
 EXPORT void vb_gsi_client_send(struct vb_gsi_client *q, const uint8_t local[16], const uint8_t remote[16],
-                               uint32_t ifindex, const uint8_t mad[VB_GSI_MAD])
+                               uint32_t ifindex, const uint8_t mad[VB_MAD_LEN])
 {
 	struct vb_msg_cm_mad m = {.ifindex = ifindex};
 

@@ -8,13 +8,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "frame/mad.h"
+
 /*
  * librdmacm.so.1 calls these functions in libibverbs.so.1. The symbols have a version of their own, because both
  * libraries must be of one build. Addresses are GIDs of 16 bytes, IPv4 mapped. Errors are errno values.
  */
 struct vb_gsi_client;
-
-#define VB_GSI_MAD 256
 
 /* All are called by the progress thread, one at a time, with no lock held. They must not block. */
 struct vb_gsi_client_ops {
@@ -44,7 +44,7 @@ uint64_t vb_gsi_client_now(void);
  * blocks: if the broker cannot take the datagram now, it is queued. It is lost only with the broker or in the network.
  * Any thread. */
 void vb_gsi_client_send(struct vb_gsi_client *q, const uint8_t local[16], const uint8_t remote[16], uint32_t ifindex,
-                        const uint8_t mad[VB_GSI_MAD]);
+                        const uint8_t mad[VB_MAD_LEN]);
 
 /* Asks the broker to send the connection's peer a DREQ when this program dies (IBA 12.6.10). A broker that has relayed
  * the connection's messages does so anyway. Any thread. */

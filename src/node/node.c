@@ -90,6 +90,7 @@ static void in_child(void)
 		pthread_mutex_init(&node->mr_lock, NULL);
 		pthread_mutex_init(&node->io->meet_lock, NULL);
 		pthread_mutex_init(&node->ctx_lock, NULL);
+		pthread_mutex_init(&node->mcast_lock, NULL);
 		atomic_store(&node->progress.held, 0);
 		atomic_store(&node->io->questions_lock.held, 0);
 		for (unsigned i = 0; i < VB_LANE_QPS && node->qp_count; i++)
@@ -135,6 +136,7 @@ static void node_free(struct vb_node *node)
 		munmap(node->keys, sizeof(*node->keys));
 	pthread_mutex_destroy(&node->ctx_lock);
 	pthread_mutex_destroy(&node->mr_lock);
+	pthread_mutex_destroy(&node->mcast_lock);
 	free(node);
 }
 
@@ -146,6 +148,7 @@ static int node_start(struct vb_node *node)
 
 	pthread_mutex_init(&node->ctx_lock, NULL);
 	pthread_mutex_init(&node->mr_lock, NULL);
+	pthread_mutex_init(&node->mcast_lock, NULL);
 	pthread_mutex_init(&io->meet_lock, NULL);
 	vb_lock_init(&node->progress, VB_RANK_PROGRESS);
 	vb_lock_init(&io->questions_lock, VB_RANK_QUESTIONS);

@@ -38,7 +38,7 @@ static bool settle_on_this_host(struct vb_qp *qp, bool iwarp)
 
 	p = vb_peer_find(qp->node, qp->attr.dest_qp_num, &qp->attr.ah_attr.grh.dgid,
 	                 iwarp ? IWARP_WAIT : VB_RESOLVE_WAIT, &err);
-	if (!p && (iwarp || ((err == ENOENT || err == EACCES) && !vb_roce_up(qp->node, VB_RESOLVE_WAIT))))
+	if (!p && (iwarp || ((err == ENOENT || err == EACCES) && !vb_roce_bring_up(qp->node, VB_RESOLVE_WAIT))))
 		return false;
 	if (err == EAGAIN)
 		vb_log(VB_LOG_WARN, "queue pair 0x%x: the broker does not answer where its peer is", qp->qp.qp_num);
@@ -86,16 +86,14 @@ void vb_path_connect(struct vb_qp *qp)
 	start_over(qp);
 	if (vb_qp_is_iwarp(qp)) {
 		if (!always)
-			settle_on_this_host(qp, true);
-		return; /* its connection resolves it */
-	}
-	if (qp->type == IBV_QPT_UD) {
-		qp->datagram.roce_always = always;
+			connect_here(qp, true);
+	} else if (qp->type == IBV_QPT_UD) {
+		qp->roce_always = always;
 		/* without RoCE the QP still reaches programs of this host, and the broker may answer later */
-		if (vb_roce_up(qp->node, VB_RESOLVE_WAIT) != ENETUNREACH)
+		if (vb_roce_bring_up(qp->node, VB_RESOLVE_WAIT) != ENETUNREACH)
 			err = vb_roce_path_open(qp);
 	} else if (always) {
-		err = vb_roce_up(qp->node, VB_RESOLVE_WAIT);
+		err = vb_roce_bring_up(qp->node, VB_RESOLVE_WAIT);
 		if (!err)
 			err = vb_roce_path_open(qp);
 	} else if (!settle_on_this_host(qp, false)) {

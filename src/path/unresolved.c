@@ -75,7 +75,7 @@ static int resolve_path(struct vb_qp *qp, bool ask, struct vb_peer **peer)
 		if (*peer || (err != ENOENT && err != EACCES))
 			return *peer ? 0 : err;
 	}
-	return vb_roce_up(qp->node, 0);
+	return vb_roce_bring_up(qp->node, 0);
 }
 
 /* Gives the QP the RoCE path, and brings the engine to the QP's present state. */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "rdmacm/rdmacm.h"
+#include "frame/fields.h"
 #include "util/log.h"
 
 int rcm_show_device(struct rcm_id *id)
@@ -29,7 +30,7 @@ void rcm_show_addresses(struct rcm_id *id)
 	addr->addr.ibaddr.sgid = id->source.gid;
 	if (id->dst.sa.sa_family)
 		rcm_addr_gid(&id->dst, addr->addr.ibaddr.dgid.raw);
-	addr->addr.ibaddr.pkey = htobe16(0xffff);
+	addr->addr.ibaddr.pkey = htobe16(VB_DEFAULT_PKEY);
 }
 
 static void fail_event(struct rcm_event *e, enum rdma_cm_event_type type, int err)

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "rdmacm/rdmacm.h"
+#include "frame/fields.h"
 
 /* Connects a UDP socket, which sends nothing, and reads its local address: the source of the route. */
 int rcm_route_source(const union rcm_addr *dst, const union rcm_addr *bound, union rcm_addr *src)
@@ -19,7 +20,7 @@ int rcm_route_source(const union rcm_addr *dst, const union rcm_addr *bound, uni
 		return errno;
 	rcm_addr_set_port(&from, 0);
 	if (!rcm_addr_port(&to))
-		rcm_addr_set_port(&to, 4791);
+		rcm_addr_set_port(&to, VB_ROCE_PORT);
 	memset(src, 0, sizeof(*src));
 	if ((!rcm_addr_any(bound) && bind(fd, &from.sa, rcm_addr_len(&from.sa))) ||
 	    connect(fd, &to.sa, rcm_addr_len(&to.sa)) || getsockname(fd, &src->sa, &len))
@@ -75,7 +76,7 @@ int rcm_path_record(struct rcm_id *id)
 	        .traffic_class = id->path.traffic_class,
 	        .reversible = 1,
 	        .numb_path = 1,
-	        .pkey = htobe16(0xffff),
+	        .pkey = htobe16(VB_DEFAULT_PKEY),
 	        .sl = id->path.sl,
 	        .mtu_selector = 2, /* exactly this MTU */
 	        .mtu = id->path.mtu,

@@ -2,11 +2,12 @@
 // follows: rdma_cm(7) (RDMA_PS_UDP); IBA volume 1, 12.11 (service id resolution)
 // SPDX-License-Identifier: MIT
 #include "rdmacm/rdmacm.h"
+#include "frame/fields.h"
 
 int rcm_sidr_connect(struct rcm_id *id, const struct rcm_connect *c)
 {
 	struct vb_cm_addr addr = rcm_cm_addr(id);
-	struct vb_cm_sidr_req req = {.pkey = 0xffff, .service_id = rcm_service_id(id, &id->dst)};
+	struct vb_cm_sidr_req req = {.pkey = VB_DEFAULT_PKEY, .service_id = rcm_service_id(id, &id->dst)};
 
 	if (c->len[0] + c->len[1] > VB_CMA_SIDR_REQ_PRIVATE)
 		return EINVAL;

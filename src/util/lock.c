@@ -45,6 +45,7 @@ static const char *const names[] = {
         [VB_RANK_CONTEXT] = "context",
         [VB_RANK_SCAN] = "scan",
         [VB_RANK_MEETING] = "meeting",
+        [VB_RANK_GROUPS] = "multicast groups",
         [VB_RANK_BROKER] = "broker",
         [VB_RANK_MR] = "mr",
         [VB_RANK_WATCHES] = "watches",

@@ -14,7 +14,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* In place of the tree: names of the longest kind. */
-int tree_devices(struct tree_device dev[TREE_DEVICES_MAX])
+int vb_shim_devices(struct vb_shim_device dev[VB_SHIM_DEVICES_MAX])
 {
 	for (uint32_t i = 0; i < 40; i++) {
 		dev[i].index = i;

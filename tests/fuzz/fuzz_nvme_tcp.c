@@ -1,4 +1,4 @@
-// fuzz_nvme_tcp.c - a hostile host on a TCP connection: arbitrary bytes, and PDUs of which a few are invalid
+// fuzz_nvme_tcp.c - a hostile host at the end of a TCP connection: any bytes, and PDUs that are right but for a few
 // follows: NVMe/TCP transport specification 1.0
 // SPDX-License-Identifier: MIT
 #include <stdint.h>

@@ -54,7 +54,7 @@ void vb_progress_handover(struct vb_node *n)
 {
 }
 
-int vb_roce_up(struct vb_node *n, unsigned wait_ms)
+int vb_roce_bring_up(struct vb_node *n, unsigned wait_ms)
 {
 	return 0;
 }
@@ -491,7 +491,7 @@ static void packet(struct world *w, struct input *in)
 		total -= take(in, 1) % total;
 	vb_lock(&node.progress);
 	vb_roce_packet(&node, &a, bytes, total);
-	vb_roce_settle_batch(&node);
+	vb_roce_answer_batch(&node);
 	vb_unlock(&node.progress);
 }
 

@@ -94,7 +94,7 @@ void vb_path_settle(struct vb_qp *qp)
 	vb_unlock(&qp->node->progress);
 }
 
-void vb_roce_forwarded(struct vb_node *n, const uint8_t *record, uint32_t length)
+void vb_roce_take_forwarded(struct vb_node *n, const uint8_t *record, uint32_t length)
 {
 	assert(length <= VB_RING_BYTES);
 	for (uint32_t i = 0; i < length; i++)
@@ -112,7 +112,7 @@ bool vb_path_idle(const struct vb_qp *qp)
 	return qp->path->idle(qp);
 }
 
-int vb_roce_ready(struct vb_node *n)
+int vb_roce_request_lane(struct vb_node *n)
 {
 	return ENETDOWN;
 }

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "broker/server/session.h"
+#include "frame/fields.h"
 #include "frame/icrc.h"
 #include "frame/mad.h"
 #include "frame/packet.h"
@@ -22,10 +23,11 @@
 #define DATAGRAM_MAX 65536
 #define FIRST_PAUSE_MS 1000 /* another program holds the port: when to try again */
 #define LAST_PAUSE_MS 60000
-#define PKEY 0xffff
 #define PKEY_BITS 0x7fff /* the highest bit is the membership type: full members talk to all */
 #define HEADERS_LEN VB_HEADER_LEN(VB_EXT_DETH)
 #define PACKET_LEN (HEADERS_LEN + VB_MAD_LEN + VB_ICRC_LEN)
+
+_Static_assert(VB_CM_MAD == VB_MAD_LEN, "broker/proto includes no frame/mad.h");
 
 struct vb_gsi_roce {
 	bool wanted;
@@ -156,7 +158,7 @@ static void encode_mad_packet(struct vb_gsi_roce *roce, uint8_t out[PACKET_LEN],
 	struct vb_packet p = {
 	        .bth = {.opcode = VB_UD_SEND_ONLY,
 	                .migreq = true,
-	                .pkey = PKEY,
+	                .pkey = VB_DEFAULT_PKEY,
 	                .dest_qpn = VB_GSI_QPN,
 	                .psn = vb_psn(roce->psn++)},
 	        .deth = {.qkey = VB_GSI_QKEY, .src_qpn = VB_GSI_QPN},
@@ -239,7 +241,7 @@ static void input_packet(struct vb_broker *b, const struct vb_udp_arrival *a, co
 		count->malformed++;
 	} else if (!icrc_is_right(a, bytes, len)) {
 		count->icrc++;
-	} else if (p.deth.qkey != VB_GSI_QKEY || (p.bth.pkey & PKEY_BITS) != (PKEY & PKEY_BITS)) {
+	} else if (p.deth.qkey != VB_GSI_QKEY || (p.bth.pkey & PKEY_BITS) != (VB_DEFAULT_PKEY & PKEY_BITS)) {
 		count->qkey++;
 	} else {
 		struct vb_msg_cm_mad m = {.ifindex = a->ifindex};

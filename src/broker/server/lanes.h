@@ -9,8 +9,8 @@
 
 #include "broker/proto/proto.h"
 #include "broker/server/table.h"
+#include "frame/fields.h"
 
-#define VB_ROCE_PORT 4791
 #define VB_MIN_LANE_SOCKETS 16
 #define VB_DESCRIPTORS_EACH \
 	9 /* of a session: 5, 1 in temporary use, and for another user's program up to 8 in unread messages */

@@ -113,7 +113,7 @@ static void put_grh(uint8_t grh[VB_GRH_LEN], const struct vb_swqe *w)
 	const struct ibv_global_route *route = &w->ah->attr.grh;
 	struct vb_ip_fields ip = {.traffic_class = route->traffic_class,
 	                          .hop_limit = route->hop_limit,
-	                          .flow_label = route->flow_label & 0xfffff};
+	                          .flow_label = route->flow_label & VB_FLOW_LABEL_MASK};
 	uint32_t headers = w->opcode == IBV_WR_SEND_WITH_IMM ? VB_HEADER_LEN(VB_EXT_DETH | VB_EXT_IMMDT)
 	                                                     : VB_HEADER_LEN(VB_EXT_DETH);
 	struct vb_flow flow;

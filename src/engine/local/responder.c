@@ -624,7 +624,7 @@ unsigned vb_rx_drain(struct vb_peer *peer, unsigned budget)
 		if (q.type == VB_REC_READ_DATA)
 			vb_local_data(peer, &q.rec, &q.ext, q.payload);
 		else if (q.type == VB_REC_PACKET)
-			vb_roce_forwarded(peer->node, q.payload, q.rec.length);
+			vb_roce_take_forwarded(peer->node, q.payload, q.rec.length);
 		else if (q.type != VB_REC_PAD)
 			request_input(&q);
 		peer->rx_head += size;

@@ -7,20 +7,20 @@
 /*
  * An attacker who forges the peer's address could place a packet ahead of the expected PSN, where thousands of PSNs are
  * valid instead of one. Two rules prevent that. First, a kept packet is not executed as soon as the PSNs before it have
- * arrived, but only once the requester vouches for it. To vouch, the requester sends some of the repeated packets
- * twice, the second time without asking for an acknowledgement (mend.c; of a READ request it repeats the last PSN:
- * echo() in requester.c). While the responder waits at a kept packet, only a duplicate with exactly the PSN before it
- * vouches. So an attacker must guess that PSN, just as he must guess the expected PSN without this feature. Adapters
- * that go back to the missing packet never send such duplicates. They repeat all packets in order, and a packet in
- * order replaces a kept one. Second, a requester that vouches has one random source port (vb_udp_sender): once it has
- * vouched, packets ahead are accepted only from that port. If two different packets ahead have the same PSN, neither is
- * executed, and the PSN is requested again.
+ * arrived, but only once the requester vouches for it. To vouch, the requester sends some of the repeated packets twice,
+ * the second time without asking for an acknowledgement (mend.c; of a READ request it repeats the last PSN: echo_first() in
+ * requester.c). While the responder waits at a kept packet, only a duplicate with exactly the PSN before it vouches. So
+ * an attacker must guess that PSN, just as he must guess the expected PSN without this feature. Adapters that go back to
+ * the missing packet never send such duplicates. They repeat all packets in order, and a packet in order replaces a kept
+ * one. Second, a requester that vouches has one random source port (vb_udp_sender): once it has vouched, packets ahead
+ * are accepted only from that port. If two different packets ahead have the same PSN, neither is executed, and the PSN
+ * is requested again.
  */
 
 #define REACH 4096       /* PSNs that a kept packet may be ahead of the others: longer than any lost burst */
 #define KEPT_FOR VB_S(2) /* ns that packets are kept */
 
-static struct vb_roce_kept *slot(const struct vb_roce_qp *qp, struct vb_psn psn)
+static struct vb_roce_kept *slot_of(const struct vb_roce_qp *qp, struct vb_psn psn)
 {
 	size_t i = psn.v & (qp->ahead.n - 1);
 
@@ -35,7 +35,7 @@ void vb_roce_keep_ahead(struct vb_roce_qp *qp, const struct vb_roce_ahead *ahead
 }
 
 /* Is this the same request? Its bit that asks for an acknowledgement may differ. */
-static bool same(const struct vb_roce_kept *k, const struct vb_packet *p, const uint8_t *payload)
+static bool same_request(const struct vb_roce_kept *k, const struct vb_packet *p, const uint8_t *payload)
 {
 	const struct vb_packet *a = &k->packet;
 
@@ -56,11 +56,11 @@ void vb_ahead_keep(struct vb_roce_qp *qp, const struct vb_packet *p, const uint8
 
 	if (distance >= qp->ahead.n || distance > so_far + REACH || p->payload_len > qp->cfg.mtu)
 		return;
-	struct vb_roce_kept *k = slot(qp, p->bth.psn);
+	struct vb_roce_kept *k = slot_of(qp, p->bth.psn);
 
 	if (k->used) {
-		qp->stats.disputed_pkts += !k->disputed && !same(k, p, payload);
-		k->disputed = k->disputed || !same(k, p, payload);
+		qp->stats.disputed_pkts += !k->disputed && !same_request(k, p, payload);
+		k->disputed = k->disputed || !same_request(k, p, payload);
 		return;
 	}
 	k->used = true;
@@ -77,7 +77,7 @@ void vb_ahead_keep(struct vb_roce_qp *qp, const struct vb_packet *p, const uint8
 
 bool vb_ahead_waits(const struct vb_roce_qp *qp)
 {
-	return qp->rs.kept && slot(qp, qp->rs.epsn)->used;
+	return qp->rs.kept && slot_of(qp, qp->rs.epsn)->used;
 }
 
 /* A duplicate that asks for an acknowledgement is a plain repetition, and does not vouch. */
@@ -95,7 +95,7 @@ struct vb_roce_kept *vb_ahead_take(struct vb_roce_qp *qp)
 
 	if (!vb_ahead_waits(qp))
 		return NULL;
-	k = slot(qp, qp->rs.epsn);
+	k = slot_of(qp, qp->rs.epsn);
 	k->used = false;
 	qp->rs.kept--;
 	if (!k->disputed)
@@ -108,7 +108,7 @@ struct vb_roce_kept *vb_ahead_take(struct vb_roce_qp *qp)
 void vb_ahead_pass(struct vb_roce_qp *qp, struct vb_psn from, uint32_t count)
 {
 	for (uint32_t i = 0; i < count && i < qp->ahead.n && qp->rs.kept; i++) {
-		struct vb_roce_kept *k = slot(qp, vb_psn_add(from, (int32_t)i));
+		struct vb_roce_kept *k = slot_of(qp, vb_psn_add(from, (int32_t)i));
 
 		qp->rs.kept -= k->used;
 		k->used = false;

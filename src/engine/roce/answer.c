@@ -6,13 +6,13 @@
 /* The sequence number of the packet with this PSN. A number below una is old or invalid. */
 static int64_t seq_of(const struct vb_roce_qp *qp, struct vb_psn psn)
 {
-	return (int64_t)qp->rq.una + vb_psn_diff(psn, vb_send_psn(qp, qp->rq.una));
+	return (int64_t)qp->rq.una + vb_psn_diff(psn, vb_roce_send_psn(qp, qp->rq.una));
 }
 
 static struct vb_work_sent *find_sent(struct vb_roce_qp *qp, uint64_t seq)
 {
 	for (uint32_t i = qp->rq.head; i != qp->rq.tail; i++) {
-		struct vb_work_sent *s = vb_send_at(qp, i);
+		struct vb_work_sent *s = vb_roce_send_at(qp, i);
 
 		if (seq >= s->seq && seq < s->seq + s->packets)
 			return s;
@@ -27,7 +27,7 @@ static bool has_come(const struct vb_roce_requester *rq, uint64_t seq)
 	return seq < rq->got_to && rq->got[seq / 64 % (VB_ROCE_WINDOW_MAX / 64)] >> seq % 64 & 1;
 }
 
-static void mark(struct vb_roce_requester *rq, uint64_t seq)
+static void mark_response(struct vb_roce_requester *rq, uint64_t seq)
 {
 	rq->got[seq / 64 % (VB_ROCE_WINDOW_MAX / 64)] |= 1ull << seq % 64;
 	if (rq->got_to <= seq)
@@ -35,16 +35,16 @@ static void mark(struct vb_roce_requester *rq, uint64_t seq)
 }
 
 /* The first packet that is not acknowledged, or whose response has not arrived. */
-static uint64_t settled(struct vb_roce_qp *qp)
+static uint64_t first_unsettled(struct vb_roce_qp *qp)
 {
 	struct vb_roce_requester *rq = &qp->rq;
 	uint64_t seq = rq->una;
 
 	for (uint32_t i = rq->head; i != rq->tail; i++) {
-		const struct vb_work_sent *s = vb_send_at(qp, i);
+		const struct vb_work_sent *s = vb_roce_send_at(qp, i);
 		uint64_t end = s->seq + s->packets;
 
-		if (vb_is_answered(s))
+		if (vb_roce_is_answered(s))
 			while (seq < end && has_come(rq, seq))
 				seq++;
 		else if (seq < end && seq < rq->executed)
@@ -60,14 +60,14 @@ static void forget_responses(struct vb_roce_qp *qp, uint64_t to)
 {
 	struct vb_roce_requester *rq = &qp->rq;
 
-	for (uint32_t i = rq->head; i != rq->tail && vb_send_at(qp, i)->seq < to; i++) {
-		const struct vb_work_sent *s = vb_send_at(qp, i);
+	for (uint32_t i = rq->head; i != rq->tail && vb_roce_send_at(qp, i)->seq < to; i++) {
+		const struct vb_work_sent *s = vb_roce_send_at(qp, i);
 
-		if (!vb_is_answered(s))
+		if (!vb_roce_is_answered(s))
 			continue;
 		for (uint64_t seq = s->seq > rq->una ? s->seq : rq->una; seq < to && seq < s->seq + s->packets; seq++) {
 			rq->got[seq / 64 % (VB_ROCE_WINDOW_MAX / 64)] &= ~(1ull << seq % 64);
-			if (seq < rq->seq && (vb_is_atomic(s) || seq + 1 == vb_chunk_end(s, seq)))
+			if (seq < rq->seq && (vb_roce_is_atomic(s) || seq + 1 == vb_roce_chunk_end(s, seq)))
 				rq->rd--;
 		}
 	}
@@ -97,7 +97,7 @@ static void time_answered(struct vb_roce_requester *rq, uint64_t now)
 static void move_una(struct vb_roce_qp *qp, uint64_t una, uint64_t now)
 {
 	struct vb_roce_requester *rq = &qp->rq;
-	bool full = rq->held || 4 * (rq->seq - rq->una + rq->stale + 1) >= 3ull * rq->window.packets;
+	bool full = rq->waits_for_burst || 4 * (rq->seq - rq->una + rq->stale + 1) >= 3ull * rq->window.packets;
 
 	forget_responses(qp, una);
 	if (rq->silent.at) {
@@ -116,7 +116,7 @@ static void move_una(struct vb_roce_qp *qp, uint64_t una, uint64_t now)
 	if (rq->seq < rq->una)
 		rq->seq = rq->una;
 	while (rq->cur != rq->tail) {
-		struct vb_work_sent *s = vb_send_at(qp, rq->cur);
+		struct vb_work_sent *s = vb_roce_send_at(qp, rq->cur);
 
 		if (!s->packets || s->seq + s->packets > rq->seq)
 			break;
@@ -131,11 +131,11 @@ static void move_una(struct vb_roce_qp *qp, uint64_t una, uint64_t now)
  * Called when the peer has executed all packets before this one (IBA 9.7.5, coalesced acknowledgements). Returns false
  * if a response is missing, which must be requested again (implied NAK).
  */
-static bool acknowledged(struct vb_roce_qp *qp, uint64_t before, uint64_t now)
+static bool acknowledge_before(struct vb_roce_qp *qp, uint64_t before, uint64_t now)
 {
 	if (qp->rq.executed < before)
 		qp->rq.executed = before;
-	uint64_t una = settled(qp);
+	uint64_t una = first_unsettled(qp);
 
 	if (una > qp->rq.una)
 		move_una(qp, una, now);
@@ -159,9 +159,9 @@ static void take_credits(struct vb_roce_qp *qp, uint8_t code)
 	if (!rq->credits)
 		return;
 	if (rq->head != rq->tail) {
-		struct vb_work_sent *s = vb_send_at(qp, rq->head);
+		struct vb_work_sent *s = vb_roce_send_at(qp, rq->head);
 
-		base = s->receives - vb_takes_receive(s);
+		base = s->receives - vb_roce_takes_receive(s);
 	}
 	rq->credit_limit = base + vb_credits(code);
 }
@@ -169,7 +169,7 @@ static void take_credits(struct vb_roce_qp *qp, uint8_t code)
 static void take_ack(struct vb_roce_qp *qp, const struct vb_packet *p, uint64_t seq, uint64_t now)
 {
 	qp->stats.acks_rcvd++;
-	bool whole = acknowledged(qp, seq + 1, now);
+	bool whole = acknowledge_before(qp, seq + 1, now);
 
 	if (!qp->rq.started)
 		return;
@@ -216,7 +216,7 @@ static void take_nak(struct vb_roce_qp *qp, const struct vb_packet *p, uint64_t 
 		qp->stats.drop_response++; /* a reserved code: IBA 9.7.5.2 */
 		return;
 	}
-	if (!acknowledged(qp, seq, now)) {
+	if (!acknowledge_before(qp, seq, now)) {
 		response_lost(qp, now);
 		return;
 	}
@@ -240,22 +240,23 @@ static void take_nak(struct vb_roce_qp *qp, const struct vb_packet *p, uint64_t 
  * ends the QP for a bad response. Here it is dropped, because a ghost packet of an earlier connection must not end this
  * one. A request without a good response fails by its retries.
  */
-static bool fits(const struct vb_roce_qp *qp, const struct vb_work_sent *s, const struct vb_packet *p, uint64_t seq)
+static bool response_fits(const struct vb_roce_qp *qp, const struct vb_work_sent *s, const struct vb_packet *p,
+                          uint64_t seq)
 {
 	if ((p->info->ext & VB_EXT_AETH) && p->aeth.kind != VB_AETH_ACK)
 		return false;
 	if (p->info->op == VB_OP_ATOMIC_ACK)
-		return vb_is_atomic(s);
+		return vb_roce_is_atomic(s);
 	if (s->rq.verb != VB_VERB_READ)
 		return false;
 	bool last = seq + 1 == s->seq + s->packets;
 
 	return s->chunk && p->payload_len == (last ? vb_last_len(s->rq.length, qp->cfg.mtu) : qp->cfg.mtu) &&
-	       !(p->info->flags & VB_LAST) == (seq + 1 != vb_chunk_end(s, seq));
+	       !(p->info->flags & VB_LAST) == (seq + 1 != vb_roce_chunk_end(s, seq));
 }
 
-static bool store(struct vb_roce_qp *qp, const struct vb_work_sent *s, const struct vb_packet *p,
-                  const uint8_t *payload, uint64_t seq)
+static bool store_response(struct vb_roce_qp *qp, const struct vb_work_sent *s, const struct vb_packet *p,
+                           const uint8_t *payload, uint64_t seq)
 {
 	if (p->info->op == VB_OP_ATOMIC_ACK)
 		return qp->ops->scatter(qp->own, &s->rq, 0, &p->atomic_ack.original, 8);
@@ -268,19 +269,19 @@ static void take_response(struct vb_roce_qp *qp, const struct vb_packet *p, cons
 {
 	struct vb_work_sent *s = find_sent(qp, seq);
 
-	if (!s || !fits(qp, s, p, seq)) {
+	if (!s || !response_fits(qp, s, p, seq)) {
 		qp->stats.drop_response++;
 		return;
 	}
-	bool whole = acknowledged(qp, seq, now);
+	bool whole = acknowledge_before(qp, seq, now);
 
 	if (!qp->rq.started)
 		return;
 	if (has_come(&qp->rq, seq)) {
 		qp->stats.duplicate_response++;
 	} else if (seq - qp->rq.una < VB_ROCE_WINDOW_MAX) {
-		if (store(qp, s, p, payload, seq))
-			mark(&qp->rq, seq);
+		if (store_response(qp, s, p, payload, seq))
+			mark_response(&qp->rq, seq);
 		else
 			s->status = VB_WORK_LOC_PROT_ERR;
 	}
@@ -291,7 +292,7 @@ static void take_response(struct vb_roce_qp *qp, const struct vb_packet *p, cons
 	if (s->status)
 		vb_requester_retire(qp);
 	else
-		acknowledged(qp, seq + 1, now);
+		acknowledge_before(qp, seq + 1, now);
 	if (qp->rq.started && p->info->ext & VB_EXT_AETH)
 		take_credits(qp, p->aeth.value);
 }
@@ -301,12 +302,13 @@ bool vb_requester_input_middle(struct vb_roce_qp *qp, struct vb_psn psn, const u
 {
 	struct vb_roce_requester *rq = &qp->rq;
 	uint64_t seq = rq->una;
-	struct vb_work_sent *s = vb_send_at(qp, rq->head);
+	struct vb_work_sent *s = vb_roce_send_at(qp, rq->head);
 
-	if (!rq->started || rq->head == rq->tail || !vb_psn_equal(psn, vb_send_psn(qp, seq)) || seq + 1 >= rq->seq ||
-	    rq->mending || rq->stale || has_come(rq, seq))
+	if (!rq->started || rq->head == rq->tail || !vb_psn_equal(psn, vb_roce_send_psn(qp, seq)) ||
+	    seq + 1 >= rq->seq || rq->mending || rq->stale || has_come(rq, seq))
 		return false;
-	if (s->rq.verb != VB_VERB_READ || s->status || seq < s->seq || !s->chunk || seq + 1 >= vb_chunk_end(s, seq))
+	if (s->rq.verb != VB_VERB_READ || s->status || seq < s->seq || !s->chunk ||
+	    seq + 1 >= vb_roce_chunk_end(s, seq))
 		return false;
 	if (!qp->ops->scatter(qp->own, &s->rq, (uint32_t)(seq - s->seq) * qp->cfg.mtu, payload, qp->cfg.mtu))
 		return false;

@@ -3,9 +3,9 @@
 // SPDX-License-Identifier: MIT
 #include "engine/roce/machine.h"
 
-static void complete(struct vb_roce_qp *qp, enum vb_work_status status)
+static void complete_oldest(struct vb_roce_qp *qp, enum vb_work_status status)
 {
-	struct vb_work_sent *s = vb_send_at(qp, qp->rq.head);
+	struct vb_work_sent *s = vb_roce_send_at(qp, qp->rq.head);
 
 	if (qp->rq.cur == qp->rq.head)
 		qp->rq.cur++;
@@ -16,7 +16,7 @@ static void complete(struct vb_roce_qp *qp, enum vb_work_status status)
 void vb_requester_flush(struct vb_roce_qp *qp)
 {
 	while (qp->rq.head != qp->rq.tail)
-		complete(qp, VB_WORK_WR_FLUSH_ERR);
+		complete_oldest(qp, VB_WORK_WR_FLUSH_ERR);
 }
 
 /* RC: the QP goes to error. UC, UD: only the send queue does (IBA 10.3.1, SQE); vb_roce_start restarts it. */
@@ -24,7 +24,7 @@ void vb_requester_fail(struct vb_roce_qp *qp, enum vb_work_status status)
 {
 	struct vb_roce_requester *rq = &qp->rq;
 
-	complete(qp, status);
+	complete_oldest(qp, status);
 	if (qp->cfg.type == VB_ROCE_RC) {
 		vb_roce_kill(qp, VB_WORK_EVENT_SQ);
 		return;
@@ -40,7 +40,7 @@ void vb_requester_retire(struct vb_roce_qp *qp)
 	struct vb_roce_requester *rq = &qp->rq;
 
 	while (rq->head != rq->tail) {
-		struct vb_work_sent *s = vb_send_at(qp, rq->head);
+		struct vb_work_sent *s = vb_roce_send_at(qp, rq->head);
 
 		if (s->status) {
 			vb_requester_fail(qp, s->status);
@@ -48,6 +48,6 @@ void vb_requester_retire(struct vb_roce_qp *qp)
 		}
 		if (s->rq.verb == VB_VERB_LOCAL_INV ? !s->done : s->seq + s->packets > rq->una)
 			return;
-		complete(qp, VB_WORK_SUCCESS);
+		complete_oldest(qp, VB_WORK_SUCCESS);
 	}
 }

@@ -11,36 +11,36 @@
 
 /* --- requester --- */
 
-static inline struct vb_work_sent *vb_send_at(struct vb_roce_qp *qp, uint32_t i)
+static inline struct vb_work_sent *vb_roce_send_at(struct vb_roce_qp *qp, uint32_t i)
 {
 	return &qp->sends[i & qp->mask];
 }
 
-static inline bool vb_is_atomic(const struct vb_work_sent *s)
+static inline bool vb_roce_is_atomic(const struct vb_work_sent *s)
 {
 	return s->rq.verb == VB_VERB_CMP_SWAP || s->rq.verb == VB_VERB_FETCH_ADD;
 }
 
 /* Does the request need a response with data, not just an acknowledgement? */
-static inline bool vb_is_answered(const struct vb_work_sent *s)
+static inline bool vb_roce_is_answered(const struct vb_work_sent *s)
 {
-	return s->rq.verb == VB_VERB_READ || vb_is_atomic(s);
+	return s->rq.verb == VB_VERB_READ || vb_roce_is_atomic(s);
 }
 
-static inline bool vb_takes_receive(const struct vb_work_sent *s)
+static inline bool vb_roce_takes_receive(const struct vb_work_sent *s)
 {
 	return s->rq.verb == VB_VERB_SEND || (s->rq.verb == VB_VERB_WRITE && s->rq.flags & VB_WORK_IMM);
 }
 
 /* The end of the READ request to which this packet of the response belongs. */
-static inline uint64_t vb_chunk_end(const struct vb_work_sent *s, uint64_t seq)
+static inline uint64_t vb_roce_chunk_end(const struct vb_work_sent *s, uint64_t seq)
 {
 	uint64_t end = s->seq + ((seq - s->seq) / s->chunk + 1) * s->chunk;
 
 	return end < s->seq + s->packets ? end : s->seq + s->packets;
 }
 
-static inline struct vb_psn vb_send_psn(const struct vb_roce_qp *qp, uint64_t seq)
+static inline struct vb_psn vb_roce_send_psn(const struct vb_roce_qp *qp, uint64_t seq)
 {
 	return vb_psn(qp->cfg.sq_psn.v + (uint32_t)seq);
 }
@@ -83,7 +83,7 @@ void vb_mend_stop(struct vb_roce_qp *qp);
 
 /* Stops timing packets that are repeated, because an answer may belong to either copy. If no round trip was measured
  * yet, the answer still gives an upper bound. */
-static inline void vb_untime(struct vb_roce_requester *rq)
+static inline void vb_roce_untime(struct vb_roce_requester *rq)
 {
 	if (rq->window.srtt)
 		rq->timed_n = 0;
@@ -104,7 +104,8 @@ bool vb_responder_input_middle(struct vb_roce_qp *qp, enum vb_op op, struct vb_p
                                const uint8_t *payload, uint16_t port, uint64_t now);
 
 /* ud.c */
-void vb_datagram_input(struct vb_roce_qp *qp, const struct vb_packet *p, const uint8_t *payload, const uint8_t *grh);
+void vb_roce_datagram_input(struct vb_roce_qp *qp, const struct vb_packet *p, const uint8_t *payload,
+                            const uint8_t *grh);
 
 /* uc.c: is the packet from the peer, and part of a message that is whole so far? */
 bool vb_uc_in_sequence(struct vb_roce_qp *qp, const struct vb_packet *p, uint16_t port);
@@ -146,7 +147,7 @@ void vb_responder_refuse(struct vb_roce_qp *qp, enum vb_refusal why, struct vb_p
 /* --- roce.c --- */
 
 /* Completes the taken receive with an error. */
-void vb_end_receive(struct vb_roce_qp *qp, enum vb_work_status status);
+void vb_roce_end_receive(struct vb_roce_qp *qp, enum vb_work_status status);
 /* Takes the whole QP to error. */
 void vb_roce_kill(struct vb_roce_qp *qp, enum vb_work_event event);
 /* The address in out of the payload of a packet with this opcode. Called before vb_roce_seal. */

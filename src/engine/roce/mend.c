@@ -1,5 +1,5 @@
 // mend.c - repeats only the missing packets to a peer that keeps packets ahead of them
-// follows: IBA volume 1, 9.7.5.2.2 (PSN sequence NAK); compare RFC 6582 (partial acknowledgements)
+// follows: IBA volume 1, 9.7.5.2.2 (PSN sequence NAK); RFC 6582 (partial acknowledgements)
 // SPDX-License-Identifier: MIT
 #include "engine/roce/machine.h"
 
@@ -12,16 +12,16 @@ static struct vb_work_sent *una_of(struct vb_roce_qp *qp)
 {
 	uint32_t i = qp->rq.head;
 
-	while (i != qp->rq.tail && vb_send_at(qp, i)->seq + vb_send_at(qp, i)->packets <= qp->rq.una)
+	while (i != qp->rq.tail && vb_roce_send_at(qp, i)->seq + vb_roce_send_at(qp, i)->packets <= qp->rq.una)
 		i++;
-	return i == qp->rq.tail ? NULL : vb_send_at(qp, i);
+	return i == qp->rq.tail ? NULL : vb_roce_send_at(qp, i);
 }
 
 static bool una_is_answered(struct vb_roce_qp *qp)
 {
 	const struct vb_work_sent *s = una_of(qp);
 
-	return s && vb_is_answered(s);
+	return s && vb_roce_is_answered(s);
 }
 
 /*
@@ -29,20 +29,20 @@ static bool una_is_answered(struct vb_roce_qp *qp)
  * not known whether the peer keeps packets, and there are packets to keep, the first, the last and some in between are
  * sent twice, which vouches for the kept packets (ahead.c).
  */
-static void again(struct vb_roce_qp *qp, uint32_t len, uint64_t now)
+static void repeat_from_una(struct vb_roce_qp *qp, uint32_t len, uint64_t now)
 {
 	struct vb_roce_requester *rq = &qp->rq;
 
 	if (len > rq->seq - rq->una)
 		len = (uint32_t)(rq->seq - rq->una);
-	for (uint32_t i = rq->head; i != rq->tail && vb_send_at(qp, i)->seq < rq->una + len; i++) {
-		struct vb_work_sent *s = vb_send_at(qp, i);
+	for (uint32_t i = rq->head; i != rq->tail && vb_roce_send_at(qp, i)->seq < rq->una + len; i++) {
+		struct vb_work_sent *s = vb_roce_send_at(qp, i);
 
-		if (!vb_is_answered(s) || s->seq + s->packets <= rq->una)
+		if (!vb_roce_is_answered(s) || s->seq + s->packets <= rq->una)
 			continue;
 		len = s->seq > rq->una ? (uint32_t)(s->seq - rq->una) : 1;
 		if (s->seq <= rq->una && s->rq.verb == VB_VERB_READ)
-			len = (uint32_t)(vb_chunk_end(s, rq->una) - rq->una);
+			len = (uint32_t)(vb_roce_chunk_end(s, rq->una) - rq->una);
 		break;
 	}
 	rq->mending = true;
@@ -53,7 +53,7 @@ static void again(struct vb_roce_qp *qp, uint32_t len, uint64_t now)
 	rq->mend_end = rq->una + len;
 	rq->mend_to = rq->seq;
 	rq->mend_at = rq->mend_last_at = now;
-	vb_untime(rq);
+	vb_roce_untime(rq);
 	rq->sure_from = rq->una > rq->mended_to ? rq->una : rq->mended_to;
 	if (rq->mend_response)
 		rq->sure_from = rq->high;
@@ -75,7 +75,7 @@ void vb_mend_stop(struct vb_roce_qp *qp)
 
 /* Goes back to una and repeats everything. If a full queue may have lost the packets behind una too, the trial says
  * nothing about the peer, and another one is allowed. */
-static bool all_of_it(struct vb_roce_qp *qp, uint64_t now)
+static bool repeat_all(struct vb_roce_qp *qp, uint64_t now)
 {
 	bool doubt =
 	        qp->rq.trials < TRIALS_MAX && (qp->rq.keeps == VB_ROCE_KEEPS || vb_roce_window_crowded(&qp->rq.window));
@@ -94,13 +94,13 @@ bool vb_mend(struct vb_roce_qp *qp, uint64_t now)
 	    (rq->una >= rq->mend_next || !rq->window.rtt_min || now - rq->mend_last_at < rq->window.rtt_min))
 		return false; /* una is in flight */
 	if (rq->keeps == VB_ROCE_KEEPS_TRIAL)
-		return all_of_it(qp, now);
+		return repeat_all(qp, now);
 	if (rq->keeps == VB_ROCE_KEEPS_UNKNOWN && rq->trials >= TRIALS_MAX)
 		rq->keeps = VB_ROCE_KEEPS_NOT;
 	if (rq->keeps == VB_ROCE_KEEPS_NOT || rq->seq < rq->high)
 		return vb_requester_go_back(qp, true, now);
 	if (rq->keeps == VB_ROCE_KEEPS) {
-		again(qp, rq->mend_len, now);
+		repeat_from_una(qp, rq->mend_len, now);
 		return true;
 	}
 	if (rq->seq - rq->una < TRIAL_WINDOW || una_is_answered(qp))
@@ -108,7 +108,7 @@ bool vb_mend(struct vb_roce_qp *qp, uint64_t now)
 	rq->keeps = VB_ROCE_KEEPS_TRIAL;
 	rq->trials++;
 	rq->mend_len = 1;
-	again(qp, TRIAL_LEN, now);
+	repeat_from_una(qp, TRIAL_LEN, now);
 	return true;
 }
 
@@ -124,7 +124,7 @@ bool vb_mend_response(struct vb_roce_qp *qp, uint64_t now)
 	    (rq->una >= rq->mend_next || now - rq->mend_last_at < vb_roce_window_patience(&rq->window, 0)))
 		return false;
 	vb_mend_stop(qp);
-	again(qp, 1, now);
+	repeat_from_una(qp, 1, now);
 	return true;
 }
 
@@ -132,12 +132,12 @@ bool vb_mend_response(struct vb_roce_qp *qp, uint64_t now)
 void vb_mend_probe(struct vb_roce_qp *qp, uint64_t now)
 {
 	vb_mend_stop(qp);
-	again(qp, 1, now);
+	repeat_from_una(qp, 1, now);
 	qp->rq.sure_from = qp->rq.high;
 }
 
 /* Called when all packets sent before the last mend have arrived: the next mend repeats fewer packets. */
-static void healed(struct vb_roce_qp *qp)
+static void end_mend(struct vb_roce_qp *qp)
 {
 	qp->rq.flat = 0;
 	qp->rq.mend_len = (qp->rq.mend_len + 1) / 2;
@@ -148,18 +148,18 @@ static void healed(struct vb_roce_qp *qp)
  * Called when the peer has executed all packets up to another gap. More packets behind it may be missing, and each gap
  * costs a round trip, so each mend repeats more packets than the one before.
  */
-static void another(struct vb_roce_qp *qp, uint64_t now)
+static void mend_next_gap(struct vb_roce_qp *qp, uint64_t now)
 {
 	struct vb_roce_requester *rq = &qp->rq;
 
 	rq->flat = rq->una == rq->mend_end ? rq->flat + 1 : 0;
 	if (rq->flat >= FLAT_MAX) {
-		all_of_it(qp, now);
+		repeat_all(qp, now);
 		return;
 	}
 	if (rq->mend_len < rq->window.packets / 2)
 		rq->mend_len *= 2;
-	again(qp, rq->mend_len, now);
+	repeat_from_una(qp, rq->mend_len, now);
 	vb_roce_window_lost(&rq->window, true, now);
 }
 
@@ -190,14 +190,14 @@ void vb_mend_progressed(struct vb_roce_qp *qp, uint64_t now)
 	}
 	if (rq->keeps == VB_ROCE_KEEPS_TRIAL) {
 		if (rq->una == rq->mend_end && rq->una < rq->mend_to) {
-			all_of_it(qp, now);
+			repeat_all(qp, now);
 			return;
 		}
 		if (rq->una > rq->mend_end)
 			rq->keeps = VB_ROCE_KEEPS;
 	}
 	if (rq->una >= rq->mend_to || rq->keeps != VB_ROCE_KEEPS)
-		healed(qp);
+		end_mend(qp);
 	else
-		another(qp, now);
+		mend_next_gap(qp, now);
 }

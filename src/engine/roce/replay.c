@@ -3,7 +3,7 @@
 // SPDX-License-Identifier: MIT
 #include "engine/roce/machine.h"
 
-static struct vb_roce_resource *at(struct vb_roce_qp *qp, uint32_t i)
+static struct vb_roce_resource *resource_at(struct vb_roce_qp *qp, uint32_t i)
 {
 	return &qp->rs.res[i % VB_ROCE_MAX_RESOURCES];
 }
@@ -14,7 +14,7 @@ bool vb_resource_room(struct vb_roce_qp *qp)
 {
 	struct vb_roce_responder *rs = &qp->rs;
 
-	return rs->res_tail - rs->res_head < qp->cfg.max_dest_rd_atomic || at(qp, rs->res_head)->answered;
+	return rs->res_tail - rs->res_head < qp->cfg.max_dest_rd_atomic || resource_at(qp, rs->res_head)->answered;
 }
 
 bool vb_resource_add(struct vb_roce_qp *qp, const struct vb_roce_resource *r)
@@ -24,11 +24,11 @@ bool vb_resource_add(struct vb_roce_qp *qp, const struct vb_roce_resource *r)
 	if (!vb_resource_room(qp))
 		return false;
 	if (rs->res_tail - rs->res_head >= qp->cfg.max_dest_rd_atomic) { /* may exceed a limit that was lowered */
-		struct vb_roce_resource *old = at(qp, rs->res_head++);
+		struct vb_roce_resource *old = resource_at(qp, rs->res_head++);
 
 		rs->unanswered -= old->next != old->end;
 	}
-	struct vb_roce_resource *added = at(qp, rs->res_tail++);
+	struct vb_roce_resource *added = resource_at(qp, rs->res_tail++);
 
 	*added = *r;
 	added->end = r->packets;
@@ -44,7 +44,7 @@ bool vb_resource_add(struct vb_roce_qp *qp, const struct vb_roce_resource *r)
 struct vb_psn vb_resource_before(struct vb_roce_qp *qp, struct vb_psn psn)
 {
 	for (uint32_t i = qp->rs.res_tail; i != qp->rs.res_head; i--) {
-		const struct vb_roce_resource *r = at(qp, i - 1);
+		const struct vb_roce_resource *r = resource_at(qp, i - 1);
 
 		if (!vb_psn_equal(vb_psn_add(r->psn, (int32_t)r->packets - 1), psn))
 			break;
@@ -59,9 +59,9 @@ struct vb_roce_resource *vb_resource_unanswered(struct vb_roce_qp *qp)
 		return NULL;
 	uint32_t i = qp->rs.res_head;
 
-	while (at(qp, i)->next == at(qp, i)->end)
+	while (resource_at(qp, i)->next == resource_at(qp, i)->end)
 		i++;
-	return at(qp, i);
+	return resource_at(qp, i);
 }
 
 void vb_resource_sent(struct vb_roce_qp *qp, struct vb_roce_resource *r)
@@ -100,7 +100,7 @@ static void answer_to(const struct vb_roce_qp *qp, struct vb_roce_resource *r, u
 void vb_resource_replay(struct vb_roce_qp *qp, const struct vb_packet *p)
 {
 	for (uint32_t i = qp->rs.res_head; i != qp->rs.res_tail; i++) {
-		struct vb_roce_resource *r = at(qp, i);
+		struct vb_roce_resource *r = resource_at(qp, i);
 		int32_t from = vb_psn_diff(p->bth.psn, r->psn);
 
 		if (from < 0 || (uint32_t)from >= r->packets || !asks_for(qp, r, p, (uint32_t)from))

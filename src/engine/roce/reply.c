@@ -47,11 +47,11 @@ void vb_responder_refuse(struct vb_roce_qp *qp, enum vb_refusal why, struct vb_p
 
 	vb_owe_nak(qp, (enum vb_nak)naks[why], psn);
 	qp->rs.closed = true;
-	vb_end_receive(qp, vb_refused_rows[why].receive);
+	vb_roce_end_receive(qp, vb_refused_rows[why].receive);
 	vb_roce_kill(qp, vb_refused_rows[why].event);
 }
 
-static uint8_t credits(struct vb_roce_qp *qp)
+static uint8_t current_credits(struct vb_roce_qp *qp)
 {
 	uint32_t receives = qp->ops->receives(qp->own);
 
@@ -65,7 +65,7 @@ static void make_ack(struct vb_roce_qp *qp, struct vb_roce_out *out)
 
 	if (rs->owed == VB_ROCE_ACK) {
 		p.bth.psn = vb_resource_before(qp, vb_psn_add(rs->epsn, -1));
-		p.aeth.value = credits(qp);
+		p.aeth.value = current_credits(qp);
 		qp->stats.acks_sent++;
 	} else if (rs->owed == VB_ROCE_RNR) {
 		p.aeth.kind = VB_AETH_RNR_NAK;
@@ -81,7 +81,7 @@ static void make_ack(struct vb_roce_qp *qp, struct vb_roce_out *out)
 	}
 	rs->owed = VB_ROCE_NO_ACK;
 	rs->ack_at = 0;
-	rs->told = rs->epsn;
+	rs->acked_to = rs->epsn;
 	vb_roce_seal(qp, out, &p);
 }
 
@@ -128,11 +128,11 @@ static bool make_response(struct vb_roce_qp *qp, struct vb_roce_resource *r, str
 	if (!fetch_response(qp, r, p.bth.opcode, out))
 		return false;
 	if (vb_opcode_info(p.bth.opcode)->ext & VB_EXT_AETH)
-		p.aeth.value = credits(qp);
+		p.aeth.value = current_credits(qp);
 	vb_resource_sent(qp, r);
 	/* the answer to the last request also acknowledges all requests before it */
 	if (vb_psn_equal(vb_psn_add(p.bth.psn, 1), rs->epsn)) {
-		rs->told = rs->epsn;
+		rs->acked_to = rs->epsn;
 		if (rs->owed == VB_ROCE_ACK) {
 			rs->owed = VB_ROCE_NO_ACK;
 			rs->ack_at = 0;
@@ -145,8 +145,8 @@ static bool make_response(struct vb_roce_qp *qp, struct vb_roce_resource *r, str
 	return true;
 }
 
-/* Writes the next middle packet of the answer. Returns false if its memory is not accessible, which the full path
- * reports. */
+/* Writes the next middle packet of the answer. Returns false if the memory is not mapped: vb_reply_output is tried next,
+ * fails in the same way, and reports it. */
 bool vb_reply_middle(struct vb_roce_qp *qp, struct vb_roce_out *out)
 {
 	struct vb_roce_resource *r = out->run.answered;

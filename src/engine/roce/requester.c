@@ -36,7 +36,7 @@ static int opcode_of(const struct vb_roce_qp *qp, const struct vb_work_sent *s, 
 /* --- taking requests --- */
 
 /* Finds errors before anything is sent. */
-static enum vb_work_status fault(const struct vb_roce_qp *qp, const struct vb_work_sent *s)
+static enum vb_work_status find_fault(const struct vb_roce_qp *qp, const struct vb_work_sent *s)
 {
 	if (s->rq.verb == VB_VERB_LOCAL_INV)
 		return VB_WORK_SUCCESS;
@@ -44,26 +44,26 @@ static enum vb_work_status fault(const struct vb_roce_qp *qp, const struct vb_wo
 		return VB_WORK_LOC_LEN_ERR;
 	if (opcode_of(qp, s, VB_ONLY) < 0)
 		return VB_WORK_LOC_QP_OP_ERR;
-	return vb_is_answered(s) && !qp->cfg.max_rd_atomic ? VB_WORK_LOC_QP_OP_ERR : VB_WORK_SUCCESS;
+	return vb_roce_is_answered(s) && !qp->cfg.max_rd_atomic ? VB_WORK_LOC_QP_OP_ERR : VB_WORK_SUCCESS;
 }
 
 static bool take_send(struct vb_roce_qp *qp)
 {
 	struct vb_roce_requester *rq = &qp->rq;
-	struct vb_work_sent *s = vb_send_at(qp, rq->tail);
+	struct vb_work_sent *s = vb_roce_send_at(qp, rq->tail);
 
 	if (rq->tail - rq->head > qp->mask || !qp->ops->next_send(qp->own, &s->rq))
 		return false;
 	s->seq = rq->taken_seq;
 	s->chunk = 0;
 	s->done = false;
-	s->status = fault(qp, s);
-	s->packets = s->rq.verb == VB_VERB_LOCAL_INV ? 0
-	             : vb_is_atomic(s)               ? 1
-	                                             : vb_packet_count(s->rq.length, qp->cfg.mtu);
-	if (s->packets > 2 && !vb_is_answered(s))
+	s->status = find_fault(qp, s);
+	s->packets = s->rq.verb == VB_VERB_LOCAL ? 0
+	             : vb_roce_is_atomic(s)      ? 1
+	                                         : vb_packet_count(s->rq.length, qp->cfg.mtu);
+	if (s->packets > 2 && !vb_roce_is_answered(s))
 		s->middle = (uint8_t)opcode_of(qp, s, VB_MIDDLE);
-	rq->receives += vb_takes_receive(s);
+	rq->receives += vb_roce_takes_receive(s);
 	s->receives = rq->receives;
 	rq->taken_seq += s->packets;
 	rq->tail++;
@@ -102,14 +102,14 @@ static void choose_chunk(const struct vb_roce_qp *qp, struct vb_work_sent *s)
 }
 
 /* The number of PSNs of the packet. A READ request has one for each packet of its response. */
-static uint64_t span(const struct vb_work_sent *s, uint64_t seq)
+static uint64_t psn_span(const struct vb_work_sent *s, uint64_t seq)
 {
-	return s->rq.verb == VB_VERB_READ ? vb_chunk_end(s, seq) - seq : 1;
+	return s->rq.verb == VB_VERB_READ ? vb_roce_chunk_end(s, seq) - seq : 1;
 }
 
 /* The size of the window. It is doubled while a missing packet is repeated, because packets that the peer keeps are not
  * in the network. */
-static uint64_t limit(const struct vb_roce_requester *rq)
+static uint64_t window_limit(const struct vb_roce_requester *rq)
 {
 	return rq->mending && (rq->keeps == VB_ROCE_KEEPS || rq->mend_response) ? 2ull * rq->window.packets
 	                                                                        : rq->window.packets;
@@ -123,27 +123,27 @@ static bool has_credit(const struct vb_roce_qp *qp, const struct vb_work_sent *s
 {
 	const struct vb_roce_requester *rq = &qp->rq;
 
-	return !rq->credits || !vb_takes_receive(s) || s->receives <= rq->credit_limit || rq->una == rq->seq ||
+	return !rq->credits || !vb_roce_takes_receive(s) || s->receives <= rq->credit_limit || rq->una == rq->seq ||
 	       rq->una > s->seq;
 }
 
 /* Must the sender wait until there is room for a burst? Only if much is in flight, so that an acknowledgement will
  * follow. */
-static bool waits_for_burst(struct vb_roce_qp *qp, const struct vb_work_sent *s)
+static bool must_wait_for_burst(struct vb_roce_qp *qp, const struct vb_work_sent *s)
 {
 	struct vb_roce_requester *rq = &qp->rq;
 	uint64_t in_flight = rq->seq - rq->una + rq->stale;
 
-	if (rq->burst_left || rq->seq < rq->high || rq->mending || vb_is_answered(s))
+	if (rq->burst_left || rq->seq < rq->high || rq->mending || vb_roce_is_answered(s))
 		return false;
-	if (!short_path(rq) || limit(rq) < HOLD_WINDOW * qp->cfg.burst)
+	if (!short_path(rq) || window_limit(rq) < HOLD_WINDOW * qp->cfg.burst)
 		return false;
-	uint64_t want = HOLD * (uint64_t)qp->cfg.burst, most = limit(rq) / 3;
+	uint64_t want = HOLD * (uint64_t)qp->cfg.burst, most = window_limit(rq) / 3;
 
 	if (want > most)
 		want = most;
-	rq->held = rq->seq - rq->una >= 2 * want && in_flight + want > limit(rq);
-	return rq->held;
+	rq->waits_for_burst = rq->seq - rq->una >= 2 * want && in_flight + want > window_limit(rq);
+	return rq->waits_for_burst;
 }
 
 static bool may_go(struct vb_roce_qp *qp, struct vb_work_sent *s)
@@ -158,24 +158,24 @@ static bool may_go(struct vb_roce_qp *qp, struct vb_work_sent *s)
 		return true;
 	if (s->rq.flags & VB_WORK_FENCE && rq->seq == s->seq && rq->rd)
 		return false;
-	if (vb_is_answered(s) && rq->rd >= reads_at_once(qp))
+	if (vb_roce_is_answered(s) && rq->rd >= reads_at_once(qp))
 		return false;
 	if (s->rq.verb == VB_VERB_READ)
 		choose_chunk(qp, s);
 	if (rq->keeps == VB_ROCE_KEEPS_TRIAL)
 		return false;
-	return rq->seq == rq->una ||
-	       (rq->seq - rq->una + rq->stale + span(s, rq->seq) <= limit(rq) && !waits_for_burst(qp, s));
+	return rq->seq == rq->una || (rq->seq - rq->una + rq->stale + psn_span(s, rq->seq) <= window_limit(rq) &&
+	                              !must_wait_for_burst(qp, s));
 }
 
 /* The request of the next packet, if that may be sent now. */
-static struct vb_work_sent *next_to_send(struct vb_roce_qp *qp)
+static struct vb_work_sent *take_next_to_send(struct vb_roce_qp *qp)
 {
 	struct vb_roce_requester *rq = &qp->rq;
 
 	if (!rq->started || rq->rnr_at || (rq->cur == rq->tail && !take_send(qp)))
 		return NULL;
-	struct vb_work_sent *s = vb_send_at(qp, rq->cur);
+	struct vb_work_sent *s = vb_roce_send_at(qp, rq->cur);
 
 	if (!may_go(qp, s))
 		return NULL;
@@ -203,7 +203,7 @@ static void fill_request(struct vb_packet *p, const struct vb_roce_qp *qp, const
 
 static uint8_t next_opcode(const struct vb_roce_qp *qp, const struct vb_work_sent *s, uint32_t at)
 {
-	bool first = !at || vb_is_answered(s), last = at + 1 == s->packets || vb_is_answered(s);
+	bool first = !at || vb_roce_is_answered(s), last = at + 1 == s->packets || vb_roce_is_answered(s);
 	enum vb_position position = (first ? VB_FIRST : 0) | (last ? VB_LAST : 0);
 
 	return position == VB_MIDDLE ? s->middle : (uint8_t)opcode_of(qp, s, position);
@@ -214,7 +214,7 @@ static bool fetch_payload(struct vb_roce_qp *qp, struct vb_work_sent *s, uint32_
 {
 	uint32_t offset = at * qp->cfg.mtu, left = s->rq.length - offset, len = left < qp->cfg.mtu ? left : qp->cfg.mtu;
 
-	if (vb_is_answered(s))
+	if (vb_roce_is_answered(s))
 		return true;
 	qp->again = qp->rq.seq < qp->rq.high || qp->rq.mend_next < qp->rq.mend_end;
 	if (len && !qp->ops->fetch(qp->own, &s->rq, offset, vb_roce_payload(out, opcode), len)) {
@@ -233,9 +233,9 @@ static uint32_t ask_every(const struct vb_roce_requester *rq)
 	return rq->window.packets / 4 < most ? rq->window.packets / 4 : most;
 }
 
-static bool ask(struct vb_roce_qp *qp, bool more)
+static bool decide_ack_request(struct vb_roce_qp *qp, bool more)
 {
-	if (++qp->rq.unasked < ask_every(&qp->rq) && (more || next_to_send(qp)))
+	if (++qp->rq.unasked < ask_every(&qp->rq) && (more || take_next_to_send(qp)))
 		return false;
 	qp->rq.unasked = 0;
 	return true;
@@ -247,8 +247,8 @@ static void count_sent(struct vb_roce_qp *qp, struct vb_work_sent *s, uint64_t p
 
 	if (rq->seq < rq->high)
 		qp->stats.resent_pkts++;
-	rq->rd += vb_is_answered(s);
-	rq->held = false;
+	rq->rd += vb_roce_is_answered(s);
+	rq->waits_for_burst = false;
 	if (rq->seq == s->seq && s->packets > FIRST_WITH && psns == 1 && qp->cfg.burst)
 		rq->burst_left = HOLD * qp->cfg.burst + FIRST_WITH;
 	else if (!rq->burst_left)
@@ -293,9 +293,9 @@ static bool ask_mended(struct vb_roce_qp *qp, uint64_t seq, uint64_t psns, uint6
  * asks for the last packet of the response only. A responder that has not executed that far does not answer it (IBA
  * 9.7.5.1.4).
  */
-static void echo(struct vb_roce_requester *rq, const struct vb_work_sent *s, uint64_t seq)
+static void echo_first(struct vb_roce_requester *rq, const struct vb_work_sent *s, uint64_t seq)
 {
-	uint64_t end = seq + span(s, seq);
+	uint64_t end = seq + psn_span(s, seq);
 
 	if (seq == rq->back_una && rq->high > end) {
 		rq->mend_next = rq->mend_seq = end - 1;
@@ -305,26 +305,27 @@ static void echo(struct vb_roce_requester *rq, const struct vb_work_sent *s, uin
 	rq->back_echo = false;
 }
 
-static void make(struct vb_roce_qp *qp, struct vb_work_sent *s, uint64_t seq, uint8_t opcode, struct vb_roce_out *out,
-                 uint64_t now)
+static void make_packet(struct vb_roce_qp *qp, struct vb_work_sent *s, uint64_t seq, uint8_t opcode,
+                        struct vb_roce_out *out, uint64_t now)
 {
 	bool last = vb_opcode_info(opcode)->flags & VB_LAST, mended = qp->rq.mend_next < qp->rq.mend_end;
-	uint64_t psns = span(s, seq);
+	uint64_t psns = psn_span(s, seq);
 	bool first_time = seq >= qp->rq.high, second = mended && qp->rq.echo;
-	struct vb_packet p = {.bth = {.opcode = opcode, .psn = vb_send_psn(qp, seq)}};
+	struct vb_packet p = {.bth = {.opcode = opcode, .psn = vb_roce_send_psn(qp, seq)}};
 
-	p.bth.solicited = last && s->rq.flags & VB_WORK_SOLICITED && vb_takes_receive(s);
+	p.bth.solicited = last && s->rq.flags & VB_WORK_SOLICITED && vb_roce_takes_receive(s);
 	if (qp->cfg.type == VB_ROCE_UD)
 		p.bth.dest_qpn = s->rq.ud_qpn;
 	fill_request(&p, qp, s, (uint32_t)(seq - s->seq), (uint32_t)psns);
 	if (!mended)
 		count_sent(qp, s, psns);
 	if (!mended && qp->rq.back_echo)
-		echo(&qp->rq, s, seq);
+		echo_first(&qp->rq, s, seq);
 	if (qp->cfg.type == VB_ROCE_RC) {
 		vb_requester_arm(qp, now);
-		p.bth.ack_req = (mended ? ask_mended(qp, seq, psns, now) : ask(qp, false)) && !vb_is_answered(s);
-		if (p.bth.ack_req || (vb_is_answered(s) && !second))
+		p.bth.ack_req = (mended ? ask_mended(qp, seq, psns, now) : decide_ack_request(qp, false)) &&
+		                !vb_roce_is_answered(s);
+		if (p.bth.ack_req || (vb_roce_is_answered(s) && !second))
 			time_it(qp, seq, first_time, now);
 	}
 	out->ah = s->rq.ah;
@@ -338,7 +339,7 @@ static void run_local(struct vb_roce_qp *qp)
 	struct vb_roce_requester *rq = &qp->rq;
 
 	while (rq->started && (rq->cur != rq->tail || take_send(qp))) {
-		struct vb_work_sent *s = vb_send_at(qp, rq->cur);
+		struct vb_work_sent *s = vb_roce_send_at(qp, rq->cur);
 
 		if (rq->cur != rq->head || s->rq.verb != VB_VERB_LOCAL_INV)
 			return;
@@ -351,7 +352,7 @@ static void run_local(struct vb_roce_qp *qp)
 }
 
 /* The request of the next packet to repeat selectively, or NULL. */
-static struct vb_work_sent *mended(struct vb_roce_qp *qp)
+static struct vb_work_sent *next_to_mend(struct vb_roce_qp *qp)
 {
 	struct vb_roce_requester *rq = &qp->rq;
 
@@ -360,7 +361,7 @@ static struct vb_work_sent *mended(struct vb_roce_qp *qp)
 	if (!rq->started || rq->rnr_at || rq->mend_next >= rq->mend_end)
 		return NULL;
 	for (uint32_t i = rq->head; i != rq->tail; i++) {
-		struct vb_work_sent *s = vb_send_at(qp, i);
+		struct vb_work_sent *s = vb_roce_send_at(qp, i);
 
 		if (rq->mend_next < s->seq + s->packets)
 			return s->status ? NULL : s;
@@ -372,7 +373,7 @@ static struct vb_work_sent *mended(struct vb_roce_qp *qp)
  * Does the pace allow the next packet? The sender may be ahead of it by a burst. Packets are paced if round trips are
  * long, and during a mend, when one acknowledgement may cover all packets kept behind a gap.
  */
-static bool paced(struct vb_roce_qp *qp, uint64_t now)
+static bool pace_allows(struct vb_roce_qp *qp, uint64_t now)
 {
 	struct vb_roce_requester *rq = &qp->rq;
 	const struct vb_roce_window *win = &rq->window;
@@ -400,14 +401,14 @@ static void begin_run(struct vb_roce_qp *qp, const struct vb_work_sent *s, struc
 	const struct vb_roce_requester *rq = &qp->rq;
 	bool rc = qp->cfg.type == VB_ROCE_RC;
 
-	if (vb_is_answered(s) || s->packets < 3 || rq->seq + 1 >= s->seq + s->packets || rq->seq <= s->seq ||
+	if (vb_roce_is_answered(s) || s->packets < 3 || rq->seq + 1 >= s->seq + s->packets || rq->seq <= s->seq ||
 	    rq->seq < rq->high)
 		return;
 	if (qp->rs.owed != VB_ROCE_NO_ACK || qp->rs.unanswered || rq->mending || (rc && rq->window.rtt_min >= PACED))
 		return;
-	if (next_to_send(qp) != s)
+	if (take_next_to_send(qp) != s)
 		return;
-	uint64_t n = s->seq + s->packets - 1 - rq->seq, room = limit(rq) - (rq->seq - rq->una + rq->stale);
+	uint64_t n = s->seq + s->packets - 1 - rq->seq, room = window_limit(rq) - (rq->seq - rq->una + rq->stale);
 
 	if (rc && n > room)
 		n = room;
@@ -416,11 +417,12 @@ static void begin_run(struct vb_roce_qp *qp, const struct vb_work_sent *s, struc
 	vb_roce_run(out, (uint32_t)n, s->middle, NULL);
 }
 
-/* Writes the next middle packet. Returns false if its memory is not accessible, which the full path reports. */
+/* Writes the next middle packet. Returns false if the memory is not mapped: vb_requester_output is tried next, fails in
+ * the same way, and reports it. */
 bool vb_requester_middle(struct vb_roce_qp *qp, struct vb_roce_out *out, uint64_t now)
 {
 	struct vb_roce_requester *rq = &qp->rq;
-	struct vb_work_sent *s = vb_send_at(qp, rq->cur);
+	struct vb_work_sent *s = vb_roce_send_at(qp, rq->cur);
 	uint64_t seq = rq->seq;
 	bool asks = false;
 
@@ -430,11 +432,11 @@ bool vb_requester_middle(struct vb_roce_qp *qp, struct vb_roce_out *out, uint64_
 		return false;
 	count_sent(qp, s, 1);
 	if (qp->cfg.type == VB_ROCE_RC) {
-		asks = ask(qp, out->run.left > 1);
+		asks = decide_ack_request(qp, out->run.left > 1);
 		if (asks)
 			time_it(qp, seq, true, now);
 	}
-	vb_roce_seal_middle(qp, out, vb_send_psn(qp, seq), asks);
+	vb_roce_seal_middle(qp, out, vb_roce_send_psn(qp, seq), asks);
 	return true;
 }
 
@@ -442,7 +444,7 @@ bool vb_requester_middle(struct vb_roce_qp *qp, struct vb_roce_out *out, uint64_
 uint32_t vb_requester_more(struct vb_roce_qp *qp, struct vb_roce_out *out, uint32_t n, uint32_t apart)
 {
 	struct vb_roce_requester *rq = &qp->rq;
-	struct vb_work_sent *s = vb_send_at(qp, rq->cur);
+	struct vb_work_sent *s = vb_roce_send_at(qp, rq->cur);
 	uint32_t mtu = qp->cfg.mtu, every = ask_every(rq), i;
 
 	if (n == out->run.left)
@@ -457,7 +459,7 @@ uint32_t vb_requester_more(struct vb_roce_qp *qp, struct vb_roce_out *out, uint3
 
 		if (!qp->ops->fetch(qp->own, &s->rq, (uint32_t)(rq->seq + i - s->seq) * mtu, packet + VB_BTH_LEN, mtu))
 			break;
-		vb_roce_middle_bth(out, packet, vb_send_psn(qp, rq->seq + i), false);
+		vb_roce_middle_bth(out, packet, vb_roce_send_psn(qp, rq->seq + i), false);
 	}
 	rq->seq += i;
 	rq->high = rq->seq;
@@ -471,18 +473,18 @@ uint32_t vb_requester_more(struct vb_roce_qp *qp, struct vb_roce_out *out, uint3
 bool vb_requester_output(struct vb_roce_qp *qp, struct vb_roce_out *out, uint64_t now)
 {
 	run_local(qp);
-	struct vb_work_sent *s = mended(qp);
+	struct vb_work_sent *s = next_to_mend(qp);
 	uint64_t seq = s ? qp->rq.mend_next : qp->rq.seq;
 
 	qp->rq.wake_at = 0;
 	if (!s)
-		s = next_to_send(qp);
+		s = take_next_to_send(qp);
 	if (!s) {
 		if (qp->rq.started)
 			vb_requester_retire(qp); /* reports an error that was found earlier, when its turn has come */
 		return false;
 	}
-	if (qp->cfg.type == VB_ROCE_RC && !paced(qp, now))
+	if (qp->cfg.type == VB_ROCE_RC && !pace_allows(qp, now))
 		return false;
 	uint32_t at = (uint32_t)(seq - s->seq);
 	uint8_t opcode = next_opcode(qp, s, at);
@@ -491,7 +493,7 @@ bool vb_requester_output(struct vb_roce_qp *qp, struct vb_roce_out *out, uint64_
 		vb_requester_retire(qp);
 		return false;
 	}
-	make(qp, s, seq, opcode, out, now);
+	make_packet(qp, s, seq, opcode, out, now);
 	begin_run(qp, s, out);
 	return true;
 }

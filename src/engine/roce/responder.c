@@ -4,7 +4,9 @@
 #include "engine/roce/machine.h"
 #include "util/units.h"
 
-#define FAR (1 << 18)         /* PSNs: more than a peer has in flight, or one READ has */
+/* PSNs that a peer may have in flight. A request behind a lost, longer READ is dropped without a NAK; the peer's timer
+ * repeats it. */
+#define FAR (1 << 18)
 #define VOUCH_WAIT VB_US(200) /* ns: acknowledgements wait this long for the peer to vouch for kept packets */
 
 enum state {
@@ -39,7 +41,7 @@ struct job {
 };
 
 /* The number of PSNs of the packet. A READ has one for each packet of its response. */
-static uint32_t psns(const struct job *j)
+static uint32_t request_psns(const struct job *j)
 {
 	return j->p->info->op == VB_OP_READ ? vb_packet_count(j->p->reth.length, j->qp->cfg.mtu) : 1;
 }
@@ -218,7 +220,7 @@ static enum state execute_atomic(struct job *j)
 	return COMPLETE;
 }
 
-static enum state execute(struct job *j)
+static enum state execute_request(struct job *j)
 {
 	switch (j->p->info->op) {
 	case VB_OP_SEND:
@@ -232,7 +234,7 @@ static enum state execute(struct job *j)
 	}
 }
 
-static void complete_receive(struct job *j)
+static void complete_inbound(struct job *j)
 {
 	const struct vb_packet *p = j->p;
 	struct vb_roce_qp *qp = j->qp;
@@ -251,23 +253,23 @@ static void complete_receive(struct job *j)
 }
 
 /* IBA 9.7.7.1: the message sequence number counts completed messages */
-static enum state complete(struct job *j)
+static enum state complete_request(struct job *j)
 {
 	struct vb_roce_responder *rs = &j->qp->rs;
 
-	rs->epsn = vb_psn_add(j->p->bth.psn, (int32_t)psns(j));
-	vb_ahead_pass(j->qp, j->p->bth.psn, psns(j));
+	rs->epsn = vb_psn_add(j->p->bth.psn, (int32_t)request_psns(j));
+	vb_ahead_pass(j->qp, j->p->bth.psn, request_psns(j));
 	rs->in.offset += j->p->payload_len;
 	rs->in.op = j->p->info->op;
 	rs->in.active = !(j->flags & VB_LAST);
 	if (j->flags & VB_LAST)
 		rs->msn = (rs->msn + 1) & VB_MSN_MASK;
 	if (j->flags & VB_COMPLETES_RECEIVE)
-		complete_receive(j);
+		complete_inbound(j);
 	return j->rc ? ACKNOWLEDGE : DONE;
 }
 
-static enum state acknowledge(struct job *j)
+static enum state acknowledge_request(struct job *j)
 {
 	if (j->p->bth.ack_req)
 		vb_owe_ack(j->qp, j->now);
@@ -275,7 +277,7 @@ static enum state acknowledge(struct job *j)
 }
 
 /* IBA C9-105: sends and writes are acknowledged again, not executed. Reads and atomics are answered again. */
-static enum state duplicate(struct job *j)
+static enum state answer_duplicate(struct job *j)
 {
 	j->qp->stats.duplicate_request++;
 	j->qp->rs.vouched = vb_ahead_vouches(j->qp, &j->p->bth, j->now);
@@ -368,7 +370,7 @@ static enum state error_receive(struct job *j)
 		vb_responder_refuse(j->qp, VB_REFUSE_RECEIVE, j->qp->rs.epsn);
 		return DONE;
 	}
-	vb_end_receive(j->qp, vb_refused_rows[VB_REFUSE_RECEIVE].receive);
+	vb_roce_end_receive(j->qp, vb_refused_rows[VB_REFUSE_RECEIVE].receive);
 	vb_roce_kill(j->qp, vb_refused_rows[VB_REFUSE_RECEIVE].event);
 	return DONE;
 }
@@ -380,10 +382,10 @@ static enum state (*const steps[])(struct job *) = {
         [CHECK_RESOURCE] = check_resource,
         [CHECK_LENGTH] = check_length,
         [CHECK_KEY] = check_key,
-        [EXECUTE] = execute,
-        [COMPLETE] = complete,
-        [ACKNOWLEDGE] = acknowledge,
-        [DUPLICATE] = duplicate,
+        [EXECUTE] = execute_request,
+        [COMPLETE] = complete_request,
+        [ACKNOWLEDGE] = acknowledge_request,
+        [DUPLICATE] = answer_duplicate,
         [ERROR_SEQUENCE] = error_sequence,
         [ERROR_NOT_READY] = error_not_ready,
         [ERROR_INVALID] = error_invalid,

@@ -92,7 +92,7 @@ static void back_to_una(struct vb_roce_qp *qp, bool refused, uint64_t now)
 	rq->seq = rq->una;
 	rq->cur = rq->head;
 	rq->rd = 0;
-	vb_untime(rq);
+	vb_roce_untime(rq);
 	rq->unasked = UINT32_MAX / 2; /* the next packet asks for an acknowledgement */
 }
 
@@ -120,7 +120,7 @@ void vb_requester_wait_rnr(struct vb_roce_qp *qp, uint8_t timer, uint64_t now)
 	rq->retry_at = rq->probe_at = 0;
 }
 
-static void retry(struct vb_roce_qp *qp, uint64_t now)
+static void retry_from_una(struct vb_roce_qp *qp, uint64_t now)
 {
 	qp->rq.retry_at = qp->rq.probe_at = 0;
 	if (qp->rq.window.rtt)
@@ -179,13 +179,13 @@ void vb_requester_timeout(struct vb_roce_qp *qp, uint64_t now)
 		}
 		rq->retry_left--;
 		qp->stats.timeouts++;
-		retry(qp, now);
+		retry_from_una(qp, now);
 	} else if (rq->probe_at && rq->probe_at <= now) {
 		uint64_t retry_at = rq->retry_at;
 
 		qp->stats.probes++;
 		if (rq->probes++ || rq->seq < rq->high || rq->seq == rq->una) {
-			retry(qp, now);
+			retry_from_una(qp, now);
 		} else {
 			if (rq->mending)
 				vb_roce_window_lost(&rq->window, true, now);

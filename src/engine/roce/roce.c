@@ -22,7 +22,7 @@ const char *vb_work_status_text(enum vb_work_status status)
 	return text[status];
 }
 
-static uint8_t resources(const struct vb_roce_config *cfg)
+static uint8_t limit_resources(const struct vb_roce_config *cfg)
 {
 	return cfg->max_dest_rd_atomic < VB_ROCE_MAX_RESOURCES ? cfg->max_dest_rd_atomic : VB_ROCE_MAX_RESOURCES;
 }
@@ -31,12 +31,12 @@ void vb_roce_init(struct vb_roce_qp *qp, const struct vb_roce_config *cfg, const
                   struct vb_work_sent *sends, uint32_t sends_len)
 {
 	*qp = (struct vb_roce_qp){.cfg = *cfg, .ops = ops, .own = own, .sends = sends, .mask = sends_len - 1};
-	qp->cfg.max_dest_rd_atomic = resources(cfg);
+	qp->cfg.max_dest_rd_atomic = limit_resources(cfg);
 	if (!qp->cfg.ack_every)
 		qp->cfg.ack_every = 32;
 	if (!qp->cfg.probe_min)
 		qp->cfg.probe_min = PROBE_MIN;
-	qp->rs.epsn = qp->rs.told = cfg->rq_psn;
+	qp->rs.epsn = qp->rs.acked_to = cfg->rq_psn;
 	vb_roce_window_init(&qp->rq.window, cfg->max_window, cfg->mtu);
 }
 
@@ -50,7 +50,7 @@ void vb_roce_reconfigure(struct vb_roce_qp *qp, const struct vb_roce_config *cfg
 	c->min_rnr_timer = cfg->min_rnr_timer;
 	c->access = cfg->access;
 	c->max_rd_atomic = cfg->max_rd_atomic;
-	c->max_dest_rd_atomic = resources(cfg);
+	c->max_dest_rd_atomic = limit_resources(cfg);
 	c->pkey = cfg->pkey;
 	c->qkey = cfg->qkey;
 	if (!qp->rq.started && !qp->rq.taken_seq)
@@ -74,7 +74,7 @@ bool vb_roce_idle(const struct vb_roce_qp *qp)
 	return qp->rq.una == qp->rq.high;
 }
 
-void vb_end_receive(struct vb_roce_qp *qp, enum vb_work_status status)
+void vb_roce_end_receive(struct vb_roce_qp *qp, enum vb_work_status status)
 {
 	if (!qp->rs.in.receive)
 		return;
@@ -82,13 +82,13 @@ void vb_end_receive(struct vb_roce_qp *qp, enum vb_work_status status)
 	qp->ops->complete_receive(qp->own, &(struct vb_receipt){.status = status});
 }
 
-static void flush(struct vb_roce_qp *qp)
+static void flush_qp(struct vb_roce_qp *qp)
 {
 	qp->dead = true;
 	qp->rq.started = false;
 	qp->rq.retry_at = qp->rq.probe_at = qp->rq.rnr_at = qp->rq.wake_at = 0;
 	vb_requester_flush(qp);
-	vb_end_receive(qp, VB_WORK_WR_FLUSH_ERR);
+	vb_roce_end_receive(qp, VB_WORK_WR_FLUSH_ERR);
 	qp->rs.in = (struct vb_roce_inbound){0};
 	vb_ahead_drop(qp);
 	if (qp->rs.closed) /* a NAK must be sent or repeated */
@@ -102,14 +102,14 @@ void vb_roce_kill(struct vb_roce_qp *qp, enum vb_work_event event)
 {
 	if (qp->dead)
 		return;
-	flush(qp);
+	flush_qp(qp);
 	qp->ops->failed(qp->own, event);
 }
 
 void vb_roce_abort(struct vb_roce_qp *qp)
 {
 	qp->rs.closed = false;
-	flush(qp);
+	flush_qp(qp);
 }
 
 /* IBA 10.9.3: the base values are the same, and at least one of the two is a full member. */
@@ -119,7 +119,7 @@ static bool pkey_matches(uint16_t a, uint16_t b)
 }
 
 /* IBA 9.6.1: checks that every packet must pass, whatever its operation. */
-static bool admit(struct vb_roce_qp *qp, const struct vb_packet *p)
+static bool admit_packet(struct vb_roce_qp *qp, const struct vb_packet *p)
 {
 	if (p->bth.dest_qpn != qp->cfg.qpn) {
 		qp->stats.drop_qpn++;
@@ -148,7 +148,7 @@ void vb_roce_congested(struct vb_roce_qp *qp, uint64_t now)
 
 /* UC has no window, so the sender pauses instead. It sends at least one packet between two pauses, because
  * notifications have no PSN and are easily forged. */
-static void pause(struct vb_roce_qp *qp, uint64_t now)
+static void pause_uc(struct vb_roce_qp *qp, uint64_t now)
 {
 	if (qp->rq.rnr_at || qp->rq.seq + 1 == qp->rq.cnp_seq)
 		return;
@@ -167,7 +167,7 @@ bool vb_roce_expects(const struct vb_roce_qp *qp, const struct vb_packet *p)
 void vb_roce_input(struct vb_roce_qp *qp, const struct vb_packet *p, const uint8_t *payload,
                    const struct vb_roce_from *from, uint64_t now)
 {
-	if (!admit(qp, p))
+	if (!admit_packet(qp, p))
 		return;
 	qp->stats.rcvd_pkts++;
 	qp->stats.rcvd_bytes += p->payload_len;
@@ -177,11 +177,11 @@ void vb_roce_input(struct vb_roce_qp *qp, const struct vb_packet *p, const uint8
 		qp->stats.cnp_rcvd++;
 		vb_roce_window_marked(&qp->rq.window, now);
 		if (qp->cfg.type == VB_ROCE_UC)
-			pause(qp, now);
+			pause_uc(qp, now);
 	} else if (qp->dead && !qp->rs.closed) {
 		qp->stats.drop_state++;
 	} else if (qp->cfg.type == VB_ROCE_UD) {
-		vb_datagram_input(qp, p, payload, from->grh);
+		vb_roce_datagram_input(qp, p, payload, from->grh);
 	} else if (p->info->flags & VB_REQUEST) {
 		vb_responder_input(qp, p, payload, from->port, now);
 	} else if (qp->rq.started) {
@@ -199,21 +199,16 @@ void vb_roce_input_unknown(struct vb_roce_qp *qp, const struct vb_bth *bth)
 		vb_responder_input_unknown(qp, bth->psn);
 }
 
-/* Byte by byte, as vb_bth_decode: BTH is opcode; flags; P_Key; resv8a; DestQP; ack; PSN. */
-static uint32_t get24(const uint8_t *p)
-{
-	return (uint32_t)p[0] << 16 | (uint32_t)p[1] << 8 | p[2];
-}
-
+/* Reads the BTH byte by byte: opcode; flags; P_Key; resv8a; DestQP; ack; PSN. */
 bool vb_roce_input_middle(struct vb_roce_qp *qp, const uint8_t *bytes, size_t len, uint16_t port, uint64_t now)
 {
 	const uint8_t *payload = bytes + VB_BTH_LEN;
 
 	if (len != VB_BTH_LEN + qp->cfg.mtu + VB_ICRC_LEN || qp->dead || bytes[1] & ~MIGREQ)
 		return false;
-	if (get24(bytes + 5) != qp->cfg.qpn || !pkey_matches((uint16_t)(bytes[2] << 8 | bytes[3]), qp->cfg.pkey))
+	if (vb_bth_dest_qpn(bytes) != qp->cfg.qpn || !pkey_matches((uint16_t)(bytes[2] << 8 | bytes[3]), qp->cfg.pkey))
 		return false;
-	struct vb_psn psn = vb_psn(get24(bytes + 9));
+	struct vb_psn psn = vb_bth_psn(bytes);
 	bool ask = bytes[8] >> 7, taken = false;
 
 	if (bytes[0] == (VB_RC_WRITE_MIDDLE | services[qp->cfg.type]))
@@ -335,17 +330,18 @@ void vb_roce_sent(struct vb_roce_qp *qp)
 	vb_requester_retire(qp);
 }
 
-static uint64_t earlier(uint64_t a, uint64_t b)
+static uint64_t earlier_time(uint64_t a, uint64_t b)
 {
 	return !a ? b : !b || a < b ? a : b;
 }
 
 uint64_t vb_roce_deadline(const struct vb_roce_qp *qp)
 {
-	uint64_t at = earlier(qp->rq.retry_at, earlier(qp->rq.probe_at, earlier(qp->rq.rnr_at, qp->rq.wake_at)));
+	uint64_t at = earlier_time(qp->rq.retry_at,
+	                           earlier_time(qp->rq.probe_at, earlier_time(qp->rq.rnr_at, qp->rq.wake_at)));
 
-	at = earlier(at, qp->rs.kept_until);
-	return qp->rs.owed == VB_ROCE_ACK ? earlier(at, qp->rs.ack_at) : at;
+	at = earlier_time(at, qp->rs.kept_until);
+	return qp->rs.owed == VB_ROCE_ACK ? earlier_time(at, qp->rs.ack_at) : at;
 }
 
 void vb_roce_timeout(struct vb_roce_qp *qp, uint64_t now)
@@ -373,7 +369,7 @@ void vb_roce_ack_all(struct vb_roce_qp *qp)
 {
 	struct vb_roce_responder *rs = &qp->rs;
 
-	if (rs->owed == VB_ROCE_NO_ACK && !rs->closed && !qp->dead && !vb_psn_equal(rs->told, rs->epsn))
+	if (rs->owed == VB_ROCE_NO_ACK && !rs->closed && !qp->dead && !vb_psn_equal(rs->acked_to, rs->epsn))
 		rs->owed = VB_ROCE_ACK;
 	rs->ack_at = 0;
 }

@@ -23,16 +23,16 @@ const char *vb_work_status_text(enum vb_work_status status);
  */
 struct vb_roce_ops {
 	/* Takes the next posted send from the queue. Returns false if there is none. */
-	bool (*next_send)(void *own, struct vb_work *rq);
-	/* A send has completed. Called once for each send, signaled or not, in posting order. */
-	void (*complete_send)(void *own, const struct vb_work *rq, enum vb_work_status status);
-	/* Copies len bytes of the request's data from offset on. Returns false if access is denied, or the memory is
-	 * not mapped. */
-	bool (*fetch)(void *own, const struct vb_work *rq, uint32_t offset, void *dst, uint32_t len);
+	bool (*next_send)(void *own, struct vb_work *work);
+	/* A send has completed. Called once for each, in posting order, unsignaled successes included. */
+	void (*complete_send)(void *own, const struct vb_work *work, enum vb_work_status status);
+	/* Provides len bytes of the request from offset on: copies them to dst, or notes that they are sent from where
+	 * they are. Returns false if access is denied, or the memory is not mapped. */
+	bool (*fetch)(void *own, const struct vb_work *work, uint32_t offset, void *dst, uint32_t len);
 	/* Stores a read's data, or 8 bytes of an atomic's result in host order. */
-	bool (*scatter)(void *own, const struct vb_work *rq, uint32_t offset, const void *bytes, uint32_t len);
-	/* Invalidates rq->imm. Returns false if there is no such key. */
-	bool (*local_invalidate)(void *own, const struct vb_work *rq);
+	bool (*scatter)(void *own, const struct vb_work *work, uint32_t offset, const void *bytes, uint32_t len);
+	/* Invalidates work->imm. Returns false if there is no such key. */
+	bool (*local_invalidate)(void *own, const struct vb_work *work);
 
 	/* Takes the oldest receive; *room is its size. Returns false if there is none. */
 	bool (*take_receive)(void *own, uint32_t *room);
@@ -102,8 +102,8 @@ struct vb_roce_requester {
 	bool credits;             /* the peer sends credits */
 	uint32_t rd;              /* READ requests and atomics between una and seq that are not fully answered */
 	uint32_t unasked;         /* packets since the last request for an acknowledgement */
-	uint32_t burst_left;      /* packets left of the current burst */
-	bool held;                /* packets wait until there is room for a burst */
+	uint32_t burst_left;      /* of the burst that has begun */
+	bool waits_for_burst;     /* packets wait for room for a burst */
 	uint8_t retry_left, rnr_left, probes;
 	uint64_t retry_at, probe_at, rnr_at; /* 0: not running */
 	uint64_t back_una, back_at;          /* the last time that the requester went back: to which packet, when */
@@ -182,16 +182,16 @@ struct vb_roce_stranger {
 struct vb_roce_responder {
 	struct vb_psn epsn;
 	uint32_t msn;
-	bool refused;          /* a NAK was sent, or will be; packets ahead are dropped until epsn arrives */
-	bool not_ready;        /* that NAK is an RNR NAK */
-	bool closed;           /* the last NAK was sent, or will be; no requests are executed */
-	uint8_t owed;          /* enum vb_roce_ack_kind: what must be sent */
-	uint8_t nak;           /* enum vb_nak */
-	struct vb_psn nak_psn; /* PSN of the RNR NAK or NAK */
-	uint32_t owed_for;     /* packets that the acknowledgement covers */
-	uint64_t ack_at;       /* when the acknowledgement is due; 0: now */
-	struct vb_psn told;    /* epsn at the last acknowledgement, or at an answer that acknowledged as much */
-	bool cnp;              /* a congestion notification is due */
+	bool refused;           /* a NAK was sent, or will be; packets ahead are dropped until epsn arrives */
+	bool not_ready;         /* that NAK is an RNR NAK */
+	bool closed;            /* the last NAK was sent or will be; nothing is executed any more */
+	uint8_t owed;           /* enum vb_roce_ack_kind */
+	uint8_t nak;            /* enum vb_nak */
+	struct vb_psn nak_psn;  /* of RNR and NAK */
+	uint32_t owed_for;      /* packets */
+	uint64_t ack_at;        /* when it is due; 0: now */
+	struct vb_psn acked_to; /* epsn of the last acknowledgement, or of an answer that acknowledges as much */
+	bool cnp;               /* a congestion notification is due */
 	uint64_t cnp_after;
 	struct vb_roce_inbound in;
 	struct vb_roce_resource res[VB_ROCE_MAX_RESOURCES];
@@ -227,8 +227,8 @@ struct vb_roce_qp {
 /* Properties of a received packet that are not in its BTH to ICRC. */
 struct vb_roce_from {
 	bool congested;     /* marked by the network: ECN CE */
-	uint16_t port;      /* the UDP source port: a peer uses one for each queue pair (A17.3.2) */
-	const uint8_t *grh; /* UD: 40 bytes, see vb_grh */
+	uint16_t port;      /* the UDP source port: a peer has one for each queue pair (A17.4.3) */
+	const uint8_t *grh; /* UD: VB_GRH_LEN bytes, see vb_grh */
 };
 
 /* A packet to send: header_len + payload_len + pad contiguous bytes. The caller appends the ICRC. */

@@ -8,7 +8,7 @@
 #define BELIEVED 4096u /* after this many packets in order, an unexpected stream counts as the peer's */
 #define STRAY 64u      /* PSNs that may be missing between two packets of such a stream */
 
-static bool within(struct vb_psn psn, struct vb_psn from, uint32_t behind, uint32_t ahead)
+static bool psn_within(struct vb_psn psn, struct vb_psn from, uint32_t behind, uint32_t ahead)
 {
 	int32_t distance = vb_psn_diff(psn, from);
 
@@ -16,11 +16,11 @@ static bool within(struct vb_psn psn, struct vb_psn from, uint32_t behind, uint3
 }
 
 /* Has the unexpected stream lasted so long that it must be the peer's, after an outage or with a new source port? */
-static bool believed(struct vb_roce_responder *rs, struct vb_psn psn, uint16_t port)
+static bool stream_believed(struct vb_roce_responder *rs, struct vb_psn psn, uint16_t port)
 {
 	struct vb_roce_stranger *s = &rs->stranger;
 
-	if (s->port != port || !within(psn, s->next, 0, STRAY))
+	if (s->port != port || !psn_within(psn, s->next, 0, STRAY))
 		*s = (struct vb_roce_stranger){.port = port};
 	s->next = vb_psn_add(psn, 1);
 	return ++s->came >= BELIEVED;
@@ -35,9 +35,9 @@ static bool believed(struct vb_roce_responder *rs, struct vb_psn psn, uint16_t p
 static bool from_the_peer(struct vb_roce_qp *qp, struct vb_psn psn, uint16_t port)
 {
 	struct vb_roce_responder *rs = &qp->rs;
-	bool near = within(psn, rs->epsn, BEHIND, AHEAD) && (!rs->known || port == rs->port);
+	bool near = psn_within(psn, rs->epsn, BEHIND, AHEAD) && (!rs->known || port == rs->port);
 
-	if (!near && !believed(rs, psn, port)) {
+	if (!near && !stream_believed(rs, psn, port)) {
 		qp->stats.drop_stranger++;
 		return false;
 	}

@@ -2,27 +2,27 @@
 // follows: IBA volume 1, 9.8.3.2 (UD responder), 9.6.1.4 (Q_Key); annex A17 (RoCEv2), A17.4.5.2
 // SPDX-License-Identifier: MIT
 #include "engine/roce/machine.h"
-
-#define GRH_LEN 40
+#include "frame/net.h"
 
 /* Stores a datagram in the taken receive. */
-static enum vb_work_status store(struct vb_roce_qp *qp, const struct vb_packet *p, const uint8_t *payload,
-                                 const uint8_t *grh)
+static enum vb_work_status store_datagram(struct vb_roce_qp *qp, const struct vb_packet *p, const uint8_t *payload,
+                                          const uint8_t *grh)
 {
 	/* deviates: IBA 9.8.3.2 drops a datagram that is too long. Adapters complete the receive with an error, and
 	 * programs expect that */
-	if (GRH_LEN + p->payload_len > qp->rs.in.room) {
+	if (VB_GRH_LEN + p->payload_len > qp->rs.in.room) {
 		qp->stats.drop_length++;
 		return VB_WORK_LOC_LEN_ERR;
 	}
-	if (!qp->ops->scatter_receive(qp->own, 0, grh, GRH_LEN))
+	if (!qp->ops->scatter_receive(qp->own, 0, grh, VB_GRH_LEN))
 		return VB_WORK_LOC_PROT_ERR;
-	if (p->payload_len && !qp->ops->scatter_receive(qp->own, GRH_LEN, payload, p->payload_len))
+	if (p->payload_len && !qp->ops->scatter_receive(qp->own, VB_GRH_LEN, payload, p->payload_len))
 		return VB_WORK_LOC_PROT_ERR;
 	return VB_WORK_SUCCESS;
 }
 
-void vb_datagram_input(struct vb_roce_qp *qp, const struct vb_packet *p, const uint8_t *payload, const uint8_t *grh)
+void vb_roce_datagram_input(struct vb_roce_qp *qp, const struct vb_packet *p, const uint8_t *payload,
+                            const uint8_t *grh)
 {
 	if (p->deth.qkey != qp->cfg.qkey) { /* IBA 9.6.1.4 */
 		qp->stats.drop_qkey++;
@@ -37,12 +37,12 @@ void vb_datagram_input(struct vb_roce_qp *qp, const struct vb_packet *p, const u
 		return;
 	}
 	struct vb_receipt receipt = {
-	        .status = store(qp, p, payload, grh),
+	        .status = store_datagram(qp, p, payload, grh),
 	        .solicited = p->bth.solicited,
 	        .ipv4 = grh[0] >> 4 != 6,
 	        .flags = p->info->ext & VB_EXT_IMMDT ? VB_WORK_IMM : 0,
 	        .imm = p->immdt.data,
-	        .length = GRH_LEN + p->payload_len,
+	        .length = VB_GRH_LEN + p->payload_len,
 	        .src_qpn = p->deth.src_qpn,
 	};
 

@@ -66,7 +66,7 @@ void vb_roce_window_guess(struct vb_roce_window *w, uint64_t rtt)
 }
 
 /* The longest round trip without a notable queue on the path. */
-static uint64_t calm(const struct vb_roce_window *w)
+static uint64_t calm_rtt(const struct vb_roce_window *w)
 {
 	return w->rtt_min + w->rtt_min / 16 + DELAY_SLACK;
 }
@@ -82,7 +82,7 @@ static uint64_t least_of_late(const struct vb_roce_window *w)
 }
 
 /* Is the last delay still valid? While packets are repeated, no round trips are timed. */
-static bool known(const struct vb_roce_window *w, uint64_t now)
+static bool delay_known(const struct vb_roce_window *w, uint64_t now)
 {
 	return now - w->rtt_at < KNOWN * w->srtt;
 }
@@ -91,7 +91,7 @@ bool vb_roce_window_crowded(const struct vb_roce_window *w)
 {
 	uint64_t rtt = least_of_late(w);
 
-	return w->rtt_min && rtt > calm(w) && rtt - w->rtt_min > (w->rtt_max - w->rtt_min) / 2;
+	return w->rtt_min && rtt > calm_rtt(w) && rtt - w->rtt_min > (w->rtt_max - w->rtt_min) / 2;
 }
 
 /*
@@ -99,7 +99,7 @@ bool vb_roce_window_crowded(const struct vb_roce_window *w)
  * hundred times the shortest one and says nothing about the network. Up to this window size only losses count. If the
  * socket buffer at the other end is small, they occur soon.
  */
-static bool modest(const struct vb_roce_window *w, uint64_t now)
+static bool window_modest(const struct vb_roce_window *w, uint64_t now)
 {
 	return w->packets < w->ample && w->rtt_min < LONG_PATH &&
 	       (!w->lost_at || now - w->lost_at > AMPLE_AGAIN * w->srtt);
@@ -107,7 +107,7 @@ static bool modest(const struct vb_roce_window *w, uint64_t now)
 
 /* Measures how many packets the path carries, over some round trips, because one acknowledgement may cover several
  * packets. */
-static void count(struct vb_roce_window *w, uint32_t packets, uint64_t now)
+static void count_carried(struct vb_roce_window *w, uint32_t packets, uint64_t now)
 {
 	uint64_t time = now - w->count_at;
 
@@ -137,33 +137,33 @@ static void count(struct vb_roce_window *w, uint32_t packets, uint64_t now)
  * for other reasons. On a full path it grows a quarter as fast as TCP's, because it shrinks less than TCP's after a
  * loss, and its packets are larger.
  */
-static uint32_t growth(const struct vb_roce_window *w, uint64_t now)
+static uint32_t growth_step(const struct vb_roce_window *w, uint64_t now)
 {
 	uint32_t step = w->rtt_min > LONG_PATH ? 8 : 32;
 
-	if (modest(w, now))
+	if (window_modest(w, now))
 		return step < w->packets ? step : w->packets;
 	if (now < w->careful_until && w->packets >= w->ceiling)
 		return 4 * w->packets;
-	if (!known(w, now))
+	if (!delay_known(w, now))
 		step = w->packets;
-	else if (w->rtt > calm(w))
+	else if (w->rtt > calm_rtt(w))
 		step = w->rtt_min > LONG_PATH && !vb_roce_window_crowded(w) ? 32 : w->packets;
 	return step < w->packets ? step : w->packets;
 }
 
 void vb_roce_window_acked(struct vb_roce_window *w, uint32_t packets, bool full, uint64_t now)
 {
-	count(w, packets, now);
+	count_carried(w, packets, now);
 	if (!full)
 		return;
 	if (w->packets < w->slow_start_below) {
-		if (w->rtt_min && !modest(w, now) &&
+		if (w->rtt_min && !window_modest(w, now) &&
 		    w->rtt > (w->rtt_min > LONG_PATH ? w->rtt_min / 4 * 5 : 2 * w->rtt_min) + DELAY_SLACK)
 			w->slow_start_below = w->packets; /* a queue builds up, so slow start ends */
 		w->packets += packets;
 	} else {
-		uint32_t step = growth(w, now);
+		uint32_t step = growth_step(w, now);
 
 		w->acked += packets;
 		w->packets += w->acked / step;
@@ -174,7 +174,7 @@ void vb_roce_window_acked(struct vb_roce_window *w, uint32_t packets, bool full,
 }
 
 /* Reduces the window to share / 16, but not below `least`, once per round trip. */
-static void reduce(struct vb_roce_window *w, uint32_t share, uint32_t least, uint64_t now)
+static void reduce_window(struct vb_roce_window *w, uint32_t share, uint32_t least, uint64_t now)
 {
 	if (w->reduced_at && now - w->reduced_at < w->srtt)
 		return;
@@ -205,13 +205,13 @@ void vb_roce_window_lost(struct vb_roce_window *w, bool cheap, uint64_t now)
 
 	w->lost_at = now;
 	if (!vb_roce_window_crowded(w)) {
-		if (w->rtt_min < LONG_PATH || !cheap || !known(w, now) || least_of_late(w) > calm(w))
-			reduce(w, cheap ? 15 : 14, carried, now);
+		if (w->rtt_min < LONG_PATH || !cheap || !delay_known(w, now) || least_of_late(w) > calm_rtt(w))
+			reduce_window(w, cheap ? 15 : 14, carried, now);
 		return;
 	}
 	uint32_t before = w->packets, ceiling = before - before / 8;
 
-	reduce(w, 10, carried < ceiling ? carried : ceiling, now);
+	reduce_window(w, 10, carried < ceiling ? carried : ceiling, now);
 	if (w->packets < before) {
 		be_careful(w, now);
 		w->ceiling = ceiling;
@@ -223,7 +223,7 @@ void vb_roce_window_late(struct vb_roce_window *w, uint64_t now)
 	uint32_t least = w->rtt_min < LONG_PATH ? w->ample : w->carried / 2;
 
 	if (w->srtt)
-		reduce(w, 8, least, now);
+		reduce_window(w, 8, least, now);
 }
 
 /* After no answer at all: starts again with a small window, which grows quickly to half of the former one. */
@@ -247,7 +247,7 @@ void vb_roce_window_restore(struct vb_roce_window *w, uint32_t packets, uint32_t
 
 void vb_roce_window_marked(struct vb_roce_window *w, uint64_t now)
 {
-	reduce(w, 12, 1, now);
+	reduce_window(w, 12, 1, now);
 }
 
 uint64_t vb_roce_window_patience(const struct vb_roce_window *w, uint64_t least)

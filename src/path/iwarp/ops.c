@@ -72,7 +72,7 @@ static void iwarp_failed(void *own, enum vb_work_event event)
 	struct vb_qp *qp = own;
 
 	if (!qp->iwarp->failed)
-		qp->iwarp->failed = (uint8_t)(1 + event);
+		qp->iwarp->failed = (uint8_t)event;
 }
 
 /* --- memory of our own requests --- */

@@ -233,7 +233,7 @@ static void iwarp_settle(struct vb_qp *qp)
 		return;
 	vb_known_forget(&w->known);
 	struct vb_context *ctx = vb_ctx(qp->qp.context);
-	bool reported = w->failed;
+	bool reported = w->failed != VB_WORK_EVENT_NONE;
 
 	if (w->lost) {
 		close_engine(w);
@@ -243,13 +243,13 @@ static void iwarp_settle(struct vb_qp *qp)
 	} else if (!w->status) {
 		w->status = EPROTO;
 	}
-	uint8_t event = reported ? w->failed : 0;
+	enum vb_work_event event = reported ? w->failed : VB_WORK_EVENT_NONE;
 
 	if (atomic_load(&qp->state) != IBV_QPS_ERR)
 		log_end(w);
 	vb_qp_error(qp);
 	if (event)
-		vb_async_raise(ctx, event_of((enum vb_work_event)(event - 1)), &qp->qp);
+		vb_async_raise(ctx, event_of(event), &qp->qp);
 }
 
 /*

@@ -20,10 +20,10 @@ struct vb_iwarp_path {
 	/* under sq_lock */
 	bool blocked;   /* the socket did not take all data */
 	uint32_t asked; /* EPOLL*: events requested from the set */
-	uint8_t failed; /* 1 + enum vb_work_event: the engine has failed, and the queue pair must go to ERR */
-	int lost;       /* errno of the socket: nothing more can be sent */
-	int status;     /* argument of closed() */
-	bool aborted;   /* the program took the queue pair to ERR, so the stream is reset */
+	uint8_t failed; /* enum vb_work_event: the engine has failed; the queue pair must follow */
+	int lost;       /* errno of the socket: nothing can be sent any more */
+	int status;     /* for closed() */
+	bool aborted;   /* the program aborted it: it ends with a reset */
 	uint32_t turn;
 	struct vb_known known;
 	/* A held completion; see may_hold in path.c. */

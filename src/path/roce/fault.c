@@ -20,7 +20,7 @@ struct vb_fault {
 };
 
 /* xorshift64* */
-static uint32_t draw(struct vb_fault *f)
+static uint32_t draw_number(struct vb_fault *f)
 {
 	f->random ^= f->random >> 12;
 	f->random ^= f->random << 25;
@@ -52,7 +52,7 @@ static bool parse_word(struct vb_fault *f, const char *word)
 	return false;
 }
 
-static bool parse(struct vb_fault *f, const char *text)
+static bool parse_faults(struct vb_fault *f, const char *text)
 {
 	char *copy = strdup(text), *rest = copy;
 	bool any = false;
@@ -76,7 +76,7 @@ struct vb_fault *vb_fault_new(void)
 	if (!f)
 		return NULL;
 	f->random = 0x9e3779b97f4a7c15ull;
-	if (parse(f, text))
+	if (parse_faults(f, text))
 		return f;
 	free(f);
 	return NULL;
@@ -93,7 +93,7 @@ unsigned vb_fault_next(struct vb_fault *f)
 	unsigned bits = 0;
 
 	for (int i = 0; i < KINDS; i++)
-		if (draw(f) < f->chance[i])
+		if (draw_number(f) < f->chance[i])
 			bits |= what[i];
 	if (f->countdown)
 		f->countdown--;
@@ -107,7 +107,7 @@ bool vb_fault_hold(struct vb_fault *f, const uint8_t *packet, size_t len, const 
 	memcpy(f->packet, packet, len);
 	memcpy(f->tag, tag, tag_len);
 	f->held = len;
-	f->countdown = 1 + draw(f) % 8;
+	f->countdown = 1 + draw_number(f) % 8;
 	return true;
 }
 
@@ -125,5 +125,5 @@ size_t vb_fault_release(struct vb_fault *f, uint8_t *packet, void *tag, size_t t
 
 void vb_fault_corrupt(struct vb_fault *f, uint8_t *packet, size_t len)
 {
-	packet[draw(f) % len] ^= (uint8_t)(1 << (draw(f) & 7));
+	packet[draw_number(f) % len] ^= (uint8_t)(1 << (draw_number(f) & 7));
 }

@@ -15,8 +15,8 @@
 #define PATIENCE VB_S(3) /* ns; a packet held for longer is dropped */
 #define AGAIN VB_US(500) /* ns; pause between attempts */
 
-struct vb_roce_held {
-	struct vb_roce_held *next;
+struct vb_roce_waiting {
+	struct vb_roce_waiting *next;
 	uint64_t until;
 	uint32_t qpn;
 	uint32_t len;
@@ -27,7 +27,7 @@ struct vb_roce_held {
 enum route { ROUTE_HERE, ROUTE_SOON, ROUTE_NONE };
 
 /* Finds the peer that owns this QP number's lane. ROUTE_HERE: its ring is ready; ROUTE_SOON: try again later. */
-static enum route find_route(struct vb_node *node, const struct vb_roce_arrival *a, uint32_t qpn, struct vb_peer **out)
+static enum route find_ring(struct vb_node *node, const struct vb_roce_arrival *a, uint32_t qpn, struct vb_peer **out)
 {
 	struct vb_peer *p = atomic_load_explicit(&node->peers[VB_QP_LANE(qpn)], memory_order_acquire);
 	union ibv_gid dgid;
@@ -70,7 +70,7 @@ static bool write_record(struct vb_peer *p, const struct vb_roce_arrival *a, uin
 
 static bool waits_already(const struct vb_roce_sockets *s, uint32_t qpn)
 {
-	for (const struct vb_roce_held *h = s->held; h; h = h->next)
+	for (const struct vb_roce_waiting *h = s->held; h; h = h->next)
 		if (VB_QP_LANE(h->qpn) == VB_QP_LANE(qpn))
 			return true;
 	return false;
@@ -80,11 +80,11 @@ static bool hold_packet(struct vb_node *node, const struct vb_roce_arrival *a, u
                         size_t len)
 {
 	struct vb_roce_sockets *s = node->io->roce;
-	struct vb_roce_held *h = s->held_count < HELD_MAX ? malloc(sizeof(*h) + len) : NULL, **last = &s->held;
+	struct vb_roce_waiting *h = s->held_count < HELD_MAX ? malloc(sizeof(*h) + len) : NULL, **last = &s->held;
 
 	if (!h)
 		return false;
-	*h = (struct vb_roce_held){.until = a->now + PATIENCE, .qpn = qpn, .len = (uint32_t)len, .a = *a};
+	*h = (struct vb_roce_waiting){.until = a->now + PATIENCE, .qpn = qpn, .len = (uint32_t)len, .a = *a};
 	memcpy(h->bytes, bytes, len);
 	while (*last)
 		last = &(*last)->next;
@@ -96,10 +96,10 @@ static bool hold_packet(struct vb_node *node, const struct vb_roce_arrival *a, u
 }
 
 /* Forwards or drops the packet. Returns false if it must stay held. */
-static bool deliver_held(struct vb_node *node, const struct vb_roce_held *h, uint64_t now)
+static bool deliver_held(struct vb_node *node, const struct vb_roce_waiting *h, uint64_t now)
 {
 	struct vb_peer *p;
-	enum route route = find_route(node, &h->a, h->qpn, &p);
+	enum route route = find_ring(node, &h->a, h->qpn, &p);
 
 	if (route == ROUTE_HERE && write_record(p, &h->a, h->qpn, h->bytes, h->len)) {
 		VB_COUNT(forwarded, 1);
@@ -118,8 +118,8 @@ void vb_roce_forward_held(struct vb_node *node)
 
 	if (now < s->held_at)
 		return;
-	for (struct vb_roce_held **at = &s->held; *at;) {
-		struct vb_roce_held *h = *at;
+	for (struct vb_roce_waiting **at = &s->held; *at;) {
+		struct vb_roce_waiting *h = *at;
 
 		if (!deliver_held(node, h, now)) {
 			at = &h->next;
@@ -143,7 +143,7 @@ uint64_t vb_roce_forward_due(const struct vb_node *node)
 void vb_roce_forward_free(struct vb_roce_sockets *s)
 {
 	while (s->held) {
-		struct vb_roce_held *h = s->held;
+		struct vb_roce_waiting *h = s->held;
 
 		s->held = h->next;
 		free(h);
@@ -159,7 +159,7 @@ void vb_roce_forward(struct vb_node *node, const struct vb_roce_arrival *a, uint
 	struct vb_peer *p;
 
 	if (VB_QP_LANE(qpn) && len <= VB_ROCE_PACKET_MAX + VB_ICRC_LEN)
-		route = waits_already(node->io->roce, qpn) ? ROUTE_SOON : find_route(node, a, qpn, &p);
+		route = waits_already(node->io->roce, qpn) ? ROUTE_SOON : find_ring(node, a, qpn, &p);
 	if (route == ROUTE_SOON && hold_packet(node, a, qpn, bytes, len))
 		return;
 	if (route == ROUTE_HERE && write_record(p, a, qpn, bytes, len))
@@ -168,7 +168,7 @@ void vb_roce_forward(struct vb_node *node, const struct vb_roce_arrival *a, uint
 		VB_COUNT(drop_forward, 1);
 }
 
-void vb_roce_forwarded(struct vb_node *node, const uint8_t *record, uint32_t length)
+void vb_roce_take_forwarded(struct vb_node *node, const uint8_t *record, uint32_t length)
 {
 	uint8_t bytes[VB_ROCE_PACKET_MAX + VB_ICRC_LEN];
 	struct vb_roce_arrival a;
@@ -182,5 +182,5 @@ void vb_roce_forwarded(struct vb_node *node, const uint8_t *record, uint32_t len
 	a.now = vb_now();
 	memcpy(bytes, record + sizeof(a), len); /* copy before the checks: the peer can change the record */
 	vb_roce_packet(node, &a, bytes, len);
-	vb_roce_settle_batch(node);
+	vb_roce_answer_batch(node);
 }

@@ -10,9 +10,9 @@
 #include "core/mcast.h"
 #include "path/roce/roce.h"
 
-int vb_roce_ready(struct vb_node *node)
+int vb_roce_request_lane(struct vb_node *node)
 {
-	int err = vb_roce_up(node, VB_RESOLVE_WAIT);
+	int err = vb_roce_bring_up(node, VB_RESOLVE_WAIT);
 
 	return err == ENETUNREACH ? EOPNOTSUPP : err;
 }
@@ -30,14 +30,17 @@ static int ask_for_membership(struct vb_node *node, const union ibv_gid *group, 
 
 void vb_roce_join_again(struct vb_node *node)
 {
+	vb_mutex_lock(&node->mcast_lock, VB_RANK_GROUPS);
 	for (const struct vb_mcast *m = node->mcasts; m; m = m->next)
 		ask_for_membership(node, &m->group, m->ifindex, true);
+	vb_mutex_unlock(&node->mcast_lock);
 }
 
 int vb_roce_membership(struct vb_node *node, const union ibv_gid *group, uint32_t ifindex, bool join)
 {
 	int fd = node->io->roce->lane_fd, r;
 
+	VB_MAY_WAIT(); /* for the broker's socket, or for the kernel's lock of network interfaces */
 	if (node->io->roce->relayed)
 		return ask_for_membership(node, group, ifindex, join);
 

@@ -83,10 +83,10 @@ static bool place_payload(struct vb_roce_path *w, uint8_t *dst, const uint8_t *s
 	return copied_out(w, true, in_place ? 0 : len);
 }
 
-static bool fetch_payload(void *own, const struct vb_work *rq, uint32_t offset, void *dst, uint32_t len)
+static bool fetch_payload(void *own, const struct vb_work *work, uint32_t offset, void *dst, uint32_t len)
 {
 	struct vb_roce_path *w = ((struct vb_qp *)own)->roce;
-	const struct vb_known *k = vb_queue_pieces(own, &w->known, rq, 0);
+	const struct vb_known *k = vb_queue_pieces(own, &w->known, work, 0);
 
 	if (k && k->n == 1 && offset + (uint64_t)len <= k->iov[0].iov_len)
 		return place_payload(w, dst, (uint8_t *)k->iov[0].iov_base + offset, len, k->region);
@@ -94,10 +94,10 @@ static bool fetch_payload(void *own, const struct vb_work *rq, uint32_t offset, 
 }
 
 /* Stores the data of a READ or the result of an atomic. */
-static bool scatter(void *own, const struct vb_work *rq, uint32_t offset, const void *bytes, uint32_t len)
+static bool scatter_payload(void *own, const struct vb_work *work, uint32_t offset, const void *bytes, uint32_t len)
 {
 	struct vb_roce_path *w = ((struct vb_qp *)own)->roce;
-	const struct vb_known *k = vb_queue_pieces(own, &w->known, rq, IBV_ACCESS_LOCAL_WRITE);
+	const struct vb_known *k = vb_queue_pieces(own, &w->known, work, IBV_ACCESS_LOCAL_WRITE);
 
 	return copied_in(w, k && vb_copy_to(k->iov, k->n, offset, bytes, len), len);
 }
@@ -107,31 +107,31 @@ static bool scatter_receive(void *own, uint32_t offset, const void *bytes, uint3
 	return copied_in(((struct vb_qp *)own)->roce, vb_receive_store(own, offset, bytes, len), len);
 }
 
-static uint32_t receives(void *own)
+static uint32_t posted_receives(void *own)
 {
 	struct vb_qp *qp = own;
 
 	return qp->srq ? UINT32_MAX : vb_rq_count(&qp->rq);
 }
 
-static bool named(struct vb_qp *qp, uint32_t rkey, uint64_t va, uint32_t len, uint32_t access, uint64_t *at)
+static bool memory_named(struct vb_qp *qp, uint32_t rkey, uint64_t va, uint32_t len, uint32_t access, uint64_t *at)
 {
 	return vb_queue_find_region(qp, &qp->roce->known, rkey) &&
 	       vb_mr_view_allows(&qp->roce->known.view, vb_pd_id(qp->pd), va, len, access, at);
 }
 
-static bool check_target(void *own, uint32_t rkey, uint64_t va, uint32_t len, enum vb_right access)
+static bool check_memory(void *own, uint32_t rkey, uint64_t va, uint32_t len, enum vb_right access)
 {
 	uint64_t at;
 
-	return named(own, rkey, va, len, vb_ibv_access_of(access), &at);
+	return memory_named(own, rkey, va, len, vb_queue_right(access), &at);
 }
 
 static bool write_memory(void *own, uint32_t rkey, uint64_t va, const void *bytes, uint32_t len, bool last)
 {
 	uint64_t at;
 
-	if (!named(own, rkey, va, len, IBV_ACCESS_REMOTE_WRITE, &at))
+	if (!memory_named(own, rkey, va, len, IBV_ACCESS_REMOTE_WRITE, &at))
 		return false;
 	return copied_in(((struct vb_qp *)own)->roce,
 	                 (last ? vb_guard_copy_tail : vb_guard_copy)((void *)(uintptr_t)at, bytes, len), len);
@@ -142,19 +142,19 @@ static bool read_memory(void *own, uint32_t rkey, uint64_t va, void *dst, uint32
 	struct vb_roce_path *w = ((struct vb_qp *)own)->roce;
 	uint64_t at;
 
-	return named(own, rkey, va, len, IBV_ACCESS_REMOTE_READ, &at) &&
+	return memory_named(own, rkey, va, len, IBV_ACCESS_REMOTE_READ, &at) &&
 	       place_payload(w, dst, (const void *)(uintptr_t)at, len, w->known.view.length);
 }
 
-static bool local_invalidate(void *own, const struct vb_work *rq)
+static bool execute_local(void *own, const struct vb_work *work)
 {
 	struct vb_qp *qp = own;
 
 	vb_roce_path_locked(qp->roce);
-	return vb_queue_local_invalidate(qp, rq);
+	return vb_queue_local(qp, work);
 }
 
-static bool invalidate(void *own, uint32_t rkey)
+static bool invalidate_key(void *own, uint32_t rkey)
 {
 	struct vb_qp *qp = own;
 
@@ -168,36 +168,36 @@ static void ahead_unused(void *own)
 	madvise(((struct vb_qp *)own)->roce->ahead.slots, AHEAD, MADV_DONTNEED);
 }
 
-static void failed(void *own, enum vb_work_event event)
+static void engine_failed(void *own, enum vb_work_event event)
 {
 	struct vb_qp *qp = own;
 
-	qp->roce->failed = (uint8_t)(1 + event);
+	qp->roce->failed = (uint8_t)event;
 }
 
 static const struct vb_roce_ops ops = {
         .next_send = vb_queue_next_send,
         .complete_send = vb_queue_complete_send,
         .fetch = fetch_payload,
-        .scatter = scatter,
-        .local_invalidate = local_invalidate,
+        .scatter = scatter_payload,
+        .local = execute_local,
         .take_receive = vb_queue_take_receive,
         .scatter_receive = scatter_receive,
         .complete_receive = vb_queue_complete_receive,
-        .receives = receives,
-        .check = check_target,
+        .receives = posted_receives,
+        .check = check_memory,
         .write = write_memory,
         .read = read_memory,
         .atomic = vb_queue_atomic,
-        .invalidate = invalidate,
+        .invalidate = invalidate_key,
         .ahead_unused = ahead_unused,
-        .failed = failed,
+        .failed = engine_failed,
 };
 
 /* --- start and end --- */
 
 /* Passes attributes that ibv_modify_qp has changed to the engine. */
-static void configure(struct vb_qp *qp)
+static void configure_engine(struct vb_qp *qp)
 {
 	struct vb_roce_config c = qp->roce->q.cfg;
 
@@ -250,7 +250,8 @@ static void replace_default(struct vb_roce_addr *to, struct vb_device *dev)
 		memcpy(to->dst, own, VB_GID_LEN);
 }
 
-static void address(struct vb_roce_addr *to, struct vb_qp *qp, const union ibv_gid *sgid, const struct ibv_ah_attr *ah)
+static void address_from_ah(struct vb_roce_addr *to, struct vb_qp *qp, const union ibv_gid *sgid,
+                            const struct ibv_ah_attr *ah)
 {
 	union ibv_gid group; /* the multicast IP address, or the unicast destination */
 
@@ -265,14 +266,14 @@ static void address(struct vb_roce_addr *to, struct vb_qp *qp, const union ibv_g
 }
 
 /* Sets the addresses of a connected queue pair from its present address vector. */
-static int find_route(struct vb_qp *qp, struct vb_roce_addr *to)
+static int fill_address(struct vb_qp *qp, struct vb_roce_addr *to)
 {
 	const struct ibv_ah_attr *ah = &qp->attr.ah_attr;
 	union ibv_gid sgid;
 	int err = vb_query_gid_at(vb_ctx(qp->qp.context)->dev, 1, ah->grh.sgid_index, &sgid);
 
 	if (!err)
-		address(to, qp, &sgid, ah);
+		address_from_ah(to, qp, &sgid, ah);
 	return err;
 }
 
@@ -314,7 +315,7 @@ int vb_roce_path_open_locked(struct vb_qp *qp)
 	                                   .ack_delay = ACK_DELAY,
 	                                   .burst = vb_tx_burst(mtu_of(qp) + VB_BTH_LEN)};
 
-	if (qp->type != IBV_QPT_UD && find_route(qp, &w->to)) {
+	if (qp->type != IBV_QPT_UD && fill_address(qp, &w->to)) {
 		free(w);
 		return EINVAL;
 	}
@@ -325,7 +326,7 @@ int vb_roce_path_open_locked(struct vb_qp *qp)
 	qp->roce = w;
 	if (qp->type != IBV_QPT_UD)
 		qp->path = &vb_roce_path_ops;
-	configure(qp);
+	configure_engine(qp);
 	atomic_fetch_add(&qp->node->io->transport[VB_TRANSPORT_ROCE].users, 1);
 	return 0;
 }
@@ -379,7 +380,7 @@ void vb_roce_path_reset(struct vb_qp *qp)
 }
 
 /* Reinitialises the requester when the QP leaves SQE. The responder keeps its state. */
-static void revive(struct vb_qp *qp)
+static void revive_requester(struct vb_qp *qp)
 {
 	struct vb_roce_path *w = qp->roce;
 	struct vb_roce_responder rs = w->q.rs;
@@ -389,7 +390,7 @@ static void revive(struct vb_qp *qp)
 	vb_roce_init(&w->q, &cfg, &ops, qp, w->sends, w->q.mask + 1);
 	w->q.rs = rs;
 	w->q.stats = stats;
-	w->failed = 0;
+	w->failed = VB_WORK_EVENT_NONE;
 }
 
 void vb_roce_path_entered(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_state next)
@@ -399,15 +400,15 @@ void vb_roce_path_entered(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_s
 	if (!w)
 		return;
 	if (cur == IBV_QPS_SQE && qp->type == IBV_QPT_UC)
-		revive(qp);
-	configure(qp);
+		revive_requester(qp);
+	configure_engine(qp);
 	if (qp->type == IBV_QPT_UD)
 		return;
 	if (next == IBV_QPS_RTS && (cur == IBV_QPS_RTR || cur == IBV_QPS_SQE))
 		vb_roce_start(&w->q);
 	vb_roce_pause(&w->q, next == IBV_QPS_SQD);
-	if (next == IBV_QPS_SQD && cur == IBV_QPS_SQD) /* IBV_QP_AV may have changed the address vector */
-		find_route(qp, &w->to);
+	if (next == IBV_QPS_SQD && cur == IBV_QPS_SQD) /* IBV_QP_AV */
+		fill_address(qp, &w->to);
 }
 
 static bool roce_idle(const struct vb_qp *qp)
@@ -466,7 +467,7 @@ static bool is_send(uint8_t opcode)
  * the peer's reply arrives, and may otherwise have no room in its send queue. After writes it stays behind them: as
  * soon as its own request completes, a receiver may poll only its memory.
  */
-static void emit(struct vb_qp *qp, uint64_t now)
+static void emit_packets(struct vb_qp *qp, uint64_t now)
 {
 	struct vb_roce_path *w = qp->roce;
 	bool paced = qp->type == IBV_QPT_UC;
@@ -518,25 +519,25 @@ void vb_roce_last_words(struct vb_qp *qp)
 		return;
 	vb_roce_pause(&qp->roce->q, true); /* send no new requests */
 	vb_roce_ack_now(&qp->roce->q);
-	emit(qp, vb_now());
+	emit_packets(qp, vb_now());
 }
 
 /* Moves the queue pair to the error state if its engine has failed. Under progress + sq_lock. */
 static void roce_settle(struct vb_qp *qp)
 {
 	struct vb_context *ctx = vb_ctx(qp->qp.context);
-	unsigned event = qp->roce ? qp->roce->failed : 0;
+	unsigned event = qp->roce ? qp->roce->failed : VB_WORK_EVENT_NONE;
 
-	if (!event)
+	if (event == VB_WORK_EVENT_NONE)
 		return;
-	qp->roce->failed = 0;
-	if (qp->type == IBV_QPT_UC && event - 1 == VB_WORK_EVENT_SQ)
+	qp->roce->failed = VB_WORK_EVENT_NONE;
+	if (qp->type == IBV_QPT_UC && event == VB_WORK_EVENT_SQ)
 		vb_qp_sq_error(qp);
 	else
 		vb_qp_error(qp);
-	if (event - 1 == VB_WORK_EVENT_REQ)
+	if (event == VB_WORK_EVENT_REQ)
 		vb_async_raise(ctx, IBV_EVENT_QP_REQ_ERR, &qp->qp);
-	else if (event - 1 == VB_WORK_EVENT_ACCESS)
+	else if (event == VB_WORK_EVENT_ACCESS)
 		vb_async_raise(ctx, IBV_EVENT_QP_ACCESS_ERR, &qp->qp);
 }
 
@@ -574,7 +575,7 @@ static enum vb_sq_status roce_kick(struct vb_qp *qp)
 		return VB_SQ_GOOD;
 	}
 	vb_roce_ack_now(&qp->roce->q);
-	emit(qp, now);
+	emit_packets(qp, now);
 	return qp->roce->failed ? VB_SQ_FAILED : VB_SQ_GOOD;
 }
 
@@ -590,7 +591,7 @@ static unsigned roce_visit(struct vb_qp *qp, bool wait)
 		return 0;
 	if (qp->roce) {
 		vb_roce_timeout(&qp->roce->q, now);
-		emit(qp, now);
+		emit_packets(qp, now);
 		roce_settle(qp);
 		vb_qp_check_drained(qp);
 	}
@@ -598,7 +599,7 @@ static unsigned roce_visit(struct vb_qp *qp, bool wait)
 	return 1;
 }
 
-struct vb_qp *vb_roce_qp_of(struct vb_node *node, uint32_t qpn)
+struct vb_qp *vb_find_roce_receiver(struct vb_node *node, uint32_t qpn)
 {
 	struct vb_qp *qp = atomic_load_explicit(&node->qps[VB_QP_INDEX(qpn)], memory_order_relaxed);
 
@@ -647,7 +648,7 @@ void vb_roce_path_answer(struct vb_qp *qp, uint64_t now, bool crowded)
 	if (qp->sq_emit == qp->sq_head && vb_roce_silent(&w->q, now) && !vb_tx_waits(w->tx))
 		set_due(qp, vb_roce_deadline(&w->q));
 	else
-		emit(qp, now);
+		emit_packets(qp, now);
 	roce_settle(qp);
 	vb_qp_check_drained(qp);
 	vb_unlock(&qp->sq_lock);
@@ -676,7 +677,7 @@ static struct vb_tx *tx_of_datagram(struct vb_qp *qp, const struct vb_swqe *w)
 	return vb_tx_of(qp->node->io->roce, qp->qp.qp_num, w->ud_qpn);
 }
 
-static void build(struct vb_qp *qp, const struct vb_swqe *w, uint8_t *to, size_t *header_len, size_t *len)
+static void build_datagram(struct vb_qp *qp, const struct vb_swqe *w, uint8_t *to, size_t *header_len, size_t *len)
 {
 	bool imm = w->opcode == IBV_WR_SEND_WITH_IMM;
 	struct vb_writer out = vb_writer(to, VB_ROCE_MAX_HEADER);
@@ -721,10 +722,10 @@ enum vb_datagram_result vb_roce_datagram(struct vb_qp *qp, struct vb_swqe *w)
 
 	if (!room)
 		return VB_DATAGRAM_WAIT;
-	build(qp, w, room, &header_len, &len);
+	build_datagram(qp, w, room, &header_len, &len);
 	if (!vb_copy_from(iov, n, 0, room + header_len, w->length))
 		return VB_DATAGRAM_FAULT;
-	address(&to, qp, &w->ah->sgid, &w->ah->attr);
+	address_from_ah(&to, qp, &w->ah->sgid, &w->ah->attr);
 	vb_tx_add(tx, &to, header_len, len, NULL);
 	return VB_DATAGRAM_SENT;
 }

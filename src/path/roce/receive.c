@@ -28,9 +28,10 @@ struct vb_roce_rx {
 	bool crowded; /* the last relay head reports that the socket's buffer fills up */
 	struct vb_relay_head head[BATCH];
 	struct iovec with_head[BATCH][2];
-	unsigned vlen;         /* datagrams per call; doubled after a full batch */
-	struct vb_qp *touched; /* queue pairs that must respond after the batch, linked by touched_next */
-	struct vb_qp *locked;  /* the QP whose sq_lock is held, because consecutive packets are often for one QP */
+	unsigned vlen;         /* datagrams per call: more after a call that returned several */
+	struct vb_qp *touched; /* queue pairs that must answer after the batch, by touched_next */
+	bool touched_uc;       /* one of them is UC */
+	struct vb_qp *locked;  /* the QP whose sq_lock is held: consecutive packets are often for one queue pair */
 	struct vb_qp *run;     /* the same QP, if the last packet of this datagram was for it */
 	struct vb_icrc_cache icrc;
 	struct mmsghdr mh[BATCH];
@@ -98,6 +99,7 @@ static void remember_to_answer(struct vb_roce_rx *rx, struct vb_qp *qp)
 	qp->roce->touched = true;
 	qp->roce->touched_next = rx->touched;
 	rx->touched = qp;
+	rx->touched_uc |= qp->type == IBV_QPT_UC;
 }
 
 /* Returns true if a quarter of the channel's buffer is full, or if the relay reports congestion of its socket. */
@@ -110,7 +112,7 @@ static bool channel_crowded(const struct vb_roce_rx *rx)
 
 /* Returns true if a quarter of the socket's buffer (SO_MEMINFO) is full. UC senders, which have no window, must then
  * get a congestion notification. */
-static bool crowded(const struct vb_roce_rx *rx)
+static bool socket_crowded(const struct vb_roce_rx *rx)
 {
 	uint32_t info[16] = {0};
 	socklen_t len = sizeof(info);
@@ -140,14 +142,15 @@ static void lock_qp(struct vb_roce_rx *rx, struct vb_qp *qp)
 		vb_roce_path_locked(qp->roce);
 }
 
-void vb_roce_settle_batch(struct vb_node *node)
+void vb_roce_answer_batch(struct vb_node *node)
 {
 	struct vb_roce_rx *rx = node->io->roce->rx;
 
 	unlock_qp(rx);
 	uint64_t now = rx->touched ? vb_now() : 0;
-	bool full = rx->touched && rx->touched->type == IBV_QPT_UC && crowded(rx);
+	bool full = rx->touched_uc && socket_crowded(rx);
 
+	rx->touched_uc = false;
 	while (rx->touched) {
 		struct vb_qp *qp = rx->touched;
 
@@ -169,7 +172,7 @@ static bool from_its_peer(const struct vb_qp *qp, const struct vb_roce_arrival *
 void vb_roce_to_qp(struct vb_node *node, struct vb_qp *qp, const struct vb_roce_arrival *a, const struct vb_packet *p,
                    const uint8_t *bytes, size_t len)
 {
-	uint8_t grh[40];
+	uint8_t grh[VB_GRH_LEN];
 	struct vb_roce_from from = {.congested = (a->ip.traffic_class & 3) == ECN_CE, .port = a->flow.sport};
 
 	if (qp->type == IBV_QPT_UD) {
@@ -188,7 +191,7 @@ static void unknown_opcode(struct vb_node *node, const struct vb_roce_arrival *a
 	struct vb_bth bth;
 
 	vb_bth_decode(&r, &bth);
-	struct vb_qp *qp = vb_roce_qp_of(node, bth.dest_qpn);
+	struct vb_qp *qp = vb_find_roce_receiver(node, bth.dest_qpn);
 
 	if (!qp || qp->type != IBV_QPT_RC || !from_its_peer(qp, a))
 		return;
@@ -212,7 +215,7 @@ void vb_roce_packet(struct vb_node *node, const struct vb_roce_arrival *a, const
 		vb_roce_multicast(node, a, &p, bytes, len);
 		return;
 	}
-	struct vb_qp *qp = vb_roce_qp_of(node, p.bth.dest_qpn);
+	struct vb_qp *qp = vb_find_roce_receiver(node, p.bth.dest_qpn);
 
 	if (!qp) {
 		VB_COUNT(drop_no_qp, 1);
@@ -243,7 +246,7 @@ static void take_packet(struct vb_node *node, struct vb_roce_arrival *a, uint8_t
 	if (rx->run && vb_roce_path_middle(rx->run, bytes, n, a->flow.sport, a->now))
 		return;
 	/* DestQP, the only field read before the packet is known to be ours */
-	uint32_t qpn = (uint32_t)bytes[5] << 16 | (uint32_t)bytes[6] << 8 | bytes[7];
+	uint32_t qpn = vb_bth_dest_qpn(bytes);
 
 	if (VB_QP_LANE(qpn) != node->lane && qpn != VB_QPN_MULTICAST)
 		forward_packet(node, a, qpn, bytes, n);
@@ -371,7 +374,7 @@ unsigned vb_roce_poll(struct vb_node *node)
 		take_datagram(node, (unsigned)i, rx->mh[i].msg_len);
 		bytes += rx->mh[i].msg_len;
 	}
-	vb_roce_settle_batch(node);
+	vb_roce_answer_batch(node);
 	if (bytes >= ENOUGH)
 		rx->vlen = ENOUGH / BUFFER;
 	else if ((unsigned)n == rx->vlen && rx->vlen < BATCH)

@@ -37,7 +37,7 @@ struct vb_roce_sockets {
 	struct vb_tx *tx[VB_TX_COUNT];
 
 	/* packets for programs that the broker has not introduced yet (forward.c). Under progress */
-	struct vb_roce_held *held;
+	struct vb_roce_waiting *held;
 	unsigned held_count;
 	uint64_t held_at; /* time to try to forward them again; 0: there are none */
 
@@ -56,7 +56,7 @@ void vb_roce_sockets_free(struct vb_roce_sockets *s);
 #define VB_RESOLVE_WAIT 10000
 /* Asks the broker for our lane, unless we have it, and waits up to wait_ms for the answer. Returns 0 or an errno value.
  * The caller holds no spin lock if wait_ms > 0; otherwise it may hold any lock. */
-int vb_roce_up(struct vb_node *node, unsigned wait_ms);
+int vb_roce_bring_up(struct vb_node *node, unsigned wait_ms);
 void vb_roce_send_question(struct vb_node *node); /* sends it unless already sent. No spin lock held */
 /* Handles the broker's answer; takes ownership of the descriptors. Progress thread. */
 void vb_roce_answered(struct vb_node *node, const struct vb_roce_grant *g);
@@ -68,6 +68,9 @@ void vb_roce_ask_again(struct vb_node *node);         /* asks for a new channel 
 /* Called when we have a new broker. Sends an unanswered question again, and joins our multicast groups again. Progress
  * thread, no lock held. */
 void vb_roce_reattached(struct vb_node *node);
+/* Joins all groups of this process again, on a new channel or with a new broker. Joining a group twice does no harm.
+ * Progress thread, no lock held. multicast.c */
+void vb_roce_join_again(struct vb_node *node);
 /* Adds the lane to the epoll set, so that packets wake the progress thread, or removes it, because a thread polls the
  * lane. Under progress. */
 void vb_roce_watch(struct vb_node *node, bool watch);
@@ -96,7 +99,7 @@ void vb_roce_packet(struct vb_node *node, const struct vb_roce_arrival *a, const
 void vb_roce_to_qp(struct vb_node *node, struct vb_qp *qp, const struct vb_roce_arrival *a, const struct vb_packet *p,
                    const uint8_t *bytes, size_t len);
 /* Called after a batch. Sends the responses of the queue pairs that received packets. Under progress. */
-void vb_roce_settle_batch(struct vb_node *node);
+void vb_roce_answer_batch(struct vb_node *node);
 
 /* --- sending: send.c --- */
 
@@ -152,8 +155,6 @@ void vb_roce_forward_held(struct vb_node *node);
 /* Returns when to call vb_roce_forward_held next; 0 if there are no held packets or no QP uses RoCE. */
 uint64_t vb_roce_forward_due(const struct vb_node *node);
 void vb_roce_forward_free(struct vb_roce_sockets *s);
-/* Joins all multicast groups of this process again, for a new channel or a new broker. */
-void vb_roce_join_again(struct vb_node *node);
 /* Passes a packet to all queue pairs attached to its group. */
 void vb_roce_multicast(struct vb_node *node, const struct vb_roce_arrival *a, const struct vb_packet *p,
                        const uint8_t *bytes, size_t len);
@@ -167,10 +168,10 @@ struct vb_roce_path {
 	struct vb_roce_addr to;
 	struct vb_roce_ahead ahead;
 	struct vb_tx *tx;
-	uint64_t next_burst; /* ns; UC: time of the next burst */
-	uint64_t kicked_at;  /* time of the last post */
-	uint32_t train;      /* consecutive posts, each within TRAIN_GAP of the last */
-	uint8_t failed;      /* 1 + enum vb_work_event after the engine has failed; roce_settle moves the QP to error */
+	uint64_t next_burst; /* UC: ns */
+	uint64_t kicked_at;  /* the time of the last post */
+	uint32_t train;      /* consecutive posts within TRAIN_GAP */
+	uint8_t failed;      /* enum vb_work_event: the engine has failed; the queue pair must follow */
 	bool touched;
 	struct vb_qp *touched_next;
 	struct vb_known known;
@@ -204,7 +205,7 @@ void vb_roce_datagrams_end(struct vb_qp *qp);
 /* Sends delayed acknowledgements now, because the program may exit before their time. Under progress + sq_lock. */
 void vb_roce_last_words(struct vb_qp *qp);
 /* Returns the QP with this number if it has a RoCE engine, otherwise NULL. Under progress. */
-struct vb_qp *vb_roce_qp_of(struct vb_node *node, uint32_t qpn);
+struct vb_qp *vb_find_roce_receiver(struct vb_node *node, uint32_t qpn);
 /* Processes a MIDDLE packet, BTH to ICRC. Returns false if the packet needs vb_roce_path_input. Under progress +
  * sq_lock. */
 bool vb_roce_path_middle(struct vb_qp *qp, const uint8_t *bytes, size_t len, uint16_t port, uint64_t now);

@@ -230,7 +230,7 @@ static size_t lay_pieces(struct vb_tx *tx, const struct message *m)
 	return (size_t)(p - tx->pieces);
 }
 
-static void seal(struct vb_tx *tx, uint8_t *packet, const struct vb_flow *flow, uint16_t id, size_t len)
+static void seal_packet(struct vb_tx *tx, uint8_t *packet, const struct vb_flow *flow, uint16_t id, size_t len)
 {
 	tx->known = NULL;
 	vb_icrc_encode(packet + len, vb_icrc_packet(&tx->icrc, flow, id, packet, len));
@@ -254,7 +254,7 @@ static int send_singly(struct vb_tx *tx, struct message *m, struct msghdr *mh)
 		uint32_t len = m->len - off < m->seg ? m->len - off : m->seg;
 		struct iovec iov = {tx->stage + m->at + off, len};
 
-		seal(tx, tx->stage + m->at + off, &flow, 0, len - VB_ICRC_LEN);
+		seal_packet(tx, tx->stage + m->at + off, &flow, 0, len - VB_ICRC_LEN);
 		mh->msg_iov = &iov;
 		if (sendmsg(tx->fd[!vb_gid_is_ipv4(m->to.dst)], mh, MSG_DONTWAIT) < 0 && errno != EAGAIN)
 			return errno;
@@ -296,7 +296,7 @@ static int send_one(struct vb_tx *tx, struct message *m)
 	return errno;
 }
 
-static void complain(const struct message *m, int err)
+static void report_refusal(const struct message *m, int err)
 {
 	static atomic_int said;
 
@@ -309,7 +309,7 @@ static void complain(const struct message *m, int err)
 }
 
 /* Sends all messages. Returns false if some must wait. Under tx->lock. */
-static bool flush(struct vb_tx *tx)
+static bool flush_messages(struct vb_tx *tx)
 {
 	while (tx->sent < tx->n) {
 		struct message *m = &tx->msg[tx->sent];
@@ -326,7 +326,7 @@ static bool flush(struct vb_tx *tx)
 			return false;
 		}
 		if (err)
-			complain(m, err);
+			report_refusal(m, err);
 		VB_COUNT(tx_packets, m->n);
 		VB_COUNT(tx_bytes, m->len);
 		tx->sent++;
@@ -349,7 +349,7 @@ bool vb_tx_begin(struct vb_tx *tx)
 	if (!atomic_load_explicit(&tx->sockets->up, memory_order_acquire))
 		return false;
 	vb_lock(&tx->lock);
-	if (!tx->n || flush(tx))
+	if (!tx->n || flush_messages(tx))
 		return true;
 	VB_COUNT(tx_waits, 1);
 	vb_unlock(&tx->lock);
@@ -369,7 +369,7 @@ bool vb_tx_in_place(const struct vb_tx *tx)
 
 uint8_t *vb_tx_room(struct vb_tx *tx)
 {
-	if (__builtin_expect(must_go(tx), 0) && !flush(tx))
+	if (__builtin_expect(must_go(tx), 0) && !flush_messages(tx))
 		return NULL;
 	return tx->stage + tx->used;
 }
@@ -385,7 +385,7 @@ static bool same_addr(const struct vb_roce_addr *a, const struct vb_roce_addr *b
 }
 
 /* Returns the message to which a packet of this size may be added, or NULL. */
-static struct message *joins(struct vb_tx *tx, const struct vb_roce_addr *to, uint32_t size)
+static struct message *message_to_join(struct vb_tx *tx, const struct vb_roce_addr *to, uint32_t size)
 {
 	struct message *m = tx->n > tx->sent ? &tx->msg[tx->n - 1] : NULL;
 
@@ -415,15 +415,15 @@ static void seal_laid(struct vb_tx *tx, struct message *m, uint8_t *packet, uint
 	if (laid && laid->at && laid->at + laid->len == packet + len)
 		seal_summed(tx, m, packet, laid);
 	else
-		seal(tx, packet, &tx->flow, m->n, len);
+		seal_packet(tx, packet, &tx->flow, m->n, len);
 }
 
 /* Adds the packet at stage + used to the last message, or to a new one. */
-static void append(struct vb_tx *tx, const struct vb_roce_addr *to, uint32_t len, const struct vb_tx_laid *laid)
+static void append_packet(struct vb_tx *tx, const struct vb_roce_addr *to, uint32_t len, const struct vb_tx_laid *laid)
 {
 	uint8_t *packet = tx->stage + tx->used;
 	uint32_t size = len + VB_ICRC_LEN;
-	struct message *m = joins(tx, to, size);
+	struct message *m = message_to_join(tx, to, size);
 
 	if (!m) {
 		m = &tx->msg[tx->n++];
@@ -461,10 +461,10 @@ void vb_tx_add(struct vb_tx *tx, const struct vb_roce_addr *to, size_t header_le
 			return;
 		if (what & VB_FAULT_HOLD && vb_fault_hold(tx->fault, at, len, to, sizeof(*to)))
 			return;
-		append(tx, to, (uint32_t)len, NULL);
+		append_packet(tx, to, (uint32_t)len, NULL);
 		if (what & VB_FAULT_REPEAT && tx->used <= FULL && tx->n < MESSAGES) {
 			memcpy(tx->stage + tx->used, at, len);
-			append(tx, to, (uint32_t)len, NULL);
+			append_packet(tx, to, (uint32_t)len, NULL);
 		}
 		if (what & VB_FAULT_CORRUPT)
 			vb_fault_corrupt(tx->fault, at, len);
@@ -474,10 +474,10 @@ void vb_tx_add(struct vb_tx *tx, const struct vb_roce_addr *to, size_t header_le
 
 		while (tx->used <= FULL && tx->n < MESSAGES &&
 		       (held = vb_fault_release(tx->fault, tx->stage + tx->used, &held_to, sizeof(held_to))))
-			append(tx, &held_to, (uint32_t)held, NULL);
+			append_packet(tx, &held_to, (uint32_t)held, NULL);
 		return;
 	}
-	append(tx, to, (uint32_t)len, laid);
+	append_packet(tx, to, (uint32_t)len, laid);
 }
 
 /* If the only waiting message can take the packet, they share one send. Otherwise the packet becomes a message of its
@@ -485,8 +485,8 @@ void vb_tx_add(struct vb_tx *tx, const struct vb_roce_addr *to, size_t header_le
 void vb_tx_add_ahead(struct vb_tx *tx, const struct vb_roce_addr *to, size_t len)
 {
 	unsigned waits = tx->n - tx->sent;
-	bool alone =
-	        !tx->fault && waits && tx->n < MESSAGES && (waits > 1 || !joins(tx, to, (uint32_t)len + VB_ICRC_LEN));
+	bool alone = !tx->fault && waits && tx->n < MESSAGES &&
+	             (waits > 1 || !message_to_join(tx, to, (uint32_t)len + VB_ICRC_LEN));
 
 	if (alone)
 		tx->msg[tx->n - 1].closed = true;
@@ -527,7 +527,7 @@ void vb_tx_add_more(struct vb_tx *tx, uint32_t n, size_t len, const struct vb_tx
 
 bool vb_tx_end(struct vb_tx *tx)
 {
-	bool all = !tx->n || flush(tx);
+	bool all = !tx->n || flush_messages(tx);
 
 	if (!all)
 		VB_COUNT(tx_waits, 1);

@@ -109,12 +109,12 @@ static int reopen_lane(struct vb_node *node, struct vb_roce_sockets *s, int lane
 	atomic_store(&s->lost_at, 0);
 	int err = use_lane(node, s, lane_fd);
 
-	vb_roce_join_again(node);
 	vb_unlock(&node->progress);
+	vb_roce_join_again(node);
 	return err;
 }
 
-static void say(const struct vb_roce_grant *g)
+static void warn_no_lane(const struct vb_roce_grant *g)
 {
 	static atomic_bool said;
 
@@ -172,7 +172,8 @@ void vb_roce_answered(struct vb_node *node, const struct vb_roce_grant *g)
 		err = take_grant(node, s, g);
 	}
 	if (err && err != ETIMEDOUT)
-		say(&(struct vb_roce_grant){.err = err, .holder_known = g->holder_known, .holder_uid = g->holder_uid});
+		warn_no_lane(&(struct vb_roce_grant){
+		        .err = err, .holder_known = g->holder_known, .holder_uid = g->holder_uid});
 	vb_mutex_lock(&io->meet_lock, VB_RANK_MEETING);
 	vb_lock(&io->questions_lock);
 	s->err = err;
@@ -227,23 +228,17 @@ void vb_roce_reattached(struct vb_node *node)
 	io->roce->unsent = io->roce->asked == VB_LANE_ASKED;
 	vb_unlock(&io->questions_lock);
 	vb_roce_send_question(node);
-	if (!io->roce->relayed)
-		return;
-	vb_lock(&node->progress);
-	/* the old broker may not have read our messages; joining a group twice does no harm */
-	vb_roce_join_again(node);
-	vb_unlock(&node->progress);
+	if (io->roce->relayed)
+		vb_roce_join_again(node); /* the old broker may have left messages unread */
 }
 
-static void after(struct timespec *t, unsigned ms)
+static void deadline_after(struct timespec *t, unsigned ms)
 {
 	clock_gettime(CLOCK_MONOTONIC, t);
-	t->tv_sec += ms / 1000;
-	t->tv_nsec += ms % 1000 * 1000000l;
-	if (t->tv_nsec >= 1000000000l) {
-		t->tv_sec++;
-		t->tv_nsec -= 1000000000l;
-	}
+	uint64_t ns = (uint64_t)t->tv_nsec + VB_MS(ms);
+
+	t->tv_sec += (time_t)(ns / VB_S(1));
+	t->tv_nsec = (long)(ns % VB_S(1));
 }
 
 void vb_roce_send_question(struct vb_node *node)
@@ -303,10 +298,10 @@ static int await_roce(struct vb_node *node, const struct timespec *until)
 	return err;
 }
 
-int vb_roce_up(struct vb_node *node, unsigned wait_ms)
+int vb_roce_bring_up(struct vb_node *node, unsigned wait_ms)
 {
 	const struct timespec pause = {0, ASK_AGAIN / 4};
-	uint64_t end = vb_now() + wait_ms * 1000000ull;
+	uint64_t end = vb_now() + VB_MS(wait_ms);
 	struct timespec until;
 	int err;
 
@@ -314,7 +309,7 @@ int vb_roce_up(struct vb_node *node, unsigned wait_ms)
 		return ENETUNREACH;
 	if (atomic_load_explicit(&node->io->roce->up, memory_order_acquire))
 		return 0;
-	after(&until, wait_ms);
+	deadline_after(&until, wait_ms);
 	for (;;) {
 		bool unsent = ask_for_lane(node->io);
 
@@ -330,6 +325,6 @@ int vb_roce_up(struct vb_node *node, unsigned wait_ms)
 			break;
 		nanosleep(&pause, NULL); /* the keeper was too busy to answer the broker; ask again */
 	}
-	say(&(struct vb_roce_grant){.err = err});
+	warn_no_lane(&(struct vb_roce_grant){.err = err});
 	return err;
 }

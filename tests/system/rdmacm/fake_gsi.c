@@ -38,7 +38,7 @@ struct vb_gsi_client {
 	bool busy, closing;
 };
 
-bool (*_Atomic fake_drop)(const uint8_t mad[VB_GSI_MAD]);
+bool (*_Atomic fake_drop)(const uint8_t mad[VB_MAD_LEN]);
 atomic_uint fake_speed = 1;
 static struct vb_gsi_client *only;
 
@@ -147,12 +147,12 @@ static void put(struct vb_gsi_client *q, const uint8_t local[16], const uint8_t 
 }
 
 EXPORT void vb_gsi_client_send(struct vb_gsi_client *q, const uint8_t local[16], const uint8_t remote[16],
-                               uint32_t ifindex, const uint8_t mad[VB_GSI_MAD])
+                               uint32_t ifindex, const uint8_t mad[VB_MAD_LEN])
 {
-	bool (*drop)(const uint8_t mad[VB_GSI_MAD]) = fake_drop;
+	bool (*drop)(const uint8_t mad[VB_MAD_LEN]) = fake_drop;
 
 	if (!drop || !drop(mad))
-		put(q, remote, local, mad, VB_GSI_MAD);
+		put(q, remote, local, mad, VB_MAD_LEN);
 }
 
 /* There is no broker here that could change. */

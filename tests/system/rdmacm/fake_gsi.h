@@ -9,8 +9,8 @@
 #include "node/gsi.h"
 
 /* A program that links fake_gsi.c uses it instead of the one in libibverbs. */
-extern bool (*_Atomic fake_drop)(const uint8_t mad[VB_GSI_MAD]); /* returns true if this MAD is lost */
-extern atomic_uint fake_speed;                                   /* factor of its clock */
+extern bool (*_Atomic fake_drop)(const uint8_t mad[VB_MAD_LEN]); /* true: this one is lost */
+extern atomic_uint fake_speed;                                   /* how much faster its clock goes */
 /* Delivers a MAD as if it came from the network. */
 void fake_inject(const uint8_t local[16], const uint8_t remote[16], const uint8_t *mad, size_t len);
 /* Waits until all sent MADs were delivered and their callbacks have returned. */

@@ -7,14 +7,14 @@
 
 enum { ATTR_AT = 16 }; /* of the attribute id in a MAD */
 
-static unsigned attr_of(const uint8_t mad[VB_GSI_MAD])
+static unsigned attr_of(const uint8_t mad[VB_MAD_LEN])
 {
 	return (unsigned)mad[ATTR_AT] << 8 | mad[ATTR_AT + 1];
 }
 
 static unsigned unlucky, lost, to_lose;
 
-static bool lose_first(const uint8_t mad[VB_GSI_MAD])
+static bool lose_first(const uint8_t mad[VB_MAD_LEN])
 {
 	if (attr_of(mad) != unlucky || lost >= to_lose)
 		return false;
@@ -178,7 +178,7 @@ static void forge(struct vb_cm_msg *msg, unsigned port, const uint8_t from[16], 
 
 static void inject(const struct vb_cm_msg *msg, const uint8_t from[16], const uint8_t to[16])
 {
-	uint8_t mad[VB_GSI_MAD];
+	uint8_t mad[VB_MAD_LEN];
 
 	vb_cm_encode(mad, msg);
 	fake_inject(to, from, mad, sizeof(mad));
@@ -254,7 +254,7 @@ static void forged_requests_leave_nothing_behind(void)
 	unsigned port = start_listening(&listener, "0.0.0.0", RDMA_PS_TCP, BACKLOG);
 	struct rdma_cm_event *e;
 	struct vb_cm_msg msg;
-	uint8_t mad[VB_GSI_MAD];
+	uint8_t mad[VB_MAD_LEN];
 
 	fake_speed = 20;
 	losing(VB_CM_REP, ~0u);
@@ -332,15 +332,15 @@ static void one_host_fills_half_a_backlog(void)
 }
 
 /* Messages of a live connection with changed bytes: the connection may end, but the program must not. */
-static uint8_t caught[64][VB_GSI_MAD];
+static uint8_t caught[64][VB_MAD_LEN];
 static unsigned n_caught;
 
-static bool catch_all(const uint8_t mad[VB_GSI_MAD])
+static bool catch_all(const uint8_t mad[VB_MAD_LEN])
 {
 	unsigned i = __atomic_fetch_add(&n_caught, 1, __ATOMIC_RELAXED);
 
 	CHECK(i < 64);
-	memcpy(caught[i], mad, VB_GSI_MAD);
+	memcpy(caught[i], mad, VB_MAD_LEN);
 	return false;
 }
 
@@ -366,7 +366,7 @@ static void changed_messages_do_no_harm(void)
 	fake_settle();
 	fake_drop = NULL;
 	for (unsigned long i = 0; i < count_or(20000); i++) {
-		uint8_t mad[VB_GSI_MAD];
+		uint8_t mad[VB_MAD_LEN];
 		size_t len = random_next(&seed) % 16 ? sizeof(mad) : random_next(&seed) % sizeof(mad);
 
 		memcpy(mad, caught[random_next(&seed) % n_caught], sizeof(mad));

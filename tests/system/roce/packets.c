@@ -453,6 +453,29 @@ static void the_network_s_marks_are_told_to_the_sender(void)
 	CHECK_INT(STAT(&s, cnp_sent), 1);
 }
 
+/* An RC queue pair gets the last packet of each batch. */
+static void a_crowded_socket_is_told_to_each_sender_without_a_window(void)
+{
+	struct stranger rc;
+	struct vb_packet p;
+
+	stranger_meet(&rc, &(struct conf){0}, false);
+	stranger_meet(&s, &(struct conf){.type = IBV_QPT_UC}, false);
+	struct vb_node *node = vb_qp(s.l.qp)->node;
+
+	CHECK(node == vb_qp(rc.l.qp)->node);
+	vb_lock(&node->progress); /* nothing is read meanwhile */
+	for (uint32_t i = 0; i < 2500; i++) {
+		p = stranger_packet(&rc, VB_RC_WRITE_ONLY, rc.l.it.psn + i, 1024);
+		stranger_say(&rc, &p, NULL);
+		p = stranger_packet(&s, VB_UC_WRITE_ONLY, s.l.it.psn + i, 1024);
+		stranger_say(&s, &p, NULL);
+	}
+	vb_unlock(&node->progress);
+	WAIT_FOR(STAT(&s, cnp_sent) > 0);
+	CHECK_INT(STAT(&rc, cnp_sent), 0);
+}
+
 static void a_checksum_may_be_missing(void)
 {
 	struct vb_packet p;
@@ -633,6 +656,8 @@ int main(int argc, char **argv)
 	        {"any identification will do", any_identification_will_do},
 	        {"fragments and options do no harm", fragments_and_options_do_no_harm},
 	        {"the network's marks are told to the sender", the_network_s_marks_are_told_to_the_sender},
+	        {"a crowded socket is told to each sender without a window",
+	         a_crowded_socket_is_told_to_each_sender_without_a_window},
 	        {"a checksum may be missing", a_checksum_may_be_missing},
 	        {"each interface and address has its own pairs", each_interface_and_address_has_its_own_pairs},
 	        {"a datagram shows the header that it came with", a_datagram_shows_the_header_that_it_came_with},

@@ -11,6 +11,11 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 
+#include "broker/proto/proto.h"
+#include "core/device.h"
+#include "core/handle.h"
+#include "core/mcast.h"
+#include "core/verbs.h"
 #include "engine/local/local.h"
 #include "path/roce/roce.h"
 
@@ -24,7 +29,29 @@ void *__wrap_mmap64(void *addr, size_t len, int prot, int flags, int fd, off_t o
 	return no_memory ? MAP_FAILED : __real_mmap64(addr, len, prot, flags, fd, off);
 }
 
-/* The receiving part of a node; the test plays the broker. */
+/* What the broker is told of groups. */
+static struct {
+	const struct vb_node *node;
+	unsigned joined, left;
+	bool locked; /* a message was sent under a spin lock */
+	int err;
+} told;
+
+int __wrap_vb_broker_post(struct vb_broker_client *c, uint8_t type, void *msg, size_t len, bool lossy);
+
+int __wrap_vb_broker_post(struct vb_broker_client *c, uint8_t type, void *msg, size_t len, bool lossy)
+{
+	const struct vb_msg_roce_group *m = msg;
+
+	CHECK_INT(type, VB_MSG_ROCE_GROUP);
+	CHECK(len == sizeof(*m) && !lossy && !c);
+	told.joined += m->join;
+	told.left += !m->join;
+	told.locked |= atomic_load(&told.node->progress.held);
+	return told.err;
+}
+
+/* As much of a node as receives; its broker is this test. */
 struct host {
 	struct vb_node node;
 	struct vb_io io;
@@ -39,6 +66,9 @@ static struct host *make_host(void)
 	h->io.epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	h->io.wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	pthread_mutex_init(&h->io.meet_lock, NULL);
+	pthread_mutex_init(&h->node.mcast_lock, NULL);
+	vb_lock_init(&h->node.progress, VB_RANK_PROGRESS);
+	vb_lock_init(&h->io.questions_lock, VB_RANK_QUESTIONS);
 	pthread_cond_init(&h->io.meet_cond, NULL);
 	h->io.roce = vb_roce_sockets_new(&h->node);
 	CHECK(h->io.roce != NULL);
@@ -106,12 +136,51 @@ static void a_lane_that_cannot_be_opened_leaves_no_descriptor(void)
 	CHECK(!is_open(g.lane_fd) && !is_open(g.lifeline_fd));
 }
 
+/* The broker client has a mutex, which no thread may take while others spin for a lock that it holds. */
+static void the_broker_is_told_of_groups_under_no_spin_lock(void)
+{
+	static const union ibv_gid group = {.raw = {[10] = 0xff, 0xff, 239, 1, 2, 3}};
+	struct host *h = make_host();
+	struct vb_device dev = {.ifindex = 1};
+	struct vb_context ctx = {.dev = &dev};
+	struct vb_qp qp = {.node = &h->node, .type = IBV_QPT_UD, .qp = {.context = &ctx.vctx.context}}, other;
+	int first = relay_to(h), second;
+
+	told.node = &h->node;
+	qp.made = VB_MADE(qp.qp);
+	other = qp;
+	told.err = ENOMEM;
+	CHECK_INT(vb_attach_mcast(&qp.qp, &group, 0), ENOMEM);
+	told.err = ENOTCONN;
+	CHECK_INT(vb_attach_mcast(&qp.qp, &group, 0), EAGAIN);
+	CHECK(!h->node.mcasts && !qp.mcasts);
+	told.err = told.joined = 0;
+	CHECK_INT(vb_attach_mcast(&qp.qp, &group, 0), 0);
+	CHECK_INT(vb_attach_mcast(&qp.qp, &group, 0), 0);
+	CHECK_INT(vb_attach_mcast(&other.qp, &group, 0), 0);
+	CHECK_INT(told.joined, 1);
+	close(first);
+	second = relay_to(h); /* another keeper does not know of the group */
+	CHECK_INT(told.joined, 3);
+	vb_roce_reattached(&h->node); /* nor does another broker */
+	CHECK_INT(told.joined, 5);
+	CHECK_INT(vb_detach_mcast(&qp.qp, &group, 0), 0);
+	CHECK_INT(told.left, 0);
+	CHECK_INT(vb_detach_mcast(&other.qp, &group, 0), 0);
+	CHECK_INT(told.left, 1);
+	CHECK_INT(vb_detach_mcast(&other.qp, &group, 0), EINVAL);
+	CHECK(!told.locked);
+	close(second);
+	vb_roce_sockets_free(h->io.roce);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
 	        {"a channel that has ended is read once", a_channel_that_has_ended_is_read_once},
 	        {"a lane that cannot be opened leaves no descriptor",
 	         a_lane_that_cannot_be_opened_leaves_no_descriptor},
+	        {"the broker is told of groups under no spin lock", the_broker_is_told_of_groups_under_no_spin_lock},
 	};
 
 	return RUN_TESTS(argc, argv, tests);

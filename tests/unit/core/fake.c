@@ -79,7 +79,7 @@ bool vb_path_idle(const struct vb_qp *qp)
 	return qp->sq_una == qp->sq_emit;
 }
 
-int vb_roce_ready(struct vb_node *node)
+int vb_roce_request_lane(struct vb_node *node)
 {
 	return 0;
 }

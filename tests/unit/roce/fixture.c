@@ -1,57 +1,56 @@
-// fixture.c - one queue pair with visible queues and memory; the other end is forged packet by packet
-// follows: ngtcp2's tests in spirit
+// fixture.c - one queue pair, its queues and its memory in the open; the other end is forged packet by packet
 // SPDX-License-Identifier: MIT
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "fixture.h"
 
-static bool next_send(void *own, struct vb_work *rq)
+static bool next_send(void *own, struct vb_work *work)
 {
 	struct fx *fx = own;
 
 	if (fx->taken == fx->posts)
 		return false;
-	*rq = fx->posted[fx->taken++];
+	*work = fx->posted[fx->taken++];
 	return true;
 }
 
-static void complete_send(void *own, const struct vb_work *rq, enum vb_work_status status)
+static void complete_send(void *own, const struct vb_work *work, enum vb_work_status status)
 {
 	struct fx *fx = own;
 
-	CHECK(rq->cookie == fx->dones);
-	fx->done[fx->dones].cookie = rq->cookie;
+	CHECK(work->cookie == fx->dones);
+	fx->done[fx->dones].cookie = work->cookie;
 	fx->done[fx->dones++].status = status;
 }
 
-static bool fetch(void *own, const struct vb_work *rq, uint32_t offset, void *dst, uint32_t len)
+static bool fetch(void *own, const struct vb_work *work, uint32_t offset, void *dst, uint32_t len)
 {
 	struct fx *fx = own;
 
-	if (fx->no_access >> rq->cookie & 1)
+	if (fx->no_access >> work->cookie & 1)
 		return false;
-	memcpy(dst, fx->local[rq->cookie] + offset, len);
+	memcpy(dst, fx->local[work->cookie] + offset, len);
 	return true;
 }
 
-static bool scatter(void *own, const struct vb_work *rq, uint32_t offset, const void *bytes, uint32_t len)
+static bool scatter(void *own, const struct vb_work *work, uint32_t offset, const void *bytes, uint32_t len)
 {
 	struct fx *fx = own;
 
-	if (fx->no_access >> rq->cookie & 1)
+	if (fx->no_access >> work->cookie & 1)
 		return false;
-	CHECK(offset + len <= rq->length);
-	memcpy(fx->local[rq->cookie] + offset, bytes, len);
+	CHECK(offset + len <= work->length);
+	memcpy(fx->local[work->cookie] + offset, bytes, len);
 	return true;
 }
 
-static bool local(void *own, const struct vb_work *rq)
+static bool local(void *own, const struct vb_work *work)
 {
 	struct fx *fx = own;
 
 	fx->locals++;
-	return !(fx->no_access >> rq->cookie & 1);
+	return !(fx->no_access >> work->cookie & 1);
 }
 
 static bool take_receive(void *own, uint32_t *room)
@@ -217,13 +216,13 @@ void fx_init(struct fx *fx)
 
 struct vb_work *fx_post(struct fx *fx, enum vb_verb verb, uint32_t len)
 {
-	struct vb_work *rq = &fx->posted[fx->posts];
+	struct vb_work *work = &fx->posted[fx->posts];
 
-	*rq = (struct vb_work){
+	*work = (struct vb_work){
 	        .cookie = fx->posts, .verb = (uint8_t)verb, .length = len, .remote_addr = FX_VA, .rkey = FX_KEY};
 	memset(fx->local[fx->posts], (int)fx->posts, sizeof(fx->local[0]));
 	fx->posts++;
-	return rq;
+	return work;
 }
 
 bool fx_out(struct fx *fx, struct vb_packet *p, uint8_t *payload, uint64_t now)

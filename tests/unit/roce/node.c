@@ -75,15 +75,15 @@ void sim_check_memory(struct sim *sim, bool finished)
 
 /* --- send queue --- */
 
-static struct sim_request *request_of(struct sim_node *n, const struct vb_work *rq)
+static struct sim_request *request_of(struct sim_node *n, const struct vb_work *work)
 {
-	struct sim_request *r = &n->requests[rq->cookie];
+	struct sim_request *r = &n->requests[work->cookie];
 
-	SIM_MUST(n->sim, rq->cookie < n->posted && !memcmp(&r->rq, rq, sizeof(*rq)));
+	SIM_MUST(n->sim, work->cookie < n->posted && !memcmp(&r->rq, work, sizeof(*work)));
 	return r;
 }
 
-static bool next_send(void *own, struct vb_work *rq)
+static bool next_send(void *own, struct vb_work *work)
 {
 	struct sim_node *n = own;
 
@@ -91,9 +91,11 @@ static bool next_send(void *own, struct vb_work *rq)
 		return false;
 	struct sim_request *r = &n->requests[n->taken++];
 
-	*rq = r->rq;
+	*work = r->rq;
 	r->psn = n->psns_taken;
-	r->psns = rq->verb == VB_VERB_LOCAL_INV ? 0 : rq->length ? (rq->length + n->qp.cfg.mtu - 1) / n->qp.cfg.mtu : 1;
+	r->psns = work->verb == VB_VERB_LOCAL ? 0
+	          : work->length              ? (work->length + n->qp.cfg.mtu - 1) / n->qp.cfg.mtu
+	                                      : 1;
 	n->psns_taken += r->psns;
 	return true;
 }
@@ -115,12 +117,12 @@ static void check_atomic(struct sim_node *n, struct sim_request *r)
 }
 
 /* In posting order, once each; errors only where they are expected. */
-static void complete_send(void *own, const struct vb_work *rq, enum vb_work_status status)
+static void complete_send(void *own, const struct vb_work *work, enum vb_work_status status)
 {
 	struct sim_node *n = own;
-	struct sim_request *r = request_of(n, rq);
+	struct sim_request *r = request_of(n, work);
 
-	SIM_MUST(n->sim, rq->cookie == n->completed && !r->completed++);
+	SIM_MUST(n->sim, work->cookie == n->completed && !r->completed++);
 	n->completed++;
 	if (status != VB_WORK_SUCCESS) {
 		if (!n->failed && n->failure == VB_WORK_SUCCESS)
@@ -130,9 +132,9 @@ static void complete_send(void *own, const struct vb_work *rq, enum vb_work_stat
 		return;
 	}
 	SIM_MUST(n->sim, !r->bad && n->failure == VB_WORK_SUCCESS);
-	if (rq->verb == VB_VERB_READ)
+	if (work->verb == VB_VERB_READ)
 		check_read(n, r);
-	if (rq->verb == VB_VERB_CMP_SWAP || rq->verb == VB_VERB_FETCH_ADD)
+	if (work->verb == VB_VERB_CMP_SWAP || work->verb == VB_VERB_FETCH_ADD)
 		check_atomic(n, r);
 }
 
@@ -157,10 +159,10 @@ static int pieces(struct sim_node *n, const struct sim_sge *sge, uint32_t sges, 
 	return k;
 }
 
-static bool fetch(void *own, const struct vb_work *rq, uint32_t offset, void *dst, uint32_t len)
+static bool fetch(void *own, const struct vb_work *work, uint32_t offset, void *dst, uint32_t len)
 {
 	struct sim_node *n = own;
-	struct sim_request *r = request_of(n, rq);
+	struct sim_request *r = request_of(n, work);
 	struct iovec iov[SIM_SGES];
 	uint8_t *to = dst;
 
@@ -176,22 +178,22 @@ static void store(const struct iovec *iov, int k, const uint8_t *bytes)
 		memcpy(iov[i].iov_base, bytes, iov[i].iov_len);
 }
 
-static bool scatter(void *own, const struct vb_work *rq, uint32_t offset, const void *bytes, uint32_t len)
+static bool scatter(void *own, const struct vb_work *work, uint32_t offset, const void *bytes, uint32_t len)
 {
 	struct sim_node *n = own;
-	struct sim_request *r = request_of(n, rq);
+	struct sim_request *r = request_of(n, work);
 	struct iovec iov[SIM_SGES];
 
-	SIM_MUST(n->sim, !r->completed && rq->verb >= VB_VERB_READ);
+	SIM_MUST(n->sim, !r->completed && work->verb >= VB_VERB_READ);
 	store(iov, pieces(n, r->sge, r->sges, offset, len, iov), bytes);
 	return true;
 }
 
-static bool local(void *own, const struct vb_work *rq)
+static bool local(void *own, const struct vb_work *work)
 {
 	struct sim_node *n = own;
 
-	SIM_MUST(n->sim, rq->cookie == n->completed);
+	SIM_MUST(n->sim, work->cookie == n->completed);
 	return true;
 }
 

@@ -83,31 +83,31 @@ static struct parcel *put(int to, uint32_t len)
 
 /* --- queue pairs --- */
 
-static bool next_send(void *own, struct vb_work *rq)
+static bool next_send(void *own, struct vb_work *work)
 {
 	struct end *e = own;
 
-	*rq = (struct vb_work){.cookie = e->asked++,
-	                       .verb = w.path->read ? VB_VERB_READ : VB_VERB_WRITE,
-	                       .length = MESSAGE,
-	                       .rkey = 1};
+	*work = (struct vb_work){.cookie = e->asked++,
+	                         .verb = w.path->read ? VB_VERB_READ : VB_VERB_WRITE,
+	                         .length = MESSAGE,
+	                         .rkey = 1};
 	return true;
 }
 
-static void complete_send(void *own, const struct vb_work *rq, enum vb_work_status status)
+static void complete_send(void *own, const struct vb_work *work, enum vb_work_status status)
 {
 	struct end *e = own;
 
 	if (status == VB_WORK_SUCCESS && w.now >= w.path->from)
-		e->bytes += rq->length;
+		e->bytes += work->length;
 }
 
-static bool fetch(void *own, const struct vb_work *rq, uint32_t offset, void *dst, uint32_t len)
+static bool fetch(void *own, const struct vb_work *work, uint32_t offset, void *dst, uint32_t len)
 {
 	return true;
 }
 
-static bool scatter(void *own, const struct vb_work *rq, uint32_t offset, const void *bytes, uint32_t len)
+static bool scatter(void *own, const struct vb_work *work, uint32_t offset, const void *bytes, uint32_t len)
 {
 	return true;
 }

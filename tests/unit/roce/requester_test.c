@@ -145,17 +145,17 @@ static void no_bytes_are_one_packet(void)
 static void immediate_key_and_solicited_go_with_the_last_packet(void)
 {
 	fx_init(&fx);
-	struct vb_work *rq = fx_post(&fx, VB_VERB_SEND, FX_MTU + 1);
+	struct vb_work *work = fx_post(&fx, VB_VERB_SEND, FX_MTU + 1);
 
-	rq->flags = VB_WORK_IMM | VB_WORK_SOLICITED;
-	rq->imm = 0xabcd;
+	work->flags = VB_WORK_IMM | VB_WORK_SOLICITED;
+	work->imm = 0xabcd;
 	expect(VB_RC_SEND_FIRST, 100, 256, 1);
 	CHECK(!p.bth.solicited);
 	expect(VB_RC_SEND_LAST_IMM, 101, 1, 1);
 	CHECK(p.bth.solicited && p.immdt.data == 0xabcd);
-	rq = fx_post(&fx, VB_VERB_SEND, 1);
-	rq->flags = VB_WORK_INV;
-	rq->imm = 0x77;
+	work = fx_post(&fx, VB_VERB_SEND, 1);
+	work->flags = VB_WORK_INV;
+	work->imm = 0x77;
 	expect(VB_RC_SEND_ONLY_INV, 102, 1, 1);
 	CHECK(p.ieth.rkey == 0x77);
 	fx_post(&fx, VB_VERB_WRITE, 1)->flags = VB_WORK_IMM;
@@ -866,10 +866,10 @@ static void an_atomic_brings_what_was_there(void)
 	uint64_t was;
 
 	fx_init(&fx);
-	struct vb_work *rq = fx_post(&fx, VB_VERB_CMP_SWAP, 8);
+	struct vb_work *work = fx_post(&fx, VB_VERB_CMP_SWAP, 8);
 
-	rq->compare = 5;
-	rq->swap_add = 6;
+	work->compare = 5;
+	work->swap_add = 6;
 	expect(VB_RC_CMP_SWAP, 100, 0, 1);
 	CHECK(p.atomic.compare == 5 && p.atomic.swap_add == 6 && p.atomic.va == FX_VA && p.atomic.rkey == FX_KEY);
 	p = fx_packet(&fx, VB_RC_ATOMIC_ACK, 100, 0);

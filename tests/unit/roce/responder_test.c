@@ -1132,10 +1132,10 @@ static void uc_and_ud_sends_complete_when_they_are_sent(void)
 {
 	for (int type = VB_ROCE_UC; type <= VB_ROCE_UD; type++) {
 		init_as(type);
-		struct vb_work *rq = fx_post(&fx, VB_VERB_SEND, 5);
+		struct vb_work *work = fx_post(&fx, VB_VERB_SEND, 5);
 
-		rq->ud_qpn = 0x99;
-		rq->ud_qkey = 0x5678;
+		work->ud_qpn = 0x99;
+		work->ud_qkey = 0x5678;
 		expect(type == VB_ROCE_UC ? VB_UC_SEND_ONLY : VB_UD_SEND_ONLY, 100, 5, 1);
 		if (type == VB_ROCE_UD)
 			CHECK(p.bth.dest_qpn == 0x99 && p.deth.qkey == 0x5678 && p.deth.src_qpn == 0x11);
