@@ -45,7 +45,8 @@ struct vb_io {
 	atomic_bool questions;                    /* some questions are not sent yet */
 	/* pushed under questions_lock, read without it: a peer's struct exists as long as the node */
 	struct vb_peer *_Atomic all;
-	atomic_uint scanning; /* threads that are reading hazards: nothing is unmapped meanwhile */
+	atomic_bool maps_noted; /* a peer's region is to be mapped, or unmapped: path/local/shared_map.c */
+	atomic_uint scanning;   /* threads that are reading hazards: nothing is unmapped meanwhile */
 
 	pthread_mutex_t meet_lock; /* of meet_cond, which signals an answer */
 	pthread_cond_t meet_cond;
@@ -65,6 +66,9 @@ void vb_peers_free(struct vb_node *node);
 void vb_peers_in_child(struct vb_node *node); /* after fork(): what is not mapped any more is made harmless */
 void vb_announce_gids(struct vb_node *node);
 void vb_await_broker(struct vb_node *node);
+
+/* path/local/shared_map.c */
+void vb_maps_work(struct vb_node *node); /* maps and unmaps what was noted; progress thread */
 
 /* Between the two what is mapped of it stays, though it may have ended. false: it has, and that is gone. */
 bool vb_peer_hold(struct vb_peer *p);

@@ -254,6 +254,7 @@ static void *adapter(void *arg)
 		wait_ns(io, ev, &n, sleep_ns);
 		handle(node, ev, n);
 		vb_questions_send(node);
+		vb_maps_work(node);
 		vb_gsi_client_timeout(node);
 		vb_unresolved_look(node);
 		for (unsigned i = 0; i < VB_TRANSPORTS; i++)

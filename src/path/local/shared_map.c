@@ -3,7 +3,6 @@
 // follows: proc(5): /proc/pid/maps, /proc/pid/fd
 // see: docs/same-host.md
 // SPDX-License-Identifier: MIT
-#include <errno.h>
 #include <dirent.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -20,13 +19,13 @@
 #include "engine/local/local.h"
 #include "node/io.h"
 #include "path/local/shared_map.h"
-#include "util/calls.h"
 
 /* A region is examined after this many operations on it, so that short-lived ones cost nothing. */
 #define TRY_AFTER 16u
 #define MAPS_MAX 32u
 
-/* One per used key; state under peer->map_lock. */
+/* One per used key; state under peer->map_lock. Only the progress thread maps and unmaps, with no lock held, because the
+ * peer chooses the file: opening it may take long. */
 struct vb_map {
 	uint32_t key;
 	uint32_t uses;         /* operations so far, until the mapping is tried */
@@ -35,7 +34,9 @@ struct vb_map {
 	void *base;            /* of the mapping */
 	size_t size;
 	bool sysv;
-	unsigned busy; /* copies in progress through it */
+	bool wanted;   /* the progress thread is to map it */
+	bool ended;    /* the progress thread is to unmap it; not used any more */
+	unsigned busy; /* copies in progress through it, and the progress thread while it maps it */
 	struct vb_map *next;
 };
 
@@ -191,64 +192,80 @@ static bool proc_is_ours(void)
 	return atoi(self) == getpid();
 }
 
-static void try_map(struct vb_peer *peer, struct vb_map *m)
+static bool region_is_live(const struct vb_peer *peer, const struct vb_map *m)
 {
-	struct vma v;
-	int saved = errno, cancel;
+	struct vb_mr_view view;
 
-	vb_cancel_defer(&cancel); /* under map_lock */
-	if (proc_is_ours() && find_vma(peer->pid, m->addr, &v) && m->length <= v.end - m->addr && vb_peer_alive(peer)) {
-		if (is_sysv(peer, &v))
-			map_sysv(m, &v);
-		else
-			map_file(m, peer->pid, &v);
-	}
-	vb_cancel_restore(cancel);
-	errno = saved;
+	return vb_mr_read_shared(peer->seg, m->key, &view) && view.addr == m->addr && view.length == m->length;
 }
 
-static void unmap(struct vb_map *m)
+static void region_unmap(struct vb_map *m)
 {
 	if (m->base && m->sysv)
 		shmdt(m->base);
 	else if (m->base)
 		munmap(m->base, m->size);
-	free(m);
+	m->base = m->local = NULL;
 }
 
-/* Forgets keys of ended regions, and all keys if there are too many. Under map_lock. */
-static void sweep(struct vb_peer *peer)
+/* m: a copy of the entry. A region that has ended meanwhile is not mapped: its addresses may be another file's now. */
+static void region_map(struct vb_peer *peer, struct vb_map *m)
 {
+	struct vma v;
+
+	VB_MAY_WAIT();
+	if (!proc_is_ours() || !find_vma(peer->pid, m->addr, &v) || m->length > v.end - m->addr || !vb_peer_alive(peer))
+		return;
+	if (is_sysv(peer, &v))
+		map_sysv(m, &v);
+	else
+		map_file(m, peer->pid, &v);
+	if (!vb_peer_alive(peer) || !region_is_live(peer, m))
+		region_unmap(m);
+}
+
+/* Forgets keys of ended regions, and all keys if there are too many. true: there is something to unmap. Under
+ * map_lock. */
+static bool maps_sweep(struct vb_peer *peer)
+{
+	bool unmap = false;
 	unsigned n = 0;
 
 	for (struct vb_map **at = &peer->maps; *at;) {
 		struct vb_map *m = *at;
-		struct vb_mr_view view;
-		bool live =
-		        vb_mr_read_shared(peer->seg, m->key, &view) && view.addr == m->addr && view.length == m->length;
 
-		if (!m->busy && (!live || ++n > MAPS_MAX)) {
-			*at = m->next;
-			unmap(m);
-		} else {
+		if (m->ended || m->busy || (region_is_live(peer, m) && ++n <= MAPS_MAX)) {
 			at = &m->next;
+		} else if (m->base) {
+			m->ended = unmap = true;
+		} else {
+			*at = m->next;
+			free(m);
 		}
 	}
+	return unmap;
+}
+
+static void maps_note(struct vb_node *node)
+{
+	if (!atomic_exchange(&node->io->maps_noted, true))
+		vb_progress_wake(node);
 }
 
 struct vb_map *vb_map_take(struct vb_peer *peer, uint32_t key, const struct vb_mr_view *view, uint64_t va,
                            uint64_t *local)
 {
 	struct vb_map *m;
+	bool note = false;
 
 	if (peer->self || !atomic_load_explicit(&peer->copy_ok, memory_order_relaxed))
 		return NULL;
 	vb_lock(&peer->map_lock);
 	for (m = peer->maps; m; m = m->next)
-		if (m->key == key && m->addr == view->addr && m->length == view->length)
+		if (m->key == key && m->addr == view->addr && m->length == view->length && !m->ended)
 			break;
 	if (!m) {
-		sweep(peer);
+		note = maps_sweep(peer);
 		m = calloc(1, sizeof(*m));
 		if (m) {
 			*m = (struct vb_map){
@@ -257,7 +274,7 @@ struct vb_map *vb_map_take(struct vb_peer *peer, uint32_t key, const struct vb_m
 		}
 	}
 	if (m && m->uses <= TRY_AFTER && ++m->uses == TRY_AFTER && m->length)
-		try_map(peer, m);
+		m->wanted = note = true;
 	if (m && m->local) {
 		m->busy++;
 		*local = (uintptr_t)m->local + (va - m->addr);
@@ -265,6 +282,8 @@ struct vb_map *vb_map_take(struct vb_peer *peer, uint32_t key, const struct vb_m
 		m = NULL;
 	}
 	vb_unlock(&peer->map_lock);
+	if (note)
+		maps_note(peer->node);
 	return m;
 }
 
@@ -275,12 +294,76 @@ void vb_map_drop(struct vb_peer *peer, struct vb_map *m)
 	vb_unlock(&peer->map_lock);
 }
 
+/* Maps what is wanted of this peer's. */
+static void peer_maps_make(struct vb_peer *peer)
+{
+	for (;;) {
+		struct vb_map *m, made;
+
+		vb_lock(&peer->map_lock);
+		for (m = peer->maps; m && !m->wanted; m = m->next)
+			;
+		if (m) {
+			m->wanted = false;
+			m->busy++;
+			made = *m;
+		}
+		vb_unlock(&peer->map_lock);
+		if (!m)
+			return;
+		region_map(peer, &made);
+		vb_lock(&peer->map_lock);
+		m->local = made.local;
+		m->base = made.base;
+		m->size = made.size;
+		m->sysv = made.sysv;
+		m->busy--;
+		vb_unlock(&peer->map_lock);
+	}
+}
+
+static void peer_maps_reap(struct vb_peer *peer)
+{
+	struct vb_map *ended = NULL;
+
+	vb_lock(&peer->map_lock);
+	for (struct vb_map **at = &peer->maps; *at;) {
+		struct vb_map *m = *at;
+
+		if (m->ended) {
+			*at = m->next;
+			m->next = ended;
+			ended = m;
+		} else {
+			at = &m->next;
+		}
+	}
+	vb_unlock(&peer->map_lock);
+	vb_maps_free(ended);
+}
+
+/* A peer is unmapped by this thread alone, so all stay. */
+void vb_maps_work(struct vb_node *node)
+{
+	struct vb_io *io = node->io;
+
+	if (!atomic_load_explicit(&io->maps_noted, memory_order_relaxed) || !atomic_exchange(&io->maps_noted, false))
+		return;
+	for (struct vb_peer *p = io->all; p; p = p->next) {
+		if (!p->map)
+			continue;
+		peer_maps_reap(p);
+		peer_maps_make(p);
+	}
+}
+
 void vb_maps_free(struct vb_map *maps)
 {
 	while (maps) {
 		struct vb_map *next = maps->next;
 
-		unmap(maps);
+		region_unmap(maps);
+		free(maps);
 		maps = next;
 	}
 }
