@@ -425,8 +425,8 @@ void vb_quiesce(struct vb_node *node, uint32_t key, uint32_t qpn)
 		if (!qp)
 			continue;
 		left--;
-		while (atomic_load(&qp->sq_lock.held))
-			sched_yield();
+		vb_lock(&qp->sq_lock);
+		vb_unlock(&qp->sq_lock);
 	}
 	vb_unlock(&node->progress);
 }

@@ -162,8 +162,8 @@ static bool referred_to(struct vb_node *node, struct vb_peer *p)
 			continue;
 		left--;
 		/* a thread may be finding the peer or sending it a datagram: a later one sees that it is dead */
-		while (atomic_load(&qp->sq_lock.held))
-			sched_yield();
+		vb_lock(&qp->sq_lock);
+		vb_unlock(&qp->sq_lock);
 		if (qp->peer == p)
 			return true;
 	}
@@ -233,6 +233,7 @@ void vb_peers_in_child(struct vb_node *node)
 
 		atomic_store(&p->state, VB_PEER_DEAD);
 		atomic_store(&p->tx_lock.held, 0);
+		atomic_store(&p->map_lock.held, 0);
 		for (int i = 0; i < 3 && !p->self; i++)
 			if (at[i])
 				(void)mmap(at[i], bytes[i], PROT_READ | PROT_WRITE,
