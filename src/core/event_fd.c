@@ -110,6 +110,7 @@ int vb_event_fd_take(struct vb_node *node, int epfd, int evfd)
 	int flags = fcntl(epfd, F_GETFL);
 	if (flags < 0 || flags & O_NONBLOCK)
 		return flags < 0 ? errno : EAGAIN;
+	VB_MAY_WAIT();
 	vb_progress_handover(node);
 	while ((err = take_read(evfd)) == EAGAIN)
 		sched_yield();

@@ -122,6 +122,7 @@ EXPORT void vb_gsi_client_close(struct vb_gsi_client *q)
 	if (is_ours(q)) {
 		vb_mutex_lock(&io->meet_lock, VB_RANK_MEETING);
 		io->gsi = NULL;
+		VB_MAY_WAIT();
 		while (io->gsi_calling)
 			pthread_cond_wait(&io->meet_cond, &io->meet_lock);
 		vb_mutex_unlock(&io->meet_lock);
@@ -172,6 +173,7 @@ void vb_gsi_client_mad(struct vb_node *node, const struct vb_msg_cm_mad *m)
 
 	if (!q)
 		return;
+	VB_HOLDS_NO_LOCK();
 	q->ops->mad(q->own, m->local, m->remote, m->ifindex, m->mad, sizeof(m->mad));
 	end(node);
 }
@@ -189,6 +191,7 @@ void vb_gsi_client_timeout(struct vb_node *node)
 	struct vb_gsi_client *q = begin_callback(node);
 	if (!q)
 		return;
+	VB_HOLDS_NO_LOCK();
 	q->ops->timeout(q->own, now);
 	end(node);
 }
@@ -294,6 +297,7 @@ void vb_gsi_client_reattached(struct vb_node *node)
 		}
 	pthread_cond_broadcast(&q->answered);
 	vb_mutex_unlock(&q->lock);
+	VB_HOLDS_NO_LOCK();
 	if (q->ops->again)
 		q->ops->again(q->own);
 	vb_log(VB_LOG_DEBUG, "queue pair 1: a broker that is new has been told of all bindings and connections");
@@ -310,6 +314,7 @@ static int await(struct vb_gsi_client *q, uint32_t id)
 
 	clock_gettime(CLOCK_MONOTONIC, &until);
 	until.tv_sec += ANSWER_S;
+	VB_MAY_WAIT();
 	while ((b = *place_of(q, id)) && b->awaited != AWAITS_NOTHING && !err)
 		err = pthread_cond_timedwait(&q->answered, &q->lock, &until);
 	if (!b)

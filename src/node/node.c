@@ -285,6 +285,7 @@ static bool take_over(struct vb_node *node)
 {
 	const struct timespec ts = {0, 100000};
 
+	VB_MAY_WAIT();
 	for (int i = 0; i < 200; i++) {
 		if (vb_trylock(&node->progress))
 			return true;
@@ -400,6 +401,7 @@ void vb_quiesce(struct vb_node *node, uint32_t key, uint32_t qpn)
 	unsigned spins = 0;
 	uint64_t grace = 0;
 
+	VB_MAY_WAIT();
 	atomic_thread_fence(memory_order_seq_cst);
 	/* copies by other programs (and by this one from itself) */
 	atomic_fetch_add(&io->scanning, 1);

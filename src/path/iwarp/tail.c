@@ -219,6 +219,7 @@ void vb_iwarp_tails(struct vb_node *node)
 		t->stage = LINGERS;
 		t->until = vb_now() + LINGER;
 		vb_unlock(&the_lock);
+		VB_HOLDS_NO_LOCK();
 		if (t->closed)
 			t->closed(t->own, t->status);
 		linger(t);
@@ -260,6 +261,7 @@ static void wait_for_all(struct vb_node *node, bool alone)
 	struct timespec ts = {0, LOOK_MIN};
 	bool have;
 
+	VB_MAY_WAIT();
 	do {
 		have = false;
 		/* at exit, the lock's owner may never continue: a signal handler may have called exit() */

@@ -712,6 +712,7 @@ static struct vb_peer *await_answer(struct vb_node *node, uint32_t qpn, const un
 	struct vb_io *io = node->io;
 	struct vb_peer *p;
 
+	VB_MAY_WAIT();
 	vb_questions_send(node);
 	vb_mutex_lock(&io->meet_lock, VB_RANK_MEETING);
 	while (is_open(io, qpn, dgid))
