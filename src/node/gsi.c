@@ -167,7 +167,7 @@ static void end(struct vb_node *node)
 	vb_mutex_unlock(&io->meet_lock);
 }
 
-void vb_gsi_client_mad(struct vb_node *node, const struct vb_msg_cm_mad *m)
+void vb_gsi_on_mad(struct vb_node *node, const struct vb_msg_cm_mad *m)
 {
 	struct vb_gsi_client *q = begin_callback(node);
 
@@ -178,7 +178,7 @@ void vb_gsi_client_mad(struct vb_node *node, const struct vb_msg_cm_mad *m)
 	end(node);
 }
 
-void vb_gsi_client_timeout(struct vb_node *node)
+void vb_gsi_on_time(struct vb_node *node)
 {
 	uint64_t at = atomic_load(&node->io->gsi_at);
 
@@ -202,7 +202,7 @@ EXPORT void vb_gsi_client_timer(struct vb_gsi_client *q, uint64_t at)
 		return;
 	atomic_store(&q->node->io->gsi_at, at);
 	if (at && at < atomic_load(&q->node->sleep_until))
-		vb_gsi_client_wake(q->node);
+		vb_progress_wake(q->node); /* whoever owns progress, because a poller does not do this work */
 }
 
 /* ---- datagrams ---- */
@@ -264,7 +264,7 @@ static void take_reply(struct binding *b, const struct vb_msg_service_reply *m)
 	}
 }
 
-void vb_gsi_client_service(struct vb_node *node, const struct vb_msg_service_reply *m)
+void vb_gsi_on_service_reply(struct vb_node *node, const struct vb_msg_service_reply *m)
 {
 	struct vb_gsi_client *q = begin_callback(node);
 
@@ -280,7 +280,7 @@ void vb_gsi_client_service(struct vb_node *node, const struct vb_msg_service_rep
 	end(node);
 }
 
-void vb_gsi_client_reattached(struct vb_node *node)
+void vb_gsi_on_reattached(struct vb_node *node)
 {
 	struct vb_gsi_client *q = begin_callback(node);
 

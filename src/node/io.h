@@ -58,7 +58,9 @@ struct vb_io {
 
 /* path/local/peer.c */
 struct vb_peer *vb_peer_self(struct vb_node *node);
-void vb_peers_dispatch(struct vb_node *node);                   /* handles the broker's messages; progress thread */
+void vb_peer_on_meet_reply(struct vb_node *node, uint64_t tag, int err, const struct vb_peer_info *info);
+void vb_peer_on_introduced(struct vb_node *node, const struct vb_peer_info *info); /* takes the descriptors */
+void vb_questions_on_reattached(struct vb_node *node);          /* sends open questions to a new broker */
 void vb_peer_pidfd(struct vb_node *node, struct vb_peer *peer); /* its pidfd became readable */
 void vb_questions_note(struct vb_node *node); /* the progress thread will send them. Any lock may be held */
 void vb_questions_send(struct vb_node *node); /* those that are not sent yet. No spin lock held */
@@ -67,10 +69,8 @@ void vb_peers_in_child(struct vb_node *node); /* after fork(): what is not mappe
 void vb_announce_gids(struct vb_node *node);
 void vb_await_broker(struct vb_node *node);
 
-/* path/local/shared_map.c */
-void vb_maps_work(struct vb_node *node); /* maps and unmaps what was noted; progress thread */
-
-/* Between the two what is mapped of it stays, though it may have ended. false: it has, and that is gone. */
+/* vb_peer_hold keeps the peer's mappings until vb_peer_release, even if its program ends meanwhile. False: they are
+ * gone already. */
 bool vb_peer_hold(struct vb_peer *p);
 void vb_peer_release(struct vb_peer *p);
 
@@ -78,11 +78,19 @@ void vb_peer_release(struct vb_peer *p);
  * open, or none was asked. Any lock may be held. */
 struct vb_peer *vb_peer_known(struct vb_node *node, uint32_t qpn, const union ibv_gid *dgid, int *err);
 
+/* path/local/shared_map.c */
+void vb_maps_work(struct vb_node *node); /* maps and unmaps what was noted; progress thread */
+
+/* path/roce/sockets.c; progress thread, no lock held */
+void vb_roce_answered(struct vb_node *node, const struct vb_roce_grant *g); /* takes ownership of the descriptors */
+void vb_roce_reattached(struct vb_node *node); /* a new broker: asks an open question again, joins our groups again */
+
 /* path/unresolved.c */
-void vb_unresolved_check(
-        struct vb_qp *qp); /* after vb_path_connect looked: if there was none, it is looked for again. No lock held */
-void vb_unresolved_drop(struct vb_qp *qp);      /* not any more. Under progress */
-void vb_unresolved_again(struct vb_node *node); /* there is another broker: at once. No lock held */
+
+/* Called at the end of vb_path_connect: if the QP has no path, path resolution will be retried. No lock held. */
+void vb_unresolved_check(struct vb_qp *qp);
+void vb_unresolved_drop(struct vb_qp *qp);      /* Stops retrying for this QP. Under progress. */
+void vb_unresolved_again(struct vb_node *node); /* A new broker is attached: retries at once. No lock held. */
 void vb_unresolved_look(struct vb_node *node);  /* if it is time, or something new was said; progress thread */
 
 /* progress.c */
@@ -93,12 +101,14 @@ void vb_flush(struct vb_node *node);
 void vb_progress_take(struct vb_node *node); /* for the progress thread; under progress */
 void vb_hot_drop(struct vb_node *node, struct vb_peer *peer);
 
+/* broker_events.c */
+void vb_broker_events(struct vb_node *node); /* handles the broker's messages; progress thread */
+
 /* gsi.c; progress thread */
-void vb_gsi_client_mad(struct vb_node *node, const struct vb_msg_cm_mad *m);
-void vb_gsi_client_service(struct vb_node *node, const struct vb_msg_service_reply *m);
-void vb_gsi_client_reattached(struct vb_node *node);
-void vb_gsi_client_timeout(struct vb_node *node); /* calls its timeout if due */
-void vb_gsi_client_wake(struct vb_node *node);    /* thread.c: the progress thread reads gsi_at again. Any thread */
+void vb_gsi_on_mad(struct vb_node *node, const struct vb_msg_cm_mad *m);
+void vb_gsi_on_service_reply(struct vb_node *node, const struct vb_msg_service_reply *m);
+void vb_gsi_on_reattached(struct vb_node *node);
+void vb_gsi_on_time(struct vb_node *node); /* calls its timeout if due */
 
 /* thread.c */
 int vb_progress_start(struct vb_node *node);

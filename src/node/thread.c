@@ -109,7 +109,7 @@ static void handle(struct vb_node *node, const struct epoll_event *ev, int n)
 		if (p == &io->wake_fd) {
 			continue; /* the thread is awake */
 		} else if (p == &io->broker) {
-			vb_peers_dispatch(node);
+			vb_broker_events(node);
 		} else if (p == &io->watches) {
 			vb_watches_dispatch(node);
 		} else if (is_transport(io, p)) {
@@ -122,7 +122,7 @@ static void handle(struct vb_node *node, const struct epoll_event *ev, int n)
 		}
 	}
 	if (!vb_broker_timeout_ms(io->broker))
-		vb_peers_dispatch(node);
+		vb_broker_events(node);
 }
 
 /* A polling program owns progress: checks from time to time whether it still polls. Returns how long to sleep. */
@@ -255,7 +255,7 @@ static void *adapter(void *arg)
 		handle(node, ev, n);
 		vb_questions_send(node);
 		vb_maps_work(node);
-		vb_gsi_client_timeout(node);
+		vb_gsi_on_time(node);
 		vb_unresolved_look(node);
 		for (unsigned i = 0; i < VB_TRANSPORTS; i++)
 			vb_transports[i]->look(node);
@@ -278,12 +278,6 @@ void vb_timer_at(struct vb_node *node, uint64_t at)
 {
 	if (at < atomic_load(&node->sleep_until))
 		vb_timer_armed(node);
-}
-
-void vb_gsi_client_wake(struct vb_node *node)
-{
-	/* whoever owns progress, because a poller does not do this work */
-	vb_progress_wake(node);
 }
 
 int vb_progress_start(struct vb_node *node)

@@ -95,7 +95,7 @@ void vb_iwarp_tail_end(struct vb_iwarp_tail *t, int status, uint8_t *rest, size_
 	t->len = len;
 	atomic_store(&due, 1);
 	vb_unlock(&the_lock); /* from here on the progress thread owns it and may free it */
-	vb_gsi_client_wake(node);
+	vb_progress_wake(node);
 }
 
 /* --- lingering sockets --- */

@@ -417,57 +417,25 @@ static void store_answer(struct vb_node *node, uint64_t tag, int err, struct vb_
 	io->resolve_news = true;
 }
 
-static void on_reply(void *arg, uint64_t tag, int err, const struct vb_peer_info *info)
+void vb_peer_on_meet_reply(struct vb_node *node, uint64_t tag, int err, const struct vb_peer_info *info)
 {
-	struct vb_node *node = arg;
-
 	store_answer(node, tag, err, info ? meet(node, info) : NULL);
 }
 
-static void on_introduced(void *arg, const struct vb_peer_info *info)
+void vb_peer_on_introduced(struct vb_node *node, const struct vb_peer_info *info)
 {
-	meet(arg, info);
+	meet(node, info);
 }
 
-static void on_reattached(void *arg)
+void vb_questions_on_reattached(struct vb_node *node)
 {
-	struct vb_io *io = ((struct vb_node *)arg)->io;
+	struct vb_io *io = node->io;
 
 	vb_lock(&io->questions_lock);
 	for (struct vb_meeting *m = io->meetings; m; m = m->next)
 		m->unsent = m->asking;
 	vb_unlock(&io->questions_lock);
-	vb_questions_note(arg); /* the progress thread sends them after the broker's messages */
-	vb_roce_reattached(arg);
-	vb_unresolved_again(arg);
-	vb_gsi_client_reattached(arg);
-}
-
-static void on_wire(void *arg, const struct vb_roce_grant *g)
-{
-	vb_roce_answered(arg, g);
-}
-
-static void on_mad(void *arg, const struct vb_msg_cm_mad *m)
-{
-	vb_gsi_client_mad(arg, m);
-}
-
-static void on_service(void *arg, const struct vb_msg_service_reply *m)
-{
-	vb_gsi_client_service(arg, m);
-}
-
-void vb_peers_dispatch(struct vb_node *node)
-{
-	static const struct vb_broker_ops ops = {.meet_reply = on_reply,
-	                                         .introduced = on_introduced,
-	                                         .reattached = on_reattached,
-	                                         .roce_reply = on_wire,
-	                                         .mad = on_mad,
-	                                         .service_reply = on_service};
-
-	vb_broker_dispatch(node->io->broker, &ops, node);
+	vb_questions_note(node); /* the progress thread sends them after the broker's messages */
 }
 
 /* Handles the end of the peer's program. Its last acknowledgements are in its segment, which stays mapped. */
@@ -625,7 +593,7 @@ static void send_question(struct vb_node *node, const struct question *q)
 		store_answer(node, q->tag, ENOENT, is_local(&q->dgid) ? p : NULL);
 	else
 		vb_broker_meet(node->io->broker, q->tag, q->qpn,
-		               &q->dgid); /* if the broker is away, on_reattached asks again */
+		               &q->dgid); /* if the broker is away, vb_questions_on_reattached asks again */
 }
 
 void vb_questions_send(struct vb_node *node)

@@ -60,14 +60,10 @@ void vb_roce_sockets_free(struct vb_roce_sockets *s);
  * > 0, else any lock. */
 int vb_roce_up(struct vb_node *node, unsigned wait_ms);
 void vb_roce_send_question(struct vb_node *node); /* if not sent yet. No spin lock held */
-/* Handles the broker's answer; takes ownership of the descriptors. Progress thread. */
-void vb_roce_answered(struct vb_node *node, const struct vb_roce_grant *g);
 /* The channel that relays our lane has ended: asks for another. Under progress. */
 void vb_roce_lost(struct vb_node *node);
 uint64_t vb_roce_lost_at(const struct vb_node *node); /* when to call vb_roce_ask_again; 0: not needed */
 void vb_roce_ask_again(struct vb_node *node);         /* if it is time. Progress thread */
-/* A new broker: asks an open question again, and joins our groups again. Progress thread, no lock held. */
-void vb_roce_reattached(struct vb_node *node);
 /* watch: packets wake the progress thread; otherwise a thread polls the lane. Under progress. */
 void vb_roce_watch(struct vb_node *node, bool watch);
 /* In a child of fork(): stops sending and receiving. */
