@@ -94,11 +94,13 @@ void vb_unresolved_again(struct vb_node *node); /* A new broker is attached: ret
 void vb_unresolved_look(struct vb_node *node);  /* if it is time, or something new was said; progress thread */
 
 /* progress.c */
-unsigned vb_progress_locked(struct vb_node *node, struct vb_cq *cq, unsigned want, bool adapter);
+/* finish: leaves no work, because the caller may not come back soon. Otherwise does a part, and may skip locked queue
+ * pairs. */
+unsigned vb_progress_locked(struct vb_node *node, struct vb_cq *cq, unsigned want, bool finish);
 bool vb_work_waiting(struct vb_node *node); /* under progress */
 bool vb_awaits_network(struct vb_io *io);   /* a queue pair receives by a transport */
 void vb_flush(struct vb_node *node);
-void vb_progress_take(struct vb_node *node); /* for the progress thread; under progress */
+void vb_thread_takes_over(struct vb_node *node); /* for the progress thread; under progress */
 void vb_hot_drop(struct vb_node *node, struct vb_peer *peer);
 
 /* broker_events.c */

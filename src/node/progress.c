@@ -182,7 +182,7 @@ static unsigned drain(struct vb_node *node, struct vb_peer *p, struct vb_cq *cq,
 	return n;
 }
 
-static unsigned answer_doorbells(struct vb_node *node, struct vb_cq *cq, unsigned want, bool adapter)
+static unsigned answer_doorbells(struct vb_node *node, struct vb_cq *cq, unsigned want, bool finish)
 {
 	uint64_t summary = atomic_load_explicit(&node->doorbell->summary, memory_order_relaxed);
 	unsigned done = 0;
@@ -205,7 +205,7 @@ static unsigned answer_doorbells(struct vb_node *node, struct vb_cq *cq, unsigne
 			unsigned n = drain(node, p, cq, want);
 
 			done += n + 1;
-			if (!adapter && atomic_load_explicit(&node->owner, memory_order_relaxed) == VB_OWNER_POLLER)
+			if (!finish && atomic_load_explicit(&node->owner, memory_order_relaxed) == VB_OWNER_POLLER)
 				hot_add(node, p);
 			if (vb_ring_ready(p) && atomic_load_explicit(&p->state, memory_order_relaxed) != VB_PEER_DEAD)
 				ring_own_doorbell(node, p);
@@ -214,12 +214,12 @@ static unsigned answer_doorbells(struct vb_node *node, struct vb_cq *cq, unsigne
 	return done;
 }
 
-static unsigned look_after(struct vb_qp *qp, bool wait)
+static unsigned look_after(struct vb_qp *qp, bool finish)
 {
 	if (atomic_load_explicit(&qp->sq_pending, memory_order_relaxed) ||
 	    atomic_load_explicit(&qp->due, memory_order_relaxed)) {
 		qp->active_idle = 0;
-		return qp->path->visit(qp, wait);
+		return qp->path->visit(qp, finish);
 	}
 	if (++qp->active_idle > ACTIVE_IDLE && vb_trylock(&qp->sq_lock)) {
 		if (!atomic_load_explicit(&qp->sq_pending, memory_order_relaxed) && !atomic_load(&qp->due))
@@ -229,18 +229,18 @@ static unsigned look_after(struct vb_qp *qp, bool wait)
 	return 0;
 }
 
-static unsigned visit_active(struct vb_node *node, unsigned visits)
+static unsigned visit_active(struct vb_node *node, bool finish)
 {
-	bool timers = visits != VISITS || ++node->io->timer_turn % TIMERS_EVERY == 0;
+	bool timers = finish || ++node->io->timer_turn % TIMERS_EVERY == 0;
 	unsigned done = 0;
 
 	vb_active_collect(node);
-	for (unsigned i = 0; i < visits && node->active; i++) {
+	for (unsigned i = 0; (finish || i < VISITS) && node->active; i++) {
 		struct vb_qp *qp = node->active_cursor ? node->active_cursor : node->active;
 
 		node->active_cursor = qp->active_next;
 		if (timers || !qp->path->only_timers)
-			done += look_after(qp, visits != VISITS);
+			done += look_after(qp, finish);
 		if (!node->active_cursor)
 			break; /* one full round */
 	}
@@ -248,10 +248,10 @@ static unsigned visit_active(struct vb_node *node, unsigned visits)
 }
 
 /* Polling sockets costs a system call, so it is done less often while rings are busy. */
-static unsigned poll_transports(struct vb_node *node, unsigned done, bool adapter)
+static unsigned poll_transports(struct vb_node *node, unsigned done, bool finish)
 {
 	struct vb_io *io = node->io;
-	bool busy = (done || io->nhot) && !adapter;
+	bool busy = (done || io->nhot) && !finish;
 	unsigned n = 0;
 
 	for (unsigned i = 0; i < VB_TRANSPORTS; i++) {
@@ -261,12 +261,12 @@ static unsigned poll_transports(struct vb_node *node, unsigned done, bool adapte
 			continue;
 		if (busy && ++t->turn % TRANSPORT_EVERY != 0)
 			continue;
-		n += vb_transports[i]->poll(node, adapter);
+		n += vb_transports[i]->poll(node, finish);
 	}
 	return n;
 }
 
-unsigned vb_progress_locked(struct vb_node *node, struct vb_cq *cq, unsigned want, bool adapter)
+unsigned vb_progress_locked(struct vb_node *node, struct vb_cq *cq, unsigned want, bool finish)
 {
 	struct vb_io *io = node->io;
 	unsigned done = 0;
@@ -274,7 +274,7 @@ unsigned vb_progress_locked(struct vb_node *node, struct vb_cq *cq, unsigned wan
 	/* A program that polls from time to time while the progress thread owns progress may sleep after this. Then
 	 * no work may be left, because a doorbell is not rung twice. */
 	if (atomic_load_explicit(&node->owner, memory_order_relaxed) == VB_OWNER_THREAD) {
-		adapter = true;
+		finish = true;
 		cq = NULL;
 	}
 	if (__builtin_expect(atomic_load_explicit(&node->overrun, memory_order_relaxed), 0))
@@ -288,12 +288,12 @@ unsigned vb_progress_locked(struct vb_node *node, struct vb_cq *cq, unsigned wan
 		p->quiet = n ? 0 : p->quiet + 1;
 		done += n;
 	}
-	done += answer_doorbells(node, cq, want, adapter);
-	done += poll_transports(node, done, adapter);
-	done += visit_active(node, adapter ? UINT32_MAX : VISITS);
+	done += answer_doorbells(node, cq, want, finish);
+	done += poll_transports(node, done, finish);
+	done += visit_active(node, finish);
 	if (io->ndirty || node->acks) {
 		atomic_store_explicit(&io->owing, 1, memory_order_relaxed);
-		if (adapter || done > BATCH / 2)
+		if (finish || done > BATCH / 2)
 			vb_flush(node);
 	}
 	return done;
@@ -400,7 +400,7 @@ unsigned vb_progress(struct vb_node *node, struct vb_cq *cq, unsigned want)
 }
 
 /* From here on peers ring the doorbell and wake the progress thread. Under progress. */
-void vb_progress_take(struct vb_node *node)
+void vb_thread_takes_over(struct vb_node *node)
 {
 	struct vb_io *io = node->io;
 
@@ -432,7 +432,7 @@ void vb_progress_handover(struct vb_node *node)
 	}
 	vb_lock(&node->progress);
 	if (atomic_load(&node->owner) == VB_OWNER_POLLER)
-		vb_progress_take(node);
+		vb_thread_takes_over(node);
 	else
 		release_all(node);
 	vb_progress_locked(node, NULL, 0, true);

@@ -142,7 +142,7 @@ static uint64_t watch_poller(struct vb_node *node, uint32_t *polls, uint64_t *in
 		return *interval;
 	*interval = WATCH_MIN;
 	if (atomic_load(&node->owner) == VB_OWNER_POLLER)
-		vb_progress_take(node);
+		vb_thread_takes_over(node);
 	vb_unlock(&node->progress);
 	return 0;
 }
@@ -235,7 +235,7 @@ static void be_prompt(void)
 	syscall(SYS_sched_setattr, 0, &attr, 0);
 }
 
-static void *adapter(void *arg)
+static void *progress_thread(void *arg)
 {
 	struct vb_node *node = arg;
 	struct vb_io *io = node->io;
@@ -292,7 +292,7 @@ int vb_progress_start(struct vb_node *node)
 	pthread_attr_init(&attr);
 	pthread_attr_setstacksize(&attr, 512 << 10);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
-	err = pthread_create(&node->io->thread, &attr, adapter, node);
+	err = pthread_create(&node->io->thread, &attr, progress_thread, node);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	pthread_attr_destroy(&attr);
 	if (err)

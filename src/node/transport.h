@@ -20,9 +20,9 @@ struct vb_transport_ops {
 	void (*free)(struct vb_node *node);
 	/* Called in a child of fork(). The transport may not have been started. */
 	void (*in_child)(struct vb_node *node);
-	/* Receives what has arrived, and sends what had to wait. wait: no work may be left, because the next poll
-	 * may be late. Under progress. Returns the amount of work. */
-	unsigned (*poll)(struct vb_node *node, bool wait);
+	/* Receives what has arrived, and sends what had to wait. finish: leaves no work, because the next
+	 * poll may be late. Under progress. Returns the amount of work. */
+	unsigned (*poll)(struct vb_node *node, bool finish);
 	/* watch: its sockets wake the progress thread; otherwise a program polls. Under progress. */
 	void (*watch)(struct vb_node *node, bool watch);
 	/* Releases held completions. Under progress. */

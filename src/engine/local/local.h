@@ -28,7 +28,7 @@ bool vb_local_ack(struct vb_qp *qp, uint32_t ack);
 enum vb_sq_status vb_local_kick(struct vb_qp *qp);
 enum vb_sq_status vb_local_kick_datagrams(struct vb_qp *qp);
 void vb_local_settle(struct vb_qp *qp);
-unsigned vb_local_visit(struct vb_qp *qp, bool wait);
+unsigned vb_local_visit(struct vb_qp *qp, bool finish);
 uint64_t vb_local_deadline(struct vb_qp *qp);
 bool vb_local_idle(const struct vb_qp *qp);
 void vb_local_closing(struct vb_qp *qp);

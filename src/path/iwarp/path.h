@@ -84,7 +84,7 @@ void vb_iwarp_host_leave(struct vb_iwarp_path *w);
 
 /* Reads what has arrived, and sends what the sockets had no room for. Under progress. Returns the amount of work.
  * wait: as in vb_local_visit. */
-unsigned vb_iwarp_poll(struct vb_node *node, bool wait);
+unsigned vb_iwarp_poll(struct vb_node *node, bool finish);
 /* The program ends without closing anything; data that it sent must arrive. Call the first, then
  * vb_iwarp_tails_wait, then the second. Under progress. */
 void vb_iwarp_last_words(struct vb_node *node);
