@@ -130,7 +130,7 @@ static void node_free(struct vb_node *node)
 	if (node->qps)
 		munmap((void *)node->qps, VB_LANE_QPS * sizeof(*node->qps));
 	if (node->peers)
-		munmap((void *)node->peers, VB_LANES * sizeof(*node->peers));
+		munmap((void *)node->peers, VB_LANE_COUNT * sizeof(*node->peers));
 	if (node->keys)
 		munmap(node->keys, sizeof(*node->keys));
 	pthread_mutex_destroy(&node->ctx_lock);
@@ -155,7 +155,7 @@ static int node_start(struct vb_node *node)
 	pthread_condattr_destroy(&ca);
 
 	node->qps = table(VB_LANE_QPS * sizeof(*node->qps));
-	node->peers = table(VB_LANES * sizeof(*node->peers));
+	node->peers = table(VB_LANE_COUNT * sizeof(*node->peers));
 	node->keys = table(sizeof(*node->keys));
 	if (!node->qps || !node->peers || !node->keys)
 		return ENOMEM;
@@ -200,7 +200,7 @@ static int node_start(struct vb_node *node)
 		vb_log(VB_LOG_ERROR, "no broker: %s", strerror(err));
 		return err;
 	}
-	node->lane = vb_broker_proc_id(io->broker);
+	node->lane = vb_broker_lane_number(io->broker);
 	node->incarnation = vb_broker_incarnation(io->broker);
 	node->hdr->lane = node->lane;
 	node->hdr->incarnation = node->incarnation;

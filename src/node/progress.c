@@ -190,7 +190,7 @@ static unsigned answer_doorbells(struct vb_node *node, struct vb_cq *cq, unsigne
 	if (!summary)
 		return 0;
 	summary = atomic_exchange(&node->doorbell->summary, 0);
-	for (unsigned w = 0; w < VB_LANES / 64; w++) {
+	for (unsigned w = 0; w < VB_LANE_COUNT / 64; w++) {
 		if (!(summary >> w & 1))
 			continue;
 		uint64_t bits = atomic_exchange(&node->doorbell->word[w], 0);
@@ -339,7 +339,7 @@ static void poller_takes_over(struct vb_node *node)
 	atomic_store(&node->owner, VB_OWNER_POLLER);
 	watch_transports(node, false);
 	atomic_store(&node->hdr->sleeping, 0);
-	for (unsigned lane = 0; lane < VB_LANES && n < VB_HOT_MAX; lane++) {
+	for (unsigned lane = 0; lane < VB_LANE_COUNT && n < VB_HOT_MAX; lane++) {
 		struct vb_peer *p = atomic_load_explicit(&node->peers[lane], memory_order_acquire);
 
 		if (p && atomic_load_explicit(&p->state, memory_order_relaxed) != VB_PEER_DEAD && p->theirs)
@@ -413,7 +413,7 @@ void vb_thread_takes_over(struct vb_node *node)
 	atomic_store(&node->hdr->sleeping, 1);
 	vb_fence_all(node);
 	/* handles what they published before they could see that */
-	for (unsigned lane = 0; lane < VB_LANES; lane++) {
+	for (unsigned lane = 0; lane < VB_LANE_COUNT; lane++) {
 		struct vb_peer *p = atomic_load_explicit(&node->peers[lane], memory_order_acquire);
 
 		if (p && vb_ring_ready(p))

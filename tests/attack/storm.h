@@ -11,6 +11,7 @@
 
 #include "../system/broker/harness.h"
 #include "broker/proto/proto.h"
+#include "frame/fields.h"
 
 /* In memory that all processes share. */
 struct storm_news {

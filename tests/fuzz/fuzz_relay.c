@@ -6,6 +6,7 @@
 // clang -std=gnu17 -D_GNU_SOURCE -g -O1 -fsanitize=fuzzer,address,undefined -Isrc tests/fuzz/fuzz_relay.c \
 //   src/broker/server/{lanes,relay}.c src/net/udp.c src/frame/*.c -o fuzz_relay
 #include "broker/server/relay.h"
+#include "frame/fields.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -245,7 +245,7 @@ void vb_peers_in_child(struct vb_node *node)
  * descriptors. */
 static struct vb_peer *peer_map(struct vb_node *node, const struct vb_peer_info *info)
 {
-	struct vb_peer *p = peer_new(node, info->proc_id, info->incarnation);
+	struct vb_peer *p = peer_new(node, info->lane, info->incarnation);
 	void *m;
 
 	if (!p)
@@ -288,7 +288,7 @@ static struct vb_peer *peer_map(struct vb_node *node, const struct vb_peer_info 
 	close(info->doorbell_fd);
 	return p;
 fail:
-	vb_log(VB_LOG_WARN, "the segment of the process on lane %u is invalid", info->proc_id);
+	vb_log(VB_LOG_WARN, "the segment of the process on lane %u is invalid", info->lane);
 	if (p) {
 		peer_unmap(p);
 		free(p);
@@ -340,12 +340,12 @@ static struct vb_peer *meet(struct vb_node *node, const struct vb_peer_info *inf
 	struct vb_io *io = node->io;
 	struct vb_peer *old, *p;
 
-	if (info->proc_id >= VB_LANES || info->proc_id == node->lane) {
+	if (info->lane >= VB_LANE_COUNT || info->lane == node->lane) {
 		close_info(info);
 		return NULL;
 	}
 	reap(node);
-	old = atomic_load_explicit(&node->peers[info->proc_id], memory_order_acquire);
+	old = atomic_load_explicit(&node->peers[info->lane], memory_order_acquire);
 	if (old && old->incarnation == info->incarnation) {
 		close_info(info);
 		return old;
@@ -355,10 +355,10 @@ static struct vb_peer *meet(struct vb_node *node, const struct vb_peer_info *inf
 		vb_hot_drop(node, old);
 		vb_flush(node);
 		atomic_store(&old->state, VB_PEER_DEAD);
-		atomic_store(&node->peers[info->proc_id], NULL);
+		atomic_store(&node->peers[info->lane], NULL);
 	}
 	vb_unlock(&node->progress);
-	reset_lane(node, info->proc_id);
+	reset_lane(node, info->lane);
 	p = peer_map(node, info);
 	if (!p)
 		return NULL;
