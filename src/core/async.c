@@ -218,6 +218,7 @@ void vb_async_forget(struct vb_context *ctx, enum ibv_event_type kind, void *ele
 	drop_events(ctx, element);
 	if (!acks_of(&ev, &a))
 		return;
+	VB_MAY_WAIT();
 	vb_mutex_lock(a.lock, VB_RANK_ACK);
 	while (atomic_load(a.taken) != *a.acked)
 		pthread_cond_wait(a.cond, a.lock);

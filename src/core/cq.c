@@ -127,6 +127,7 @@ int vb_modify_cq(struct ibv_cq *cq, struct ibv_modify_cq_attr *attr)
  * added. */
 static void wait_acked(struct vb_cq *cq)
 {
+	VB_MAY_WAIT();
 	vb_mutex_lock(&cq->ack_lock, VB_RANK_ACK);
 	while (cq->events_acked != atomic_load(&cq->events_taken))
 		pthread_cond_wait(&cq->ack_cond, &cq->ack_lock);

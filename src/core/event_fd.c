@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/epoll.h>
@@ -54,38 +55,54 @@ void vb_event_fd_add(int evfd)
 	errno = saved;
 }
 
-/* 0, EAGAIN, or another errno. */
-static int try_take(int evfd)
+/* 0, EAGAIN, or another errno. Linux before 5.8 cannot do this with an eventfd: EOPNOTSUPP. */
+static int take_nowait(int evfd)
 {
 	uint64_t unit;
 	struct iovec iov = {&unit, sizeof(unit)};
 
 	if (preadv2(evfd, &iov, 1, -1, RWF_NOWAIT) == sizeof(unit))
 		return 0;
-	if (errno != EOPNOTSUPP && errno != ENOSYS && errno != EINVAL && errno != ESPIPE)
-		return errno;
-	/* Linux before 5.8. If two threads see the same unit here, one of them waits for the next unit. */
-	struct pollfd pfd = {.fd = evfd, .events = POLLIN};
+	return errno == ENOSYS || errno == EINVAL || errno == ESPIPE ? EOPNOTSUPP : errno;
+}
 
-	if (poll(&pfd, 1, 0) <= 0)
-		return EAGAIN;
+static int take_read(int evfd)
+{
+	uint64_t unit;
+
 	return read(evfd, &unit, sizeof(unit)) == sizeof(unit) ? 0 : errno;
+}
+
+static int try_take(int evfd)
+{
+	struct pollfd pfd = {.fd = evfd, .events = POLLIN};
+	int err = take_nowait(evfd);
+
+	if (err != EOPNOTSUPP)
+		return err;
+	/* If two threads see the same unit here, one of them waits for the next unit. */
+	return poll(&pfd, 1, 0) > 0 ? take_read(evfd) : EAGAIN;
 }
 
 void vb_event_fd_remove(int evfd, unsigned n)
 {
-	int saved = errno, cancel;
+	int saved = errno, cancel, err = 0;
 
 	vb_cancel_defer(&cancel);
-	while (n && !try_take(evfd))
+	while (n && !(err = take_nowait(evfd)))
 		n--;
+	if (n && err == EOPNOTSUPP) {
+		fcntl(evfd, F_SETFL, O_NONBLOCK); /* vb_event_fd_take repeats a read that begins meanwhile */
+		while (n && !take_read(evfd))
+			n--;
+		fcntl(evfd, F_SETFL, 0);
+	}
 	vb_cancel_restore(cancel);
 	errno = saved;
 }
 
 int vb_event_fd_take(struct vb_node *node, int epfd, int evfd)
 {
-	uint64_t unit;
 	int err = try_take(evfd);
 
 	if (err != EAGAIN)
@@ -93,6 +110,9 @@ int vb_event_fd_take(struct vb_node *node, int epfd, int evfd)
 	int flags = fcntl(epfd, F_GETFL);
 	if (flags < 0 || flags & O_NONBLOCK)
 		return flags < 0 ? errno : EAGAIN;
+	VB_MAY_WAIT();
 	vb_progress_handover(node);
-	return read(evfd, &unit, sizeof(unit)) == sizeof(unit) ? 0 : errno;
+	while ((err = take_read(evfd)) == EAGAIN)
+		sched_yield();
+	return err;
 }

@@ -12,7 +12,8 @@ void vb_event_fd_close(int epfd, int evfd);
 
 /* Adds one unit. Any thread, under any lock. Keeps errno. */
 void vb_event_fd_add(int evfd);
-/* Removes up to n units of events that were delivered otherwise or dropped; stops when there are none. Keeps errno. */
+/* Removes up to n units of events that were delivered otherwise or dropped; stops when there are none. Never waits. Called
+ * under the lock of the queue of events. Keeps errno. */
 void vb_event_fd_remove(int evfd, unsigned n);
 
 /*

@@ -23,7 +23,7 @@ struct vb_node {
 	struct vb_lock progress;
 	struct vb_qp *_Atomic *qps; /* by VB_QP_INDEX, VB_LANE_QPS entries; written under progress */
 	struct vb_peer *_Atomic
-	        *peers;       /* by lane, VB_LANES entries; never freed while the node lives, see peer->state */
+	        *peers;       /* by lane, VB_LANE_COUNT entries; never freed while the node lives, see peer->state */
 	struct vb_qp *acks;   /* responders whose acknowledgement is not published yet (acks_next) */
 	struct vb_qp *active; /* QPs with unfinished or recent work, which the owner of progress visits */
 	struct vb_qp *_Atomic active_new; /* pushed by senders, moved to active by the owner of progress */

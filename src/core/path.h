@@ -31,9 +31,9 @@ struct vb_path_ops {
 	/* Handles a failure (QP to ERR or SQE). Shared memory also retires completed requests here. Under progress +
 	 * sq_lock. */
 	void (*settle)(struct vb_qp *qp);
-	/* Makes progress on a QP with unfinished work. wait: waits for sq_lock; otherwise it skips the QP while
+	/* Makes progress on a QP with unfinished work. finish: waits for sq_lock; otherwise it skips the QP while
 	 * another thread is posting. Under progress. Returns the amount of work. */
-	unsigned (*visit)(struct vb_qp *qp, bool wait);
+	unsigned (*visit)(struct vb_qp *qp, bool finish);
 	/* The latest time of the next visit, in addition to qp->due; ns, 0: none. NULL: qp->due is enough. Under
 	 * progress. */
 	uint64_t (*deadline)(struct vb_qp *qp);

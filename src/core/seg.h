@@ -7,6 +7,8 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
+#include "util/lane.h"
+
 /*
  * The segment is a memfd that only its owner can write (F_SEAL_FUTURE_WRITE); peers map it read-only. A peer's segment
  * is untrusted: indices are masked, lengths compared, values read once into a local variable. A second, small memfd,
@@ -15,11 +17,9 @@
 #define VB_SEG_MAGIC 0x56524253u /* "VRBS" */
 #define VB_SEG_VERSION 3u
 
-#define VB_LANES 1024u   /* lanes of one host, one per process; lane 0 is the broker's */
-#define VB_LANE_SHIFT 14 /* a QP number is lane | index */
 #define VB_LANE_QPS (1u << VB_LANE_SHIFT)
 #define VB_QP_INDEX(qpn) ((qpn) & (VB_LANE_QPS - 1))
-#define VB_QP_LANE(qpn) (((qpn) >> VB_LANE_SHIFT) & (VB_LANES - 1))
+#define VB_QP_LANE(qpn) (((qpn) >> VB_LANE_SHIFT) & (VB_LANE_COUNT - 1))
 #define VB_SEG_MRS (1u << 18)
 #define VB_KEY_TAG_BITS 14 /* low bits of a memory key; the upper 18 are its slot: core/key.h */
 #define VB_KEY_SLOT(key) ((key) >> VB_KEY_TAG_BITS)
@@ -118,12 +118,12 @@ struct vb_seg_header {
 
 #define VB_SEG_SLOT_STRIDE 256ull
 #define VB_SEG_SLOTS_OFF 4096ull
-#define VB_SEG_QPS_OFF (VB_SEG_SLOTS_OFF + VB_LANES * VB_SEG_SLOT_STRIDE)
-#define VB_SEG_MRS_OFF (VB_SEG_QPS_OFF + VB_LANE_QPS * sizeof(struct vb_qp_shared))
-#define VB_SEG_KEYS_OFF (VB_SEG_MRS_OFF + VB_SEG_MRS * sizeof(struct vb_mr_shared))
+#define VB_SEG_QPS_OFF (VB_SEG_SLOTS_OFF + VB_LANE_COUNT * 256ull)
+#define VB_SEG_MRS_OFF (VB_SEG_QPS_OFF + VB_LANE_QPS * 320ull)
+#define VB_SEG_KEYS_OFF (VB_SEG_MRS_OFF + VB_SEG_MRS * 64ull)
 #define VB_SEG_QP_PLACES_OFF (VB_SEG_KEYS_OFF + VB_SEG_MRS * 4ull)
 #define VB_SEG_RINGS_OFF (VB_SEG_QP_PLACES_OFF + VB_LANE_QPS * 2ull)
-#define VB_SEG_BYTES (VB_SEG_RINGS_OFF + VB_LANES * (uint64_t)VB_RING_BYTES)
+#define VB_SEG_BYTES (VB_SEG_RINGS_OFF + VB_LANE_COUNT * (uint64_t)VB_RING_BYTES)
 
 _Static_assert(sizeof(struct vb_mr_shared) == 64, "one line");
 _Static_assert(sizeof(struct vb_qp_shared) == 320, "five lines");
@@ -132,7 +132,7 @@ _Static_assert(sizeof(struct vb_slot_shared) <= VB_SEG_SLOT_STRIDE, "slots do no
 
 static inline struct vb_slot_shared *vb_seg_slot(void *seg, uint32_t lane)
 {
-	return (struct vb_slot_shared *)((char *)seg + VB_SEG_SLOTS_OFF + (lane & (VB_LANES - 1)) * VB_SEG_SLOT_STRIDE);
+	return (struct vb_slot_shared *)((char *)seg + VB_SEG_SLOTS_OFF + (lane & (VB_LANE_COUNT - 1)) * 256ull);
 }
 
 /* QP numbers are used in a secret order, but entries in sequence, so that few queue pairs touch few pages. The table
@@ -172,7 +172,7 @@ static inline struct vb_mr_shared *vb_seg_mr_of(void *seg, uint32_t key)
 struct vb_doorbell {
 	_Atomic uint64_t summary; /* bit w: word[w] is not zero */
 	uint64_t reserved[7];
-	_Atomic uint64_t word[VB_LANES / 64];
+	_Atomic uint64_t word[VB_LANE_COUNT / 64];
 };
 
 #endif

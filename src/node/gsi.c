@@ -121,6 +121,7 @@ EXPORT void vb_gsi_client_close(struct vb_gsi_client *q)
 	if (is_ours(q)) {
 		vb_mutex_lock(&io->meet_lock, VB_RANK_MEETING);
 		io->gsi = NULL;
+		VB_MAY_WAIT();
 		while (io->gsi_calling)
 			pthread_cond_wait(&io->meet_cond, &io->meet_lock);
 		vb_mutex_unlock(&io->meet_lock);
@@ -165,17 +166,18 @@ static void end(struct vb_node *node)
 	vb_mutex_unlock(&io->meet_lock);
 }
 
-void vb_gsi_client_mad(struct vb_node *node, const struct vb_msg_cm_mad *m)
+void vb_gsi_on_mad(struct vb_node *node, const struct vb_msg_cm_mad *m)
 {
 	struct vb_gsi_client *q = begin_callback(node);
 
 	if (!q)
 		return;
+	VB_HOLDS_NO_LOCK();
 	q->ops->mad(q->own, m->local, m->remote, m->ifindex, m->mad, sizeof(m->mad));
 	end(node);
 }
 
-void vb_gsi_client_timeout(struct vb_node *node)
+void vb_gsi_on_time(struct vb_node *node)
 {
 	uint64_t at = atomic_load(&node->io->gsi_at);
 
@@ -188,6 +190,7 @@ void vb_gsi_client_timeout(struct vb_node *node)
 	struct vb_gsi_client *q = begin_callback(node);
 	if (!q)
 		return;
+	VB_HOLDS_NO_LOCK();
 	q->ops->timeout(q->own, now);
 	end(node);
 }
@@ -198,7 +201,7 @@ EXPORT void vb_gsi_client_timer(struct vb_gsi_client *q, uint64_t at)
 		return;
 	atomic_store(&q->node->io->gsi_at, at);
 	if (at && at < atomic_load(&q->node->sleep_until))
-		vb_gsi_client_wake(q->node);
+		vb_progress_wake(q->node); /* whoever owns progress, because a poller does not do this work */
 }
 
 /* ---- datagrams ---- */
@@ -260,7 +263,7 @@ static void take_reply(struct binding *b, const struct vb_msg_service_reply *m)
 	}
 }
 
-void vb_gsi_client_service(struct vb_node *node, const struct vb_msg_service_reply *m)
+void vb_gsi_on_service_reply(struct vb_node *node, const struct vb_msg_service_reply *m)
 {
 	struct vb_gsi_client *q = begin_callback(node);
 
@@ -276,7 +279,7 @@ void vb_gsi_client_service(struct vb_node *node, const struct vb_msg_service_rep
 	end(node);
 }
 
-void vb_gsi_client_reattached(struct vb_node *node)
+void vb_gsi_on_reattached(struct vb_node *node)
 {
 	struct vb_gsi_client *q = begin_callback(node);
 
@@ -293,6 +296,7 @@ void vb_gsi_client_reattached(struct vb_node *node)
 		}
 	pthread_cond_broadcast(&q->answered);
 	vb_mutex_unlock(&q->lock);
+	VB_HOLDS_NO_LOCK();
 	if (q->ops->again)
 		q->ops->again(q->own);
 	vb_log(VB_LOG_DEBUG, "queue pair 1: a broker that is new has been told of all bindings and connections");
@@ -309,6 +313,7 @@ static int await(struct vb_gsi_client *q, uint32_t id)
 
 	clock_gettime(CLOCK_MONOTONIC, &until);
 	until.tv_sec += ANSWER_S;
+	VB_MAY_WAIT();
 	while ((b = *place_of(q, id)) && b->awaited != AWAITS_NOTHING && !err)
 		err = pthread_cond_timedwait(&q->answered, &q->lock, &until);
 	if (!b)

@@ -45,7 +45,8 @@ struct vb_io {
 	atomic_bool questions;                    /* some questions are not sent yet */
 	/* pushed under questions_lock, read without it: a peer's struct exists as long as the node */
 	struct vb_peer *_Atomic all;
-	atomic_uint scanning; /* threads that are reading hazards; no peer is unmapped meanwhile */
+	atomic_bool maps_noted; /* a peer's region is to be mapped, or unmapped: path/local/shared_map.c */
+	atomic_uint scanning;   /* threads that are reading hazards: nothing is unmapped meanwhile */
 
 	pthread_mutex_t meet_lock; /* of meet_cond, which signals an answer */
 	pthread_cond_t meet_cond;
@@ -57,10 +58,12 @@ struct vb_io {
 
 /* path/local/peer.c */
 struct vb_peer *vb_peer_self(struct vb_node *node);
-void vb_peers_dispatch(struct vb_node *node);                   /* handles the broker's messages; progress thread */
-void vb_peer_pidfd(struct vb_node *node, struct vb_peer *peer); /* handles a readable pidfd: the peer has ended */
-void vb_questions_note(struct vb_node *node); /* makes the progress thread send questions. Any lock may be held */
-void vb_questions_send(struct vb_node *node); /* sends unsent questions to the broker. No spin lock held */
+void vb_peer_on_meet_reply(struct vb_node *node, uint64_t tag, int err, const struct vb_peer_info *info);
+void vb_peer_on_introduced(struct vb_node *node, const struct vb_peer_info *info); /* takes the descriptors */
+void vb_questions_on_reattached(struct vb_node *node);          /* sends open questions to a new broker */
+void vb_peer_pidfd(struct vb_node *node, struct vb_peer *peer); /* its pidfd became readable */
+void vb_questions_note(struct vb_node *node); /* the progress thread will send them. Any lock may be held */
+void vb_questions_send(struct vb_node *node); /* those that are not sent yet. No spin lock held */
 void vb_peers_free(struct vb_node *node);
 void vb_peers_in_child(struct vb_node *node); /* in a child of fork(): maps private memory in place of peers' memory */
 void vb_announce_gids(struct vb_node *node);
@@ -74,27 +77,39 @@ void vb_peer_release(struct vb_peer *p);
  * is open, or none was asked. Any lock may be held. */
 struct vb_peer *vb_peer_known(struct vb_node *node, uint32_t qpn, const union ibv_gid *dgid, int *err);
 
+/* path/local/shared_map.c */
+void vb_maps_work(struct vb_node *node); /* maps and unmaps what was noted; progress thread */
+
+/* path/roce/sockets.c; progress thread, no lock held */
+void vb_roce_answered(struct vb_node *node, const struct vb_roce_grant *g); /* takes ownership of the descriptors */
+void vb_roce_reattached(struct vb_node *node); /* a new broker: asks an open question again, joins our groups again */
+
 /* path/unresolved.c */
-void vb_unresolved_check(
-        struct vb_qp *qp); /* after vb_path_connect: if it found no path, path resolution is retried. No lock held */
-void vb_unresolved_drop(struct vb_qp *qp);      /* stops retrying for this QP. Under progress */
-void vb_unresolved_again(struct vb_node *node); /* retries at once, because there is a new broker. No lock held */
-void vb_unresolved_look(struct vb_node *node);  /* retries if due, or after a message of the broker; progress thread */
+
+/* Called at the end of vb_path_connect: if the QP has no path, path resolution will be retried. No lock held. */
+void vb_unresolved_check(struct vb_qp *qp);
+void vb_unresolved_drop(struct vb_qp *qp);      /* Stops retrying for this QP. Under progress. */
+void vb_unresolved_again(struct vb_node *node); /* A new broker is attached: retries at once. No lock held. */
+void vb_unresolved_look(struct vb_node *node);  /* Retries if due, or after a message of the broker. Progress thread. */
 
 /* progress.c */
-unsigned vb_progress_locked(struct vb_node *node, struct vb_cq *cq, unsigned want, bool adapter);
+/* finish: leaves no work, because the caller may not come back soon. Otherwise does a part, and may skip locked queue
+ * pairs. */
+unsigned vb_progress_locked(struct vb_node *node, struct vb_cq *cq, unsigned want, bool finish);
 bool vb_work_waiting(struct vb_node *node); /* under progress */
 bool vb_awaits_network(struct vb_io *io);   /* a queue pair receives by a transport */
-void vb_node_publish(struct vb_node *node);
-void vb_progress_take(struct vb_node *node); /* for the progress thread; under progress */
+void vb_flush(struct vb_node *node);
+void vb_thread_takes_over(struct vb_node *node); /* for the progress thread; under progress */
 void vb_hot_drop(struct vb_node *node, struct vb_peer *peer);
 
+/* broker_events.c */
+void vb_broker_events(struct vb_node *node); /* handles the broker's messages; progress thread */
+
 /* gsi.c; progress thread */
-void vb_gsi_client_mad(struct vb_node *node, const struct vb_msg_cm_mad *m);
-void vb_gsi_client_service(struct vb_node *node, const struct vb_msg_service_reply *m);
-void vb_gsi_client_reattached(struct vb_node *node);
-void vb_gsi_client_timeout(struct vb_node *node); /* calls the client's timeout() if it is due */
-void vb_gsi_client_wake(struct vb_node *node);    /* thread.c: makes the progress thread read gsi_at. Any thread */
+void vb_gsi_on_mad(struct vb_node *node, const struct vb_msg_cm_mad *m);
+void vb_gsi_on_service_reply(struct vb_node *node, const struct vb_msg_service_reply *m);
+void vb_gsi_on_reattached(struct vb_node *node);
+void vb_gsi_on_time(struct vb_node *node); /* calls its timeout if due */
 
 /* thread.c */
 int vb_progress_start(struct vb_node *node);

@@ -131,7 +131,7 @@ static void node_free(struct vb_node *node)
 	if (node->qps)
 		munmap((void *)node->qps, VB_LANE_QPS * sizeof(*node->qps));
 	if (node->peers)
-		munmap((void *)node->peers, VB_LANES * sizeof(*node->peers));
+		munmap((void *)node->peers, VB_LANE_COUNT * sizeof(*node->peers));
 	if (node->keys)
 		munmap(node->keys, sizeof(*node->keys));
 	pthread_mutex_destroy(&node->ctx_lock);
@@ -158,7 +158,7 @@ static int node_start(struct vb_node *node)
 	pthread_condattr_destroy(&ca);
 
 	node->qps = table(VB_LANE_QPS * sizeof(*node->qps));
-	node->peers = table(VB_LANES * sizeof(*node->peers));
+	node->peers = table(VB_LANE_COUNT * sizeof(*node->peers));
 	node->keys = table(sizeof(*node->keys));
 	if (!node->qps || !node->peers || !node->keys)
 		return ENOMEM;
@@ -203,7 +203,7 @@ static int node_start(struct vb_node *node)
 		vb_log(VB_LOG_ERROR, "no broker: %s", strerror(err));
 		return err;
 	}
-	node->lane = vb_broker_proc_id(io->broker);
+	node->lane = vb_broker_lane_number(io->broker);
 	node->incarnation = vb_broker_incarnation(io->broker);
 	node->hdr->lane = node->lane;
 	node->hdr->incarnation = node->incarnation;
@@ -288,6 +288,7 @@ static bool take_over(struct vb_node *node)
 {
 	const struct timespec ts = {0, 100000};
 
+	VB_MAY_WAIT();
 	for (int i = 0; i < 200; i++) {
 		if (vb_trylock(&node->progress))
 			return true;
@@ -403,6 +404,7 @@ void vb_quiesce(struct vb_node *node, uint32_t key, uint32_t qpn)
 	unsigned spins = 0;
 	uint64_t grace = 0;
 
+	VB_MAY_WAIT();
 	atomic_thread_fence(memory_order_seq_cst);
 	/* copies by other programs, and by this one to or from itself */
 	atomic_fetch_add(&io->scanning, 1);
@@ -428,8 +430,8 @@ void vb_quiesce(struct vb_node *node, uint32_t key, uint32_t qpn)
 		if (!qp)
 			continue;
 		left--;
-		while (atomic_load(&qp->sq_lock.held))
-			sched_yield();
+		vb_lock(&qp->sq_lock);
+		vb_unlock(&qp->sq_lock);
 	}
 	vb_unlock(&node->progress);
 }

@@ -182,7 +182,7 @@ static unsigned drain(struct vb_node *node, struct vb_peer *p, struct vb_cq *cq,
 	return n;
 }
 
-static unsigned answer_doorbells(struct vb_node *node, struct vb_cq *cq, unsigned want, bool adapter)
+static unsigned answer_doorbells(struct vb_node *node, struct vb_cq *cq, unsigned want, bool finish)
 {
 	uint64_t summary = atomic_load_explicit(&node->doorbell->summary, memory_order_relaxed);
 	unsigned done = 0;
@@ -190,7 +190,7 @@ static unsigned answer_doorbells(struct vb_node *node, struct vb_cq *cq, unsigne
 	if (!summary)
 		return 0;
 	summary = atomic_exchange(&node->doorbell->summary, 0);
-	for (unsigned w = 0; w < VB_LANES / 64; w++) {
+	for (unsigned w = 0; w < VB_LANE_COUNT / 64; w++) {
 		if (!(summary >> w & 1))
 			continue;
 		uint64_t bits = atomic_exchange(&node->doorbell->word[w], 0);
@@ -205,7 +205,7 @@ static unsigned answer_doorbells(struct vb_node *node, struct vb_cq *cq, unsigne
 			unsigned n = drain(node, p, cq, want);
 
 			done += n + 1;
-			if (!adapter && atomic_load_explicit(&node->owner, memory_order_relaxed) == VB_OWNER_POLLER)
+			if (!finish && atomic_load_explicit(&node->owner, memory_order_relaxed) == VB_OWNER_POLLER)
 				hot_add(node, p);
 			if (vb_ring_ready(p) && atomic_load_explicit(&p->state, memory_order_relaxed) != VB_PEER_DEAD)
 				ring_own_doorbell(node, p);
@@ -214,12 +214,12 @@ static unsigned answer_doorbells(struct vb_node *node, struct vb_cq *cq, unsigne
 	return done;
 }
 
-static unsigned look_after(struct vb_qp *qp, bool wait)
+static unsigned look_after(struct vb_qp *qp, bool finish)
 {
 	if (atomic_load_explicit(&qp->sq_pending, memory_order_relaxed) ||
 	    atomic_load_explicit(&qp->due, memory_order_relaxed)) {
 		qp->active_idle = 0;
-		return qp->path->visit(qp, wait);
+		return qp->path->visit(qp, finish);
 	}
 	if (++qp->active_idle > ACTIVE_IDLE && vb_trylock(&qp->sq_lock)) {
 		if (!atomic_load_explicit(&qp->sq_pending, memory_order_relaxed) && !atomic_load(&qp->due))
@@ -229,18 +229,18 @@ static unsigned look_after(struct vb_qp *qp, bool wait)
 	return 0;
 }
 
-static unsigned visit_active(struct vb_node *node, unsigned visits)
+static unsigned visit_active(struct vb_node *node, bool finish)
 {
-	bool timers = visits != VISITS || ++node->io->timer_turn % TIMERS_EVERY == 0;
+	bool timers = finish || ++node->io->timer_turn % TIMERS_EVERY == 0;
 	unsigned done = 0;
 
 	vb_active_collect(node);
-	for (unsigned i = 0; i < visits && node->active; i++) {
+	for (unsigned i = 0; (finish || i < VISITS) && node->active; i++) {
 		struct vb_qp *qp = node->active_cursor ? node->active_cursor : node->active;
 
 		node->active_cursor = qp->active_next;
 		if (timers || !qp->path->only_timers)
-			done += look_after(qp, visits != VISITS);
+			done += look_after(qp, finish);
 		if (!node->active_cursor)
 			break; /* all were visited */
 	}
@@ -248,10 +248,10 @@ static unsigned visit_active(struct vb_node *node, unsigned visits)
 }
 
 /* Polls the sockets of transports, which costs system calls, less often while rings are busy. */
-static unsigned poll_transports(struct vb_node *node, unsigned done, bool adapter)
+static unsigned poll_transports(struct vb_node *node, unsigned done, bool finish)
 {
 	struct vb_io *io = node->io;
-	bool busy = (done || io->nhot) && !adapter;
+	bool busy = (done || io->nhot) && !finish;
 	unsigned n = 0;
 
 	for (unsigned i = 0; i < VB_TRANSPORTS; i++) {
@@ -261,12 +261,12 @@ static unsigned poll_transports(struct vb_node *node, unsigned done, bool adapte
 			continue;
 		if (busy && ++t->turn % TRANSPORT_EVERY != 0)
 			continue;
-		n += vb_transports[i]->poll(node, adapter);
+		n += vb_transports[i]->poll(node, finish);
 	}
 	return n;
 }
 
-unsigned vb_progress_locked(struct vb_node *node, struct vb_cq *cq, unsigned want, bool adapter)
+unsigned vb_progress_locked(struct vb_node *node, struct vb_cq *cq, unsigned want, bool finish)
 {
 	struct vb_io *io = node->io;
 	unsigned done = 0;
@@ -274,7 +274,7 @@ unsigned vb_progress_locked(struct vb_node *node, struct vb_cq *cq, unsigned wan
 	/* If the progress thread owns progress, the calling program may sleep after this poll. Then no work may be
 	 * left, because a doorbell is not rung twice. */
 	if (atomic_load_explicit(&node->owner, memory_order_relaxed) == VB_OWNER_THREAD) {
-		adapter = true;
+		finish = true;
 		cq = NULL;
 	}
 	if (__builtin_expect(atomic_load_explicit(&node->overrun, memory_order_relaxed), 0))
@@ -288,13 +288,13 @@ unsigned vb_progress_locked(struct vb_node *node, struct vb_cq *cq, unsigned wan
 		p->quiet = n ? 0 : p->quiet + 1;
 		done += n;
 	}
-	done += answer_doorbells(node, cq, want, adapter);
-	done += poll_transports(node, done, adapter);
-	done += visit_active(node, adapter ? UINT32_MAX : VISITS);
+	done += answer_doorbells(node, cq, want, finish);
+	done += poll_transports(node, done, finish);
+	done += visit_active(node, finish);
 	if (io->ndirty || node->acks) {
 		atomic_store_explicit(&io->owing, 1, memory_order_relaxed);
-		if (adapter || done > BATCH / 2)
-			vb_node_publish(node);
+		if (finish || done > BATCH / 2)
+			vb_flush(node);
 	}
 	return done;
 }
@@ -339,7 +339,7 @@ static void poller_takes_over(struct vb_node *node)
 	atomic_store(&node->owner, VB_OWNER_POLLER);
 	watch_transports(node, false);
 	atomic_store(&node->hdr->sleeping, 0);
-	for (unsigned lane = 0; lane < VB_LANES && n < VB_HOT_MAX; lane++) {
+	for (unsigned lane = 0; lane < VB_LANE_COUNT && n < VB_HOT_MAX; lane++) {
 		struct vb_peer *p = atomic_load_explicit(&node->peers[lane], memory_order_acquire);
 
 		if (p && atomic_load_explicit(&p->state, memory_order_relaxed) != VB_PEER_DEAD && p->theirs)
@@ -400,7 +400,7 @@ unsigned vb_progress(struct vb_node *node, struct vb_cq *cq, unsigned want)
 }
 
 /* From now on peers ring the doorbell and wake the progress thread. Under progress. */
-void vb_progress_take(struct vb_node *node)
+void vb_thread_takes_over(struct vb_node *node)
 {
 	struct vb_io *io = node->io;
 
@@ -413,7 +413,7 @@ void vb_progress_take(struct vb_node *node)
 	atomic_store(&node->hdr->sleeping, 1);
 	vb_fence_all(node);
 	/* for records that peers published before they could see that */
-	for (unsigned lane = 0; lane < VB_LANES; lane++) {
+	for (unsigned lane = 0; lane < VB_LANE_COUNT; lane++) {
 		struct vb_peer *p = atomic_load_explicit(&node->peers[lane], memory_order_acquire);
 
 		if (p && vb_ring_ready(p))
@@ -432,7 +432,7 @@ void vb_progress_handover(struct vb_node *node)
 	}
 	vb_lock(&node->progress);
 	if (atomic_load(&node->owner) == VB_OWNER_POLLER)
-		vb_progress_take(node);
+		vb_thread_takes_over(node);
 	else
 		release_all(node);
 	vb_progress_locked(node, NULL, 0, true);

@@ -109,7 +109,7 @@ static void handle(struct vb_node *node, const struct epoll_event *ev, int n)
 		if (p == &io->wake_fd) {
 			continue; /* it only had to wake the thread */
 		} else if (p == &io->broker) {
-			vb_peers_dispatch(node);
+			vb_broker_events(node);
 		} else if (p == &io->watches) {
 			vb_watches_dispatch(node);
 		} else if (is_transport(io, p)) {
@@ -122,7 +122,7 @@ static void handle(struct vb_node *node, const struct epoll_event *ev, int n)
 		}
 	}
 	if (!vb_broker_timeout_ms(io->broker))
-		vb_peers_dispatch(node);
+		vb_broker_events(node);
 }
 
 /* Called while a polling program owns progress: checks whether it still polls. Returns how long to sleep. */
@@ -141,7 +141,7 @@ static uint64_t watch_poller(struct vb_node *node, uint32_t *polls, uint64_t *in
 		return *interval;
 	*interval = WATCH_MIN;
 	if (atomic_load(&node->owner) == VB_OWNER_POLLER)
-		vb_progress_take(node);
+		vb_thread_takes_over(node);
 	vb_unlock(&node->progress);
 	return 0;
 }
@@ -236,7 +236,7 @@ static void be_prompt(void)
 	syscall(SYS_sched_setattr, 0, &attr, 0);
 }
 
-static void *adapter(void *arg)
+static void *progress_thread(void *arg)
 {
 	struct vb_node *node = arg;
 	struct vb_io *io = node->io;
@@ -255,7 +255,8 @@ static void *adapter(void *arg)
 		wait_ns(io, ev, &n, sleep_ns);
 		handle(node, ev, n);
 		vb_questions_send(node);
-		vb_gsi_client_timeout(node);
+		vb_maps_work(node);
+		vb_gsi_on_time(node);
 		vb_unresolved_look(node);
 		for (unsigned i = 0; i < VB_TRANSPORTS; i++)
 			vb_transports[i]->look(node);
@@ -280,12 +281,6 @@ void vb_timer_at(struct vb_node *node, uint64_t at)
 		vb_timer_armed(node);
 }
 
-void vb_gsi_client_wake(struct vb_node *node)
-{
-	/* even if a poller owns progress, because it does not call the client */
-	vb_progress_wake(node);
-}
-
 int vb_progress_start(struct vb_node *node)
 {
 	pthread_attr_t attr;
@@ -298,7 +293,7 @@ int vb_progress_start(struct vb_node *node)
 	pthread_attr_init(&attr);
 	pthread_attr_setstacksize(&attr, 512 << 10);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
-	err = pthread_create(&node->io->thread, &attr, adapter, node);
+	err = pthread_create(&node->io->thread, &attr, progress_thread, node);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	pthread_attr_destroy(&attr);
 	if (err)

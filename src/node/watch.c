@@ -144,6 +144,7 @@ void vb_watch_remove(struct vb_node *node, struct vb_watch *w)
 		s->slots[w->slot].watch = NULL;
 		s->slots[w->slot].turn++;
 	}
+	VB_MAY_WAIT();
 	while (s->running == w && !pthread_equal(pthread_self(), node->io->thread))
 		pthread_cond_wait(&s->done, &s->lock);
 	vb_mutex_unlock(&s->lock);
@@ -181,6 +182,7 @@ void vb_watches_dispatch(struct vb_node *node)
 
 		if (!w)
 			continue;
+		VB_HOLDS_NO_LOCK();
 		w->fn(w, ev[i].events);
 		end(s);
 	}

@@ -82,6 +82,7 @@ void vb_path_connect(struct vb_qp *qp)
 	bool always = vb_wire_mode() == VB_WIRE_MODE_ALWAYS;
 	int err = 0;
 
+	VB_MAY_WAIT();
 	vb_guard_install();
 	start_over(qp);
 	if (vb_qp_is_iwarp(qp)) {

@@ -45,7 +45,7 @@ void vb_unresolved_check(struct vb_qp *qp)
 	vb_unlock(&qp->sq_lock);
 	vb_unlock(&qp->node->progress);
 	if (lacks)
-		vb_gsi_client_wake(qp->node);
+		vb_progress_wake(qp->node);
 }
 
 void vb_unresolved_again(struct vb_node *node)

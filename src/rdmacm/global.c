@@ -35,6 +35,7 @@ void rcm_wait(void)
 {
 	int old = rcm.cancel_state;
 
+	VB_MAY_WAIT();
 	pthread_cond_wait(&rcm.acked, &rcm.lock);
 	rcm.cancel_state = old;
 }
@@ -212,6 +213,7 @@ static bool take_over(void)
 {
 	const struct timespec ts = {.tv_nsec = VB_US(100)};
 
+	VB_MAY_WAIT();
 	for (int i = 0; i < 200; i++) {
 		if (!vb_mutex_trylock(&rcm.lock, VB_RANK_RCM))
 			return true;

@@ -101,17 +101,30 @@ void vb_rank_push(const void *lock, enum vb_lock_rank rank, const char *file, in
 	held.lock[held.n++] = (struct held){lock, rank, file, line};
 }
 
-void vb_rank_pop(const void *lock, enum vb_lock_rank rank, const char *file, int line)
+static bool held_remove(const void *lock)
 {
 	for (unsigned i = held.n; i-- > 0;) {
 		if (held.lock[i].lock != lock)
 			continue;
 		for (held.n--; i < held.n; i++)
 			held.lock[i] = held.lock[i + 1];
-		return;
+		return true;
 	}
-	if (rank > VB_RANK_PROGRAM && rank != VB_RANK_GUARD)
+	return false;
+}
+
+void vb_rank_pop(const void *lock, enum vb_lock_rank rank, const char *file, int line)
+{
+	if (!held_remove(lock) && rank > VB_RANK_PROGRAM)
 		rank_error("releases, without holding it, the", rank, file, line, NULL);
+}
+
+void vb_rank_pop_mutex(const void *lock, const char *file, int line)
+{
+	if (held_remove(lock))
+		return;
+	fprintf(stderr, "verbena: %s:%d: releases a mutex that this thread does not hold\n", file, line);
+	abort();
 }
 
 void vb_rank_forget(void)

@@ -97,6 +97,7 @@ struct vb_lock {
 void vb_rank_check(const void *lock, enum vb_lock_rank rank, const char *file, int line); /* before the thread waits */
 void vb_rank_push(const void *lock, enum vb_lock_rank rank, const char *file, int line);
 void vb_rank_pop(const void *lock, enum vb_lock_rank rank, const char *file, int line);
+void vb_rank_pop_mutex(const void *lock, const char *file, int line); /* its rank is not known where it is released */
 /* Forgets the thread's locks. For exit() from a signal handler: the interrupted code never continues to unlock. */
 void vb_rank_forget(void);
 /* The caller may wait for another thread, another process or a file: aborts if the thread holds a spin lock. */
@@ -196,7 +197,7 @@ static inline int vb_mutex_trylock_ranked(pthread_mutex_t *m, enum vb_lock_rank 
 
 static inline void vb_mutex_unlock_ranked(pthread_mutex_t *m, const char *file, int line)
 {
-	vb_rank_pop(m, VB_RANK_GUARD, file, line);
+	vb_rank_pop_mutex(m, file, line);
 	pthread_mutex_unlock(m);
 }
 

@@ -140,7 +140,7 @@ static void answers_that_nobody_reads(void)
 
 	CHECK(n > 100);
 	for (int i = 1; i <= 20; i++) {
-		SAME(ask(&a, (uint64_t)i, vb_broker_proc_id(b.c), 2), 0);
+		SAME(ask(&a, (uint64_t)i, vb_broker_lane_number(b.c), 2), 0);
 		CHECK(wait_for(&a, &a.replies, i, LONG_MS) && a.err == 0);
 		CHECK(wait_for(&b, &b.introductions, i, LONG_MS));
 	}

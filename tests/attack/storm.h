@@ -11,6 +11,7 @@
 
 #include "../system/broker/harness.h"
 #include "broker/proto/proto.h"
+#include "frame/fields.h"
 
 /* In shared memory. */
 struct storm_news {

@@ -316,7 +316,7 @@ static void once(void)
 	node.lane = LANE;
 	node.incarnation = 1;
 	node.qps = calloc(VB_LANE_QPS, sizeof(*node.qps));
-	node.peers = calloc(VB_LANES, sizeof(*node.peers));
+	node.peers = calloc(VB_LANE_COUNT, sizeof(*node.peers));
 	node.keys = calloc(1, sizeof(*node.keys));
 	node.keys->slots = vb_seg_key_slots(node.seg);
 	node.io = &io;

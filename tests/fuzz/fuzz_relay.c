@@ -5,6 +5,7 @@
 // build: tests/fuzz/run 60 relay
 // SPDX-License-Identifier: MIT
 #include "broker/server/relay.h"
+#include "frame/fields.h"
 
 #include <stdlib.h>
 #include <string.h>

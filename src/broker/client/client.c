@@ -21,7 +21,7 @@
 #define LOCKED_MS 10 /* retry interval while another program starts a broker */
 #define READS_PER_DISPATCH 64
 
-uint32_t vb_broker_proc_id(const struct vb_broker_client *c)
+uint32_t vb_broker_lane_number(const struct vb_broker_client *c)
 {
 	return c->lane;
 }

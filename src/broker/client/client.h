@@ -8,6 +8,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "util/lane.h"
+
 union ibv_gid;
 struct vb_msg_cm_mad;
 struct vb_msg_service_reply;
@@ -29,7 +31,7 @@ struct vb_attach_fds {
 /* A peer. The callee closes the descriptors. Other programs share the file description of pid_fd: remove it from
  * every epoll set before closing it. */
 struct vb_peer_info {
-	uint32_t proc_id;
+	uint32_t lane;
 	uint64_t incarnation;
 	int pid; /* in our pid namespace; 0: not visible */
 	uid_t uid;
@@ -74,7 +76,8 @@ struct vb_broker_ops {
  * version), ETIMEDOUT, ENOMEM, EMFILE. */
 int vb_broker_connect(const struct vb_attach_fds *fds, struct vb_broker_client **out);
 
-uint32_t vb_broker_proc_id(const struct vb_broker_client *c); /* our lane, 1..1023; constant for the client's life */
+uint32_t
+vb_broker_lane_number(const struct vb_broker_client *c); /* our lane, 1..1023; constant for the client's life */
 uint64_t vb_broker_incarnation(const struct vb_broker_client *c); /* never 0; constant for the client's life */
 
 /* One descriptor to poll for reading, valid for the client's life, also across reconnects. */
@@ -108,7 +111,7 @@ void vb_broker_disconnect(struct vb_broker_client *c);
 
 /* One lane of a status report. */
 struct vb_broker_lane {
-	uint32_t proc_id;
+	uint32_t lane;
 	int pid; /* in the broker's pid namespace; 0: unknown */
 	uid_t uid;
 	uint32_t ngids;
@@ -125,7 +128,7 @@ struct vb_broker_report {
 	uid_t broker_uid;
 	struct vb_broker_counters counters;
 	size_t nlanes;
-	struct vb_broker_lane lanes[1024]; /* of the caller's user; for root, of all users */
+	struct vb_broker_lane lanes[VB_LANE_COUNT]; /* of the caller's user; for root, of all users */
 };
 
 /* Asks a running broker for its status, without attaching or starting one. Blocks for two seconds at most. Returns 0,

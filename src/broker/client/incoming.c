@@ -71,7 +71,7 @@ static void give_peer(struct vb_incoming *in, const struct vb_broker_ops *ops, v
 		return;
 	}
 	struct vb_peer_info info = {
-	        .proc_id = m->lane,
+	        .lane = m->lane,
 	        .incarnation = m->incarnation,
 	        .uid = m->uid,
 	        .pid = vb_pidfd_pid(in->fds[3]),

@@ -53,7 +53,7 @@ static int add_lanes(struct vb_broker_report *r, const struct vb_msg_status_part
 			return EPROTO;
 		struct vb_broker_lane *l = &r->lanes[r->nlanes++];
 		*l = (struct vb_broker_lane){
-		        .proc_id = m->lanes[i].lane,
+		        .lane = m->lanes[i].lane,
 		        .pid = m->lanes[i].pid,
 		        .uid = m->lanes[i].uid,
 		        .ngids = m->lanes[i].ngids,

@@ -7,13 +7,11 @@
 #include <assert.h>
 #include <stdint.h>
 
+#include "util/lane.h"
+
 #define VB_PROTO_VERSION 2
 
-/* A QP number is a lane (top 10 bits) and an index (14 bits). Lane 0 is the broker's own: queue pair 1 is there. */
-#define VB_LANE_COUNT 1024
-#define VB_LANE_SHIFT 14
 #define VB_FOREIGN_LANES 512 /* upper half: programs of users other than the broker's get these first */
-#define VB_QPN_MASK 0xffffffu
 
 #define VB_MAX_GIDS 256
 #define VB_MAX_PENDING 64      /* connections that have not sent ATTACH yet */
@@ -49,7 +47,7 @@
 #define VB_STARTED_MS 3000    /* a program waits this long for the broker it has started */
 #define VB_ATTACHING_MS 2000  /* a program waits this long for ATTACHED */
 
-/* Numbers are never reused. Messages from the broker have the top bit set. 0x40 is kept for multicast. */
+/* Numbers are never reused. Messages from the broker have the top bit set. */
 enum vb_msg_type {
 	VB_MSG_ATTACH = 0x01,   /* vb_msg_attach, ngids × 16 bytes; descriptors: seg, doorbell, wake */
 	VB_MSG_SET_GIDS = 0x02, /* vb_msg_set_gids, n × 16 bytes */

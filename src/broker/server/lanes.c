@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "frame/fields.h"
 #include "util/env.h"
 #include "util/units.h"
 

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "frame/fields.h"
+
 void vb_table_init(struct vb_table *t, uint32_t next)
 {
 	memset(t, 0, sizeof(*t));

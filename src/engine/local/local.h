@@ -29,7 +29,7 @@ bool vb_local_ack(struct vb_qp *qp, uint32_t ack);
 enum vb_sq_status vb_local_kick(struct vb_qp *qp);
 enum vb_sq_status vb_local_kick_datagrams(struct vb_qp *qp);
 void vb_local_settle(struct vb_qp *qp);
-unsigned vb_local_visit(struct vb_qp *qp, bool wait);
+unsigned vb_local_visit(struct vb_qp *qp, bool finish);
 uint64_t vb_local_deadline(struct vb_qp *qp);
 void vb_local_start_responder(struct vb_qp *qp);
 void vb_local_entered(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_state next);

@@ -467,11 +467,11 @@ static void visit_locked(struct vb_qp *qp)
 	vb_qp_check_drained(qp);
 }
 
-unsigned vb_local_visit(struct vb_qp *qp, bool wait)
+unsigned vb_local_visit(struct vb_qp *qp, bool finish)
 {
 	if (!atomic_load_explicit(&qp->sq_pending, memory_order_relaxed))
 		return 0;
-	if (wait)
+	if (finish)
 		vb_lock(&qp->sq_lock);
 	else if (!vb_trylock(&qp->sq_lock))
 		return 0;

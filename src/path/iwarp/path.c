@@ -316,18 +316,18 @@ static void adjust_polling(struct vb_iwarp_path *w, bool done)
 }
 
 /* Under progress. */
-static unsigned visit_stream(struct vb_iwarp_path *w, bool wait)
+static unsigned visit_stream(struct vb_iwarp_path *w, bool finish)
 {
 	struct vb_qp *qp = w->qp;
 	size_t done = 0;
 
-	if (wait)
+	if (finish)
 		vb_lock(&qp->sq_lock);
 	else if (!vb_trylock(&qp->sq_lock))
 		return 0;
 	vb_known_forget(&w->known);
 	if (w->starving)
-		done = vb_iwarp_feed(w, wait);
+		done = vb_iwarp_feed(w, finish);
 	done += receive_all(w);
 	if (vb_iw_starved(&w->q) != w->starving)
 		vb_iwarp_starve(w);
@@ -352,7 +352,7 @@ static bool has_turn(const struct vb_iwarp_host *h, struct vb_iwarp_path *w)
 	return h->n == 1 || !(h->turn % SELDOM) || !atomic_load_explicit(&w->seldom, memory_order_relaxed);
 }
 
-unsigned vb_iwarp_poll(struct vb_node *node, bool wait)
+unsigned vb_iwarp_poll(struct vb_node *node, bool finish)
 {
 	struct vb_iwarp_host *h = node->io->iwarp;
 	struct epoll_event ev[READY];
@@ -363,8 +363,8 @@ unsigned vb_iwarp_poll(struct vb_node *node, bool wait)
 	if (h->n <= VB_IWARP_FEW) {
 		for (struct vb_iwarp_path *w = h->paths, *next; w; w = next) {
 			next = w->next;
-			if (wait || has_turn(h, w))
-				done += visit_stream(w, wait);
+			if (finish || has_turn(h, w))
+				done += visit_stream(w, finish);
 		}
 	} else {
 		int cancel;
@@ -374,10 +374,10 @@ unsigned vb_iwarp_poll(struct vb_node *node, bool wait)
 		vb_cancel_restore(cancel);
 
 		for (int i = 0; i < n; i++)
-			done += visit_stream(ev[i].data.ptr, wait);
+			done += visit_stream(ev[i].data.ptr, finish);
 		for (struct vb_iwarp_path *w = h->starved, *next; w; w = next) {
 			next = w->starved_next;
-			done += visit_stream(w, wait);
+			done += visit_stream(w, finish);
 		}
 	}
 	errno = saved;
@@ -619,7 +619,7 @@ static void iwarp_reset(struct vb_qp *qp)
 	vb_local_reset(qp);
 }
 
-static unsigned iwarp_visit(struct vb_qp *qp, bool wait)
+static unsigned iwarp_visit(struct vb_qp *qp, bool finish)
 {
 	return 0; /* vb_iwarp_poll serves streams */
 }

@@ -83,7 +83,7 @@ void vb_iwarp_host_leave(struct vb_iwarp_path *w);
 
 /* Receives data, and sends data for which sockets had no room. wait: waits for sq_lock, as in visit of struct
  * vb_path_ops. Under progress. Returns the amount of work. */
-unsigned vb_iwarp_poll(struct vb_node *node, bool wait);
+unsigned vb_iwarp_poll(struct vb_node *node, bool finish);
 /* Called when the program ends without closing its devices, so that data that it sent arrives: first last_words, then
  * vb_iwarp_tails_wait, then last_ends. Under progress. */
 void vb_iwarp_last_words(struct vb_node *node);

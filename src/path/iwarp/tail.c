@@ -94,8 +94,8 @@ void vb_iwarp_tail_end(struct vb_iwarp_tail *t, int status, uint8_t *rest, size_
 	t->rest = rest;
 	t->len = len;
 	atomic_store(&due, 1);
-	vb_unlock(&the_lock); /* from now on the progress thread may free t */
-	vb_gsi_client_wake(node);
+	vb_unlock(&the_lock); /* from here on the progress thread owns it and may free it */
+	vb_progress_wake(node);
 }
 
 /* --- lingering sockets --- */
@@ -220,6 +220,7 @@ void vb_iwarp_tails(struct vb_node *node)
 		t->stage = LINGERS;
 		t->until = vb_now() + LINGER;
 		vb_unlock(&the_lock);
+		VB_HOLDS_NO_LOCK();
 		if (t->closed)
 			t->closed(t->own, t->status);
 		tail_linger(t);
@@ -261,6 +262,7 @@ static void wait_for_all(struct vb_node *node, bool alone)
 	struct timespec ts = {0, LOOK_MIN};
 	bool have;
 
+	VB_MAY_WAIT();
 	do {
 		have = false;
 		/* at exit the owner of the lock may never continue, because a signal handler may have called exit() */

@@ -165,9 +165,9 @@ static bool referred_to(struct vb_node *node, struct vb_peer *p)
 		left--;
 		/* A thread that holds sq_lock may be finding the peer or sending it a datagram. A later holder sees
 		 * that the peer is dead. */
-		while (atomic_load(&qp->sq_lock.held))
-			sched_yield();
-		if (qp->local.peer == p)
+		vb_lock(&qp->sq_lock);
+		vb_unlock(&qp->sq_lock);
+		if (qp->peer == p)
 			return true;
 	}
 	return false;
@@ -236,6 +236,7 @@ void vb_peers_in_child(struct vb_node *node)
 
 		atomic_store(&p->state, VB_PEER_DEAD);
 		atomic_store(&p->tx_lock.held, 0);
+		atomic_store(&p->map_lock.held, 0);
 		for (int i = 0; i < 3 && !p->self; i++)
 			if (at[i])
 				(void)mmap(at[i], bytes[i], PROT_READ | PROT_WRITE,
@@ -246,7 +247,7 @@ void vb_peers_in_child(struct vb_node *node)
 /* Checks and maps the descriptors of another process, which the broker sent. Takes ownership of the descriptors. */
 static struct vb_peer *peer_map(struct vb_node *node, const struct vb_peer_info *info)
 {
-	struct vb_peer *p = peer_new(node, info->proc_id, info->incarnation);
+	struct vb_peer *p = peer_new(node, info->lane, info->incarnation);
 	void *m;
 
 	if (!p)
@@ -289,7 +290,7 @@ static struct vb_peer *peer_map(struct vb_node *node, const struct vb_peer_info 
 	close(info->doorbell_fd);
 	return p;
 fail:
-	vb_log(VB_LOG_WARN, "the segment of the process on lane %u is invalid", info->proc_id);
+	vb_log(VB_LOG_WARN, "the segment of the process on lane %u is invalid", info->lane);
 	if (p) {
 		peer_unmap(p);
 		free(p);
@@ -341,12 +342,12 @@ static struct vb_peer *peer_meet(struct vb_node *node, const struct vb_peer_info
 	struct vb_io *io = node->io;
 	struct vb_peer *old, *p;
 
-	if (info->proc_id >= VB_LANES || info->proc_id == node->lane) {
+	if (info->lane >= VB_LANE_COUNT || info->lane == node->lane) {
 		close_info(info);
 		return NULL;
 	}
-	reap_dead_peers(node);
-	old = atomic_load_explicit(&node->peers[info->proc_id], memory_order_acquire);
+	reap(node);
+	old = atomic_load_explicit(&node->peers[info->lane], memory_order_acquire);
 	if (old && old->incarnation == info->incarnation) {
 		close_info(info);
 		return old;
@@ -356,10 +357,10 @@ static struct vb_peer *peer_meet(struct vb_node *node, const struct vb_peer_info
 		vb_hot_drop(node, old);
 		vb_node_publish(node);
 		atomic_store(&old->state, VB_PEER_DEAD);
-		atomic_store(&node->peers[info->proc_id], NULL);
+		atomic_store(&node->peers[info->lane], NULL);
 	}
 	vb_unlock(&node->progress);
-	reset_lane(node, info->proc_id);
+	reset_lane(node, info->lane);
 	p = peer_map(node, info);
 	if (!p)
 		return NULL;
@@ -418,57 +419,25 @@ static void store_answer(struct vb_node *node, uint64_t tag, int err, struct vb_
 	io->resolve_news = true;
 }
 
-static void on_reply(void *arg, uint64_t tag, int err, const struct vb_peer_info *info)
+void vb_peer_on_meet_reply(struct vb_node *node, uint64_t tag, int err, const struct vb_peer_info *info)
 {
-	struct vb_node *node = arg;
-
-	store_answer(node, tag, err, info ? peer_meet(node, info) : NULL);
+	store_answer(node, tag, err, info ? meet(node, info) : NULL);
 }
 
-static void on_introduced(void *arg, const struct vb_peer_info *info)
+void vb_peer_on_introduced(struct vb_node *node, const struct vb_peer_info *info)
 {
-	peer_meet(arg, info);
+	meet(node, info);
 }
 
-static void on_reattached(void *arg)
+void vb_questions_on_reattached(struct vb_node *node)
 {
-	struct vb_io *io = ((struct vb_node *)arg)->io;
+	struct vb_io *io = node->io;
 
 	vb_lock(&io->questions_lock);
 	for (struct vb_meeting *m = io->meetings; m; m = m->next)
 		m->unsent = m->asking;
 	vb_unlock(&io->questions_lock);
-	vb_questions_note(arg); /* the progress thread sends them after it has handled the broker's messages */
-	vb_roce_reattached(arg);
-	vb_unresolved_again(arg);
-	vb_gsi_client_reattached(arg);
-}
-
-static void on_wire(void *arg, const struct vb_roce_grant *g)
-{
-	vb_roce_answered(arg, g);
-}
-
-static void on_mad(void *arg, const struct vb_msg_cm_mad *m)
-{
-	vb_gsi_client_mad(arg, m);
-}
-
-static void on_service(void *arg, const struct vb_msg_service_reply *m)
-{
-	vb_gsi_client_service(arg, m);
-}
-
-void vb_peers_dispatch(struct vb_node *node)
-{
-	static const struct vb_broker_ops ops = {.meet_reply = on_reply,
-	                                         .introduced = on_introduced,
-	                                         .reattached = on_reattached,
-	                                         .roce_reply = on_wire,
-	                                         .mad = on_mad,
-	                                         .service_reply = on_service};
-
-	vb_broker_dispatch(node->io->broker, &ops, node);
+	vb_questions_note(node); /* the progress thread sends them after the broker's messages */
 }
 
 /* Handles the end of the peer's program. Its segment stays mapped, because its last acknowledgements are in it. */
@@ -624,8 +593,9 @@ static void send_question(struct vb_node *node, const struct question *q)
 
 	if (p && p->self)
 		store_answer(node, q->tag, ENOENT, is_local(&q->dgid) ? p : NULL);
-	else /* if the broker is down, on_reattached asks again */
-		vb_broker_meet(node->io->broker, q->tag, q->qpn, &q->dgid);
+	else
+		vb_broker_meet(node->io->broker, q->tag, q->qpn,
+		               &q->dgid); /* if the broker is away, vb_questions_on_reattached asks again */
 }
 
 void vb_questions_send(struct vb_node *node)
@@ -713,6 +683,7 @@ static struct vb_peer *await_answer(struct vb_node *node, uint32_t qpn, const un
 	struct vb_io *io = node->io;
 	struct vb_peer *p;
 
+	VB_MAY_WAIT();
 	vb_questions_send(node);
 	vb_mutex_lock(&io->meet_lock, VB_RANK_MEETING);
 	while (is_open(io, qpn, dgid))

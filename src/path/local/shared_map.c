@@ -1,7 +1,6 @@
 // shared_map.c - maps a peer's region that is shared memory (a file, a memfd, SysV), so that memcpy can copy to it
 // follows: proc_pid_maps(5), proc_pid_fd(5), shmat(2); docs/same-host.md
 // SPDX-License-Identifier: MIT
-#include <errno.h>
 #include <dirent.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -18,7 +17,6 @@
 #include "engine/local/local.h"
 #include "node/io.h"
 #include "path/local/shared_map.h"
-#include "util/calls.h"
 
 /* A region is mapped after this many operations on it, so that a short-lived one costs nothing. */
 #define TRY_AFTER 16u
@@ -33,7 +31,9 @@ struct vb_map {
 	void *base;            /* start of our mapping */
 	size_t size;
 	bool sysv;
-	unsigned busy; /* copies in progress that use it */
+	bool wanted;   /* the progress thread is to map it */
+	bool ended;    /* the progress thread is to unmap it; not used any more */
+	unsigned busy; /* copies in progress through it, and the progress thread while it maps it */
 	struct vb_map *next;
 };
 
@@ -190,64 +190,80 @@ static bool proc_is_ours(void)
 	return atoi(self) == getpid();
 }
 
-static void try_map(struct vb_peer *peer, struct vb_map *m)
+static bool region_is_live(const struct vb_peer *peer, const struct vb_map *m)
 {
-	struct vma v;
-	int saved = errno, cancel;
+	struct vb_mr_view view;
 
-	vb_cancel_defer(&cancel); /* under map_lock */
-	if (proc_is_ours() && find_vma(peer->pid, m->addr, &v) && m->length <= v.end - m->addr && vb_peer_alive(peer)) {
-		if (is_sysv(peer, &v))
-			map_sysv(m, &v);
-		else
-			map_file(m, peer->pid, &v);
-	}
-	vb_cancel_restore(cancel);
-	errno = saved;
+	return vb_mr_read_shared(peer->seg, m->key, &view) && view.addr == m->addr && view.length == m->length;
 }
 
-static void map_free(struct vb_map *m)
+static void region_unmap(struct vb_map *m)
 {
 	if (m->base && m->sysv)
 		shmdt(m->base);
 	else if (m->base)
 		munmap(m->base, m->size);
-	free(m);
+	m->base = m->local = NULL;
 }
 
 /* Frees the entries of deregistered regions, and entries in excess of MAPS_MAX. Under map_lock. */
-static void sweep_maps(struct vb_peer *peer)
+static void region_map(struct vb_peer *peer, struct vb_map *m)
 {
+	struct vma v;
+
+	VB_MAY_WAIT();
+	if (!proc_is_ours() || !find_vma(peer->pid, m->addr, &v) || m->length > v.end - m->addr || !vb_peer_alive(peer))
+		return;
+	if (is_sysv(peer, &v))
+		map_sysv(m, &v);
+	else
+		map_file(m, peer->pid, &v);
+	if (!vb_peer_alive(peer) || !region_is_live(peer, m))
+		region_unmap(m);
+}
+
+/* Forgets keys of ended regions, and all keys if there are too many. true: there is something to unmap. Under
+ * map_lock. */
+static bool maps_sweep(struct vb_peer *peer)
+{
+	bool unmap = false;
 	unsigned n = 0;
 
 	for (struct vb_map **at = &peer->maps; *at;) {
 		struct vb_map *m = *at;
-		struct vb_mr_view view;
-		bool live =
-		        vb_mr_read_shared(peer->seg, m->key, &view) && view.addr == m->addr && view.length == m->length;
 
-		if (!m->busy && (!live || ++n > MAPS_MAX)) {
-			*at = m->next;
-			map_free(m);
-		} else {
+		if (m->ended || m->busy || (region_is_live(peer, m) && ++n <= MAPS_MAX)) {
 			at = &m->next;
+		} else if (m->base) {
+			m->ended = unmap = true;
+		} else {
+			*at = m->next;
+			free(m);
 		}
 	}
+	return unmap;
+}
+
+static void maps_note(struct vb_node *node)
+{
+	if (!atomic_exchange(&node->io->maps_noted, true))
+		vb_progress_wake(node);
 }
 
 struct vb_map *vb_map_take(struct vb_peer *peer, uint32_t key, const struct vb_mr_view *view, uint64_t va,
                            uint64_t *local)
 {
 	struct vb_map *m;
+	bool note = false;
 
 	if (peer->self || !atomic_load_explicit(&peer->copy_ok, memory_order_relaxed))
 		return NULL;
 	vb_lock(&peer->map_lock);
 	for (m = peer->maps; m; m = m->next)
-		if (m->key == key && m->addr == view->addr && m->length == view->length)
+		if (m->key == key && m->addr == view->addr && m->length == view->length && !m->ended)
 			break;
 	if (!m) {
-		sweep_maps(peer);
+		note = maps_sweep(peer);
 		m = calloc(1, sizeof(*m));
 		if (m) {
 			*m = (struct vb_map){
@@ -256,7 +272,7 @@ struct vb_map *vb_map_take(struct vb_peer *peer, uint32_t key, const struct vb_m
 		}
 	}
 	if (m && m->uses <= TRY_AFTER && ++m->uses == TRY_AFTER && m->length)
-		try_map(peer, m);
+		m->wanted = note = true;
 	if (m && m->local) {
 		m->busy++;
 		*local = (uintptr_t)m->local + (va - m->addr);
@@ -264,6 +280,8 @@ struct vb_map *vb_map_take(struct vb_peer *peer, uint32_t key, const struct vb_m
 		m = NULL;
 	}
 	vb_unlock(&peer->map_lock);
+	if (note)
+		maps_note(peer->node);
 	return m;
 }
 
@@ -274,12 +292,76 @@ void vb_map_drop(struct vb_peer *peer, struct vb_map *m)
 	vb_unlock(&peer->map_lock);
 }
 
+/* Maps what is wanted of this peer's. */
+static void peer_maps_make(struct vb_peer *peer)
+{
+	for (;;) {
+		struct vb_map *m, made;
+
+		vb_lock(&peer->map_lock);
+		for (m = peer->maps; m && !m->wanted; m = m->next)
+			;
+		if (m) {
+			m->wanted = false;
+			m->busy++;
+			made = *m;
+		}
+		vb_unlock(&peer->map_lock);
+		if (!m)
+			return;
+		region_map(peer, &made);
+		vb_lock(&peer->map_lock);
+		m->local = made.local;
+		m->base = made.base;
+		m->size = made.size;
+		m->sysv = made.sysv;
+		m->busy--;
+		vb_unlock(&peer->map_lock);
+	}
+}
+
+static void peer_maps_reap(struct vb_peer *peer)
+{
+	struct vb_map *ended = NULL;
+
+	vb_lock(&peer->map_lock);
+	for (struct vb_map **at = &peer->maps; *at;) {
+		struct vb_map *m = *at;
+
+		if (m->ended) {
+			*at = m->next;
+			m->next = ended;
+			ended = m;
+		} else {
+			at = &m->next;
+		}
+	}
+	vb_unlock(&peer->map_lock);
+	vb_maps_free(ended);
+}
+
+/* A peer is unmapped by this thread alone, so all stay. */
+void vb_maps_work(struct vb_node *node)
+{
+	struct vb_io *io = node->io;
+
+	if (!atomic_load_explicit(&io->maps_noted, memory_order_relaxed) || !atomic_exchange(&io->maps_noted, false))
+		return;
+	for (struct vb_peer *p = io->all; p; p = p->next) {
+		if (!p->map)
+			continue;
+		peer_maps_reap(p);
+		peer_maps_make(p);
+	}
+}
+
 void vb_maps_free(struct vb_map *maps)
 {
 	while (maps) {
 		struct vb_map *next = maps->next;
 
-		map_free(maps);
+		region_unmap(maps);
+		free(maps);
 		maps = next;
 	}
 }

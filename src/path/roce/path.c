@@ -579,13 +579,13 @@ static enum vb_sq_status roce_kick(struct vb_qp *qp)
 	return qp->roce->failed ? VB_SQ_FAILED : VB_SQ_GOOD;
 }
 
-static unsigned roce_visit(struct vb_qp *qp, bool wait)
+static unsigned roce_visit(struct vb_qp *qp, bool finish)
 {
 	uint64_t due = atomic_load_explicit(&qp->due, memory_order_relaxed), now;
 
 	if (!due || (now = vb_now()) < due)
 		return 0;
-	if (wait)
+	if (finish)
 		vb_lock(&qp->sq_lock);
 	else if (!vb_trylock(&qp->sq_lock))
 		return 0;

@@ -58,16 +58,11 @@ void vb_roce_sockets_free(struct vb_roce_sockets *s);
  * The caller holds no spin lock if wait_ms > 0; otherwise it may hold any lock. */
 int vb_roce_bring_up(struct vb_node *node, unsigned wait_ms);
 void vb_roce_send_question(struct vb_node *node); /* sends it unless already sent. No spin lock held */
-/* Handles the broker's answer; takes ownership of the descriptors. Progress thread. */
-void vb_roce_answered(struct vb_node *node, const struct vb_roce_grant *g);
 /* Called when the channel that relays our lane has ended. Makes the progress thread ask for a new one. Under
  * progress. */
 void vb_roce_lost(struct vb_node *node);
 uint64_t vb_roce_lost_at(const struct vb_node *node); /* time to call vb_roce_ask_again; 0: not needed */
 void vb_roce_ask_again(struct vb_node *node);         /* asks for a new channel if it is time. Progress thread */
-/* Called when we have a new broker. Sends an unanswered question again, and joins our multicast groups again. Progress
- * thread, no lock held. */
-void vb_roce_reattached(struct vb_node *node);
 /* Joins all groups of this process again, on a new channel or with a new broker. Joining a group twice does no harm.
  * Progress thread, no lock held. multicast.c */
 void vb_roce_join_again(struct vb_node *node);

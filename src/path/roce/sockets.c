@@ -305,6 +305,8 @@ int vb_roce_bring_up(struct vb_node *node, unsigned wait_ms)
 	struct timespec until;
 	int err;
 
+	if (wait_ms)
+		VB_MAY_WAIT();
 	if (vb_wire_mode() == VB_WIRE_MODE_NEVER)
 		return ENETUNREACH;
 	if (atomic_load_explicit(&node->io->roce->up, memory_order_acquire))

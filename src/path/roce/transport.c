@@ -19,9 +19,9 @@ static void roce_free(struct vb_node *node)
 	node->io->roce = NULL;
 }
 
-static unsigned roce_poll(struct vb_node *node, bool wait)
+static unsigned roce_poll(struct vb_node *node, bool finish)
 {
-	(void)wait;
+	(void)finish;
 	return atomic_load_explicit(&node->io->roce->up, memory_order_relaxed) ? vb_roce_poll(node) : 0;
 }
 

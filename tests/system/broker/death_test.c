@@ -23,10 +23,10 @@ static void a_killed_program_frees_its_lane(void)
 
 	join_as(&a, 1);
 	start_program(&p, 2, 0);
-	SAME(ask(&a, 1, p.proc_id, 2), 0);
+	SAME(ask(&a, 1, p.lane, 2), 0);
 	CHECK(wait_for(&a, &a.replies, 1, LONG_MS));
 	SAME(a.peer.pid, p.pid);
-	SAME(a.peer.proc_id, p.proc_id);
+	SAME(a.peer.lane, p.lane);
 	CHECK(a.peer.incarnation == p.incarnation);
 	end_program(&p, SIGKILL);
 	struct pollfd dead = {.fd = a.peer.pid_fd, .events = POLLIN};
@@ -34,7 +34,7 @@ static void a_killed_program_frees_its_lane(void)
 	CHECK(wait_lanes(1, LONG_MS));
 	SAME(status_of(&report), 0);
 	SAME(report.counters.deaths, 1);
-	SAME(ask(&a, 2, p.proc_id, 2), 0);
+	SAME(ask(&a, 2, p.lane, 2), 0);
 	CHECK(wait_for(&a, &a.replies, 2, LONG_MS));
 	SAME(a.err, ENOENT);
 	leave(&a);
@@ -96,7 +96,7 @@ static void programs_of_two_pid_namespaces_meet(void)
 	uint32_t lane;
 
 	join_as(&a, 1);
-	uint32_t mine = vb_broker_proc_id(a.c);
+	uint32_t mine = vb_broker_lane_number(a.c);
 	CHECK(pipe(ready) == 0);
 	pid_t pid = fork();
 	if (pid == 0) {
@@ -112,12 +112,12 @@ static void programs_of_two_pid_namespaces_meet(void)
 		SAME(ask(&d, 1, mine, 1), 0);
 		CHECK(wait_for(&d, &d.replies, 1, LONG_MS));
 		SAME(d.err, 0);
-		SAME(d.peer.pid, 0); /* its pid is not visible here */
-		lane = vb_broker_proc_id(d.c);
+		SAME(d.peer.pid, 0); /* there is no number for it here */
+		lane = vb_broker_lane_number(d.c);
 		CHECK(write(ready[1], &lane, sizeof(lane)) == sizeof(lane));
 		/* the broker dies; whichever program starts the next one, in whichever namespace, both return */
 		CHECK(wait_for(&d, &d.reattached, 1, LONG_MS));
-		SAME(vb_broker_proc_id(d.c), lane);
+		SAME(vb_broker_lane_number(d.c), lane);
 		SAME(ask(&d, 2, mine, 1), 0);
 		CHECK(wait_for(&d, &d.replies, 2, LONG_MS));
 		SAME(d.err, 0);
@@ -160,7 +160,7 @@ static void a_child_that_leaves_its_parent_s_client_does_it_no_harm(void)
 	if (pid == 0) {
 		struct diary own;
 		join_as(&own, 3);
-		CHECK(vb_broker_proc_id(own.c) != vb_broker_proc_id(a.c));
+		CHECK(vb_broker_lane_number(own.c) != vb_broker_lane_number(a.c));
 		leave(&a);
 		leave(&own);
 		_exit(0);
@@ -168,7 +168,7 @@ static void a_child_that_leaves_its_parent_s_client_does_it_no_harm(void)
 	waitpid(pid, &status, 0);
 	SAME(status, 0);
 	CHECK(wait_lanes(2, LONG_MS));
-	SAME(ask(&a, 1, vb_broker_proc_id(b.c), 2), 0);
+	SAME(ask(&a, 1, vb_broker_lane_number(b.c), 2), 0);
 	CHECK(wait_for(&a, &a.replies, 1, LONG_MS));
 	SAME(a.err, 0);
 	SAME(a.reattached, 0);
@@ -198,14 +198,14 @@ static void after_the_broker_s_death_all_have_their_lanes_again(void)
 	start_program(&third, 3, 0);
 	for (int i = 0; i < N; i++) {
 		struct program_news news = reattached(&p[i], 1);
-		SAME(news.proc_id, p[i].proc_id);
-		CHECK(third.proc_id != p[i].proc_id);
+		SAME(news.lane, p[i].lane);
+		CHECK(third.lane != p[i].lane);
 	}
 	CHECK(broker_pid() != 0 && broker_pid() != first);
 	CHECK(wait_lanes(N + 1, LONG_MS));
 	struct diary a;
 	join_as(&a, 1);
-	SAME(ask(&a, 1, p[3].proc_id, 2), 0); /* its GIDs are known again */
+	SAME(ask(&a, 1, p[3].lane, 2), 0); /* its GIDs are known again, too */
 	CHECK(wait_for(&a, &a.replies, 1, LONG_MS));
 	SAME(a.err, 0);
 	CHECK(a.peer.incarnation == p[3].incarnation);
@@ -226,7 +226,7 @@ static void a_broker_that_is_killed_again_and_again_comes_back(void)
 		kill(broker_pid(), SIGKILL);
 		CHECK(wait_for(&a, &a.reattached, i, LONG_MS));
 		reattached(&p, i);
-		SAME(ask(&a, (uint64_t)i, p.proc_id, 2), 0);
+		SAME(ask(&a, (uint64_t)i, p.lane, 2), 0);
 		CHECK(wait_for(&a, &a.replies, i, LONG_MS));
 		SAME(a.err, 0);
 	}
@@ -247,13 +247,13 @@ static void a_stopped_program_keeps_its_lane_and_a_meet_waits_for_it(void)
 	SAME(status_of(&report), 0);
 	SAME(report.nlanes, 2);
 	CHECK(wait_lanes(1, LONG_MS));
-	SAME(ask(&a, 1, p.proc_id, 2), 0);
+	SAME(ask(&a, 1, p.lane, 2), 0);
 	CHECK(!wait_for(&a, &a.replies, 1, 300));
 	kill(p.pid, SIGCONT);
 	CHECK(wait_for(&a, &a.replies, 1, LONG_MS));
 	SAME(a.err, 0);
 	CHECK(a.peer.incarnation == p.incarnation);
-	SAME(news_of(&p).proc_id, p.proc_id);
+	SAME(news_of(&p).lane, p.lane);
 	end_program(&p, 0);
 	leave(&a);
 }
@@ -268,8 +268,8 @@ static void a_meet_with_one_that_dies_before_it_comes_back_is_answered(void)
 	kill(p.pid, SIGSTOP);
 	kill(broker_pid(), SIGKILL);
 	CHECK(wait_for(&a, &a.reattached, 1, LONG_MS));
-	for (int i = 0; i < 300; i++) /* more than the limit of waiting ones */
-		SAME(ask(&a, 1, p.proc_id, 2), 0);
+	for (int i = 0; i < 300; i++) /* more than may wait */
+		SAME(ask(&a, 1, p.lane, 2), 0);
 	CHECK(wait_for(&a, &a.replies, 300 - 256, LONG_MS));
 	end_program(&p, SIGKILL);
 	CHECK(wait_for(&a, &a.replies, 300, LONG_MS));
@@ -302,15 +302,15 @@ static void without_the_state_lanes_come_from_the_living(void)
 	char path[300];
 
 	join_as(&a, 1);
-	uint32_t lane = vb_broker_proc_id(a.c);
+	uint32_t lane = vb_broker_lane_number(a.c);
 	snprintf(path, sizeof(path), "%s/broker.sock.state", getenv("VERBENA_RUNTIME"));
 	CHECK(unlink(path) == 0);
 	kill(broker_pid(), SIGKILL);
 	CHECK(wait_for(&a, &a.reattached, 1, LONG_MS));
-	SAME(vb_broker_proc_id(a.c), lane);
+	SAME(vb_broker_lane_number(a.c), lane);
 	struct diary b;
 	join_as(&b, 1);
-	CHECK(vb_broker_proc_id(b.c) != lane);
+	CHECK(vb_broker_lane_number(b.c) != lane);
 	leave(&a);
 	leave(&b);
 }

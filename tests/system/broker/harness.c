@@ -266,11 +266,11 @@ static void on_wire(void *arg, const struct vb_roce_grant *g)
 
 static const struct vb_broker_ops ops = {on_reply, on_introduced, on_reattached, on_wire};
 
-int ask(struct diary *d, uint64_t tag, uint32_t proc_id, uint8_t gid)
+int ask(struct diary *d, uint64_t tag, uint32_t lane, uint8_t gid)
 {
 	union ibv_gid g = gid_of(gid);
 
-	return vb_broker_meet(d->c, tag, proc_id << 14 | 5, &g);
+	return vb_broker_meet(d->c, tag, lane << VB_LANE_SHIFT | 5, &g);
 }
 
 static void dispatch_once(struct diary *d, int ms, int other_fd)
@@ -296,7 +296,7 @@ static void await_gids(struct diary *d, uint8_t gid)
 {
 	int64_t until = now_ms() + LONG_MS;
 
-	SAME(ask(d, 0, vb_broker_proc_id(d->c), gid), 0);
+	SAME(ask(d, 0, vb_broker_lane_number(d->c), gid), 0);
 	while (!d->replies && !d->reattached && now_ms() < until)
 		dispatch_once(d, (int)(until - now_ms()), -1);
 	CHECK(d->replies || d->reattached);
@@ -508,7 +508,7 @@ bool wait_no_keeper(int ms)
 static void tell(int to, struct diary *d)
 {
 	struct program_news news = {
-	        .proc_id = vb_broker_proc_id(d->c),
+	        .lane = vb_broker_lane_number(d->c),
 	        .reattached = d->reattached,
 	        .introductions = d->introductions,
 	        .wires = d->wires,
@@ -564,7 +564,7 @@ void start_program(struct program *p, uint8_t gid, uid_t uid)
 	struct program_news news;
 	read_all(p->from, &p->incarnation, sizeof(p->incarnation));
 	read_all(p->from, &news, sizeof(news));
-	p->proc_id = news.proc_id;
+	p->lane = news.lane;
 }
 
 struct program_news news_of(struct program *p)

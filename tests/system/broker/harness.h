@@ -49,7 +49,7 @@ void join_as(struct diary *d, uint8_t gid);
 int connect_with(const struct vb_attach_fds *fds, struct vb_broker_client **out);
 void leave(struct diary *d);
 union ibv_gid gid_of(uint8_t byte);
-int ask(struct diary *d, uint64_t tag, uint32_t proc_id, uint8_t gid);
+int ask(struct diary *d, uint64_t tag, uint32_t lane, uint8_t gid);
 
 /* Asks for the lane's socket, waits, and returns the answer's errno. */
 int wire_once(struct diary *d);
@@ -75,14 +75,14 @@ bool wait_lanes(uint32_t n, int ms);
 /* A child that attaches as gid, reports its proc_id, and serves its client until it is killed or told to end. */
 struct program {
 	pid_t pid;
-	uint32_t proc_id;
+	uint32_t lane;
 	uint64_t incarnation;
 	int to, from;
 };
 void start_program(struct program *p, uint8_t gid, uid_t uid);
 /* Its events so far. */
 struct program_news {
-	uint32_t proc_id;
+	uint32_t lane;
 	int reattached, introductions, wires, wire_err;
 };
 struct program_news news_of(struct program *p);

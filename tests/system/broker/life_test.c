@@ -117,7 +117,7 @@ static void twenty_programs_at_once_get_one_broker(void)
 	enum { N = 20 };
 	struct told {
 		pid_t broker;
-		uint32_t proc_id;
+		uint32_t lane;
 	} told[N];
 	int go[2], back[2], hold[2];
 	char byte;
@@ -131,7 +131,7 @@ static void twenty_programs_at_once_get_one_broker(void)
 		close(hold[1]);
 		CHECK(read(go[0], &byte, 1) == 0);
 		join_as(&d, 1);
-		struct told t = {broker_pid(), vb_broker_proc_id(d.c)};
+		struct told t = {broker_pid(), vb_broker_lane_number(d.c)};
 		CHECK(write(back[1], &t, sizeof(t)) == sizeof(t));
 		CHECK(read(hold[0], &byte, 1) == 0);
 		leave(&d);
@@ -142,7 +142,7 @@ static void twenty_programs_at_once_get_one_broker(void)
 		CHECK(read(back[0], &told[i], sizeof(told[i])) == sizeof(told[i]));
 		CHECK(told[i].broker > 0 && told[i].broker == told[0].broker);
 		for (int j = 0; j < i; j++)
-			CHECK(told[i].proc_id != told[j].proc_id);
+			CHECK(told[i].lane != told[j].lane);
 	}
 	close(hold[1]);
 	for (int i = 0, status; i < N; i++)
@@ -324,7 +324,7 @@ static void check_inside(void)
 	SAME(broker_pid(), getpid());
 	start_program(&p, 2, 0); /* a forked child must hold no descriptor of the broker */
 	SAME(broker_pid(), getpid());
-	SAME(ask(&a, 1, p.proc_id, 2), 0);
+	SAME(ask(&a, 1, p.lane, 2), 0);
 	CHECK(wait_for(&a, &a.replies, 1, LONG_MS));
 	SAME(a.err, 0);
 	SAME(a.peer.pid, p.pid);
@@ -410,13 +410,13 @@ static void when_the_program_with_the_broker_ends_another_takes_over(void)
 	CHECK(read(ready[0], &byte, 1) == 1);
 	join_as(&a, 2);
 	SAME(broker_pid(), pid);
-	uint32_t lane = vb_broker_proc_id(a.c);
+	uint32_t lane = vb_broker_lane_number(a.c);
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
 	CHECK(wait_for(&a, &a.reattached, 1, LONG_MS));
 	CHECK(broker_pid() != 0 && broker_pid() != pid && broker_pid() != getpid());
 	CHECK(wait_lanes(1, LONG_MS));
-	SAME(vb_broker_proc_id(a.c), lane);
+	SAME(vb_broker_lane_number(a.c), lane);
 	leave(&a);
 }
 

@@ -24,14 +24,14 @@ static void programs_get_different_lanes(void)
 	join_as(&a, 1);
 	join_as(&b, 2);
 	join_as(&c, 3);
-	uint32_t la = vb_broker_proc_id(a.c), lb = vb_broker_proc_id(b.c), lc = vb_broker_proc_id(c.c);
+	uint32_t la = vb_broker_lane_number(a.c), lb = vb_broker_lane_number(b.c), lc = vb_broker_lane_number(c.c);
 	CHECK(la && lb && lc && la != lb && lb != lc && la != lc);
 	CHECK(vb_broker_incarnation(a.c) && vb_broker_incarnation(a.c) != vb_broker_incarnation(b.c));
 	CHECK(wait_lanes(3, LONG_MS));
 	leave(&b);
 	CHECK(wait_lanes(2, LONG_MS));
 	join_as(&b, 2);
-	CHECK(vb_broker_proc_id(b.c) != lb);
+	CHECK(vb_broker_lane_number(b.c) != lb);
 	leave(&a);
 	leave(&b);
 	leave(&c);
@@ -47,7 +47,7 @@ static bool same_file(int fd_a, int fd_b)
 
 static void check_is(const struct vb_peer_info *p, const struct diary *d)
 {
-	SAME(p->proc_id, vb_broker_proc_id(d->c));
+	SAME(p->lane, vb_broker_lane_number(d->c));
 	CHECK(p->incarnation == vb_broker_incarnation(d->c));
 	SAME(p->pid, getpid());
 	SAME(p->uid, geteuid());
@@ -63,7 +63,7 @@ static void two_programs_meet_and_each_has_the_other_s_descriptors(void)
 
 	join_as(&a, 1);
 	join_as(&b, 2);
-	SAME(ask(&a, 77, vb_broker_proc_id(b.c), 2), 0);
+	SAME(ask(&a, 77, vb_broker_lane_number(b.c), 2), 0);
 	CHECK(wait_for(&a, &a.replies, 1, LONG_MS));
 	SAME(a.err, 0);
 	SAME(a.tag, 77);
@@ -75,10 +75,10 @@ static void two_programs_meet_and_each_has_the_other_s_descriptors(void)
 	CHECK(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, a.peer.seg_fd, 0) == MAP_FAILED);
 	CHECK(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, a.peer.doorbell_fd, 0) != MAP_FAILED);
 	/* again, and in the other direction */
-	SAME(ask(&a, 78, vb_broker_proc_id(b.c), 2), 0);
+	SAME(ask(&a, 78, vb_broker_lane_number(b.c), 2), 0);
 	CHECK(wait_for(&a, &a.replies, 2, LONG_MS));
 	CHECK(wait_for(&b, &b.introductions, 2, LONG_MS));
-	SAME(ask(&b, 79, vb_broker_proc_id(a.c), 1), 0);
+	SAME(ask(&b, 79, vb_broker_lane_number(a.c), 1), 0);
 	CHECK(wait_for(&b, &b.replies, 1, LONG_MS));
 	SAME(b.err, 0);
 	CHECK(wait_for(&a, &a.introductions, 1, LONG_MS));
@@ -86,11 +86,11 @@ static void two_programs_meet_and_each_has_the_other_s_descriptors(void)
 	leave(&b);
 }
 
-static int meet_err(struct diary *d, uint32_t proc_id, uint8_t gid)
+static int meet_err(struct diary *d, uint32_t lane, uint8_t gid)
 {
 	int before = d->replies;
 
-	SAME(ask(d, 1, proc_id, gid), 0);
+	SAME(ask(d, 1, lane, gid), 0);
 	CHECK(wait_for(d, &d->replies, before + 1, LONG_MS));
 	return d->err;
 }
@@ -101,11 +101,11 @@ static void a_meet_with_nobody_or_oneself_is_refused(void)
 
 	join_as(&a, 1);
 	join_as(&b, 2);
-	uint32_t lb = vb_broker_proc_id(b.c);
+	uint32_t lb = vb_broker_lane_number(b.c);
 	SAME(meet_err(&a, lb, 3), ENOENT);
 	SAME(meet_err(&a, lb % 1000 + 20, 2), ENOENT);
 	SAME(meet_err(&a, 0, 2), ENOENT);
-	SAME(meet_err(&a, vb_broker_proc_id(a.c), 1), EINVAL);
+	SAME(meet_err(&a, vb_broker_lane_number(a.c), 1), EINVAL);
 	union ibv_gid gids[256];
 	for (int i = 0; i < 256; i++)
 		gids[i] = gid_of((uint8_t)i);
@@ -132,8 +132,8 @@ static void root_s_broker_serves_everybody_and_keeps_users_apart(void)
 	join_as(&root, 1);
 	start_program(&nobody, 2, 65534);
 	start_program(&other, 3, 65533);
-	SAME(meet_err(&root, nobody.proc_id, 2), EACCES);
-	SAME(meet_err(&root, other.proc_id, 3), EACCES);
+	SAME(meet_err(&root, nobody.lane, 2), EACCES);
+	SAME(meet_err(&root, other.lane, 3), EACCES);
 	SAME(news_of(&nobody).introductions, 0);
 	CHECK(wait_lanes(3, LONG_MS));
 	end_program(&nobody, 0);
@@ -321,15 +321,15 @@ static void a_program_that_does_not_read_holds_up_nobody(void)
 
 	join_as(&deaf, 1);
 	join_as(&a, 2);
-	uint32_t lane = vb_broker_proc_id(deaf.c);
+	uint32_t lane = vb_broker_lane_number(deaf.c);
 	for (int i = 0; i < 500; i++)
 		SAME(meet_err(&a, lane, 1), 0);
 	join_as(&b, 3);
 	SAME(meet_err(&b, lane, 1), 0);
 	/* it sends requests and does not read the answers */
 	for (int i = 0; i < 3000; i++)
-		SAME(ask(&deaf, (uint64_t)i, vb_broker_proc_id(a.c), 2), 0);
-	SAME(meet_err(&b, vb_broker_proc_id(a.c), 2), 0);
+		SAME(ask(&deaf, (uint64_t)i, vb_broker_lane_number(a.c), 2), 0);
+	SAME(meet_err(&b, vb_broker_lane_number(a.c), 2), 0);
 	SAME(meet_err(&b, lane, 1), 0);
 	/* now it reads, and everything arrives */
 	CHECK(wait_for(&deaf, &deaf.replies, 3000, LONG_MS));
@@ -353,7 +353,7 @@ static void hundreds_of_programs_meet_one(void)
 	for (int i = 0; i < N; i++)
 		join_as(&many[i], 2);
 	for (int i = 0; i < N; i++)
-		SAME(ask(&many[i], 1, vb_broker_proc_id(hub.c), 1), 0);
+		SAME(ask(&many[i], 1, vb_broker_lane_number(hub.c), 1), 0);
 	for (int i = 0; i < N; i++) {
 		CHECK(wait_for(&many[i], &many[i].replies, 1, LONG_MS));
 		SAME(many[i].err, 0);
@@ -385,7 +385,7 @@ static void no_descriptor_leaks_on_either_side(void)
 
 	join_as(&hub, 1);
 	join_as(&d, 2);
-	SAME(meet_err(&d, vb_broker_proc_id(hub.c), 1), 0);
+	SAME(meet_err(&d, vb_broker_lane_number(hub.c), 1), 0);
 	leave(&d);
 	CHECK(wait_for(&hub, &hub.introductions, 1, LONG_MS));
 	CHECK(wait_lanes(1, LONG_MS));
@@ -393,7 +393,7 @@ static void no_descriptor_leaks_on_either_side(void)
 	int own = count_fds(getpid()), its = count_fds(broker);
 	for (int i = 0; i < 50; i++) {
 		join_as(&d, 2);
-		SAME(meet_err(&d, vb_broker_proc_id(hub.c), 1), 0);
+		SAME(meet_err(&d, vb_broker_lane_number(hub.c), 1), 0);
 		leave(&d);
 		CHECK(wait_for(&hub, &hub.introductions, i + 2, LONG_MS));
 	}

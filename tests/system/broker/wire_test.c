@@ -61,7 +61,7 @@ static int take_when_there(int fd, uint32_t lane)
 
 static uint32_t lane_of(const struct diary *d)
 {
-	return vb_broker_proc_id(d->c);
+	return vb_broker_lane_number(d->c);
 }
 
 /* A duplicate of a program's socket, from its descriptors, to check the lane after its holder has gone. */
@@ -277,12 +277,12 @@ static void a_lane_whose_holder_died_with_the_broker_is_shut(void)
 	kill(broker, SIGSTOP);
 	end_program(&p, SIGKILL);
 	kill(broker, SIGKILL);
-	send_to_lane(p.proc_id);
-	SAME(take_when_there(look, p.proc_id), 1); /* while it is not known */
+	send_to_lane(p.lane);
+	SAME(take_when_there(look, p.lane), 1); /* as long as nobody knows */
 	CHECK(wait_for(&a, &a.reattached, 1, LONG_MS));
-	SAME(wire(&a), 0); /* answered after the messages to the keeper */
-	send_to_lane(p.proc_id);
-	SAME(take(look, p.proc_id), 0);
+	SAME(wire(&a), 0); /* answered behind what was told to the keeper */
+	send_to_lane(p.lane);
+	SAME(take(look, p.lane), 0);
 	CHECK(reaches(&a));
 	close(look);
 	leave(&a);

@@ -154,7 +154,7 @@ static void a_program_that_comes_late_is_found_where_there_is_no_wire(void)
 	                        .port_num = 1,
 	                        .grh = {.dgid = d.gid, .sgid_index = (uint8_t)d.gid_index, .hop_limit = 9}};
 	struct ibv_ah *ah = ibv_create_ah(d.pd, &a);
-	uint32_t next = VB_QP_LANE(l.qp->qp_num) % (VB_LANES - 1) + 1; /* lanes are assigned in order */
+	uint32_t next = VB_QP_LANE(l.qp->qp_num) % (VB_LANE_COUNT - 1) + 1; /* lanes are given one after the other */
 
 	CHECK(ah);
 	meet_up(p.fd);

@@ -100,6 +100,11 @@ static void release_of_what_is_not_held(void)
 	vb_unlock(&sq);
 }
 
+static void release_of_a_mutex_that_is_not_held(void)
+{
+	vb_mutex_unlock(&meeting);
+}
+
 static void try_the_wrong_way_round(void)
 {
 	vb_lock(&sq);
@@ -152,6 +157,7 @@ int main(void)
 	CHECK(aborts(one_lock_twice, text, sizeof(text)));
 	CHECK(aborts(wait_under_spin_lock, text, sizeof(text)));
 	CHECK(aborts(release_of_what_is_not_held, text, sizeof(text)));
+	CHECK(aborts(release_of_a_mutex_that_is_not_held, text, sizeof(text)));
 	CHECK(aborts(take_a_program_lock_under_another, text, sizeof(text)));
 	printf("ok a mutex or a wait under a spin lock, and two locks of one rank, abort\n");
 	return 0;
