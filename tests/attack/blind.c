@@ -1,9 +1,9 @@
 // blind.c - a third host that forges the address of a peer and guesses the rest: requests, answers, notifications, and messages
 // of connection management, to queue pair numbers that it tries or knows
 // follows: IBA volume 1, 9.2 (headers), 12.6 (messages); annex A17; raw(7)
+// SPDX-License-Identifier: MIT
 // usage: blind -s AS -d TO [-n PACKETS] [-r PACKETS PER SECOND] [-q QPN]... [-k RKEY -v ADDRESS] [-l] [-c]; -l: of the lanes
 // of these; -c: connection management alone
-// SPDX-License-Identifier: MIT
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>

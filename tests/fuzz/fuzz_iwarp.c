@@ -1,9 +1,7 @@
 // fuzz_iwarp.c - a hostile peer on a stream: any FPDUs, right and wrong ones, and any bytes, split anywhere. Each request
 // completes once and in order, nothing is stored outside what was granted, and we live
 // follows: RFC 5040; RFC 5041; RFC 5044; RFC 5042
-// build: clang -g -O1 -D_GNU_SOURCE -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -fno-strict-aliasing
-// \
-//        -Isrc -Itests/unit/iwarp tests/fuzz/fuzz_iwarp.c tests/unit/iwarp/fixture.c src/engine/iwarp/*.c src/frame/*.c
+// build: tests/fuzz/run 60 iwarp
 // SPDX-License-Identifier: MIT
 #include <string.h>
 

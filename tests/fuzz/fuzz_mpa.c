@@ -1,9 +1,7 @@
 // fuzz_mpa.c - hostile MPA frames, markers and Terminates: what is decoded can be encoded and is the same again, whatever is
 // agreed is no more than was wished for
 // follows: RFC 5044, 4, 7.1; RFC 6581; RFC 5040, 4.8
-// build: clang -g -O1 -D_GNU_SOURCE -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -fno-strict-aliasing
-// \
-//        -Isrc tests/fuzz/fuzz_mpa.c src/frame/*.c
+// build: tests/fuzz/run 60 mpa
 // SPDX-License-Identifier: MIT
 #include <stdlib.h>
 #include <string.h>

@@ -1,9 +1,7 @@
 // fuzz_ring.c - a hostile peer: any records in its ring, anything in its segment. Our memory outside of what it was
 // granted stays as it was, each request completes once and in order, and we live
 // see: docs/same-host.md
-// build: clang -g -O1 -D_GNU_SOURCE -fsanitize=fuzzer,address,undefined -fno-strict-aliasing -Isrc tests/fuzz/fuzz_ring.c \
-//        src/core/{active,ah,ah_wc,async,buffer,channel,clock,context,cq,cq_ex,cq_poll,event_fd,inbound,key,mcast,mr,opcode,pages,pd,post}.c \
-//        src/core/{qp,qp_attr,qp_flush,qp_modify,qp_query,qp_state,rq,srq,wr}.c src/engine/local/*.c src/path/local/path.c src/frame/*.c src/util/{guard,log}.c -lpthread
+// build: tests/fuzz/run 60 ring
 // SPDX-License-Identifier: MIT
 #include <assert.h>
 #include <errno.h>
@@ -35,7 +33,7 @@ static uint8_t *peer_ring;
 static void *peer_seg;
 static int copy_result;
 
-/* --- io/ --- */
+/* --- node/ --- */
 
 int vb_node_get(struct vb_node **out)
 {

@@ -1,9 +1,7 @@
 // fuzz_wire.c - a hostile peer on the wire: after a valid connection any packets, in any order, at any time. Each
 // request completes once and in order, nothing is stored beyond a packet's own bytes, timers do not spin, and we live
 // follows: IBA volume 1, 9.6 to 9.9
-// build: clang -g -O1 -D_GNU_SOURCE -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -fno-strict-aliasing
-// \
-//        -Isrc -Itests/unit/roce tests/fuzz/fuzz_wire.c tests/unit/roce/fixture.c src/engine/roce/*.c src/frame/*.c
+// build: tests/fuzz/run 60 wire
 // SPDX-License-Identifier: MIT
 #include <stdio.h>
 #include <stdlib.h>

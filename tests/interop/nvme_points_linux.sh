@@ -1,5 +1,5 @@
 #!/bin/bash
-# points_linux.sh - the points that blktests' nvme tests check, and nvme-cli's commands: the Linux kernel's host and verbena-target
+# nvme_points_linux.sh - the points that blktests' nvme tests check, and nvme-cli's commands: the Linux kernel's host and verbena-target
 # follows: blktests, tests/nvme (what is checked; numbers in the sentences); nvme(1); tests/interop/lab
 # SPDX-License-Identifier: MIT
 source "$(dirname "$0")/lab/lib.sh"

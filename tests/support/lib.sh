@@ -1,5 +1,5 @@
 # lib.sh - what the scripts in tests/system/apps have in common: a runtime directory of their own, bounded pairs, ok and not ok
-# follows: testanything.org, loosely; BUILD names the build directory
+# BUILD names the build directory
 # SPDX-License-Identifier: MIT
 # sourced, not run
 set -u

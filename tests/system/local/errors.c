@@ -223,8 +223,7 @@ static const struct try remote_access[] = {
                .c = {.access = IBV_ACCESS_REMOTE_READ}, REQ_EVENT},
          .w = {.op = IBV_WR_RDMA_WRITE_WITH_IMM, .len = 8},
          .status = IBV_WC_REM_INV_REQ_ERR},
-        /* IBA 9.7.4.1.? table 44: a QP that does not take such requests: invalid request or access, as the adapter
-         * likes; ours: access */
+        /* An operation that the QP does not allow is an invalid request, whatever the key (IBA 9.7.4.1.4). */
         {.o = {"a write to a queue pair without remote write", .c = {.access = IBV_ACCESS_REMOTE_READ}, REQ_EVENT},
          WRITE(8),
          .status = IBV_WC_REM_INV_REQ_ERR},

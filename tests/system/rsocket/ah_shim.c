@@ -1,5 +1,6 @@
 // ah_shim.c - lets rdma-core's datagram rsockets start on RoCE: their first address handle lacks the GRH that RoCE
-// needs follows: nothing SPDX-License-Identifier: MIT
+// needs
+// SPDX-License-Identifier: MIT
 #include <dlfcn.h>
 #include <infiniband/verbs.h>
 

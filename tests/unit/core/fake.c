@@ -1,4 +1,4 @@
-// fake.c - stands in for io/, engine/, the device list and abi/ under the tests of core/
+// fake.c - stands in for node/, engine/, the device list and abi/ under the tests of core/
 // see: core/node.h
 // SPDX-License-Identifier: MIT
 #include "harness.h"
@@ -19,7 +19,7 @@ void fake_reset(void)
 	memset(&fake, 0, sizeof(fake));
 }
 
-/* --- io/, engine/ --- */
+/* --- node/, engine/ --- */
 
 int vb_node_get(struct vb_node **out)
 {

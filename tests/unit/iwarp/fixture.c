@@ -1,5 +1,4 @@
 // fixture.c - one stream, its queues and its memory in the open; the other end is forged FPDU by FPDU
-// follows: ngtcp2's tests in spirit
 // SPDX-License-Identifier: MIT
 #include "fixture.h"
 

@@ -1,5 +1,4 @@
 // sim.c - steps of two programs and a connection, one at a time, and what must be true after each
-// follows: canonical/raft's simulator in spirit
 // SPDX-License-Identifier: MIT
 #include "sim.h"
 

@@ -1,5 +1,4 @@
 // fixture.c - one queue pair, its queues and its memory in the open; the other end is forged packet by packet
-// follows: ngtcp2's tests in spirit
 // SPDX-License-Identifier: MIT
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,4 @@
 // fixture.h - one queue pair, its queues and its memory in the open; the other end is forged packet by packet
-// follows: ngtcp2's tests in spirit
 // SPDX-License-Identifier: MIT
 #ifndef VB_TEST_WIRE_FIXTURE_H
 #define VB_TEST_WIRE_FIXTURE_H

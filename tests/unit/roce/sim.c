@@ -1,5 +1,4 @@
 // sim.c - virtual time: arrivals, timers, programs, one at a time, and what must be true after each
-// follows: canonical/raft's simulator in spirit
 // SPDX-License-Identifier: MIT
 #include <stdarg.h>
 #include <stdio.h>

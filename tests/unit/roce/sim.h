@@ -1,5 +1,4 @@
 // sim.h - two queue pairs, a bad network, random work, virtual time: what must be true is looked at after every step
-// follows: canonical/raft's simulator in spirit
 // SPDX-License-Identifier: MIT
 #ifndef VB_TEST_WIRE_SIM_H
 #define VB_TEST_WIRE_SIM_H
