@@ -37,7 +37,7 @@ sanitized() { [ $SLOW != 1 ]; }
 # --- one line for each case ---
 # check SENTENCE COMMAND ARGS…: ok if it succeeds; what it said is shown if not. AGAIN: set where one end is an
 # emulated guest, or has a timer that a busy machine may miss; what fails is tried once more, and the run says so. BETWEEN:
-# what is to be done before that
+# what is to be done before that. said_lines: how much of what it said is shown, as tail(1) counts
 check() {
 	local sentence=$1 since=${EPOCHREALTIME/./} status=0
 	shift
@@ -53,7 +53,7 @@ check() {
 		echo "ok $sentence${VERBENA_TEST_TIMES:+ ($(((${EPOCHREALTIME/./} - since) / 1000)) ms)}"
 	else
 		echo "not ok $sentence (status $status)"
-		sed 's/^/	/' "$work/said" | tail -150
+		sed 's/^/	/' "$work/said" | tail -n "${said_lines:-150}"
 		failed=$((failed + 1))
 	fi
 }
