@@ -1,6 +1,6 @@
 #!/usr/bin/env -S python3 -B
 # iwarp.py - run by iwarp.sh: stock programs on iWARP across a veth pair, in turns with plain TCP and programs over TCP
-# follows: README.md, wire.py; IPv4, connections by rdma_cm
+# see: bench/README.md, wire.py; IPv4, connections by rdma_cm
 # SPDX-License-Identifier: MIT
 from wire import *
 import wire

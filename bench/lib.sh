@@ -1,5 +1,5 @@
 # lib.sh - runs a measurement in its own PID and network namespaces, so that nothing is left behind
-# follows: README.md; setpriv(1), unshare(1)
+# see: bench/README.md; setpriv(1), unshare(1)
 # SPDX-License-Identifier: MIT
 # sourced, not run
 set -u

@@ -1,6 +1,6 @@
 # measure.py - the method of bench/: runs our program and its peer one after the other, and prints medians and ratios in
 # rows
-# follows: README.md
+# see: bench/README.md
 # SPDX-License-Identifier: MIT
 import atexit, ctypes, json, os, platform, re, select, shutil, signal, socket, statistics, subprocess, sys, tempfile, time
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env -S python3 -B
 # rsocket.py - run by rsocket.sh: rstream over rsockets and over TCP ("-T s"), and iperf3, in turns
-# follows: README.md, rstream(1)
+# see: bench/README.md, rstream(1)
 # SPDX-License-Identifier: MIT
 from measure import *
 

@@ -1,6 +1,6 @@
 #!/bin/bash
 # rsocket.sh - rstream over rsockets and TCP, on one host and between two network namespaces; rsocket.py measures
-# follows: README.md. The second part needs root, and runs in its own PID and network namespaces.
+# see: bench/README.md. The second part needs root, and runs in its own PID and network namespaces.
 # usage: bench/rsocket.sh [host|veth]...   BUILD names the build directory
 # SPDX-License-Identifier: MIT
 set -u

@@ -1,7 +1,7 @@
 #!/usr/bin/env -S python3 -B
 # storage.py - run by storage.sh: verbena-disk and verbena-target, on one host and across a veth pair, in turns with
 # peers
-# follows: README.md, wire.py; verbena-disk(1), nbdkit-memory-plugin(1), fio(1)
+# see: bench/README.md, wire.py; verbena-disk(1), nbdkit-memory-plugin(1), fio(1)
 # SPDX-License-Identifier: MIT
 from wire import *
 import wire

@@ -1,7 +1,7 @@
 #!/usr/bin/env -S python3 -B
 # wire.py - run by wire.sh: two network namespaces and the link between them, our figures and the peers' in turns, the
 # table
-# follows: README.md; IPv4, perftest with its default depth
+# see: bench/README.md; IPv4, perftest with its default depth
 # SPDX-License-Identifier: MIT
 import json
 import measure as machine

@@ -48,7 +48,7 @@ static int join_group(struct vb_node *node, struct vb_mcast *m)
 		return EALREADY;
 	if (node->mcast_count >= VB_MAX_TOTAL_MCAST_QP_ATTACH)
 		return ENOMEM;
-	int err = members(node, m) ? 0 : vb_roce_membership(node, &m->group, m->ifindex, true);
+	int err = group_members(node, m) ? 0 : vb_roce_membership(node, &m->group, m->ifindex, true);
 
 	if (err)
 		return err;
@@ -102,7 +102,7 @@ static struct vb_mcast *leave_group(struct vb_node *node, struct vb_qp *qp, cons
 	node->mcast_count--;
 	qp->mcasts--;
 	vb_unlock(&node->progress);
-	if (!members(node, m))
+	if (!group_members(node, m))
 		vb_roce_membership(node, &m->group, m->ifindex, false);
 	return m;
 }

@@ -1,9 +1,9 @@
 // blind.c - a third host that forges a peer's address and guesses the rest: requests, acknowledgements, notifications
 // and MADs, to guessed or known queue pair numbers
 // follows: IBA volume 1, 9.2 (headers), 12.6 (messages); annex A17; raw(7)
-// usage: blind -s AS -d TO [-n PACKETS] [-r PACKETS PER SECOND] [-q QPN]... [-k RKEY -v ADDRESS] [-l] [-c]; -l: guess
-// numbers in the lanes of these; -c: connection management only
 // SPDX-License-Identifier: MIT
+// usage: blind -s AS -d TO [-n PACKETS] [-r PACKETS PER SECOND] [-q QPN]... [-k RKEY -v ADDRESS] [-l] [-c]; -l: of the lanes
+// of these; -c: connection management alone
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>

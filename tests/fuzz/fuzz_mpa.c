@@ -6,16 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define CHECK_FAILED(...) abort() /* the fuzzer says which input it was */
+#include "../support/check.h"
 #include "frame/mpa.h"
 #include "frame/rdmap.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-#define CHECK(x)                 \
-	do {                     \
-		if (!(x))        \
-			abort(); \
-	} while (0)
 
 static void check_terms(const struct vb_mpa_terms *terms, const struct vb_mpa_wish *wish)
 {

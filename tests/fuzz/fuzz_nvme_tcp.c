@@ -1,4 +1,5 @@
-// fuzz_nvme_tcp.c - a hostile host at the end of a TCP connection: any bytes, and PDUs that are right but for a few
+// fuzz_nvme_tcp.c - a hostile host at the end of a TCP connection: any bytes, and PDUs that are right but for a few of
+// them
 // follows: NVMe/TCP transport specification 1.0
 // SPDX-License-Identifier: MIT
 #include <stdint.h>

@@ -2,8 +2,8 @@
 // Memory outside the granted regions does not change, each request completes once and in order, and all sent packets
 // are well formed
 // follows: IBA volume 1, 9.6 to 9.9; annex A17 (RoCEv2)
-// build: tests/fuzz/run 60 packet
 // SPDX-License-Identifier: MIT
+// build: tests/fuzz/run 60 packet
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -33,7 +33,7 @@ static struct vb_device device = {.dev.name = "roce_fuzz"};
 static uint64_t clock_ns = 1000000000;
 static uint8_t stage[2 * VB_ROCE_PACKET_MAX];
 
-/* --- io/, without sockets --- */
+/* --- node/, without sockets --- */
 
 int vb_node_get(struct vb_node **out)
 {

@@ -33,7 +33,7 @@ static uint8_t *peer_ring;
 static void *peer_seg;
 static int copy_result;
 
-/* --- io/ --- */
+/* --- node/ --- */
 
 int vb_node_get(struct vb_node **out)
 {

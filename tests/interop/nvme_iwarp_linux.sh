@@ -1,6 +1,5 @@
 #!/bin/bash
-# nvme_iwarp_linux.sh - the Linux kernel's NVMe over RDMA on siw, in the emulated guest: its host with verbena-target,
-# its target with our client
+# nvme_iwarp_linux.sh - the Linux kernel's NVMe over RDMA on siw, in the emulated guest: its host and verbena-target, its target and our client
 # follows: nvme(1), nvmet in configfs; tests/interop/lab
 # SPDX-License-Identifier: MIT
 source "$(dirname "$0")/lab/lib.sh"

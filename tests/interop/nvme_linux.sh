@@ -1,6 +1,5 @@
 #!/bin/bash
-# nvme_linux.sh - the Linux kernel's NVMe/TCP host, in the emulated guest, with verbena-target: discovery, use, changes,
-# restarts
+# nvme_linux.sh - the Linux kernel's own NVMe/TCP host, in the emulated guest, and verbena-target: found, used, changed, restarted
 # follows: nvme(1); tests/interop/lab
 # SPDX-License-Identifier: MIT
 source "$(dirname "$0")/lab/lib.sh"

@@ -1,7 +1,6 @@
 #!/bin/bash
-# nvme_points_linux.sh - the checks of blktests' nvme tests, and nvme-cli's commands: the Linux kernel's host with
-# verbena-target
-# follows: blktests, tests/nvme (whose numbers are in the sentences); nvme(1); tests/interop/lab
+# nvme_points_linux.sh - the points that blktests' nvme tests check, and nvme-cli's commands: the Linux kernel's host and verbena-target
+# follows: blktests, tests/nvme (what is checked; numbers in the sentences); nvme(1); tests/interop/lab
 # SPDX-License-Identifier: MIT
 source "$(dirname "$0")/lab/lib.sh"
 source "$(dirname "$0")/lab/nvme.sh"

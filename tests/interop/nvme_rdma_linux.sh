@@ -1,6 +1,5 @@
 #!/bin/bash
-# nvme_rdma_linux.sh - the Linux kernel's NVMe over RDMA host, on rxe in the emulated guest, with verbena-target on
-# Verbena
+# nvme_rdma_linux.sh - the Linux kernel's own NVMe over RDMA host, on rxe in the emulated guest, and verbena-target on Verbena
 # follows: nvme(1); tests/interop/lab
 # SPDX-License-Identifier: MIT
 source "$(dirname "$0")/lab/lib.sh"

@@ -8,24 +8,29 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CHECK(x)                                                                                                    \
-	do {                                                                                                        \
-		if (!(x)) {                                                                                         \
-			fprintf(stderr, "%s:%d: %s: not so: %s (errno %d, %s)\n", __FILE__, __LINE__, __func__, #x, \
-			        errno, strerror(errno));                                                            \
-			exit(1);                                                                                    \
-		}                                                                                                   \
+/* A failed check ends the test here, with a printf format and its arguments. A test with an end of its own (several
+ * processes, MPI, a fuzz target) defines it before it includes this file. */
+#ifndef CHECK_FAILED
+#define CHECK_FAILED(fmt, ...)                                                                        \
+	do {                                                                                          \
+		fprintf(stderr, "%s:%d: %s: " fmt "\n", __FILE__, __LINE__, __func__, ##__VA_ARGS__); \
+		exit(1);                                                                              \
+	} while (0)
+#endif
+
+#define CHECK(x)                                                                               \
+	do {                                                                                   \
+		if (!(x))                                                                      \
+			CHECK_FAILED("not so: %s (errno %d, %s)", #x, errno, strerror(errno)); \
 	} while (0)
 
 /* Checks that two integers are equal, and prints both if they are not. */
 #define SAME(a, b)                                                                                                   \
 	do {                                                                                                         \
 		long long a_ = (long long)(a), b_ = (long long)(b);                                                  \
-		if (a_ != b_) {                                                                                      \
-			fprintf(stderr, "%s:%d: %s is %lld (%#llx), not %s: %lld (%#llx)\n", __FILE__, __LINE__, #a, \
-			        a_, (unsigned long long)a_, #b, b_, (unsigned long long)b_);                         \
-			exit(1);                                                                                     \
-		}                                                                                                    \
+		if (a_ != b_)                                                                                        \
+			CHECK_FAILED("%s is %lld (%#llx), not %s: %lld (%#llx)", #a, a_, (unsigned long long)a_, #b, \
+			             b_, (unsigned long long)b_);                                                    \
 	} while (0)
 
 /* Meson counts the exit status 77 as skipped. */

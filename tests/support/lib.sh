@@ -1,6 +1,5 @@
-# lib.sh - shared by the scripts in tests/system/apps: a runtime directory for each, pairs with a time limit, ok and not
-# ok
-# follows: testanything.org, loosely; BUILD names the build directory
+# lib.sh - what the scripts in tests/system/apps have in common: a runtime directory of their own, bounded pairs, ok and not ok
+# BUILD names the build directory
 # SPDX-License-Identifier: MIT
 # sourced, not run
 set -u
@@ -36,9 +35,9 @@ fi
 sanitized() { [ $SLOW != 1 ]; }
 
 # --- one line for each case ---
-# check SENTENCE COMMAND ARGS…: ok if it succeeds; otherwise prints its output. AGAIN: set if one end is an emulated
-# guest, or has a timer that a busy machine may miss; a failed case is then tried once more, and the run says so.
-# BETWEEN: a command to run before that
+# check SENTENCE COMMAND ARGS…: ok if it succeeds; what it said is shown if not. AGAIN: set where one end is an
+# emulated guest, or has a timer that a busy machine may miss; what fails is tried once more, and the run says so. BETWEEN:
+# what is to be done before that. said_lines: how much of what it said is shown, as tail(1) counts
 check() {
 	local sentence=$1 since=${EPOCHREALTIME/./} status=0
 	shift
@@ -54,7 +53,7 @@ check() {
 		echo "ok $sentence${VERBENA_TEST_TIMES:+ ($(((${EPOCHREALTIME/./} - since) / 1000)) ms)}"
 	else
 		echo "not ok $sentence (status $status)"
-		sed 's/^/	/' "$work/said" | tail -150
+		sed 's/^/	/' "$work/said" | tail -n "${said_lines:-150}"
 		failed=$((failed + 1))
 	fi
 }

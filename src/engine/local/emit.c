@@ -258,8 +258,8 @@ static enum vb_emit emit_rdma(struct vb_qp *qp, struct vb_swqe *w)
 		}
 		switch (w->data_written ? VB_DIRECT_DONE : vb_direct(qp, w)) {
 		case VB_DIRECT_DONE:
-			w->data_written =
-			        imm; /* the data is written; the record of the immediate may have to wait for room */
+			/* the data is written; the record of the immediate may have to wait for room */
+			w->data_written = imm;
 			return imm ? emit_by_ring(qp, w, VB_REC_NOTIFY, 0) : vb_emit_done(w);
 		case VB_DIRECT_REFUSED:
 			return emit_by_ring(qp, w, VB_REC_VERDICT, is_read ? VB_RECF_IS_READ : 0);

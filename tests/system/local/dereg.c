@@ -165,52 +165,52 @@ static unsigned rounds(void)
 	return (unsigned)count_or(under_sanitizer() ? 15 : 60);
 }
 
-#define RUN(...) run(&(struct job){.rounds = rounds(), __VA_ARGS__})
+#define RUN_JOB(...) run(&(struct job){.rounds = rounds(), __VA_ARGS__})
 
 static void no_byte_is_written_after_dereg(void)
 {
-	RUN(.end = DEREG, .op = IBV_WR_RDMA_WRITE, .len = 8);
-	RUN(.end = DEREG, .op = IBV_WR_RDMA_WRITE, .len = 1 << 20);
-	RUN(.end = DEREG, .op = IBV_WR_RDMA_WRITE, .len = 4 << 20);
+	RUN_JOB(.end = DEREG, .op = IBV_WR_RDMA_WRITE, .len = 8);
+	RUN_JOB(.end = DEREG, .op = IBV_WR_RDMA_WRITE, .len = 1 << 20);
+	RUN_JOB(.end = DEREG, .op = IBV_WR_RDMA_WRITE, .len = 4 << 20);
 }
 
 static void no_byte_of_a_shared_mapping_is_written_after_dereg(void)
 {
-	RUN(.end = DEREG, .op = IBV_WR_RDMA_WRITE, .len = 64, .shared = true);
-	RUN(.end = DEREG, .op = IBV_WR_RDMA_WRITE, .len = 1 << 20, .shared = true);
+	RUN_JOB(.end = DEREG, .op = IBV_WR_RDMA_WRITE, .len = 64, .shared = true);
+	RUN_JOB(.end = DEREG, .op = IBV_WR_RDMA_WRITE, .len = 1 << 20, .shared = true);
 }
 
 static void no_byte_is_written_by_ring_after_dereg(void)
 {
-	RUN(.end = DEREG, .op = IBV_WR_RDMA_WRITE, .len = 8, .ring = true);
-	RUN(.end = DEREG, .op = IBV_WR_RDMA_WRITE, .len = 1 << 20, .ring = true);
+	RUN_JOB(.end = DEREG, .op = IBV_WR_RDMA_WRITE, .len = 8, .ring = true);
+	RUN_JOB(.end = DEREG, .op = IBV_WR_RDMA_WRITE, .len = 1 << 20, .ring = true);
 }
 
 static void readers_fail_after_dereg(void)
 {
-	RUN(.end = DEREG, .op = IBV_WR_RDMA_READ, .len = 8);
-	RUN(.end = DEREG, .op = IBV_WR_RDMA_READ, .len = 1 << 20);
-	RUN(.end = DEREG, .op = IBV_WR_RDMA_READ, .len = 1 << 20, .ring = true);
+	RUN_JOB(.end = DEREG, .op = IBV_WR_RDMA_READ, .len = 8);
+	RUN_JOB(.end = DEREG, .op = IBV_WR_RDMA_READ, .len = 1 << 20);
+	RUN_JOB(.end = DEREG, .op = IBV_WR_RDMA_READ, .len = 1 << 20, .ring = true);
 }
 
 static void no_byte_is_written_after_reset(void)
 {
-	RUN(.end = RESET, .op = IBV_WR_RDMA_WRITE, .len = 8);
-	RUN(.end = RESET, .op = IBV_WR_RDMA_WRITE, .len = 1 << 20);
-	RUN(.end = RESET, .op = IBV_WR_RDMA_WRITE, .len = 1 << 20, .ring = true);
+	RUN_JOB(.end = RESET, .op = IBV_WR_RDMA_WRITE, .len = 8);
+	RUN_JOB(.end = RESET, .op = IBV_WR_RDMA_WRITE, .len = 1 << 20);
+	RUN_JOB(.end = RESET, .op = IBV_WR_RDMA_WRITE, .len = 1 << 20, .ring = true);
 }
 
 static void no_byte_is_written_after_error(void)
 {
-	RUN(.end = ERROR, .op = IBV_WR_RDMA_WRITE, .len = 8);
-	RUN(.end = ERROR, .op = IBV_WR_RDMA_WRITE, .len = 1 << 20);
-	RUN(.end = ERROR, .op = IBV_WR_RDMA_WRITE, .len = 1 << 20, .ring = true);
+	RUN_JOB(.end = ERROR, .op = IBV_WR_RDMA_WRITE, .len = 8);
+	RUN_JOB(.end = ERROR, .op = IBV_WR_RDMA_WRITE, .len = 1 << 20);
+	RUN_JOB(.end = ERROR, .op = IBV_WR_RDMA_WRITE, .len = 1 << 20, .ring = true);
 }
 
 static void no_byte_is_written_after_destroy(void)
 {
-	RUN(.end = DESTROY, .op = IBV_WR_RDMA_WRITE, .len = 8);
-	RUN(.end = DESTROY, .op = IBV_WR_RDMA_WRITE, .len = 1 << 20);
+	RUN_JOB(.end = DESTROY, .op = IBV_WR_RDMA_WRITE, .len = 8);
+	RUN_JOB(.end = DESTROY, .op = IBV_WR_RDMA_WRITE, .len = 1 << 20);
 }
 
 /* --- a writer that dies during a copy --- */

@@ -31,13 +31,9 @@ int run_tests(int argc, char **argv, const struct test *tests, size_t n);
 
 __attribute__((noreturn, format(printf, 3, 4))) void fail(const char *file, int line, const char *fmt, ...);
 __attribute__((noreturn, format(printf, 1, 2))) void skip(const char *fmt, ...);
-#define CHECK(x) ((x) ? (void)0 : fail(__FILE__, __LINE__, "%s (errno %s)", #x, strerrorname_np(errno)))
-#define CHECK_INT(a, b)                                                               \
-	do {                                                                          \
-		long long a_ = (long long)(a), b_ = (long long)(b);                   \
-		if (a_ != b_)                                                         \
-			fail(__FILE__, __LINE__, "%s is %lld, not %lld", #a, a_, b_); \
-	} while (0)
+#define CHECK_FAILED(...) fail(__FILE__, __LINE__, __VA_ARGS__)
+#include "../../support/check.h"
+#define CHECK_INT(a, b) SAME(a, b)
 /* A number from the command line of the test programs: -n COUNT, otherwise $VERBENA_TEST_COUNT, otherwise the
  * default. */
 extern unsigned long test_count;

@@ -1,4 +1,5 @@
-// ah_shim.c - lets rdma-core's datagram rsockets start on RoCE: adds the GRH that their first address handle lacks
+// ah_shim.c - lets rdma-core's datagram rsockets start on RoCE: their first address handle lacks the GRH that RoCE
+// needs
 // SPDX-License-Identifier: MIT
 #include <dlfcn.h>
 #include <infiniband/verbs.h>

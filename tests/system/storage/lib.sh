@@ -1,6 +1,4 @@
-# lib.sh - for scripts that meson starts with the programs as arguments: a folder, targets that end with the script, ok
-# and not ok
-# follows: testanything.org, loosely
+# lib.sh - for scripts that meson starts with the programs in their arguments: a folder, targets that end with the script, ok and not ok
 # SPDX-License-Identifier: MIT
 # sourced, not run; $target: the program verbena-target
 set -u

@@ -1,4 +1,4 @@
-// fake.c - replaces node/, engine/, the device list and abi/ in the tests of core/
+// fake.c - stands in for node/, engine/, the device list and abi/ under the tests of core/
 // see: core/node.h
 // SPDX-License-Identifier: MIT
 #include "harness.h"

@@ -1,4 +1,4 @@
-// harness.h - an adapter without node/ and engine/, for the tests of core/
+// harness.h - an adapter without node/ and engine/: what the tests of core/ stand on
 // SPDX-License-Identifier: MIT
 #ifndef VB_TEST_CORE_HARNESS_H
 #define VB_TEST_CORE_HARNESS_H

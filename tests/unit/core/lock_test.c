@@ -9,15 +9,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../../support/check.h"
 #include "util/lock.h"
-
-#define CHECK(x)                                                                \
-	do {                                                                    \
-		if (!(x)) {                                                     \
-			fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #x); \
-			exit(1);                                                \
-		}                                                               \
-	} while (0)
 
 static struct vb_lock progress, sq, other_sq, wr;
 static pthread_mutex_t meeting = PTHREAD_MUTEX_INITIALIZER, broker = PTHREAD_MUTEX_INITIALIZER;

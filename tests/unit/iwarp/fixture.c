@@ -1,5 +1,4 @@
-// fixture.c - one stream with visible queues and memory; the other end is forged FPDU by FPDU
-// follows: ngtcp2's tests in spirit
+// fixture.c - one stream, its queues and its memory in the open; the other end is forged FPDU by FPDU
 // SPDX-License-Identifier: MIT
 #include "fixture.h"
 

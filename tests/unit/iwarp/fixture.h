@@ -1,5 +1,4 @@
-// fixture.h - one stream with visible queues and memory; the other end is forged FPDU by FPDU
-// follows: ngtcp2's tests in spirit
+// fixture.h - one stream, its queues and its memory in the open; the other end is forged FPDU by FPDU
 // SPDX-License-Identifier: MIT
 #ifndef VB_TEST_IWARP_FIXTURE_H
 #define VB_TEST_IWARP_FIXTURE_H

@@ -1,5 +1,4 @@
-// sim.c - single steps of two programs and a connection, with invariants checked after each
-// follows: canonical/raft's simulator in spirit
+// sim.c - steps of two programs and a connection, one at a time, and what must be true after each
 // SPDX-License-Identifier: MIT
 #include "sim.h"
 

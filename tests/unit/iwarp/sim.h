@@ -1,5 +1,4 @@
-// sim.h - two streams back to back: programs that post, a connection that splits bytes at random, and invariants
-// follows: canonical/raft's simulator in spirit
+// sim.h - two streams back to back: programs that post, a connection that splits bytes as it likes, and what must be true
 // SPDX-License-Identifier: MIT
 #ifndef VB_TEST_IWARP_SIM_H
 #define VB_TEST_IWARP_SIM_H

@@ -1,5 +1,6 @@
-// nvme_test.c - bytes and numbers: checksums, names, PDU headers; structures compared with libnvme's if it is installed
-// follows: NVM Express Base 1.4; NVMe/TCP transport specification 1.0; RFC 3720, B.4 (checksums)
+// nvme_test.c - bytes and numbers: checksums, names, PDU headers; structures pinned to libnvme's where that is
+// installed
+// follows: NVM Express Base 1.4; NVMe/TCP transport specification 1.0; RFC 3720 B.4 for the checksums
 // SPDX-License-Identifier: MIT
 #include "../../support/check.h"
 #include "frame/crc32c.h"

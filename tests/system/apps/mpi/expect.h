@@ -8,15 +8,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define EXPECT(cond)                                                                                         \
-	do {                                                                                                 \
-		if (!(cond)) {                                                                               \
-			fprintf(stderr, "%s:%d: rank %d: not %s\n", __FILE__, __LINE__, expect_rank, #cond); \
-			MPI_Abort(MPI_COMM_WORLD, 1);                                                        \
-		}                                                                                            \
-	} while (0)
-
 static int expect_rank, expect_ranks;
+
+#define CHECK_FAILED(fmt, ...)                                                                                \
+	do {                                                                                                  \
+		fprintf(stderr, "%s:%d: rank %d: " fmt "\n", __FILE__, __LINE__, expect_rank, ##__VA_ARGS__); \
+		MPI_Abort(MPI_COMM_WORLD, 1);                                                                 \
+	} while (0)
+#include "../../../support/check.h"
 
 static inline void expect_begin(int *argc, char ***argv)
 {

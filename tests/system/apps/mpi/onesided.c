@@ -24,14 +24,14 @@ static void put_and_get(void)
 			MPI_Put(out, (int)n, MPI_BYTE, to, (MPI_Aint)CHUNK * expect_rank, (int)n, MPI_BYTE, win);
 		MPI_Win_fence(0, win);
 		for (int from = 0; from < expect_ranks; from++)
-			EXPECT(expect_same(base + (size_t)CHUNK * from, n, from, round));
+			CHECK(expect_same(base + (size_t)CHUNK * from, n, from, round));
 		for (int of = 0; of < expect_ranks; of++) {
 			int writer = (of + expect_rank) % expect_ranks;
 
 			MPI_Win_lock(MPI_LOCK_SHARED, of, 0, win);
 			MPI_Get(in, (int)n, MPI_BYTE, of, (MPI_Aint)CHUNK * writer, (int)n, MPI_BYTE, win);
 			MPI_Win_unlock(of, win);
-			EXPECT(expect_same(in, n, writer, round));
+			CHECK(expect_same(in, n, writer, round));
 		}
 	}
 	MPI_Win_free(&win);
@@ -52,12 +52,12 @@ static void counter(void)
 	for (int i = 0; i < COUNTS; i++) {
 		MPI_Fetch_and_op(&one, &drawn, MPI_LONG_LONG, 0, 0, MPI_SUM, win);
 		MPI_Win_flush(0, win);
-		EXPECT(drawn > before && drawn < n);
+		CHECK(drawn > before && drawn < n);
 		before = drawn;
 		sum += drawn;
 	}
 	MPI_Allreduce(&sum, &all, 1, MPI_LONG_LONG, MPI_SUM, MPI_COMM_WORLD);
-	EXPECT(all == n * (n - 1) / 2);
+	CHECK(all == n * (n - 1) / 2);
 
 	/* one rank takes it, and all learn which */
 	long long me = expect_rank + 1, nobody = 0, winner = 0, now;
@@ -68,7 +68,7 @@ static void counter(void)
 	MPI_Barrier(MPI_COMM_WORLD);
 	if (!expect_rank) {
 		MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, win);
-		EXPECT(base[0] == n && base[1] == winner);
+		CHECK(base[0] == n && base[1] == winner);
 		MPI_Win_unlock(0, win);
 	}
 	MPI_Win_free(&win);

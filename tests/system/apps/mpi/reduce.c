@@ -18,13 +18,13 @@ static void sums(int n)
 	}
 	MPI_Allreduce(mine, all, n, MPI_LONG_LONG, MPI_SUM, MPI_COMM_WORLD);
 	for (int i = 0; i < n; i++)
-		EXPECT(all[i] == of_ranks * 1000003ll + ranks * i);
+		CHECK(all[i] == of_ranks * 1000003ll + ranks * i);
 	MPI_Allreduce(part, whole, n, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
 	for (int i = 0; i < n; i++)
-		EXPECT(whole[i] == (double)of_ranks + (double)ranks * i * 0.5);
+		CHECK(whole[i] == (double)of_ranks + (double)ranks * i * 0.5);
 	MPI_Allreduce(mine, all, n, MPI_LONG_LONG, MPI_MAX, MPI_COMM_WORLD);
 	for (int i = 0; i < n; i++)
-		EXPECT(all[i] == (ranks - 1) * 1000003ll + i);
+		CHECK(all[i] == (ranks - 1) * 1000003ll + i);
 }
 
 static void broadcasts(int n)
@@ -34,7 +34,7 @@ static void broadcasts(int n)
 
 		expect_fill(p, (size_t)n, expect_rank, root);
 		MPI_Bcast(p, n, MPI_BYTE, root, MPI_COMM_WORLD);
-		EXPECT(expect_same(p, (size_t)n, root, root));
+		CHECK(expect_same(p, (size_t)n, root, root));
 	}
 }
 

@@ -18,8 +18,8 @@ static void ring(size_t n, int round)
 	MPI_Sendrecv(out, (int)n, MPI_BYTE, right, round, in, (int)LARGEST, MPI_BYTE, left, round, MPI_COMM_WORLD,
 	             &status);
 	MPI_Get_count(&status, MPI_BYTE, &got);
-	EXPECT(got == (int)n && status.MPI_SOURCE == left && status.MPI_TAG == round);
-	EXPECT(expect_same(in, n, left, round));
+	CHECK(got == (int)n && status.MPI_SOURCE == left && status.MPI_TAG == round);
+	CHECK(expect_same(in, n, left, round));
 }
 
 /* Messages that arrive before their receive, and in another order than the receives. */
@@ -34,7 +34,7 @@ static void tags(void)
 	}
 	for (int i = 63; i >= 0; i--) {
 		MPI_Recv(in, EACH, MPI_BYTE, left, i, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-		EXPECT(expect_same(in, EACH, left, i));
+		CHECK(expect_same(in, EACH, left, i));
 	}
 	MPI_Waitall(64, sent, MPI_STATUSES_IGNORE);
 }
@@ -45,7 +45,7 @@ static void everybody(void)
 		expect_fill(out + to * EACH, EACH, expect_rank, to);
 	MPI_Alltoall(out, EACH, MPI_BYTE, in, EACH, MPI_BYTE, MPI_COMM_WORLD);
 	for (int from = 0; from < expect_ranks; from++)
-		EXPECT(expect_same(in + from * EACH, EACH, from, expect_rank));
+		CHECK(expect_same(in + from * EACH, EACH, from, expect_rank));
 }
 
 int main(int argc, char **argv)

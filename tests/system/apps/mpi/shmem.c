@@ -11,13 +11,12 @@
 
 static int me, n;
 
-#define EXPECT(cond)                                                                                   \
-	do {                                                                                           \
-		if (!(cond)) {                                                                         \
-			fprintf(stderr, "%s:%d: element %d: not %s\n", __FILE__, __LINE__, me, #cond); \
-			shmem_global_exit(1);                                                          \
-		}                                                                                      \
+#define CHECK_FAILED(fmt, ...)                                                                          \
+	do {                                                                                            \
+		fprintf(stderr, "%s:%d: element %d: " fmt "\n", __FILE__, __LINE__, me, ##__VA_ARGS__); \
+		shmem_global_exit(1);                                                                   \
 	} while (0)
+#include "../../../support/check.h"
 
 static unsigned char byte(int who, int round, size_t i)
 {
@@ -37,7 +36,7 @@ static void put_and_get(void)
 {
 	unsigned char *all = shmem_malloc((size_t)CHUNK * n), *out = malloc(CHUNK), *in = malloc(CHUNK);
 
-	EXPECT(all && out && in);
+	CHECK(all && out && in);
 	for (int round = 0; round < 10; round++) {
 		size_t size = round % 2 ? CHUNK : 1 + (size_t)round;
 
@@ -47,10 +46,10 @@ static void put_and_get(void)
 			shmem_putmem(all + (size_t)CHUNK * me, out, size, to);
 		shmem_barrier_all();
 		for (int from = 0; from < n; from++)
-			EXPECT(same(all + (size_t)CHUNK * from, size, from, round));
+			CHECK(same(all + (size_t)CHUNK * from, size, from, round));
 		for (int of = 0; of < n; of++) {
 			shmem_getmem(in, all + (size_t)CHUNK * ((of + me) % n), size, of);
-			EXPECT(same(in, size, (of + me) % n, round));
+			CHECK(same(in, size, (of + me) % n, round));
 		}
 		shmem_barrier_all();
 	}
@@ -69,7 +68,7 @@ static void atomics(void)
 	for (int i = 0; i < COUNTS; i++) {
 		long drawn = shmem_long_atomic_fetch_add(&counter, 1, 0);
 
-		EXPECT(drawn > before && drawn < total);
+		CHECK(drawn > before && drawn < total);
 		before = drawn;
 		sum += drawn;
 	}
@@ -77,7 +76,7 @@ static void atomics(void)
 	if (shmem_long_atomic_compare_swap(&prize, 0, me + 1, 0) == 0)
 		shmem_long_atomic_add(&winners, me + 1, 0);
 	shmem_barrier_all();
-	EXPECT(me || (sums == total * (total - 1) / 2 && counter == total && prize && winners == prize));
+	CHECK(me || (sums == total * (total - 1) / 2 && counter == total && prize && winners == prize));
 
 	long values[LONGS];
 	for (long i = 0; i < LONGS; i++)
@@ -87,7 +86,7 @@ static void atomics(void)
 	shmem_long_p(&flag, 1, (int)next);
 	shmem_long_wait_until(&flag, SHMEM_CMP_EQ, 1);
 	for (long i = 0; i < LONGS; i++)
-		EXPECT(data[i] == (me + n - 1) % n * LONGS + i);
+		CHECK(data[i] == (me + n - 1) % n * LONGS + i);
 	shmem_barrier_all();
 }
 
@@ -105,15 +104,15 @@ static void collectives(void)
 	shmem_barrier_all();
 	shmem_long_sum_to_all(to, from, LONGS, 0, 0, n, work, psync);
 	for (long i = 0; i < LONGS; i++)
-		EXPECT(to[i] == 3L * n * (n - 1) / 2 + i * n);
+		CHECK(to[i] == 3L * n * (n - 1) / 2 + i * n);
 	shmem_barrier_all();
 	shmem_long_max_to_all(to, from, LONGS, 0, 0, n, work, psync);
 	for (long i = 0; i < LONGS; i++)
-		EXPECT(to[i] == 3L * (n - 1) + i);
+		CHECK(to[i] == 3L * (n - 1) + i);
 	shmem_barrier_all();
 	shmem_broadcast64(to, from, LONGS, n - 1, 0, 0, n, bsync);
 	for (long i = 0; me != n - 1 && i < LONGS; i++)
-		EXPECT(to[i] == 3L * (n - 1) + i);
+		CHECK(to[i] == 3L * (n - 1) + i);
 	shmem_barrier_all();
 }
 
