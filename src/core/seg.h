@@ -118,9 +118,9 @@ struct vb_seg_header {
 
 #define VB_SEG_SLOT_STRIDE 256ull
 #define VB_SEG_SLOTS_OFF 4096ull
-#define VB_SEG_QPS_OFF (VB_SEG_SLOTS_OFF + VB_LANE_COUNT * 256ull)
-#define VB_SEG_MRS_OFF (VB_SEG_QPS_OFF + VB_LANE_QPS * 320ull)
-#define VB_SEG_KEYS_OFF (VB_SEG_MRS_OFF + VB_SEG_MRS * 64ull)
+#define VB_SEG_QPS_OFF (VB_SEG_SLOTS_OFF + VB_LANE_COUNT * VB_SEG_SLOT_STRIDE)
+#define VB_SEG_MRS_OFF (VB_SEG_QPS_OFF + VB_LANE_QPS * sizeof(struct vb_qp_shared))
+#define VB_SEG_KEYS_OFF (VB_SEG_MRS_OFF + VB_SEG_MRS * sizeof(struct vb_mr_shared))
 #define VB_SEG_QP_PLACES_OFF (VB_SEG_KEYS_OFF + VB_SEG_MRS * 4ull)
 #define VB_SEG_RINGS_OFF (VB_SEG_QP_PLACES_OFF + VB_LANE_QPS * 2ull)
 #define VB_SEG_BYTES (VB_SEG_RINGS_OFF + VB_LANE_COUNT * (uint64_t)VB_RING_BYTES)
@@ -132,7 +132,8 @@ _Static_assert(sizeof(struct vb_slot_shared) <= VB_SEG_SLOT_STRIDE, "slots do no
 
 static inline struct vb_slot_shared *vb_seg_slot(void *seg, uint32_t lane)
 {
-	return (struct vb_slot_shared *)((char *)seg + VB_SEG_SLOTS_OFF + (lane & (VB_LANE_COUNT - 1)) * 256ull);
+	return (struct vb_slot_shared *)((char *)seg + VB_SEG_SLOTS_OFF +
+	                                 (lane & (VB_LANE_COUNT - 1)) * VB_SEG_SLOT_STRIDE);
 }
 
 /* QP numbers are used in a secret order, but entries in sequence, so that few queue pairs touch few pages. The table

@@ -28,7 +28,7 @@ struct vb_io {
 	struct vb_peer *dirty[16]; /* peers whose consumed position is not published yet */
 	unsigned ndirty;
 	unsigned timer_turn;
-	_Atomic uint32_t owing; /* acknowledgements or consumed positions wait for vb_flush; a hint */
+	_Atomic uint32_t owing; /* acknowledgements or consumed positions wait for vb_node_publish; a hint */
 
 	/* path/unresolved.c */
 	unsigned unresolved;         /* the number of queue pairs without a path; under progress */
@@ -98,7 +98,7 @@ void vb_unresolved_look(struct vb_node *node);  /* Retries if due, or after a me
 unsigned vb_progress_locked(struct vb_node *node, struct vb_cq *cq, unsigned want, bool finish);
 bool vb_work_waiting(struct vb_node *node); /* under progress */
 bool vb_awaits_network(struct vb_io *io);   /* a queue pair receives by a transport */
-void vb_flush(struct vb_node *node);
+void vb_node_publish(struct vb_node *node);
 void vb_thread_takes_over(struct vb_node *node); /* for the progress thread; under progress */
 void vb_hot_drop(struct vb_node *node, struct vb_peer *peer);
 

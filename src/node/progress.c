@@ -294,7 +294,7 @@ unsigned vb_progress_locked(struct vb_node *node, struct vb_cq *cq, unsigned wan
 	if (io->ndirty || node->acks) {
 		atomic_store_explicit(&io->owing, 1, memory_order_relaxed);
 		if (finish || done > BATCH / 2)
-			vb_flush(node);
+			vb_node_publish(node);
 	}
 	return done;
 }

@@ -30,7 +30,8 @@ void vb_path_none(struct vb_qp *qp)
 /* --- the choice --- */
 
 /* Connects the QP to the process that owns its destination QP number, if that process is on this host and the broker
- * can introduce it. Returns false if the path is RoCE or an iWARP connection. */
+ * can introduce it. Returns false if the path is the network or an iWARP connection. True: the peer of this host, or
+ * none yet; then the QP is unresolved. */
 static bool settle_on_this_host(struct vb_qp *qp, bool iwarp)
 {
 	struct vb_peer *p;
@@ -87,9 +88,11 @@ void vb_path_connect(struct vb_qp *qp)
 	start_over(qp);
 	if (vb_qp_is_iwarp(qp)) {
 		if (!always)
-			connect_here(qp, true);
-	} else if (qp->type == IBV_QPT_UD) {
-		qp->roce_always = always;
+			settle_on_this_host(qp, true);
+		return; /* its connection resolves it */
+	}
+	if (qp->type == IBV_QPT_UD) {
+		qp->datagram.roce_always = always;
 		/* without RoCE the QP still reaches programs of this host, and the broker may answer later */
 		if (vb_roce_bring_up(qp->node, VB_RESOLVE_WAIT) != ENETUNREACH)
 			err = vb_roce_path_open(qp);

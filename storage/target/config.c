@@ -131,7 +131,7 @@ static void get_text(struct reader *r, const char *key, json_object *v, char **o
 {
 	if (!json_object_is_type(v, json_type_string) ||
 	    strlen(json_object_get_string(v)) != (size_t)json_object_get_string_len(v)) {
-		wrong(r, key, "must be a string");
+		config_error(r, key, "must be a string");
 		return;
 	}
 	free(*out);
@@ -149,14 +149,14 @@ static uint64_t get_number(struct reader *r, const char *key, json_object *v, ui
 	else if (json_object_is_type(v, json_type_string))
 		ok = nt_size_parse(json_object_get_string(v), &n);
 	if (!ok || n < least || n > most)
-		wrong(r, key, "must be a number within its limits");
+		config_error(r, key, "must be a number within its limits");
 	return n;
 }
 
 static bool get_bool(struct reader *r, const char *key, json_object *v)
 {
 	if (!json_object_is_type(v, json_type_boolean))
-		wrong(r, key, "must be true or false");
+		config_error(r, key, "must be true or false");
 	return json_object_get_boolean(v);
 }
 
@@ -177,14 +177,14 @@ static enum nt_tls get_security(struct reader *r, const char *key, json_object *
 	for (size_t i = 0; json_object_is_type(v, json_type_string) && i < sizeof(names) / sizeof(*names); i++)
 		if (!strcmp(json_object_get_string(v), names[i]))
 			return (enum nt_tls)i;
-	wrong(r, key, "must be off, allowed or required");
+	config_error(r, key, "must be off, allowed or required");
 	return NT_TLS_REQUIRED;
 }
 
 static void read_address(struct reader *r, json_object *o, struct nt_config_address *a)
 {
 	if (!json_object_is_type(o, json_type_object)) {
-		wrong(r, "listen", "must be an object");
+		config_error(r, "listen", "must be an object");
 		return;
 	}
 	a->port = NT_PORT_DEFAULT;
@@ -220,7 +220,7 @@ static void read_ns(struct reader *r, json_object *o, struct nt_config_ns *ns)
 	char *uuid = NULL;
 
 	if (!json_object_is_type(o, json_type_object)) {
-		wrong(r, "namespaces", "must be an object");
+		config_error(r, "namespaces", "must be an object");
 		return;
 	}
 	ns->ana_group = 1;
@@ -282,7 +282,8 @@ static void get_secret(struct reader *r, const char *key, json_object *v,
 	if (error)
 		config_error(r, value, error == EPERM ? "everybody can write to it" : strerror(error));
 	else if (!parse(*value == '/' ? text : value, out))
-		wrong(r, key, "must be DHHC-1:0N:BASE64: or NVMeTLSkey-1:0N:BASE64:, or a file that contains it");
+		config_error(r, key,
+		             "must be DHHC-1:0N:BASE64: or NVMeTLSkey-1:0N:BASE64:, or a file that contains it");
 	explicit_bzero(text, sizeof(text));
 	wipe_string(value);
 	explicit_bzero((char *)(uintptr_t)json_object_get_string(v), (size_t)json_object_get_string_len(v));
@@ -333,7 +334,7 @@ static void read_host(struct reader *r, json_object *o, struct nt_config_host *h
 	if (!h->nqn)
 		config_error(r, "hosts", "nqn is missing");
 	if (h->secrets.controller.length && !h->secrets.host.length)
-		wrong(r, "controller_secret", "needs a secret");
+		config_error(r, "controller_secret", "needs a secret");
 #ifndef NT_HAVE_AUTH
 	if (h->secrets.host.length || h->secrets.tls.length)
 		config_error(r, "secret", "built without OpenSSL");
@@ -354,7 +355,7 @@ static bool listed_twice(const struct nt_config_subsystem *s, const char *nqn)
 static void read_ids(struct reader *r, const char *key, json_object *v, struct nt_config_subsystem *s)
 {
 	if (list_length(r, key, v) != 2) {
-		wrong(r, key, "must be two numbers, the first and the last");
+		config_error(r, key, "must be two numbers, the first and the last");
 		return;
 	}
 	s->first_id = (uint16_t)get_number(r, key, json_object_array_get_idx(v, 0), 1, NT_ID_MAX);
@@ -364,7 +365,7 @@ static void read_ids(struct reader *r, const char *key, json_object *v, struct n
 static void read_subsystem(struct reader *r, json_object *o, struct nt_config_subsystem *s)
 {
 	if (!json_object_is_type(o, json_type_object)) {
-		wrong(r, "subsystems", "must be an object");
+		config_error(r, "subsystems", "must be an object");
 		return;
 	}
 	json_object_object_foreach(o, key, v)
@@ -429,7 +430,7 @@ static void read_addresses(struct reader *r, const char *key, json_object *v, st
 static void read_config_object(struct reader *r, json_object *o, struct nt_config *c)
 {
 	if (!json_object_is_type(o, json_type_object)) {
-		wrong(r, "configuration", "must be an object");
+		config_error(r, "configuration", "must be an object");
 		return;
 	}
 	json_object_object_foreach(o, key, v)

@@ -227,7 +227,8 @@ static bool from_options(const struct options *o, struct nt_config *c)
 		if (!nt_config_host(s, o->allow[i]))
 			return false;
 	s->nqn = o->nqn ? strdup(o->nqn) : own_nqn(s->ns);
-	return s->nqn && (nv_nqn_valid(s->nqn, strlen(s->nqn) + 1) || bad("not a valid name of a subsystem", s->nqn));
+	return s->nqn &&
+	       (nv_nqn_valid(s->nqn, strlen(s->nqn) + 1) || report_bad("not a valid name of a subsystem", s->nqn));
 }
 
 static bool read_config(const char *file, struct nt_config *c)

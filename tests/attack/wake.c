@@ -174,8 +174,8 @@ static void next_completion(struct link *l, uint64_t id)
 		CHECK(!ibv_get_cq_event(channel, &cq, &own));
 		ibv_ack_cq_events(cq, 1);
 	}
-	CHECK_INT(wc.status, IBV_WC_SUCCESS);
-	CHECK_INT(wc.wr_id, id);
+	SAME(wc.status, IBV_WC_SUCCESS);
+	SAME(wc.wr_id, id);
 }
 
 /* A send holds its slot until its completion has been polled. */
@@ -184,7 +184,7 @@ static void take_sends(struct link *l)
 	struct ibv_wc wc;
 
 	while (ibv_poll_cq(l->scq, 1, &wc) > 0)
-		CHECK_INT(wc.status, IBV_WC_SUCCESS);
+		SAME(wc.status, IBV_WC_SUCCESS);
 }
 
 #define TURNS 300

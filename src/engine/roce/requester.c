@@ -58,9 +58,9 @@ static bool take_send(struct vb_roce_qp *qp)
 	s->chunk = 0;
 	s->done = false;
 	s->status = find_fault(qp, s);
-	s->packets = s->rq.verb == VB_VERB_LOCAL ? 0
-	             : vb_roce_is_atomic(s)      ? 1
-	                                         : vb_packet_count(s->rq.length, qp->cfg.mtu);
+	s->packets = s->rq.verb == VB_VERB_LOCAL_INV ? 0
+	             : vb_roce_is_atomic(s)          ? 1
+	                                             : vb_packet_count(s->rq.length, qp->cfg.mtu);
 	if (s->packets > 2 && !vb_roce_is_answered(s))
 		s->middle = (uint8_t)opcode_of(qp, s, VB_MIDDLE);
 	rq->receives += vb_roce_takes_receive(s);

@@ -167,7 +167,7 @@ static bool referred_to(struct vb_node *node, struct vb_peer *p)
 		 * that the peer is dead. */
 		vb_lock(&qp->sq_lock);
 		vb_unlock(&qp->sq_lock);
-		if (qp->peer == p)
+		if (qp->local.peer == p)
 			return true;
 	}
 	return false;
@@ -346,7 +346,7 @@ static struct vb_peer *peer_meet(struct vb_node *node, const struct vb_peer_info
 		close_info(info);
 		return NULL;
 	}
-	reap(node);
+	reap_dead_peers(node);
 	old = atomic_load_explicit(&node->peers[info->lane], memory_order_acquire);
 	if (old && old->incarnation == info->incarnation) {
 		close_info(info);
@@ -421,12 +421,12 @@ static void store_answer(struct vb_node *node, uint64_t tag, int err, struct vb_
 
 void vb_peer_on_meet_reply(struct vb_node *node, uint64_t tag, int err, const struct vb_peer_info *info)
 {
-	store_answer(node, tag, err, info ? meet(node, info) : NULL);
+	store_answer(node, tag, err, info ? peer_meet(node, info) : NULL);
 }
 
 void vb_peer_on_introduced(struct vb_node *node, const struct vb_peer_info *info)
 {
-	meet(node, info);
+	peer_meet(node, info);
 }
 
 void vb_questions_on_reattached(struct vb_node *node)

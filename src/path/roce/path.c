@@ -124,7 +124,7 @@ static bool check_memory(void *own, uint32_t rkey, uint64_t va, uint32_t len, en
 {
 	uint64_t at;
 
-	return memory_named(own, rkey, va, len, vb_queue_right(access), &at);
+	return memory_named(own, rkey, va, len, vb_ibv_access_of(access), &at);
 }
 
 static bool write_memory(void *own, uint32_t rkey, uint64_t va, const void *bytes, uint32_t len, bool last)
@@ -146,12 +146,12 @@ static bool read_memory(void *own, uint32_t rkey, uint64_t va, void *dst, uint32
 	       place_payload(w, dst, (const void *)(uintptr_t)at, len, w->known.view.length);
 }
 
-static bool execute_local(void *own, const struct vb_work *work)
+static bool local_invalidate(void *own, const struct vb_work *work)
 {
 	struct vb_qp *qp = own;
 
 	vb_roce_path_locked(qp->roce);
-	return vb_queue_local(qp, work);
+	return vb_queue_local_invalidate(qp, work);
 }
 
 static bool invalidate_key(void *own, uint32_t rkey)
@@ -180,7 +180,7 @@ static const struct vb_roce_ops ops = {
         .complete_send = vb_queue_complete_send,
         .fetch = fetch_payload,
         .scatter = scatter_payload,
-        .local = execute_local,
+        .local_invalidate = local_invalidate,
         .take_receive = vb_queue_take_receive,
         .scatter_receive = scatter_receive,
         .complete_receive = vb_queue_complete_receive,

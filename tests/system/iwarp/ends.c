@@ -27,17 +27,17 @@ static void quiet_peer(int fd, void *arg)
 	if (c == 'd')
 		vb_iwarp_disconnect(vb_qp(l.qp));
 	if (c == 'e')
-		CHECK_INT(to_state(l.qp, IBV_QPS_ERR), 0);
+		SAME(to_state(l.qp, IBV_QPS_ERR), 0);
 	if (c == 'x')
 		link_end(&l);
 	if (c == 'q')
 		_exit(0);
 	if (c != 'x') {
 		expect(l.rcq, 1, IBV_WC_WR_FLUSH_ERR);
-		CHECK_INT(state_of(l.qp), IBV_QPS_ERR);
+		SAME(state_of(l.qp), IBV_QPS_ERR);
 	}
 	wait_closed(1);
-	CHECK_INT(closed_status, 0);
+	SAME(closed_status, 0);
 	hear(fd, &c, 1);
 }
 
@@ -59,18 +59,18 @@ static void ends_with(char what)
 		tell(p.fd, &what, 1);
 	expect(l.rcq, 5, IBV_WC_WR_FLUSH_ERR);
 	expect(l.rcq, 6, IBV_WC_WR_FLUSH_ERR);
-	CHECK_INT(state_of(l.qp), IBV_QPS_ERR);
+	SAME(state_of(l.qp), IBV_QPS_ERR);
 	wait_closed(1);
 	if (what == 'd' || what == 'e') /* after a change to ERR by the program, nothing may arrive any more */
-		CHECK_INT(closed_status, what == 'e' ? ECONNRESET : 0);
+		SAME(closed_status, what == 'e' ? ECONNRESET : 0);
 	POST(&l, IBV_WR_SEND, 7, &m, 0, 64);
 	expect(l.scq, 7, IBV_WC_WR_FLUSH_ERR);
 	if (what != 'k' && what != 'q')
 		tell(p.fd, "e", 1);
 	if (what != 'k')
 		finish(&p);
-	CHECK_INT(to_state(l.qp, IBV_QPS_RESET), 0);
-	CHECK_INT(closed_calls, 1);
+	SAME(to_state(l.qp, IBV_QPS_RESET), 0);
+	SAME(closed_calls, 1);
 	link_end(&l);
 	mem_end(&m);
 	dev_close(&d);
@@ -141,7 +141,7 @@ static void the_last_words_arrive(bool exits)
 		sleep_ms(20);
 	struct ibv_wc wc = expect(l.rcq, 1, IBV_WC_SUCCESS);
 
-	CHECK_INT(wc.byte_len, 1 << 20);
+	SAME(wc.byte_len, 1 << 20);
 	expect(l.rcq, 2, IBV_WC_SUCCESS);
 	expect(l.rcq, 3, IBV_WC_WR_FLUSH_ERR);
 	finish(&p);
@@ -184,9 +184,8 @@ static void the_end_is_said_when_the_peer_has_all(void)
 	CHECK(!connect(ours, (struct sockaddr *)&at, sizeof(at)) && (theirs = accept(listener, NULL, NULL)) >= 0 &&
 	      (copy = dup(ours)) >= 0);
 	open_side(&d, &l, &m, 4000);
-	CHECK_INT(vb_iwarp_attach(vb_qp(l.qp),
-	                          &(struct vb_iwarp_stream){.fd = ours, .initiator = true, .closed = on_end}),
-	          0);
+	SAME(vb_iwarp_attach(vb_qp(l.qp), &(struct vb_iwarp_stream){.fd = ours, .initiator = true, .closed = on_end}),
+	     0);
 	for (unsigned i = 0; i < 3; i++) {
 		POST(&l, IBV_WR_SEND, i, &m, 0, 4000);
 		expect(l.scq, i, IBV_WC_SUCCESS);
@@ -195,7 +194,7 @@ static void the_end_is_said_when_the_peer_has_all(void)
 	wait_closed(1);
 	sleep_ms(30);
 	CHECK(!getsockopt(copy, IPPROTO_TCP, TCP_INFO, &info, &info_len));
-	CHECK_INT(info.tcpi_state, TCP_ESTABLISHED);
+	SAME(info.tcpi_state, TCP_ESTABLISHED);
 	while ((n = recv(theirs, bytes, sizeof(bytes), 0)) > 0)
 		all += (size_t)n;
 	CHECK(!n && all > 12000);
@@ -236,7 +235,7 @@ static void refused(const char *what, struct wr w, enum ibv_wc_status status, in
 	read.wr.rdma.rkey = far.rkey;
 	wrong.wr.rdma.remote_addr = far.addr + w.far.addr;
 	wrong.wr.rdma.rkey = far.rkey ^ w.far.rkey;
-	CHECK_INT(ibv_post_send(l.qp, &wrong, &bad), 0);
+	SAME(ibv_post_send(l.qp, &wrong, &bad), 0);
 	struct ibv_wc wc = wait_wc(l.scq);
 
 	/* a write or send completes when TCP has it, so the next request reports its error */
@@ -244,11 +243,11 @@ static void refused(const char *what, struct wr w, enum ibv_wc_status status, in
 		wc = wait_wc(l.scq);
 	if (wc.status == IBV_WC_SUCCESS)
 		fail(__FILE__, __LINE__, "%s: nobody objects", what);
-	CHECK_INT(wc.status, status);
+	SAME(wc.status, status);
 	while ((got = next_event(&d, PATIENCE)) >= 0 && got != event)
 		;
-	CHECK_INT(got, event);
-	CHECK_INT(state_of(l.qp), IBV_QPS_ERR);
+	SAME(got, event);
+	SAME(state_of(l.qp), IBV_QPS_ERR);
 	kill_peer(&p);
 }
 
@@ -310,10 +309,10 @@ static void a_reset_in_the_middle_ends_both(void)
 	tell(p.fd, "r", 1);
 	while ((wc = wait_wc(l.scq)).status == IBV_WC_SUCCESS)
 		POST(&l, IBV_WR_RDMA_WRITE, 64, &m, 0, 8 << 20, .far = far);
-	CHECK_INT(wc.status, IBV_WC_WR_FLUSH_ERR);
+	SAME(wc.status, IBV_WC_WR_FLUSH_ERR);
 	wait_closed(1);
-	CHECK_INT(closed_status == EPIPE ? ECONNRESET : closed_status, ECONNRESET);
-	CHECK_INT(state_of(l.qp), IBV_QPS_ERR);
+	SAME(closed_status == EPIPE ? ECONNRESET : closed_status, ECONNRESET);
+	SAME(state_of(l.qp), IBV_QPS_ERR);
 	finish(&p);
 	link_end(&l);
 }
@@ -331,7 +330,7 @@ static void gone_peer(int fd, void *arg)
 	link_make(&l, &d, &(struct conf){0});
 	stream_join(&l, fd);
 	wait_closed(1);
-	CHECK_INT(state_of(l.qp), IBV_QPS_ERR);
+	SAME(state_of(l.qp), IBV_QPS_ERR);
 }
 
 static void unmapped_memory(enum ibv_wr_opcode op, uint32_t len)
@@ -350,7 +349,7 @@ static void unmapped_memory(enum ibv_wr_opcode op, uint32_t len)
 
 	CHECK(wc.status == IBV_WC_SUCCESS ? op == IBV_WR_RDMA_WRITE : true);
 	wait_closed(1);
-	CHECK_INT(state_of(l.qp), IBV_QPS_ERR);
+	SAME(state_of(l.qp), IBV_QPS_ERR);
 	finish(&p);
 }
 

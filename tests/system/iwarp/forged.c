@@ -132,7 +132,7 @@ static void say(const struct fpdu *ulpdu)
 	put_crc(&f);
 	for (size_t at = 0, n; at < f.len; at += n) {
 		n = t.step && f.len - at > t.step ? t.step : f.len - at;
-		CHECK_INT(send(t.fd, f.at + at, n, MSG_NOSIGNAL), n);
+		SAME(send(t.fd, f.at + at, n, MSG_NOSIGNAL), n);
 	}
 	t.position += f.len;
 }
@@ -143,10 +143,10 @@ static size_t hear_fpdu(uint8_t ulpdu[9000])
 	struct fpdu f;
 
 	CHECK(heard(t.fd, PATIENCE));
-	CHECK_INT(recv(t.fd, f.at, 2, MSG_WAITALL), 2);
+	SAME(recv(t.fd, f.at, 2, MSG_WAITALL), 2);
 	size_t n = get(f.at, 2), len = (2 + n + 3) / 4 * 4;
 
-	CHECK_INT(recv(t.fd, f.at + 2, len + 4 - 2, MSG_WAITALL), len + 4 - 2);
+	SAME(recv(t.fd, f.at + 2, len + 4 - 2, MSG_WAITALL), len + 4 - 2);
 	struct fpdu again = f;
 
 	again.len = len;
@@ -163,14 +163,14 @@ static void expect_terminate(unsigned code)
 	char c;
 
 	CHECK(hear_fpdu(u) >= 22);
-	CHECK_INT(u[1], 0x40 | TERMINATE);
-	CHECK_INT(get(u + 6, 4), 2);
-	CHECK_INT(get(u + 10, 4), 1);
-	CHECK_INT(get(u + 18, 2), code);
+	SAME(u[1], 0x40 | TERMINATE);
+	SAME(get(u + 6, 4), 2);
+	SAME(get(u + 10, 4), 1);
+	SAME(get(u + 18, 2), code);
 	CHECK(heard(t.fd, PATIENCE));
 	CHECK(recv(t.fd, &c, 1, 0) <= 0);
 	wait_closed(1);
-	CHECK_INT(state_of(t.l.qp), IBV_QPS_ERR);
+	SAME(state_of(t.l.qp), IBV_QPS_ERR);
 }
 
 static void on_closed(void *own, int status)
@@ -206,7 +206,7 @@ static void meet(bool crc, bool markers, unsigned step)
 
 	close(s);
 	t.l.it.gid = t.l.d->gid;
-	CHECK_INT(vb_iwarp_attach(vb_qp(t.l.qp), &st), 0);
+	SAME(vb_iwarp_attach(vb_qp(t.l.qp), &st), 0);
 }
 
 static uint32_t key(void)
@@ -222,7 +222,7 @@ static uint64_t place(size_t off)
 static void all_are(const uint8_t *p, size_t n, int byte)
 {
 	for (size_t i = 0; i < n; i++)
-		CHECK_INT(p[i], byte);
+		SAME(p[i], byte);
 }
 
 /* --- unusual, but valid --- */
@@ -243,7 +243,7 @@ static void in_pieces(unsigned step)
 	untagged(&f, LAST, SEND, 0, off);
 	add(&f, 3, 0x5a);
 	say(&f);
-	CHECK_INT(expect(t.l.rcq, 1, IBV_WC_SUCCESS).byte_len, off + 3);
+	SAME(expect(t.l.rcq, 1, IBV_WC_SUCCESS).byte_len, off + 3);
 	all_are(t.m.p + 65536, off + 3, 0x5a);
 	for (uint32_t i = 0; i < 70; i++) { /* each shifts by 4 bytes against the markers */
 		tagged(&f, LAST, WRITE, key(), place(i));
@@ -253,9 +253,9 @@ static void in_pieces(unsigned step)
 	post_recv(&t.l, 2, &t.m, 65536, 8192);
 	untagged(&f, LAST, SEND_SE, 0, 0);
 	say(&f);
-	CHECK_INT(expect(t.l.rcq, 2, IBV_WC_SUCCESS).byte_len, 0);
+	SAME(expect(t.l.rcq, 2, IBV_WC_SUCCESS).byte_len, 0);
 	for (int i = 0; i < 70; i++)
-		CHECK_INT(t.m.p[i], i);
+		SAME(t.m.p[i], i);
 }
 
 static void markers_and_fpdus_may_be_cut_anywhere(void)
@@ -292,7 +292,7 @@ static void a_write_may_go_on_for_ever(void)
 	put(&f, 0x01020000, 4); /* a request that we could not serve */
 	say(&f);
 	wait_closed(1);
-	CHECK_INT(state_of(t.l.qp), IBV_QPS_ERR);
+	SAME(state_of(t.l.qp), IBV_QPS_ERR);
 	all_are(t.m.p + 8192, 100, 2);
 }
 
@@ -316,12 +316,12 @@ static void a_read_of_nothing_names_nothing(void)
 	meet(true, false, 0);
 	memset(t.m.p, 0x42, 100);
 	ask_read(0, 0xdead, UINT64_MAX);
-	CHECK_INT(hear_fpdu(u), 14);
+	SAME(hear_fpdu(u), 14);
 	CHECK(u[0] == 0xc1 && u[1] == (0x40 | READ_RESPONSE) && get(u + 2, 4) == 0x1111 && get(u + 6, 8) == 0x2222);
 	ask_read(100, key(), place(0));
-	CHECK_INT(hear_fpdu(u), 114);
+	SAME(hear_fpdu(u), 114);
 	all_are(u + 14, 100, 0x42);
-	CHECK_INT(state_of(t.l.qp), IBV_QPS_RTS);
+	SAME(state_of(t.l.qp), IBV_QPS_RTS);
 }
 
 static void ask_atomic(uint8_t op, uint32_t id, uint64_t value, uint64_t compare, uint64_t mask)
@@ -352,13 +352,13 @@ static void atomics_and_immediates_are_those_of_the_standard(void)
 	ask_atomic(0, 0xabc, 2, 0, 0);
 	ask_atomic(2, 0xabd, 7, 42, UINT64_MAX);
 	for (uint32_t i = 0; i < 2; i++) {
-		CHECK_INT(hear_fpdu(u), 18 + 12);
+		SAME(hear_fpdu(u), 18 + 12);
 		CHECK(u[0] == 0x41 && u[1] == (0x40 | ATOMIC_RESPONSE) && get(u + 6, 4) == 3 &&
 		      get(u + 10, 4) == i + 1);
-		CHECK_INT(get(u + 18, 4), 0xabc + i);
-		CHECK_INT(get(u + 22, 8), i ? 42 : 40);
+		SAME(get(u + 18, 4), 0xabc + i);
+		SAME(get(u + 22, 8), i ? 42 : 40);
 	}
-	CHECK_INT(*(volatile uint64_t *)word, 7);
+	SAME(*(volatile uint64_t *)word, 7);
 	post_recv(&t.l, 1, &t.m, 65536, 100);
 	tagged(&f, LAST, WRITE, key(), place(128));
 	add(&f, 30, 9);
@@ -442,7 +442,7 @@ static void a_message_longer_than_its_receive_is_cut_off(void)
 	add(&f, 6000, 4);
 	say(&f);
 	expect_terminate(0x1205);
-	CHECK_INT(wait_wc(t.l.rcq).status, IBV_WC_LOC_LEN_ERR);
+	SAME(wait_wc(t.l.rcq).status, IBV_WC_LOC_LEN_ERR);
 	all_are(t.m.p + 4096 + 60, 8192, 0);
 }
 
@@ -454,7 +454,7 @@ static void a_read_that_is_cut_off_ends_the_stream(void)
 	meet(false, false, 0);
 	for (int i = 0; i < 3; i++) { /* one after the other, any number is allowed */
 		ask_read(8, key(), place(0));
-		CHECK_INT(hear_fpdu(u), 22);
+		SAME(hear_fpdu(u), 22);
 	}
 	untagged(&f, LAST, READ_REQUEST, 1, 0);
 	add(&f, 27, 0);

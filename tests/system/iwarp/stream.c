@@ -68,8 +68,8 @@ void stream_join(struct link *l, int fd)
 	};
 
 	l->it.gid = l->d->gid;
-	CHECK_INT(vb_iwarp_attach(vb_qp(l->qp), &st), 0);
-	CHECK_INT(state_of(l->qp), IBV_QPS_RTS);
+	SAME(vb_iwarp_attach(vb_qp(l->qp), &st), 0);
+	SAME(state_of(l->qp), IBV_QPS_RTS);
 	meet_up(fd);
 }
 
@@ -97,7 +97,7 @@ void wait_closed(int calls)
 {
 	for (int i = 0; i < PATIENCE && closed_calls < calls; i++)
 		sleep_ms(1);
-	CHECK_INT(closed_calls, calls);
+	SAME(closed_calls, calls);
 }
 
 /* The other process reports its write, which ThreadSanitizer cannot see. The progress thread, which has stored it, held

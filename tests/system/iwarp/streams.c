@@ -35,7 +35,7 @@ static void mixed_peer(int fd, void *arg)
 	for (unsigned i = 0; i < LENGTHS; i++) {
 		struct ibv_wc wc = expect(l.rcq, i, IBV_WC_SUCCESS);
 
-		CHECK_INT(wc.byte_len, lengths[i]);
+		SAME(wc.byte_len, lengths[i]);
 		CHECK(holds(got.p, lengths[i], i + 1));
 		memset(got.p, 0, lengths[i]);
 		/* The other side writes here again after we have met. ThreadSanitizer does not see an order through
@@ -45,10 +45,10 @@ static void mixed_peer(int fd, void *arg)
 	}
 	struct ibv_wc wc = expect(l.rcq, LENGTHS, IBV_WC_SUCCESS);
 
-	CHECK_INT(wc.opcode, IBV_WC_RECV_RDMA_WITH_IMM);
+	SAME(wc.opcode, IBV_WC_RECV_RDMA_WITH_IMM);
 	CHECK(wc.wc_flags & IBV_WC_WITH_IMM && wc.imm_data == 0x12345678 && holds(m.p, 70000, 99));
 	hear(fd, &c, 1);
-	CHECK_INT(*(uint64_t *)(m.p + BIG), 5);
+	SAME(*(uint64_t *)(m.p + BIG), 5);
 	link_end(&l);
 }
 
@@ -85,8 +85,8 @@ static void every_operation(const struct stream *s)
 	POST(&l, IBV_WR_ATOMIC_CMP_AND_SWP, 5, &m, 8, 8, .far = far, .far_off = BIG, .compare_add = 3, .swap = 5);
 	expect(l.scq, 4, IBV_WC_SUCCESS);
 	expect(l.scq, 5, IBV_WC_SUCCESS);
-	CHECK_INT(*(uint64_t *)m.p, 0);
-	CHECK_INT(*(uint64_t *)(m.p + 8), 3);
+	SAME(*(uint64_t *)m.p, 0);
+	SAME(*(uint64_t *)(m.p + 8), 3);
 	tell(p.fd, "e", 1);
 	finish(&p);
 	expect_none(l.scq, 20);
@@ -154,8 +154,8 @@ static void sink_peer(int fd, void *arg)
 			CHECK(!ibv_req_notify_cq(l.rcq, 0));
 		}
 		while (ibv_poll_cq(l.rcq, 1, &wc) > 0) {
-			CHECK_INT(wc.status, IBV_WC_SUCCESS);
-			CHECK_INT(wc.byte_len, 1 + i % 4000);
+			SAME(wc.status, IBV_WC_SUCCESS);
+			SAME(wc.byte_len, 1 + i % 4000);
 			CHECK(holds(m.p + wc.wr_id * 4096, wc.byte_len, i));
 			post_recv(&l, wc.wr_id, &m, wc.wr_id * 4096, 4096);
 			if (++i % WINDOW == 0)
@@ -311,12 +311,12 @@ static void only_a_connection_makes_a_queue_pair_ready(void)
 
 	CHECK(!ibv_create_qp(d.pd, &ud) && errno == EOPNOTSUPP);
 	link_make(&l, &d, &(struct conf){0});
-	CHECK_INT(ibv_modify_qp(l.qp, &a, IBV_QP_STATE | IBV_QP_ACCESS_FLAGS), 0);
-	CHECK_INT(state_of(l.qp), IBV_QPS_INIT);
-	CHECK_INT(ibv_modify_qp(l.qp, &a, 0), 0);
-	CHECK_INT(to_state(l.qp, IBV_QPS_RTS), EINVAL);
-	CHECK_INT(to_state(l.qp, IBV_QPS_ERR), 0);
-	CHECK_INT(to_state(l.qp, IBV_QPS_RESET), 0);
+	SAME(ibv_modify_qp(l.qp, &a, IBV_QP_STATE | IBV_QP_ACCESS_FLAGS), 0);
+	SAME(state_of(l.qp), IBV_QPS_INIT);
+	SAME(ibv_modify_qp(l.qp, &a, 0), 0);
+	SAME(to_state(l.qp, IBV_QPS_RTS), EINVAL);
+	SAME(to_state(l.qp, IBV_QPS_ERR), 0);
+	SAME(to_state(l.qp, IBV_QPS_RESET), 0);
 }
 
 static void here(struct link *l, int fd)
@@ -335,20 +335,20 @@ static void here(struct link *l, int fd)
 	        .ah_attr.grh.dgid.raw = {[10] = 0xff, 0xff, 127, 0, 0, 1},
 	};
 
-	CHECK_INT(vb_modify_qp_here(vb_qp(l->qp), &a,
-	                            IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-	                                    IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER),
-	          0);
+	SAME(vb_modify_qp_here(vb_qp(l->qp), &a,
+	                       IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+	                               IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER),
+	     0);
 	a = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS,
 	                         .sq_psn = l->me.psn,
 	                         .timeout = 14,
 	                         .retry_cnt = 7,
 	                         .rnr_retry = 7,
 	                         .max_rd_atomic = 16};
-	CHECK_INT(vb_modify_qp_here(vb_qp(l->qp), &a,
-	                            IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
-	                                    IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC),
-	          0);
+	SAME(vb_modify_qp_here(vb_qp(l->qp), &a,
+	                       IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+	                               IBV_QP_MAX_QP_RD_ATOMIC),
+	     0);
 	meet_up(fd);
 }
 
@@ -410,22 +410,22 @@ static void descriptors_can_be_watched(void)
 	watched_node = vb_ctx(d.ctx)->node;
 	CHECK(!pipe(fds));
 	w.fd = fds[0];
-	CHECK_INT(vb_watch_add(watched_node, &w, POLLIN), 0);
+	SAME(vb_watch_add(watched_node, &w, POLLIN), 0);
 	for (int i = 1; i <= 3; i++) {
 		CHECK(write(fds[1], i == 3 ? "r" : "x", 1) == 1);
 		for (int k = 0; k < PATIENCE && watched < i; k++)
 			sleep_ms(1);
-		CHECK_INT(watched, i);
+		SAME(watched, i);
 	}
 	CHECK(write(fds[1], "x", 1) == 1);
 	sleep_ms(20);
-	CHECK_INT(watched, 3);
-	CHECK_INT(vb_watch_change(watched_node, &w, POLLIN), ENOENT);
-	CHECK_INT(vb_watch_add(watched_node, &w, POLLIN), 0);
+	SAME(watched, 3);
+	SAME(vb_watch_change(watched_node, &w, POLLIN), ENOENT);
+	SAME(vb_watch_add(watched_node, &w, POLLIN), 0);
 	for (int k = 0; k < PATIENCE && watched < 4; k++)
 		sleep_ms(1);
 	vb_watch_remove(watched_node, &w);
-	CHECK_INT(watched, 4);
+	SAME(watched, 4);
 }
 
 int main(int argc, char **argv)

@@ -100,7 +100,7 @@ static void a_lone_small_write_is_there_for_who_looks_once(void)
 			sleep_ms(ms);
 			found = ibv_poll_cq(cq, 1, &wc);
 		}
-		CHECK_INT(found, 1);
+		SAME(found, 1);
 	}
 	for (int i = 0; i < 200; i++) {
 		write_once(&l, &m, far);
@@ -111,7 +111,7 @@ static void a_lone_small_write_is_there_for_who_looks_once(void)
 			fail(__FILE__, __LINE__, "nobody is told of the completion");
 		CHECK(!ibv_get_cq_event(ch, &cq, &ctx));
 		ibv_ack_cq_events(cq, 1);
-		CHECK_INT(ibv_poll_cq(cq, 1, &wc), 1);
+		SAME(ibv_poll_cq(cq, 1, &wc), 1);
 	}
 	tell(p.fd, "e", 1);
 	finish(&p);
@@ -164,7 +164,7 @@ static void late_peer(int fd, void *arg)
 		if (late->sleeps)
 			CHECK(!ibv_req_notify_cq(l.rcq, 0));
 		else
-			CHECK_INT(ibv_poll_cq(l.rcq, 1, &wc), 0);
+			SAME(ibv_poll_cq(l.rcq, 1, &wc), 0);
 		sleep_ms(i % 8);
 		post_one(&l, srq, &m, i, late->len);
 		if (late->sleeps) {
@@ -174,7 +174,7 @@ static void late_peer(int fd, void *arg)
 			ibv_ack_cq_events(cq, 1);
 		}
 		wc = expect(l.rcq, i, IBV_WC_SUCCESS);
-		CHECK_INT(wc.byte_len, late->len);
+		SAME(wc.byte_len, late->len);
 		CHECK(holds(m.p, late->len, i));
 	}
 	meet_up(fd);
@@ -202,7 +202,7 @@ static void receives_come_late(struct late late)
 	}
 	for (unsigned i = 0; i < TURNS; i++)
 		expect(l.scq, i, IBV_WC_SUCCESS);
-	CHECK_INT(state_of(l.qp), IBV_QPS_RTS);
+	SAME(state_of(l.qp), IBV_QPS_RTS);
 	meet_up(p.fd);
 	finish(&p);
 }
@@ -253,8 +253,8 @@ static void never_peer(int fd, void *arg)
 	hear(fd, &c, 1);
 	if (cpu_used() - before > 1)
 		fail(__FILE__, __LINE__, "%.1f s of processor time to wait for a receive", cpu_used() - before);
-	CHECK_INT(state_of(l.qp), IBV_QPS_ERR);
-	CHECK_INT(next_event(&d, PATIENCE), IBV_EVENT_QP_REQ_ERR);
+	SAME(state_of(l.qp), IBV_QPS_ERR);
+	SAME(next_event(&d, PATIENCE), IBV_EVENT_QP_REQ_ERR);
 }
 
 static void a_message_that_waits_too_long_ends_the_stream(void)
@@ -273,8 +273,8 @@ static void a_message_that_waits_too_long_ends_the_stream(void)
 	do
 		wc = wait_wc(l.scq);
 	while (wc.status == IBV_WC_SUCCESS);
-	CHECK_INT(wc.status, IBV_WC_REM_OP_ERR);
-	CHECK_INT(state_of(l.qp), IBV_QPS_ERR);
+	SAME(wc.status, IBV_WC_REM_OP_ERR);
+	SAME(state_of(l.qp), IBV_QPS_ERR);
 	tell(p.fd, "e", 1);
 	finish(&p);
 }
@@ -314,10 +314,10 @@ static void who_waits_finds_its_peer_gone(void)
 			kill_peer(&p);
 		for (int i = 0; i < PATIENCE && state_of(l.qp) != IBV_QPS_ERR; i++)
 			sleep_ms(1);
-		CHECK_INT(state_of(l.qp), IBV_QPS_ERR);
+		SAME(state_of(l.qp), IBV_QPS_ERR);
 		for (int i = 0; i < PATIENCE && !closed_calls; i++)
 			sleep_ms(1);
-		CHECK_INT(closed_calls, 1);
+		SAME(closed_calls, 1);
 		if (disconnects)
 			tell(p.fd, "e", 1), finish(&p);
 		link_end(&l);
@@ -350,20 +350,20 @@ static void in_the_middle(char what)
 	case 'd':
 		break;
 	case 'e':
-		CHECK_INT(to_state(l.qp, IBV_QPS_ERR), 0);
+		SAME(to_state(l.qp, IBV_QPS_ERR), 0);
 		for (unsigned i = 0; i < 32; i++) {
 			struct ibv_wc wc = wait_wc(l.scq);
 
-			CHECK_INT(wc.wr_id, i);
+			SAME(wc.wr_id, i);
 			CHECK(wc.status == IBV_WC_SUCCESS || wc.status == IBV_WC_WR_FLUSH_ERR);
 		}
 		break;
 	case 's':
-		CHECK_INT(ibv_modify_qp(l.qp, &a, IBV_QP_STATE | IBV_QP_EN_SQD_ASYNC_NOTIFY), 0);
-		CHECK_INT(next_event(&d, PATIENCE), IBV_EVENT_SQ_DRAINED);
+		SAME(ibv_modify_qp(l.qp, &a, IBV_QP_STATE | IBV_QP_EN_SQD_ASYNC_NOTIFY), 0);
+		SAME(next_event(&d, PATIENCE), IBV_EVENT_SQ_DRAINED);
 		CHECK(!ibv_query_qp(l.qp, &a, IBV_QP_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_CAP, &init));
 		CHECK(a.qp_state == IBV_QPS_SQD && !a.sq_draining);
-		CHECK_INT(to_state(l.qp, IBV_QPS_RTS), 0);
+		SAME(to_state(l.qp, IBV_QPS_RTS), 0);
 		break;
 	case 'f':
 		if (!(n = fork()))
@@ -375,8 +375,8 @@ static void in_the_middle(char what)
 		for (unsigned i = 0; i < 32; i++)
 			expect(l.scq, i, IBV_WC_SUCCESS);
 		CHECK(!ibv_query_qp(l.qp, &a, IBV_QP_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_CAP, &init));
-		CHECK_INT(a.qp_state, IBV_QPS_RTS);
-		CHECK_INT(a.qp_access_flags & ~IBV_ACCESS_LOCAL_WRITE, ALL_ACCESS & ~IBV_ACCESS_LOCAL_WRITE);
+		SAME(a.qp_state, IBV_QPS_RTS);
+		SAME(a.qp_access_flags & ~IBV_ACCESS_LOCAL_WRITE, ALL_ACCESS & ~IBV_ACCESS_LOCAL_WRITE);
 		CHECK(a.cap.max_send_wr >= 64 && a.cap.max_recv_wr >= 64);
 		CHECK(init.qp_type == IBV_QPT_RC && init.send_cq == l.scq && holds(m.p, BIG, 4));
 	}
@@ -442,10 +442,10 @@ static void requests_hold_their_slots_until_their_completions_are_polled(void)
 
 	tell(p.fd, &n, sizeof(n));
 	stream_open(&l, &d, &(struct conf){.depth = 8, .cqe = 511}, p.fd);
-	CHECK_INT(post_all(&l, &m, far, 0), 8);
+	SAME(post_all(&l, &m, far, 0), 8);
 	for (uint64_t i = 0; i < 20; i++) {
 		expect(l.scq, i, IBV_WC_SUCCESS);
-		CHECK_INT(post_all(&l, &m, far, 8 + i), 1);
+		SAME(post_all(&l, &m, far, 8 + i), 1);
 	}
 	for (uint64_t i = 20; i < 28; i++)
 		expect(l.scq, i, IBV_WC_SUCCESS);
@@ -472,9 +472,9 @@ static void a_queue_that_overruns_ends_its_stream(void)
 	CHECK(small);
 	stream_open(&l, &d, &(struct conf){.depth = 8, .scq = small}, p.fd);
 	post_all(&l, &m, far, 0);
-	CHECK_INT(next_event(&d, PATIENCE), IBV_EVENT_CQ_ERR);
-	CHECK_INT(next_event(&d, PATIENCE), IBV_EVENT_QP_FATAL);
-	CHECK_INT(state_of(l.qp), IBV_QPS_ERR);
+	SAME(next_event(&d, PATIENCE), IBV_EVENT_CQ_ERR);
+	SAME(next_event(&d, PATIENCE), IBV_EVENT_QP_FATAL);
+	SAME(state_of(l.qp), IBV_QPS_ERR);
 	wait_closed(1);
 	for (uint64_t i = 0; i < 3; i++)
 		expect(small, i, IBV_WC_SUCCESS);

@@ -65,19 +65,19 @@ static void kill_in_traffic(enum ibv_wr_opcode op, uint32_t len, unsigned after_
 		CHECK(!killed || now_ms() - killed < PATIENCE);
 		if (!n)
 			continue;
-		CHECK_INT(wc.wr_id, done);
+		SAME(wc.wr_id, done);
 		done++;
 		if (wc.status == IBV_WC_SUCCESS) {
 			CHECK(!failed);
 		} else if (!failed) {
 			CHECK(killed);
-			CHECK_INT(wc.status, IBV_WC_RETRY_EXC_ERR);
+			SAME(wc.status, IBV_WC_RETRY_EXC_ERR);
 			failed = true;
 		} else {
-			CHECK_INT(wc.status, IBV_WC_WR_FLUSH_ERR);
+			SAME(wc.status, IBV_WC_WR_FLUSH_ERR);
 		}
 	}
-	CHECK_INT(state_of(l.qp), IBV_QPS_ERR);
+	SAME(state_of(l.qp), IBV_QPS_ERR);
 	expect_none(l.scq, 20);
 }
 

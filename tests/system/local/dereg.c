@@ -48,7 +48,7 @@ static void attacker(int fd, void *arg)
 				posted++;
 			}
 			while (ibv_poll_cq(l.scq, 1, &wc)) {
-				CHECK_INT(wc.wr_id, done);
+				SAME(wc.wr_id, done);
 				done++;
 				if (wc.status != IBV_WC_SUCCESS) {
 					enum ibv_wc_status want =
@@ -62,7 +62,7 @@ static void attacker(int fd, void *arg)
 				}
 			}
 		}
-		CHECK_INT(state_of(l.qp), IBV_QPS_ERR);
+		SAME(state_of(l.qp), IBV_QPS_ERR);
 		while (done < posted)
 			expect(l.scq, done++, IBV_WC_WR_FLUSH_ERR);
 		tell(fd, "d", 1);
@@ -148,7 +148,7 @@ static void run(const struct job *j)
 		hear(p.fd, &c, 1); /* the writer has seen the error */
 		stands_still(m.p, j->len < 4096 ? 4096 : j->len, 0, names[j->end]);
 		if (j->end == DEREG)
-			CHECK_INT(state_of(l.qp), IBV_QPS_ERR);
+			SAME(state_of(l.qp), IBV_QPS_ERR);
 		if (l.qp)
 			CHECK(!ibv_destroy_qp(l.qp));
 		ibv_destroy_cq(l.scq);
@@ -364,7 +364,7 @@ local_dereg(bool ring, uint32_t len)
 		m.mr = NULL;
 		stands_still(m.p, len < 4096 ? 4096 : len, 2, "a local registration");
 		pthread_join(t, &status);
-		CHECK_INT((uintptr_t)status, IBV_WC_LOC_PROT_ERR);
+		SAME((uintptr_t)status, IBV_WC_LOC_PROT_ERR);
 		tell(p.fd, "", 1);
 		link_end(&l);
 		mem_end(&m);

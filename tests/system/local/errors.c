@@ -130,7 +130,7 @@ static void one_failure(const struct try *t)
 	expect(l.scq, 2, IBV_WC_WR_FLUSH_ERR);
 	expect(l.scq, 3, IBV_WC_WR_FLUSH_ERR);
 	expect_none(l.scq, 5);
-	CHECK_INT(state_of(l.qp), IBV_QPS_ERR);
+	SAME(state_of(l.qp), IBV_QPS_ERR);
 	/* requests and receives posted from now on are flushed at once */
 	post_recv(&l, 4, &m, 0, 64);
 	expect(l.rcq, 4, IBV_WC_WR_FLUSH_ERR);
@@ -395,7 +395,7 @@ static void a_receive_that_never_comes_exhausts_the_rnr_retries(void)
 		expect(l.scq, 1, IBV_WC_RNR_RETRY_EXC_ERR);
 		expect(l.scq, 2, IBV_WC_WR_FLUSH_ERR);
 		CHECK(now_ms() - t0 + 1 >= (unsigned)n * 256 / 100);
-		CHECK_INT(state_of(l.qp), IBV_QPS_ERR);
+		SAME(state_of(l.qp), IBV_QPS_ERR);
 		tell(p.fd, "", 1);
 		finish(&p);
 	}
@@ -439,7 +439,7 @@ static void nobody_to_answer(struct addr it, struct dev *d)
 	expect(l.scq, 2, IBV_WC_WR_FLUSH_ERR);
 	if (took < 90)
 		fail(__FILE__, __LINE__, "retries took %u ms", (unsigned)took);
-	CHECK_INT(state_of(l.qp), IBV_QPS_ERR);
+	SAME(state_of(l.qp), IBV_QPS_ERR);
 	link_end(&l);
 	mem_end(&m);
 }
@@ -657,13 +657,13 @@ static void posting_in_a_wrong_state_is_refused(void)
 	link_make(&l, &d, &(struct conf){0});
 	struct wr w = {.op = IBV_WR_SEND, .m = &m, .len = 8};
 
-	CHECK_INT(try_post(&l, &w), EINVAL); /* INIT */
-	CHECK_INT(ibv_post_recv(l.qp, &r, &bad), 0);
+	SAME(try_post(&l, &w), EINVAL); /* INIT */
+	SAME(ibv_post_recv(l.qp, &r, &bad), 0);
 	link_rtr(&l, &l.me);
-	CHECK_INT(try_post(&l, &w), EINVAL);
+	SAME(try_post(&l, &w), EINVAL);
 	CHECK(!to_state(l.qp, IBV_QPS_RESET));
-	CHECK_INT(try_post(&l, &w), EINVAL);
-	CHECK_INT(ibv_post_recv(l.qp, &r, &bad), EINVAL);
+	SAME(try_post(&l, &w), EINVAL);
+	SAME(ibv_post_recv(l.qp, &r, &bad), EINVAL);
 	CHECK(bad == &r);
 	expect_none(l.rcq, 5); /* earlier requests were removed by the reset */
 }
@@ -685,9 +685,9 @@ static void a_full_queue_is_ENOMEM_with_the_first_that_did_not_fit(void)
 		                            .send_flags = IBV_SEND_SIGNALED};
 		r[i] = (struct ibv_recv_wr){.wr_id = (uint64_t)i, .next = i < 11 ? &r[i + 1] : NULL};
 	}
-	CHECK_INT(ibv_post_send(l.qp, s, &sbad), ENOMEM);
+	SAME(ibv_post_send(l.qp, s, &sbad), ENOMEM);
 	CHECK(sbad == &s[8]);
-	CHECK_INT(ibv_post_recv(l.qp, r, &rbad), ENOMEM);
+	SAME(ibv_post_recv(l.qp, r, &rbad), ENOMEM);
 	CHECK(rbad == &r[8]);
 	CHECK(!to_state(l.qp, IBV_QPS_ERR));
 	for (uint64_t i = 0; i < 8; i++)
@@ -707,14 +707,14 @@ static void too_many_sges_are_EINVAL(void)
 	struct two t;
 
 	two_open(&t, &(struct conf){.sge = 4}, &(struct conf){.sge = 4});
-	CHECK_INT(ibv_post_send(t.a.qp, &s, &sbad), EINVAL);
+	SAME(ibv_post_send(t.a.qp, &s, &sbad), EINVAL);
 	CHECK(sbad == &s);
-	CHECK_INT(ibv_post_recv(t.a.qp, &r, &rbad), EINVAL);
+	SAME(ibv_post_recv(t.a.qp, &r, &rbad), EINVAL);
 	s.num_sge = -1;
-	CHECK_INT(ibv_post_send(t.a.qp, &s, &sbad), EINVAL);
+	SAME(ibv_post_send(t.a.qp, &s, &sbad), EINVAL);
 	s.num_sge = 0;
 	s.opcode = (enum ibv_wr_opcode)99;
-	CHECK_INT(ibv_post_send(t.a.qp, &s, &sbad), EINVAL);
+	SAME(ibv_post_send(t.a.qp, &s, &sbad), EINVAL);
 }
 
 /* --- completion queue overflow --- */
@@ -741,7 +741,7 @@ static void an_overrun_completion_queue_raises_an_event_and_loses_no_earlier_ent
 
 	if (ev == IBV_EVENT_COMM_EST)
 		ev = next_event(&t.d, PATIENCE);
-	CHECK_INT(ev, IBV_EVENT_CQ_ERR);
+	SAME(ev, IBV_EVENT_CQ_ERR);
 	for (uint64_t i = 0; i < (uint64_t)cqe; i++)
 		expect(small, i, IBV_WC_SUCCESS);
 	expect_none(small, 5);
@@ -764,10 +764,10 @@ static void event_target(int fd, void *arg)
 	hear(fd, &it, sizeof(it));
 	link_rtr(&l, &it);
 	meet_up(fd);
-	CHECK_INT(next_event(&d, PATIENCE), IBV_EVENT_COMM_EST); /* in RTR, without polling */
+	SAME(next_event(&d, PATIENCE), IBV_EVENT_COMM_EST); /* in RTR, without polling */
 	expect(l.rcq, 1, IBV_WC_SUCCESS);
 	link_rts(&l);
-	CHECK_INT(next_event(&d, 20), -1);
+	SAME(next_event(&d, 20), -1);
 	meet_up(fd);
 }
 
@@ -813,19 +813,19 @@ static void a_queue_pair_with_a_shared_receive_queue_says_when_it_has_left(void)
 	struct ibv_srq_attr limit = {.srq_limit = 5};
 
 	CHECK(!ibv_modify_srq(srq, &limit, IBV_SRQ_LIMIT));
-	CHECK_INT(next_event(&d, 5), -1);
+	SAME(next_event(&d, 5), -1);
 	for (uint64_t i = 0; i < 4; i++) {
 		POST(&a, .op = IBV_WR_SEND, .id = i, .m = &m, .len = 8);
 		expect(a.scq, i, IBV_WC_SUCCESS);
 		expect(b.rcq, i, IBV_WC_SUCCESS);
 	}
-	CHECK_INT(next_event(&d, PATIENCE), IBV_EVENT_SRQ_LIMIT_REACHED);
-	CHECK_INT(next_event(&d, 5), -1); /* once */
+	SAME(next_event(&d, PATIENCE), IBV_EVENT_SRQ_LIMIT_REACHED);
+	SAME(next_event(&d, 5), -1); /* once */
 	CHECK(!to_state(b.qp, IBV_QPS_ERR));
-	CHECK_INT(next_event(&d, PATIENCE), IBV_EVENT_QP_LAST_WQE_REACHED);
+	SAME(next_event(&d, PATIENCE), IBV_EVENT_QP_LAST_WQE_REACHED);
 	expect_none(b.rcq, 5); /* receives in the SRQ are not flushed */
 	CHECK(!ibv_query_srq(srq, &limit));
-	CHECK_INT(limit.srq_limit, 0);
+	SAME(limit.srq_limit, 0);
 }
 
 /* --- the end --- */
@@ -858,7 +858,7 @@ static void says_what_it_has(int fd, void *arg)
 		meet_up(fd);
 		while (!ibv_poll_cq(l.rcq, 1, &wc))
 			;
-		CHECK_INT(wc.status, IBV_WC_SUCCESS);
+		SAME(wc.status, IBV_WC_SUCCESS);
 		tell(fd, &i, sizeof(i)); /* through a socket, before it looks for work again */
 		meet_up(fd);
 		link_end(&l);
@@ -913,11 +913,11 @@ static void requests_of_length_zero_succeed(void)
 				continue;
 			struct ibv_wc wc = expect(t.b.rcq, 50 + i, IBV_WC_SUCCESS);
 
-			CHECK_INT(wc.byte_len, 0);
-			CHECK_INT(wc.opcode, i == 3 ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV);
-			CHECK_INT(!!(wc.wc_flags & IBV_WC_WITH_IMM), i != 0);
+			SAME(wc.byte_len, 0);
+			SAME(wc.opcode, i == 3 ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV);
+			SAME(!!(wc.wc_flags & IBV_WC_WITH_IMM), i != 0);
 			if (i)
-				CHECK_INT(wc.imm_data, 0x1234);
+				SAME(wc.imm_data, 0x1234);
 		}
 		link_end(&t.a);
 		link_end(&t.b);
@@ -990,9 +990,9 @@ static void an_unreliable_connection_drops_what_does_not_fit(void)
 	expect(t.a.scq, 2, IBV_WC_SUCCESS);
 	POST(&t.a, .op = IBV_WR_SEND, .id = 3, .m = &t.m, .len = 5000);
 	expect(t.a.scq, 3, IBV_WC_SUCCESS);
-	CHECK_INT(expect(t.b.rcq, 1, IBV_WC_SUCCESS).byte_len, 5000);
+	SAME(expect(t.b.rcq, 1, IBV_WC_SUCCESS).byte_len, 5000);
 	CHECK(holds(t.far.p, 5000, 9));
-	CHECK_INT(state_of(t.b.qp), IBV_QPS_RTS);
+	SAME(state_of(t.b.qp), IBV_QPS_RTS);
 
 	post_recv(&t.b, 2, &read_only, 0, 64);
 	post_recv(&t.b, 3, &t.far, 0, 64);
@@ -1000,12 +1000,12 @@ static void an_unreliable_connection_drops_what_does_not_fit(void)
 	expect(t.a.scq, 4, IBV_WC_SUCCESS);
 	expect(t.b.rcq, 2, IBV_WC_LOC_PROT_ERR);
 	expect(t.b.rcq, 3, IBV_WC_WR_FLUSH_ERR);
-	CHECK_INT(state_of(t.b.qp), IBV_QPS_ERR);
-	CHECK_INT(state_of(t.a.qp), IBV_QPS_RTS);
+	SAME(state_of(t.b.qp), IBV_QPS_ERR);
+	SAME(state_of(t.a.qp), IBV_QPS_RTS);
 	int event;
 
 	while ((event = next_event(&t.d, 5)) != -1)
-		CHECK_INT(event, IBV_EVENT_COMM_EST);
+		SAME(event, IBV_EVENT_COMM_EST);
 }
 
 static void uc_refuser(int fd, void *arg)
@@ -1021,7 +1021,7 @@ static void uc_refuser(int fd, void *arg)
 	post_recv(&l, 1, NULL, 0, 0);
 	mem_tell(&m, fd);
 	link_join(&l, fd);
-	CHECK_INT(expect(l.rcq, 1, IBV_WC_SUCCESS).imm_data, 2);
+	SAME(expect(l.rcq, 1, IBV_WC_SUCCESS).imm_data, 2);
 	CHECK(holds(m.p, m.n, 6));
 	meet_up(fd);
 }
@@ -1065,7 +1065,7 @@ static void a_queue_pair_works_again_after_reset(void)
 		expect(t.b.rcq, 1, IBV_WC_SUCCESS);
 		POST(&t.a, .op = IBV_WR_RDMA_WRITE, .id = 2, .m = &t.m, .len = 64, .far = bad);
 		expect(t.a.scq, 2, IBV_WC_REM_ACCESS_ERR);
-		CHECK_INT(state_of(t.b.qp), IBV_QPS_ERR);
+		SAME(state_of(t.b.qp), IBV_QPS_ERR);
 		for (int k = 0; k < 2; k++) {
 			struct link *l = k ? &t.a : &t.b;
 			struct ibv_qp_attr q = {

@@ -54,8 +54,8 @@ static void gather_target(int fd, void *arg)
 
 		for (uint32_t i = 0; at < wc.byte_len; i++)
 			for (uint32_t k = 0; k < sge[i].length && at < wc.byte_len; k++, at++)
-				CHECK_INT(m.p[i * 8192 + 1 + k], (uint8_t)(at * 7 + round));
-		CHECK_INT(m.p[0], 0);
+				SAME(m.p[i * 8192 + 1 + k], (uint8_t)(at * 7 + round));
+		SAME(m.p[0], 0);
 	}
 	meet_up(fd);
 }
@@ -119,7 +119,7 @@ static void inline_data_may_be_overwritten_at_once(void)
 	for (uint32_t i = 0; i < 32; i++) {
 		struct ibv_wc wc = expect(t.b.rcq, i, IBV_WC_SUCCESS);
 
-		CHECK_INT(wc.byte_len, i == 31 ? 1024 : 1 + i * 33);
+		SAME(wc.byte_len, i == 31 ? 1024 : 1 + i * 33);
 		CHECK(holds(t.n.p + i * 2048, wc.byte_len, i));
 		expect(t.a.scq, i, IBV_WC_SUCCESS);
 	}
@@ -128,8 +128,8 @@ static void inline_data_may_be_overwritten_at_once(void)
 	memset(t.m.p, 0xff, 100);
 	expect(t.a.scq, 1, IBV_WC_SUCCESS);
 	CHECK(holds(t.n.p, 100, 9));
-	CHECK_INT(try_post(&t.a, &(struct wr){.op = IBV_WR_SEND, .p = t.m.p, .len = 1025, .flags = IBV_SEND_INLINE}),
-	          EINVAL);
+	SAME(try_post(&t.a, &(struct wr){.op = IBV_WR_SEND, .p = t.m.p, .len = 1025, .flags = IBV_SEND_INLINE}),
+	     EINVAL);
 }
 
 /* --- invalidate --- */
@@ -151,7 +151,7 @@ static void a_send_with_invalidate_ends_the_key(void)
 	struct ibv_wc wc = expect(t.b.rcq, 2, IBV_WC_SUCCESS);
 
 	CHECK(wc.wc_flags & IBV_WC_WITH_INV);
-	CHECK_INT(wc.invalidated_rkey, x.mr->rkey);
+	SAME(wc.invalidated_rkey, x.mr->rkey);
 	POST(&t.a, .op = IBV_WR_RDMA_WRITE, .id = 3, .m = &t.m, .len = 8, .far = f);
 	expect(t.a.scq, 3, IBV_WC_REM_ACCESS_ERR);
 	mem_end(&x);
@@ -169,7 +169,7 @@ static void a_local_invalidate_ends_the_key_in_its_turn(void)
 	POST(&t.a, .op = IBV_WR_LOCAL_INV, .id = 2, .imm = x.mr->rkey);
 	POST(&t.a, .op = IBV_WR_SEND, .id = 3, .m = &x, .len = 8);
 	expect(t.a.scq, 1, IBV_WC_SUCCESS);
-	CHECK_INT(expect(t.a.scq, 2, IBV_WC_SUCCESS).opcode, IBV_WC_LOCAL_INV);
+	SAME(expect(t.a.scq, 2, IBV_WC_SUCCESS).opcode, IBV_WC_LOCAL_INV);
 	expect(t.a.scq, 3, IBV_WC_LOC_PROT_ERR);
 	mem_end(&x);
 }
@@ -248,7 +248,7 @@ static void event_side(int fd, void *arg)
 			ibv_ack_cq_events(cq, 1);
 			CHECK(!ibv_req_notify_cq(cq, 0));
 		}
-		CHECK_INT(wc.status, IBV_WC_SUCCESS);
+		SAME(wc.status, IBV_WC_SUCCESS);
 		post_recv(&l, 0, &m, 0, 64);
 	}
 	if (!first) {
@@ -316,11 +316,11 @@ static void four_queue_pairs_share_a_receive_queue(void)
 		struct ibv_wc wc = wait_wc(cq);
 		uint32_t i, *msg = (uint32_t *)(m.p + wc.wr_id * 64);
 
-		CHECK_INT(wc.status, IBV_WC_SUCCESS);
+		SAME(wc.status, IBV_WC_SUCCESS);
 		for (i = 0; i < 4 && l[i].qp->qp_num != wc.qp_num; i++)
 			;
 		CHECK(i < 4);
-		CHECK_INT(msg[0] % 4, i);
+		SAME(msg[0] % 4, i);
 		CHECK(!last[i] || msg[0] == last[i] + 4);
 		last[i] = msg[0];
 		post_recv(&l[0], wc.wr_id, &m, wc.wr_id * 64, 64);
@@ -344,20 +344,20 @@ static void uc_target(int fd, void *arg)
 	link_join(&l, fd);
 	meet_up(fd); /* sends without a receive */
 	expect_none(l.rcq, 5);
-	CHECK_INT(state_of(l.qp), IBV_QPS_RTS);
+	SAME(state_of(l.qp), IBV_QPS_RTS);
 	for (uint64_t i = 0; i < 3; i++)
 		post_recv(&l, i, &m, 65536 * (i + 1), 65536);
 	meet_up(fd);
-	CHECK_INT(expect(l.rcq, 0, IBV_WC_SUCCESS).byte_len, 60000);
+	SAME(expect(l.rcq, 0, IBV_WC_SUCCESS).byte_len, 60000);
 	CHECK(holds(m.p + 65536, 60000, 4));
 	struct ibv_wc wc = expect(l.rcq, 1, IBV_WC_SUCCESS);
 
-	CHECK_INT(wc.opcode, IBV_WC_RECV_RDMA_WITH_IMM);
-	CHECK_INT(wc.imm_data, 77);
+	SAME(wc.opcode, IBV_WC_RECV_RDMA_WITH_IMM);
+	SAME(wc.imm_data, 77);
 	CHECK(holds(m.p, 30000, 5));
 	wc = expect(l.rcq, 2, IBV_WC_SUCCESS);
-	CHECK_INT(wc.imm_data, 78);
-	CHECK_INT(wc.byte_len, 0);
+	SAME(wc.imm_data, 78);
+	SAME(wc.byte_len, 0);
 	meet_up(fd);
 }
 
@@ -391,8 +391,8 @@ static void uc_delivers_and_forgives(void)
 	POST(&l, .op = IBV_WR_SEND_WITH_IMM, .id = 6, .imm = 78);
 	expect(l.scq, 5, IBV_WC_SUCCESS);
 	expect(l.scq, 6, IBV_WC_SUCCESS);
-	CHECK_INT(try_post(&l, &(struct wr){.op = IBV_WR_RDMA_READ, .m = &m, .len = 8, .far = far}), EINVAL);
-	CHECK_INT(try_post(&l, &(struct wr){.op = IBV_WR_ATOMIC_FETCH_AND_ADD, .m = &m, .len = 8, .far = far}), EINVAL);
+	SAME(try_post(&l, &(struct wr){.op = IBV_WR_RDMA_READ, .m = &m, .len = 8, .far = far}), EINVAL);
+	SAME(try_post(&l, &(struct wr){.op = IBV_WR_ATOMIC_FETCH_AND_ADD, .m = &m, .len = 8, .far = far}), EINVAL);
 	meet_up(p.fd);
 	finish(&p);
 }
@@ -430,20 +430,20 @@ static void ud_target(int fd, void *arg)
 	struct ibv_wc wc = expect(l.rcq, 0, IBV_WC_SUCCESS); /* the one with the wrong Q_Key has not arrived */
 	uint8_t *grh = m.p;
 
-	CHECK_INT(wc.byte_len, 40 + 1000);
+	SAME(wc.byte_len, 40 + 1000);
 	CHECK(wc.wc_flags & IBV_WC_GRH);
 	CHECK(wc.wc_flags & IBV_WC_WITH_IMM);
-	CHECK_INT(wc.imm_data, 99);
-	CHECK_INT(wc.src_qp, l.it.qpn);
+	SAME(wc.imm_data, 99);
+	SAME(wc.src_qp, l.it.qpn);
 	CHECK(holds(m.p + 40, 1000, 3));
 	if (v6) {
-		CHECK_INT(grh[0] >> 4, 6);
+		SAME(grh[0] >> 4, 6);
 		CHECK(!memcmp(grh + 8, l.it.gid.raw, 16));
 		CHECK(!memcmp(grh + 24, d.gid.raw, 16));
 	} else {
-		CHECK_INT(grh[20], 0x45);
-		CHECK_INT(grh[20 + 9], 17);
-		CHECK_INT(ip_sum(grh + 20), 0xffff);
+		SAME(grh[20], 0x45);
+		SAME(grh[20 + 9], 17);
+		SAME(ip_sum(grh + 20), 0xffff);
 		CHECK(!memcmp(grh + 20 + 12, l.it.gid.raw + 12, 4));
 		CHECK(!memcmp(grh + 20 + 16, d.gid.raw + 12, 4));
 	}
@@ -491,12 +491,12 @@ static void datagrams(bool v6)
 	     .qkey = QKEY); /* to nobody */
 	for (uint64_t i = 1; i <= 3; i++)
 		expect(l.scq, i, IBV_WC_SUCCESS);
-	CHECK_INT(expect(l.rcq, 1, IBV_WC_SUCCESS).byte_len, 140);
+	SAME(expect(l.rcq, 1, IBV_WC_SUCCESS).byte_len, 140);
 	CHECK(holds(m.p + 16384 + 40, 100, 6));
 	POST(&l, .op = IBV_WR_SEND, .id = 4, .m = &m, .len = 8192, .ah = ah, .qpn = l.it.qpn,
 	     .qkey = QKEY); /* above the MTU */
 	expect(l.scq, 4, IBV_WC_LOC_LEN_ERR);
-	CHECK_INT(state_of(l.qp), IBV_QPS_SQE);
+	SAME(state_of(l.qp), IBV_QPS_SQE);
 	meet_up(p.fd);
 	finish(&p);
 }
@@ -526,7 +526,7 @@ static void ud_stranger(int fd, void *arg)
 		post_recv(&l, i, &m, i * 4096, 1000 + 40);
 	link_join(&l, fd);
 	for (uint64_t i = 0; i < WAITING; i++) {
-		CHECK_INT(expect(l.rcq, i, IBV_WC_SUCCESS).byte_len, 1000 - i + 40);
+		SAME(expect(l.rcq, i, IBV_WC_SUCCESS).byte_len, 1000 - i + 40);
 		CHECK(holds(m.p + i * 4096 + 40, 1000 - (uint32_t)i, 20 + (uint32_t)i));
 	}
 	meet_up(fd);
@@ -583,7 +583,7 @@ static void a_queue_pair_connected_to_itself(void)
 		post_recv(&l, i, &m, 1 << 19, 200000);
 		POST(&l, .op = IBV_WR_SEND, .id = i, .m = &m, .len = len);
 		expect(l.scq, i, IBV_WC_SUCCESS);
-		CHECK_INT(expect(l.rcq, i, IBV_WC_SUCCESS).byte_len, len);
+		SAME(expect(l.rcq, i, IBV_WC_SUCCESS).byte_len, len);
 		CHECK(holds(m.p + (1 << 19), len, i));
 		POST(&l, .op = IBV_WR_RDMA_WRITE, .id = 1, .m = &m, .len = len, .far = far, .far_off = 1 << 18);
 		POST(&l, .op = IBV_WR_RDMA_READ, .id = 2, .m = &m, .off = 1 << 19, .len = len, .far = far,
@@ -593,7 +593,7 @@ static void a_queue_pair_connected_to_itself(void)
 		for (uint64_t k = 1; k <= 3; k++)
 			expect(l.scq, k, IBV_WC_SUCCESS);
 		CHECK(holds(m.p + (1 << 19), len, i));
-		CHECK_INT(*(uint64_t *)(m.p + 900000), 2 * i);
+		SAME(*(uint64_t *)(m.p + 900000), 2 * i);
 	}
 }
 
@@ -629,11 +629,11 @@ static void *poster(void *arg)
 		int n = ibv_poll_cq(w->t->a.scq, 8, wc);
 
 		for (int k = 0; k < n; k++)
-			CHECK_INT(wc[k].status, IBV_WC_SUCCESS);
+			SAME(wc[k].status, IBV_WC_SUCCESS);
 		*w->completed += (unsigned)n;
 		n = ibv_poll_cq(w->t->b.rcq, 8, wc);
 		for (int k = 0; k < n; k++) {
-			CHECK_INT(wc[k].status, IBV_WC_SUCCESS);
+			SAME(wc[k].status, IBV_WC_SUCCESS);
 			post_recv(&w->t->b, 0, &w->t->n, 65536 + w->id * 64, 64);
 		}
 	}
@@ -659,7 +659,7 @@ static void four_threads_on_one_queue_pair(void)
 		pthread_join(th[i], NULL);
 	while (completed < sent) {
 		wc = wait_wc(t.a.scq);
-		CHECK_INT(wc.status, IBV_WC_SUCCESS);
+		SAME(wc.status, IBV_WC_SUCCESS);
 		completed++;
 		while (ibv_poll_cq(t.b.rcq, 1, &wc))
 			post_recv(&t.b, 0, &t.n, 65536, 64);

@@ -65,14 +65,14 @@ static void member(int fd, void *arg)
 		int n = ibv_poll_cq(scq, 1, &wc);
 
 		if (n) {
-			CHECK_INT(wc.status, IBV_WC_SUCCESS);
+			SAME(wc.status, IBV_WC_SUCCESS);
 			sent++;
 		}
 		int k = ibv_poll_cq(rcq, 1, &wc);
 
 		if (k) {
-			CHECK_INT(wc.status, IBV_WC_SUCCESS);
-			CHECK_INT(wc.qp_num, l[wc.wr_id].qp->qp_num);
+			SAME(wc.status, IBV_WC_SUCCESS);
+			SAME(wc.qp_num, l[wc.wr_id].qp->qp_num);
 			got++;
 		}
 		if (n || k)
@@ -85,9 +85,9 @@ static void member(int fd, void *arg)
 	}
 	for (unsigned i = 0; i < g.n; i++)
 		for (unsigned r = 0; i != g.me && r < ROUNDS; r++)
-			CHECK_INT(*(uint32_t *)(m.p + 4096 + (i * ROUNDS + r) * 64), i);
+			SAME(*(uint32_t *)(m.p + 4096 + (i * ROUNDS + r) * 64), i);
 	meet_up(fd); /* all are done */
-	CHECK_INT(*(uint64_t *)m.p, want);
+	SAME(*(uint64_t *)m.p, want);
 }
 
 static void barrier(struct peer *p, unsigned n)

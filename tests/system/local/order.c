@@ -36,15 +36,15 @@ static void held_back_target(int fd, void *arg)
 	while (now_ms() < until) {
 		struct ibv_wc wc;
 
-		CHECK_INT(ibv_poll_cq(r.l.rcq, 1, &wc), 0);
+		SAME(ibv_poll_cq(r.l.rcq, 1, &wc), 0);
 		for (int i = 0; i < 5; i++)
-			CHECK_INT(((volatile uint8_t *)r.m.p)[i * 0x20000], 0);
+			SAME(((volatile uint8_t *)r.m.p)[i * 0x20000], 0);
 	}
 	post_recv(&r.l, 7, &r.m, 0xf0000, 64);
 	expect(r.l.rcq, 7, IBV_WC_SUCCESS);
 	hear(fd, &go, 1); /* completed at the other end */
 	for (int i = 0; i < 5; i++)
-		CHECK_INT(r.m.p[i * 0x20000], 100 + i);
+		SAME(r.m.p[i * 0x20000], 100 + i);
 }
 
 static void a_write_behind_a_send_that_waits_for_a_receive_does_not_land_before_it(void)
@@ -108,7 +108,7 @@ static void a_read_sees_what_was_written_before_it(void)
 		POST(&l, .op = IBV_WR_RDMA_WRITE, .id = 2, .m = &m, .len = 4, .far = far, .quiet = true);
 		POST(&l, .op = IBV_WR_RDMA_READ, .id = 3, .m = &m, .off = 4096, .len = 4, .far = far);
 		expect(l.scq, 3, IBV_WC_SUCCESS);
-		CHECK_INT(*(volatile uint32_t *)(m.p + 4096), i);
+		SAME(*(volatile uint32_t *)(m.p + 4096), i);
 	}
 	meet_up(p.fd);
 	finish(&p);
@@ -142,8 +142,8 @@ static void mix_target(int fd, void *arg)
 		}
 		if (!ibv_poll_cq(r.l.rcq, 1, &wc))
 			continue;
-		CHECK_INT(wc.status, IBV_WC_SUCCESS);
-		CHECK_INT(wc.wr_id, got);
+		SAME(wc.status, IBV_WC_SUCCESS);
+		SAME(wc.wr_id, got);
 		if (wc.opcode == IBV_WC_RECV) {
 			uint32_t *m = (uint32_t *)(r.m.p + (got % 32) * 64);
 
@@ -151,7 +151,7 @@ static void mix_target(int fd, void *arg)
 			last = m[0];
 			CHECK(*written >= m[1]); /* the write before it has landed */
 		} else {
-			CHECK_INT(wc.opcode, IBV_WC_RECV_RDMA_WITH_IMM);
+			SAME(wc.opcode, IBV_WC_RECV_RDMA_WITH_IMM);
 			CHECK(*written >= wc.imm_data);
 		}
 		got++;
@@ -245,14 +245,14 @@ static void run_mix(uint64_t seed, unsigned depth, const char *kind)
 				expected_add += 3;
 			done++;
 		}
-		CHECK_INT(wc.wr_id, done);
+		SAME(wc.wr_id, done);
 		uint32_t slot = done % depth;
 
 		if (op[done] == 4) {
 			/* ordered after earlier writes; later ones may have landed as well */
 			CHECK(*(uint32_t *)(m.p + 0x80000 + slot * 64) >= ((uint32_t *)(m.p + slot * 64))[8]);
 		} else if (op[done] == 5) {
-			CHECK_INT(*(uint64_t *)(m.p + 0x90000 + slot * 64), expected_add);
+			SAME(*(uint64_t *)(m.p + 0x90000 + slot * 64), expected_add);
 			expected_add += 3;
 		}
 		done++;
@@ -280,7 +280,7 @@ static void fence_target(int fd, void *arg)
 		post_recv(&r.l, i, &r.m, 0x80000, 4096);
 		meet_up(fd);
 		expect(r.l.rcq, i, IBV_WC_SUCCESS);
-		CHECK_INT(*(uint32_t *)(r.m.p + 0x80000), i);
+		SAME(*(uint32_t *)(r.m.p + 0x80000), i);
 	}
 	meet_up(fd);
 }
@@ -384,7 +384,7 @@ static void post_list(struct link *l, enum ibv_wr_opcode op, struct mem *m, uint
 		                             .send_flags = IBV_SEND_SIGNALED,
 		                             .wr.rdma = {far.addr + i * len, far.rkey}};
 	}
-	CHECK_INT(ibv_post_send(l->qp, wr, &bad), 0);
+	SAME(ibv_post_send(l->qp, wr, &bad), 0);
 	for (unsigned i = 0; i < n; i++)
 		expect(l->scq, i, IBV_WC_SUCCESS);
 }

@@ -236,7 +236,7 @@ void finish(struct peer *p)
 		fail(__FILE__, __LINE__, "the peer was killed by SIG%s", sigabbrev_np(WTERMSIG(status)));
 	if (WEXITSTATUS(status) == 1) /* its reason was reported already */
 		_exit(1);
-	CHECK_INT(WEXITSTATUS(status), 0);
+	SAME(WEXITSTATUS(status), 0);
 	close(p->fd);
 }
 
@@ -407,10 +407,10 @@ void link_make(struct link *l, struct dev *d, const struct conf *c)
 	CHECK(l->qp);
 	struct ibv_qp_attr q = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = k->access, .qkey = QKEY};
 
-	CHECK_INT(ibv_modify_qp(l->qp, &q,
-	                        IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
-	                                (k->type == IBV_QPT_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS)),
-	          0);
+	SAME(ibv_modify_qp(l->qp, &q,
+	                   IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+	                           (k->type == IBV_QPT_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS)),
+	     0);
 	l->me = (struct addr){l->qp->qp_num, k->psn ? k->psn : l->qp->qp_num & 0xffffff, d->gid};
 }
 
@@ -435,7 +435,7 @@ void link_rtr(struct link *l, const struct addr *it)
 		mask |= IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
 	if (k->type == IBV_QPT_RC)
 		mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
-	CHECK_INT(ibv_modify_qp(l->qp, &a, mask), 0);
+	SAME(ibv_modify_qp(l->qp, &a, mask), 0);
 }
 
 void link_rts(struct link *l)
@@ -453,7 +453,7 @@ void link_rts(struct link *l)
 
 	if (k->type == IBV_QPT_RC)
 		mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
-	CHECK_INT(ibv_modify_qp(l->qp, &a, mask), 0);
+	SAME(ibv_modify_qp(l->qp, &a, mask), 0);
 }
 
 void link_to(struct link *l, const struct addr *it)
@@ -480,11 +480,11 @@ void link_open(struct link *l, struct dev *d, const struct conf *c, int fd)
 
 void link_end(struct link *l)
 {
-	CHECK_INT(ibv_destroy_qp(l->qp), 0);
+	SAME(ibv_destroy_qp(l->qp), 0);
 	if (!l->c.scq)
-		CHECK_INT(ibv_destroy_cq(l->scq), 0);
+		SAME(ibv_destroy_cq(l->scq), 0);
 	if (!l->c.rcq)
-		CHECK_INT(ibv_destroy_cq(l->rcq), 0);
+		SAME(ibv_destroy_cq(l->rcq), 0);
 }
 
 enum ibv_qp_state state_of(struct ibv_qp *qp)
@@ -542,7 +542,7 @@ void mem_make_shared(struct mem *m, struct dev *d, size_t n)
 void mem_end(struct mem *m)
 {
 	if (m->mr)
-		CHECK_INT(ibv_dereg_mr(m->mr), 0);
+		SAME(ibv_dereg_mr(m->mr), 0);
 	munmap(m->p, m->n);
 	m->mr = NULL;
 }
@@ -601,7 +601,7 @@ int try_post(struct link *l, const struct wr *w)
 
 void post(struct link *l, const struct wr *w)
 {
-	CHECK_INT(try_post(l, w), 0);
+	SAME(try_post(l, w), 0);
 }
 
 void post_recv(struct link *l, uint64_t id, struct mem *m, uint64_t off, uint32_t len)
@@ -609,7 +609,7 @@ void post_recv(struct link *l, uint64_t id, struct mem *m, uint64_t off, uint32_
 	struct ibv_sge sge = {.addr = m ? (uintptr_t)m->p + off : 0, .length = len, .lkey = m ? m->mr->lkey : 0};
 	struct ibv_recv_wr wr = {.wr_id = id, .sg_list = &sge, .num_sge = len ? 1 : 0}, *bad;
 
-	CHECK_INT(l->c.srq ? ibv_post_srq_recv(l->c.srq, &wr, &bad) : ibv_post_recv(l->qp, &wr, &bad), 0);
+	SAME(l->c.srq ? ibv_post_srq_recv(l->c.srq, &wr, &bad) : ibv_post_recv(l->qp, &wr, &bad), 0);
 }
 
 bool wait_wc_ms(struct ibv_cq *cq, struct ibv_wc *wc, unsigned ms)

@@ -33,7 +33,6 @@ __attribute__((noreturn, format(printf, 3, 4))) void fail(const char *file, int 
 __attribute__((noreturn, format(printf, 1, 2))) void skip(const char *fmt, ...);
 #define CHECK_FAILED(...) fail(__FILE__, __LINE__, __VA_ARGS__)
 #include "../../support/check.h"
-#define CHECK_INT(a, b) SAME(a, b)
 /* A number from the command line of the test programs: -n COUNT, otherwise $VERBENA_TEST_COUNT, otherwise the
  * default. */
 extern unsigned long test_count;

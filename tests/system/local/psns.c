@@ -11,7 +11,7 @@ static struct ibv_qp_attr query(const struct link *l)
 	struct ibv_qp_init_attr init;
 	struct ibv_qp_attr a;
 
-	CHECK_INT(ibv_query_qp(l->qp, &a, IBV_QP_SQ_PSN | IBV_QP_RQ_PSN | IBV_QP_PATH_MTU, &init), 0);
+	SAME(ibv_query_qp(l->qp, &a, IBV_QP_SQ_PSN | IBV_QP_RQ_PSN | IBV_QP_PATH_MTU, &init), 0);
 	return a;
 }
 
@@ -34,8 +34,8 @@ static void send_one(struct link *from, struct link *to, struct mem *m, uint64_t
 
 static void check_psns(const struct link *from, const struct link *to, uint32_t next)
 {
-	CHECK_INT(query(from).sq_psn, next & 0xffffff);
-	CHECK_INT(query(to).rq_psn, next & 0xffffff);
+	SAME(query(from).sq_psn, next & 0xffffff);
+	SAME(query(to).rq_psn, next & 0xffffff);
 }
 
 static void the_next_psns_follow_the_requests(void)
@@ -74,7 +74,7 @@ static void the_next_psn_follows_the_datagrams(void)
 	mem_make(&m, &d, 65536);
 	link_make(&a, &d, &c);
 	link_to(&a, &a.me);
-	CHECK_INT(query(&a).sq_psn, FIRST_PSN);
+	SAME(query(&a).sq_psn, FIRST_PSN);
 	struct ibv_ah_attr at = {.is_global = 1,
 	                         .port_num = 1,
 	                         .grh = {.dgid = d.gid, .sgid_index = (uint8_t)d.gid_index, .hop_limit = 1}};
@@ -85,7 +85,7 @@ static void the_next_psn_follows_the_datagrams(void)
 		POST(&a, .op = IBV_WR_SEND, .id = i, .m = &m, .len = 8, .ah = ah, .qpn = a.qp->qp_num, .qkey = QKEY);
 		expect(a.scq, i, IBV_WC_SUCCESS);
 	}
-	CHECK_INT(query(&a).sq_psn, (FIRST_PSN + 5) & 0xffffff);
+	SAME(query(&a).sq_psn, (FIRST_PSN + 5) & 0xffffff);
 }
 
 int main(int argc, char **argv)

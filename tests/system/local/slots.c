@@ -70,7 +70,7 @@ static unsigned post_all(struct two *t, post_fn *one, uint64_t id, bool quiet)
 			refused = 0;
 			continue;
 		}
-		CHECK_INT(err, ENOMEM);
+		SAME(err, ENOMEM);
 		refused++;
 		sleep_ms(1); /* the adapter works meanwhile */
 	}
@@ -82,10 +82,10 @@ static void hold_their_slots(post_fn *one, bool ex)
 	struct two t;
 
 	two_open(&t, (struct conf){.ex = ex}, (struct conf){0});
-	CHECK_INT(post_all(&t, one, 0, false), DEPTH);
+	SAME(post_all(&t, one, 0, false), DEPTH);
 	for (uint64_t i = 0; i < 40; i++) { /* one polled completion frees one slot; several times round */
 		expect(t.a.scq, i, IBV_WC_SUCCESS);
-		CHECK_INT(post_all(&t, one, DEPTH + i, false), 1);
+		SAME(post_all(&t, one, DEPTH + i, false), 1);
 	}
 	for (uint64_t i = 40; i < 40 + DEPTH; i++)
 		expect(t.a.scq, i, IBV_WC_SUCCESS);
@@ -118,14 +118,14 @@ static void extended_polling_gives_slots_back(void)
 	link_make(&t.b, &t.d, &(struct conf){0});
 	link_to(&t.a, &t.b.me);
 	link_to(&t.b, &t.a.me);
-	CHECK_INT(post_all(&t, write_8, 0, false), DEPTH);
-	CHECK_INT(ibv_start_poll(cq, &attr), 0);
-	CHECK_INT(cq->wr_id, 0);
-	CHECK_INT(write_8(&t, DEPTH, false), 0); /* an entry that the iterator returned counts as polled */
-	CHECK_INT(write_8(&t, 99, false), ENOMEM);
-	CHECK_INT(ibv_next_poll(cq), 0);
-	CHECK_INT(cq->wr_id, 1);
-	CHECK_INT(write_8(&t, DEPTH + 1, false), 0);
+	SAME(post_all(&t, write_8, 0, false), DEPTH);
+	SAME(ibv_start_poll(cq, &attr), 0);
+	SAME(cq->wr_id, 0);
+	SAME(write_8(&t, DEPTH, false), 0); /* an entry that the iterator returned counts as polled */
+	SAME(write_8(&t, 99, false), ENOMEM);
+	SAME(ibv_next_poll(cq), 0);
+	SAME(cq->wr_id, 1);
+	SAME(write_8(&t, DEPTH + 1, false), 0);
 	ibv_end_poll(cq);
 	for (uint64_t i = 2; i < DEPTH + 2; i++)
 		expect(t.a.scq, i, IBV_WC_SUCCESS);
@@ -137,7 +137,7 @@ static void requests_without_a_completion_hold_no_slot_when_they_are_done(void)
 	struct two t;
 
 	two_open(&t, (struct conf){0}, (struct conf){0});
-	CHECK_INT(post_all(&t, write_8, 0, true), PLENTY);
+	SAME(post_all(&t, write_8, 0, true), PLENTY);
 	for (uint64_t until = now_ms() + PATIENCE;;) { /* the last DEPTH requests may still be outstanding */
 		int err = write_8(&t, 1, false);
 
@@ -178,9 +178,9 @@ static void failed_requests_hold_their_slots_too(void)
 	POST(&t.a, .op = IBV_WR_RDMA_WRITE, .id = 0, .m = &t.m, .len = 8, .far = bad, .quiet = true);
 	for (uint64_t until = now_ms() + PATIENCE; state_of(t.a.qp) != IBV_QPS_ERR && now_ms() < until;)
 		sleep_ms(1);
-	CHECK_INT(post_all(&t, write_8, 1, true), DEPTH - 1); /* errors hold slots even without SIGNALED */
+	SAME(post_all(&t, write_8, 1, true), DEPTH - 1); /* errors hold slots even without SIGNALED */
 	expect(t.a.scq, 0, IBV_WC_REM_ACCESS_ERR);
-	CHECK_INT(post_all(&t, write_8, DEPTH, true), 1);
+	SAME(post_all(&t, write_8, DEPTH, true), 1);
 	for (uint64_t i = 1; i <= DEPTH; i++)
 		expect(t.a.scq, i, IBV_WC_WR_FLUSH_ERR);
 	expect_none(t.a.scq, 5);
@@ -209,11 +209,11 @@ static void after_reset_all_slots_are_free(void)
 			post_recv(&t.b, i, &t.m, 0, 64);
 		for (uint64_t i = 0; i < DEPTH; i++)
 			POST(&t.a, .op = IBV_WR_SEND, .id = i, .m = &t.m, .len = 8);
-		CHECK_INT(post_all(&t, write_8, 0, false), 0);
+		SAME(post_all(&t, write_8, 0, false), 0);
 		expect(t.a.scq, 0, IBV_WC_SUCCESS);
 		back_to_rts(&t); /* removes all other completions, at the other end, too */
 	}
-	CHECK_INT(post_all(&t, write_8, 0, false), DEPTH);
+	SAME(post_all(&t, write_8, 0, false), DEPTH);
 }
 
 /* --- receives --- */
@@ -242,12 +242,12 @@ static void receives_hold(bool shared)
 	link_to(&t.b, &t.a.me);
 	for (uint64_t i = 0; i < 5 * DEPTH; i += DEPTH) {
 		for (uint64_t k = i; k < i + DEPTH; k++)
-			CHECK_INT(try_recv(&t.b, srq, k, &t.m), 0);
+			SAME(try_recv(&t.b, srq, k, &t.m), 0);
 		for (uint64_t k = i; k < i + DEPTH; k++)
 			POST(&t.a, .op = IBV_WR_SEND, .id = k, .m = &t.m, .len = 8);
 		for (uint64_t k = i; k < i + DEPTH; k++)
 			expect(t.a.scq, k, IBV_WC_SUCCESS);
-		CHECK_INT(try_recv(&t.b, srq, 999, &t.m), ENOMEM);
+		SAME(try_recv(&t.b, srq, 999, &t.m), ENOMEM);
 		for (uint64_t k = i; k < i + DEPTH; k++)
 			expect(t.b.rcq, k, IBV_WC_SUCCESS);
 	}
@@ -283,12 +283,12 @@ static void a_shared_queue_has_back_what_a_queue_pair_leaves(void)
 		link_to(&a, &b.me);
 		link_to(&b, &a.me);
 		for (uint64_t i = 0; i < DEPTH; i++)
-			CHECK_INT(try_recv(&b, srq, i, &m), 0);
+			SAME(try_recv(&b, srq, i, &m), 0);
 		for (uint64_t i = 0; i < DEPTH; i++)
 			POST(&a, .op = IBV_WR_SEND, .id = i, .m = &m, .len = 8);
 		for (uint64_t i = 0; i < DEPTH; i++)
 			expect(a.scq, i, IBV_WC_SUCCESS);
-		CHECK_INT(try_recv(&b, srq, 99, &m), ENOMEM);
+		SAME(try_recv(&b, srq, 99, &m), ENOMEM);
 		if (round & 1)
 			CHECK(!to_state(b.qp, IBV_QPS_RESET));
 		link_end(&b);
@@ -304,7 +304,7 @@ static void expect_event(struct dev *d, int type)
 
 	while ((ev = next_event(d, PATIENCE)) == IBV_EVENT_COMM_EST)
 		;
-	CHECK_INT(ev, type);
+	SAME(ev, type);
 }
 
 /* An overrun of a shared completion queue ends both its queue pairs, and no other one. */
@@ -328,17 +328,17 @@ static void a_queue_that_overruns_ends_its_queue_pairs(void)
 
 	for (uint64_t i = 0; i < room; i++)
 		POST(&a, .op = IBV_WR_RDMA_WRITE, .id = i, .m = &m, .len = 8, .far = f);
-	CHECK_INT(next_event(&d, 50), -1); /* a full queue is not an overrun */
-	CHECK_INT(state_of(a.qp), IBV_QPS_RTS);
+	SAME(next_event(&d, 50), -1); /* a full queue is not an overrun */
+	SAME(state_of(a.qp), IBV_QPS_RTS);
 	POST(&a, .op = IBV_WR_RDMA_WRITE, .id = room, .m = &m, .len = 8, .far = f);
 	expect_event(&d, IBV_EVENT_CQ_ERR);
 	expect_event(&d, IBV_EVENT_QP_FATAL);
-	CHECK_INT(state_of(a.qp), IBV_QPS_ERR);
-	CHECK_INT(state_of(b.qp), IBV_QPS_RTS);
+	SAME(state_of(a.qp), IBV_QPS_ERR);
+	SAME(state_of(b.qp), IBV_QPS_RTS);
 	for (uint64_t i = 0; i < room; i++)
 		expect(small, i, IBV_WC_SUCCESS);
 	expect_none(small, 5);
-	CHECK_INT(next_event(&d, 20), -1);
+	SAME(next_event(&d, 20), -1);
 	link_end(&a);
 	CHECK(!ibv_destroy_cq(small));
 }
@@ -361,7 +361,7 @@ static void *posts(void *arg)
 		int err = write_8(&c->t, i, false);
 
 		if (err != ENOMEM)
-			CHECK_INT(err, 0);
+			SAME(err, 0);
 		else
 			sched_yield();
 		i += !err;
@@ -383,7 +383,7 @@ static void all_that_four_threads_post_to_a_queue_pair_completes(void)
 		int got = ibv_poll_cq(c.t.a.scq, 16, wc);
 
 		for (int i = 0; i < got; i++)
-			CHECK_INT(wc[i].status, IBV_WC_SUCCESS);
+			SAME(wc[i].status, IBV_WC_SUCCESS);
 		n += (unsigned)got;
 		if (got)
 			last = now_ms();

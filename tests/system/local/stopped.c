@@ -98,11 +98,11 @@ static void what_waits_for_a_stopped_target_completes_when_it_goes_on(void)
 	     .far_off = BIG);
 	POST(&s.l, .op = IBV_WR_RDMA_READ, .id = 6, .m = &s.m, .off = 16, .len = 8, .far = s.far);
 	expect_none(s.l.scq, 3000);
-	CHECK_INT(state_of(s.l.qp), IBV_QPS_RTS);
+	SAME(state_of(s.l.qp), IBV_QPS_RTS);
 	cont_peer(&s.p);
 	for (uint64_t i = 1; i <= 6; i++)
 		expect(s.l.scq, i, IBV_WC_SUCCESS);
-	CHECK_INT(*(uint64_t *)(s.m.p + 16), 5);
+	SAME(*(uint64_t *)(s.m.p + 16), 5);
 	tell(s.p.fd, "q", 1);
 	finish(&s.p);
 }
@@ -160,7 +160,7 @@ static void a_sleeping_target_serves_sends_and_atomics(void)
 		POST(&s.l, .op = IBV_WR_ATOMIC_FETCH_AND_ADD, .id = i, .m = &s.m, .off = 64, .len = 8, .far = s.far,
 		     .compare_add = 3);
 		expect(s.l.scq, i, IBV_WC_SUCCESS);
-		CHECK_INT(*(uint64_t *)(s.m.p + 64), 3 * i);
+		SAME(*(uint64_t *)(s.m.p + 64), 3 * i);
 		sleep_ms(2);
 	}
 	POST(&s.l, .op = IBV_WR_ATOMIC_CMP_AND_SWP, .id = 9, .m = &s.m, .off = 64, .len = 8, .far = s.far,
@@ -168,7 +168,7 @@ static void a_sleeping_target_serves_sends_and_atomics(void)
 	expect(s.l.scq, 9, IBV_WC_SUCCESS);
 	tell(s.p.fd, "l", 1);
 	hear(s.p.fd, &v, sizeof(v));
-	CHECK_INT(v, 1234);
+	SAME(v, 1234);
 	tell(s.p.fd, "r", 1);
 	hear(s.p.fd, &v, 1);
 	tell(s.p.fd, "q", 1);

@@ -63,7 +63,7 @@ static void hole_target(int fd, void *arg)
 		expect(l.rcq, 4, IBV_WC_LOC_PROT_ERR);
 	if (j->op != IBV_WR_RDMA_READ || j->len) { /* both ends in error (IBA 9.9.3.1) */
 		expect(l.rcq, 5, IBV_WC_WR_FLUSH_ERR);
-		CHECK_INT(state_of(l.qp), IBV_QPS_ERR);
+		SAME(state_of(l.qp), IBV_QPS_ERR);
 	}
 }
 
@@ -86,12 +86,12 @@ static void remote_hole(const struct job *j)
 	POST(&l, .op = IBV_WR_SEND, .id = 2, .m = &m, .len = 8);
 	struct ibv_wc wc = wait_wc(l.scq);
 
-	CHECK_INT(wc.wr_id, 1);
+	SAME(wc.wr_id, 1);
 	if (wc.status != IBV_WC_REM_ACCESS_ERR && wc.status != IBV_WC_REM_OP_ERR)
 		fail(__FILE__, __LINE__, "%s of %u%s%s: %s", j->what, j->len, j->by_ring ? " by ring" : "",
 		     j->sleeps ? " (asleep)" : "", ibv_wc_status_str(wc.status));
 	expect(l.scq, 2, IBV_WC_WR_FLUSH_ERR);
-	CHECK_INT(state_of(l.qp), IBV_QPS_ERR);
+	SAME(state_of(l.qp), IBV_QPS_ERR);
 	tell(p.fd, "", 1);
 	finish(&p);
 	link_end(&l);
@@ -176,9 +176,9 @@ static void cut_target(int fd, void *arg)
 	while (!heard(fd, 0)) {
 		struct ibv_wc wc;
 
-		CHECK_INT(ibv_poll_cq(l.rcq, 1, &wc), 0);
+		SAME(ibv_poll_cq(l.rcq, 1, &wc), 0);
 	}
-	CHECK_INT(state_of(l.qp), IBV_QPS_ERR);
+	SAME(state_of(l.qp), IBV_QPS_ERR);
 }
 
 /* Fails if the memcpy into the peer's file is not guarded against SIGBUS in the writer. */
@@ -276,7 +276,7 @@ static void local_holes(bool by_ring)
 		if (wc.status != IBV_WC_LOC_PROT_ERR)
 			fail(__FILE__, __LINE__, "%s of %u: %s", kinds[i].what, kinds[i].len,
 			     ibv_wc_status_str(wc.status));
-		CHECK_INT(state_of(l.qp), IBV_QPS_ERR);
+		SAME(state_of(l.qp), IBV_QPS_ERR);
 		tell(p.fd, "", 1);
 		finish(&p);
 		link_end(&l);
@@ -329,7 +329,7 @@ static void own_faults(bool before)
 			*(volatile char *)hole = 1;
 			fail(__FILE__, __LINE__, "no fault");
 		}
-		CHECK_INT(faults, i + 1);
+		SAME(faults, i + 1);
 		CHECK(fault_addr == hole);
 		/* a guarded fault in between is not the program's */
 		link_make(&a, &d, &(struct conf){0});
@@ -342,7 +342,7 @@ static void own_faults(bool before)
 
 		if (wc.status != IBV_WC_REM_ACCESS_ERR && wc.status != IBV_WC_REM_OP_ERR)
 			fail(__FILE__, __LINE__, "a write within the process: %s", ibv_wc_status_str(wc.status));
-		CHECK_INT(faults, i + 1);
+		SAME(faults, i + 1);
 		link_end(&a);
 		link_end(&b);
 	}

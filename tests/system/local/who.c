@@ -82,14 +82,14 @@ static void writer(int fd, void *arg)
 	for (uint64_t i = 0; wc.status == IBV_WC_SUCCESS; i++) {
 		POST(&l, .op = IBV_WR_RDMA_WRITE, .id = i, .m = &m, .len = len, .far = far);
 		CHECK(wait_wc_ms(l.scq, &wc, PATIENCE));
-		CHECK_INT(wc.wr_id, i);
+		SAME(wc.wr_id, i);
 		/* Between two writes, not during one: a writer that loses its core between its last check of the peer
 		 * and the system call's own look-up may still write to the process that has the pid by then
 		 * (docs/same-host.md, "Liveness of peers"). */
 		nanosleep(&(struct timespec){0, 200000}, NULL);
 	}
-	CHECK_INT(wc.status, IBV_WC_RETRY_EXC_ERR);
-	CHECK_INT(state_of(l.qp), IBV_QPS_ERR);
+	SAME(wc.status, IBV_WC_RETRY_EXC_ERR);
+	SAME(state_of(l.qp), IBV_QPS_ERR);
 	tell(fd, "e", 1);
 }
 
@@ -111,7 +111,7 @@ static void introduce(struct peer *o, struct peer *w)
 	hear(w->fd, &c, 1);
 	tell(o->fd, &c, 1);
 	hear(w->fd, &c, 1); /* it writes */
-	CHECK_INT(c, 'w');
+	SAME(c, 'w');
 }
 
 static pid_t fork_as(pid_t number)
@@ -152,11 +152,11 @@ static void reuse_in_namespace(void)
 			bystander(pipes[1], 150);
 		if (again < 0)
 			skip("no process with a chosen number: %s", strerror(errno));
-		CHECK_INT(again, o.pid);
+		SAME(again, o.pid);
 		hear(pipes[0], &c, 1);
 		cont_peer(&w);
 		hear(w.fd, &c, 1);
-		CHECK_INT(c, 'e');
+		SAME(c, 'e');
 		CHECK(waitpid(again, &status, 0) == again);
 		if (status)
 			fail(__FILE__, __LINE__,
@@ -199,9 +199,9 @@ static void a_peer_that_execs_is_another_program(void)
 		introduce(&o, &w);
 		tell(o.fd, "x", 1);
 		hear(o.fd, &c, 1);
-		CHECK_INT(c, 'b');
+		SAME(c, 'b');
 		hear(w.fd, &c, 1);
-		CHECK_INT(c, 'e');
+		SAME(c, 'e');
 		CHECK(waitpid(o.pid, &status, 0) == o.pid);
 		if (status)
 			fail(__FILE__, __LINE__,
@@ -255,10 +255,10 @@ static void child_of_owner(int fd, void *arg)
 
 		meet_up(fd); /* forked, so now the writer writes */
 		meet_up(fd);
-		CHECK_INT(m.p[0], i + 2);
-		CHECK_INT(m.p[4095], i + 2);
+		SAME(m.p[0], i + 2);
+		SAME(m.p[4095], i + 2);
 		CHECK(waitpid(child, &status, 0) == child);
-		CHECK_INT(status, 0);
+		SAME(status, 0);
 	}
 }
 

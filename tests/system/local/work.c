@@ -119,7 +119,7 @@ static void post_pieces(struct ctx *c, struct qpair *q, struct ibv_send_wr *wr, 
 	}
 	wr->sg_list = sge;
 	wr->num_sge = (int)n;
-	CHECK_INT(ibv_post_send(q->l.qp, wr, &bad), 0);
+	SAME(ibv_post_send(q->l.qp, wr, &bad), 0);
 }
 
 static struct op *next_op(struct qpair *q)
@@ -221,7 +221,7 @@ static void do_atomic(struct ctx *c, struct qpair *q, int slot, unsigned flags)
 	q->counter = add ? q->counter + n : hit ? n : q->counter;
 	wr.sg_list = &sge;
 	wr.num_sge = 1;
-	CHECK_INT(ibv_post_send(q->l.qp, &wr, &bad), 0);
+	SAME(ibv_post_send(q->l.qp, &wr, &bad), 0);
 }
 
 static bool post_some(struct ctx *c, struct qpair *q)
@@ -330,7 +330,7 @@ static void received(struct ctx *c, struct qpair *q, const struct ibv_wc *wc)
 		     q->op[w.wr_id % 64].kind, q->done, ibv_wc_status_str(w.status));
 	}
 	if (wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM) {
-		CHECK_INT(wc->imm_data, len);
+		SAME(wc->imm_data, len);
 	} else {
 		if (q->l.c.type == IBV_QPT_UD) {
 			p += 40;
@@ -338,19 +338,19 @@ static void received(struct ctx *c, struct qpair *q, const struct ibv_wc *wc)
 		}
 		struct head *h = (struct head *)p;
 
-		CHECK_INT(h->magic, MAGIC);
-		CHECK_INT(h->len, len);
+		SAME(h->magic, MAGIC);
+		SAME(h->len, len);
 		if (q->l.c.type == IBV_QPT_RC)
-			CHECK_INT(h->seq, q->seq_in);
+			SAME(h->seq, q->seq_in);
 		else
 			CHECK((int32_t)(h->seq - q->seq_in) >= 0); /* some may be lost; none is late or doubled */
 		q->seq_in = h->seq + 1;
 		if (wc->wc_flags & IBV_WC_WITH_IMM)
-			CHECK_INT(wc->imm_data, h->seq);
+			SAME(wc->imm_data, h->seq);
 		if (!holds(p + sizeof(*h), len - sizeof(*h), h->seed))
 			fail(__FILE__, __LINE__, "message %u of %u bytes has other bytes", h->seq, len);
 		for (unsigned i = 0; i < GUARD; i++)
-			CHECK_INT(c->m.p[off - 1 - i], GUARD_BYTE);
+			SAME(c->m.p[off - 1 - i], GUARD_BYTE);
 		h->magic = 0;
 	}
 	q->received++;
@@ -408,8 +408,8 @@ static void check_guards(struct ctx *c)
 
 		for (unsigned s = 0; s < SLOTS; s++)
 			for (unsigned k = 0; k < GUARD; k++) {
-				CHECK_INT(c->m.p[q->in + (size_t)s * q->stride + k], GUARD_BYTE);
-				CHECK_INT(c->m.p[q->in + (size_t)(s + 1) * q->stride - 1 - k], GUARD_BYTE);
+				SAME(c->m.p[q->in + (size_t)s * q->stride + k], GUARD_BYTE);
+				SAME(c->m.p[q->in + (size_t)(s + 1) * q->stride - 1 - k], GUARD_BYTE);
 			}
 	}
 }
@@ -491,7 +491,7 @@ void work(struct dev *d, int fd, const struct work *w)
 		tell(fd, mine, sizeof(mine));
 		hear(fd, its, sizeof(its));
 		if (q->l.c.type == IBV_QPT_RC) {
-			CHECK_INT(q->seq_in, its[0]);
+			SAME(q->seq_in, its[0]);
 			CHECK(*(uint64_t *)(c.m.p + q->words) == its[1]);
 		}
 	}

@@ -48,22 +48,22 @@ static void connect_to(struct set *s, struct ibv_qp *qp, uint32_t to)
 {
 	struct ibv_qp_attr a = {.qp_state = IBV_QPS_INIT, .port_num = 1};
 
-	CHECK_INT(ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS), 0);
+	SAME(ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS), 0);
 	a = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTR,
 	                         .path_mtu = IBV_MTU_1024,
 	                         .dest_qp_num = to,
 	                         .min_rnr_timer = 12,
 	                         .ah_attr = {.is_global = 1, .port_num = 1, .grh.hop_limit = 64}};
 	a.ah_attr.grh.sgid_index = (uint8_t)loopback(s->d.ctx, &a.ah_attr.grh.dgid);
-	CHECK_INT(ibv_modify_qp(qp, &a,
-	                        IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-	                                IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER),
-	          0);
+	SAME(ibv_modify_qp(qp, &a,
+	                   IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+	                           IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER),
+	     0);
 	a = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS, .timeout = 18, .retry_cnt = 7, .rnr_retry = 7};
-	CHECK_INT(ibv_modify_qp(qp, &a,
-	                        IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
-	                                IBV_QP_MAX_QP_RD_ATOMIC),
-	          0);
+	SAME(ibv_modify_qp(qp, &a,
+	                   IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
+	                           IBV_QP_MAX_QP_RD_ATOMIC),
+	     0);
 }
 
 static void make(struct set *s)
@@ -97,12 +97,12 @@ static void talk(struct set *s)
 	void *own;
 
 	for (int i = 0; i < 5; i++) {
-		CHECK_INT(ibv_post_recv(s->qp[1], &recv, &bad_recv), 0);
+		SAME(ibv_post_recv(s->qp[1], &recv, &bad_recv), 0);
 		if (i == 4)
-			CHECK_INT(ibv_req_notify_cq(s->cq, 0), 0);
-		CHECK_INT(ibv_post_send(s->qp[0], &send, &bad_send), 0);
+			SAME(ibv_req_notify_cq(s->cq, 0), 0);
+		SAME(ibv_post_send(s->qp[0], &send, &bad_send), 0);
 		if (i == 4) {
-			CHECK_INT(ibv_get_cq_event(s->channel, &which, &own), 0);
+			SAME(ibv_get_cq_event(s->channel, &which, &own), 0);
 			ibv_ack_cq_events(which, 1);
 		}
 		for (int n = 0; n < 2;) {
@@ -110,18 +110,18 @@ static void talk(struct set *s)
 
 			CHECK(got >= 0);
 			if (got)
-				CHECK_INT(wc.status, IBV_WC_SUCCESS);
+				SAME(wc.status, IBV_WC_SUCCESS);
 			n += got;
 			pthread_testcancel();
 		}
 	}
 }
 
-#define END(call, object)                           \
-	do {                                        \
-		if (object)                         \
-			CHECK_INT(call(object), 0); \
-		object = NULL;                      \
+#define END(call, object)                      \
+	do {                                   \
+		if (object)                    \
+			SAME(call(object), 0); \
+		object = NULL;                 \
 	} while (0)
 
 static void unmake(void *arg)
@@ -153,9 +153,9 @@ static void listener(struct set *s)
 	struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 
 	CHECK((s->events = rdma_create_event_channel()));
-	CHECK_INT(rdma_create_id(s->events, &s->id, NULL, RDMA_PS_TCP), 0);
-	CHECK_INT(rdma_bind_addr(s->id, (struct sockaddr *)&at), 0);
-	CHECK_INT(rdma_listen(s->id, 4), 0);
+	SAME(rdma_create_id(s->events, &s->id, NULL, RDMA_PS_TCP), 0);
+	SAME(rdma_bind_addr(s->id, (struct sockaddr *)&at), 0);
+	SAME(rdma_listen(s->id, 4), 0);
 	unmake(s);
 }
 

@@ -13,11 +13,11 @@ union address at(const char *host, unsigned port)
 	if (strchr(host, ':')) {
 		a.sin6.sin6_family = AF_INET6;
 		a.sin6.sin6_port = htons((uint16_t)port);
-		CHECK_INT(inet_pton(AF_INET6, host, &a.sin6.sin6_addr), 1);
+		SAME(inet_pton(AF_INET6, host, &a.sin6.sin6_addr), 1);
 	} else {
 		a.sin.sin_family = AF_INET;
 		a.sin.sin_port = htons((uint16_t)port);
-		CHECK_INT(inet_pton(AF_INET, host, &a.sin.sin_addr), 1);
+		SAME(inet_pton(AF_INET, host, &a.sin.sin_addr), 1);
 	}
 	return a;
 }
@@ -145,6 +145,6 @@ void poll_one(struct ibv_cq *cq, struct ibv_wc *wc)
 
 	while (!n)
 		n = ibv_poll_cq(cq, 1, wc);
-	CHECK_INT(n, 1);
-	CHECK_INT(wc->status, IBV_WC_SUCCESS);
+	SAME(n, 1);
+	SAME(wc->status, IBV_WC_SUCCESS);
 }

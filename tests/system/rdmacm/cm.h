@@ -10,11 +10,11 @@
 #include "../local/pair.h"
 
 #define MUST(call) CHECK((call) == 0)
-#define FAILS(call, err)                 \
-	do {                             \
-		errno = 0;               \
-		CHECK_INT((call), -1);   \
-		CHECK_INT(errno, (err)); \
+#define FAILS(call, err)            \
+	do {                        \
+		errno = 0;          \
+		SAME((call), -1);   \
+		SAME(errno, (err)); \
 	} while (0)
 
 union address {

@@ -37,7 +37,7 @@ static void send_and_receive(struct end *from, struct end *to)
 	MUST(rdma_post_send(from->id, NULL, from->buf, 6, from->mr, 0));
 	poll_one(from->cq, &wc);
 	poll_one(to->cq, &wc);
-	CHECK_INT(wc.byte_len, 6);
+	SAME(wc.byte_len, 6);
 	CHECK(!strcmp(to->buf + 2048, "hello"));
 }
 
@@ -60,27 +60,27 @@ static void a_connection_agrees_on_everything(void)
 
 	go_to(&client, "127.0.0.1", port, RDMA_PS_TCP);
 	make_qp(&client);
-	CHECK_INT(client.id->qp->state, IBV_QPS_INIT);
+	SAME(client.id->qp->state, IBV_QPS_INIT);
 	MUST(rdma_connect(client.id, &ask));
 	e = fetch(listener.ch, RDMA_CM_EVENT_CONNECT_REQUEST);
 	CHECK(e->listen_id == listener.id && e->id->context == &listener);
 	CHECK(data_is(e, "question", 56));
-	CHECK_INT(e->param.conn.responder_resources, 5);
-	CHECK_INT(e->param.conn.initiator_depth, 3);
-	CHECK_INT(e->param.conn.retry_count, 6);
-	CHECK_INT(e->param.conn.rnr_retry_count, 4);
-	CHECK_INT(e->param.conn.qp_num, client.id->qp->qp_num);
+	SAME(e->param.conn.responder_resources, 5);
+	SAME(e->param.conn.initiator_depth, 3);
+	SAME(e->param.conn.retry_count, 6);
+	SAME(e->param.conn.rnr_retry_count, 4);
+	SAME(e->param.conn.qp_num, client.id->qp->qp_num);
 	server = (struct end){.ch = listener.ch, .id = e->id};
-	CHECK_INT(rdma_get_dst_port(server.id), rdma_get_src_port(client.id));
-	CHECK_INT(ntohs(rdma_get_src_port(server.id)), port);
+	SAME(rdma_get_dst_port(server.id), rdma_get_src_port(client.id));
+	SAME(ntohs(rdma_get_src_port(server.id)), port);
 	CHECK(server.id->verbs && server.id->route.num_paths == 1);
 	make_qp(&server);
 	MUST(rdma_accept(server.id, &say));
 	MUST(rdma_ack_cm_event(e));
 	e = fetch(client.ch, RDMA_CM_EVENT_ESTABLISHED);
 	CHECK(data_is(e, "answer", 196));
-	CHECK_INT(e->param.conn.responder_resources, 2);
-	CHECK_INT(e->param.conn.initiator_depth, 4);
+	SAME(e->param.conn.responder_resources, 2);
+	SAME(e->param.conn.initiator_depth, 4);
 	MUST(rdma_ack_cm_event(e));
 	next_is(server.ch, RDMA_CM_EVENT_ESTABLISHED, NULL);
 
@@ -90,22 +90,22 @@ static void a_connection_agrees_on_everything(void)
 	CHECK(c.dest_qp_num == server.id->qp->qp_num && s.dest_qp_num == client.id->qp->qp_num);
 	CHECK(c.path_mtu == s.path_mtu && c.path_mtu == client.id->route.path_rec->mtu);
 	CHECK(c.rq_psn == s.sq_psn && s.rq_psn == c.sq_psn);
-	CHECK_INT(c.max_rd_atomic, 4);
-	CHECK_INT(c.max_dest_rd_atomic, 2);
-	CHECK_INT(s.max_rd_atomic, 2);
-	CHECK_INT(s.max_dest_rd_atomic, 4);
-	CHECK_INT(c.retry_cnt, 6);
-	CHECK_INT(s.retry_cnt, 6);
-	CHECK_INT(c.rnr_retry, 3);
-	CHECK_INT(s.rnr_retry, 4);
+	SAME(c.max_rd_atomic, 4);
+	SAME(c.max_dest_rd_atomic, 2);
+	SAME(s.max_rd_atomic, 2);
+	SAME(s.max_dest_rd_atomic, 4);
+	SAME(c.retry_cnt, 6);
+	SAME(s.retry_cnt, 6);
+	SAME(c.rnr_retry, 3);
+	SAME(s.rnr_retry, 4);
 	CHECK(!c.min_rnr_timer && !s.min_rnr_timer);
 	CHECK(c.timeout && s.timeout);
-	CHECK_INT(c.qp_access_flags, IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC);
+	SAME(c.qp_access_flags, IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC);
 	send_and_receive(&client, &server);
 	send_and_receive(&server, &client);
 
 	MUST(rdma_disconnect(client.id));
-	CHECK_INT(attr_of(client.id->qp).qp_state, IBV_QPS_ERR);
+	SAME(attr_of(client.id->qp).qp_state, IBV_QPS_ERR);
 	next_is(server.ch, RDMA_CM_EVENT_DISCONNECTED, NULL);
 	MUST(rdma_disconnect(server.id));
 	next_is(client.ch, RDMA_CM_EVENT_DISCONNECTED, NULL);
@@ -135,9 +135,9 @@ static void refuse(bool ece)
 	MUST(rdma_destroy_id(e->id));
 	MUST(rdma_ack_cm_event(e));
 	e = fetch(client.ch, RDMA_CM_EVENT_REJECTED);
-	CHECK_INT(e->status, ece ? 35 : 28);
+	SAME(e->status, ece ? 35 : 28);
 	CHECK(data_is(e, "no", 148));
-	CHECK_INT(attr_of(client.id->qp).qp_state, IBV_QPS_ERR);
+	SAME(attr_of(client.id->qp).qp_state, IBV_QPS_ERR);
 	MUST(rdma_ack_cm_event(e));
 	drop_end(&client);
 	drop_end(&listener);
@@ -158,7 +158,7 @@ static void where_nobody_listens_the_request_is_refused(void)
 	make_qp(&client);
 	MUST(rdma_connect(client.id, NULL));
 	next_is(client.ch, RDMA_CM_EVENT_REJECTED, &e);
-	CHECK_INT(e.status, 8);
+	SAME(e.status, 8);
 	drop_end(&client);
 }
 
@@ -281,7 +281,7 @@ static void destroying_waits_for_acknowledgements(void)
 		soon.tv_nsec -= 1000000000;
 		soon.tv_sec++;
 	}
-	CHECK_INT(pthread_timedjoin_np(t, NULL, &soon), ETIMEDOUT);
+	SAME(pthread_timedjoin_np(t, NULL, &soon), ETIMEDOUT);
 	MUST(rdma_ack_cm_event(e));
 	MUST(pthread_join(t, NULL));
 	rdma_destroy_event_channel(client.ch);
@@ -399,13 +399,13 @@ static void queue_pairs_may_be_the_programs_own(void)
 	CHECK(ece.vendor_id == 0x123456 && ece.options == 0x89abcdef && !ece.comp_mask);
 	MUST(rdma_set_local_ece(server.id, &(struct ibv_ece){.vendor_id = 0xfedcba, .options = 1}));
 
-	CHECK_INT(e->param.conn.qp_num, mine->qp_num);
+	SAME(e->param.conn.qp_num, mine->qp_num);
 	MUST(rdma_ack_cm_event(e));
 	theirs = bring_up(&server, own_qp(&server), IBV_QPS_RTS);
 	param.qp_num = theirs->qp_num | 0xa5000000;
 	MUST(rdma_accept(server.id, &param));
 	e = fetch(client.ch, RDMA_CM_EVENT_CONNECT_RESPONSE);
-	CHECK_INT(e->param.conn.qp_num, theirs->qp_num);
+	SAME(e->param.conn.qp_num, theirs->qp_num);
 	MUST(rdma_get_remote_ece(client.id, &ece));
 	CHECK(ece.vendor_id == 0xfedcba && ece.options == 1);
 	MUST(rdma_ack_cm_event(e));
@@ -445,10 +445,10 @@ static void *serve(void *arg)
 	CHECK(mr);
 	MUST(rdma_post_recv(id, t, t->buf, sizeof(t->buf), mr));
 	MUST(rdma_accept(id, NULL));
-	CHECK_INT(rdma_get_recv_comp(id, &wc), 1);
+	SAME(rdma_get_recv_comp(id, &wc), 1);
 	CHECK(wc.wr_id == (uintptr_t)t);
 	MUST(rdma_post_send(id, NULL, t->buf, wc.byte_len, mr, 0));
-	CHECK_INT(rdma_get_send_comp(id, &wc), 1);
+	SAME(rdma_get_send_comp(id, &wc), 1);
 	MUST(rdma_disconnect(id));
 	MUST(rdma_dereg_mr(mr));
 	rdma_destroy_ep(id);
@@ -480,10 +480,10 @@ static void endpoints_do_it_all_in_order(void)
 	mr = rdma_reg_msgs(id, buf, sizeof(buf));
 	MUST(rdma_post_recv(id, NULL, buf + 32, 32, mr));
 	MUST(rdma_connect(id, NULL));
-	CHECK_INT(id->event->event, RDMA_CM_EVENT_ESTABLISHED);
+	SAME(id->event->event, RDMA_CM_EVENT_ESTABLISHED);
 	MUST(rdma_post_send(id, NULL, buf, 14, mr, 0));
-	CHECK_INT(rdma_get_send_comp(id, &wc), 1);
-	CHECK_INT(rdma_get_recv_comp(id, &wc), 1);
+	SAME(rdma_get_send_comp(id, &wc), 1);
+	SAME(rdma_get_recv_comp(id, &wc), 1);
 	CHECK(!strcmp(buf + 32, "over and back"));
 	MUST(rdma_disconnect(id));
 	MUST(pthread_join(thread, NULL));
@@ -507,9 +507,9 @@ static void an_endpoint_whose_type_nobody_names_has_that_of_its_port_space(void)
 		struct rdma_cm_id *id;
 
 		MUST(rdma_create_ep(&id, &res, NULL, &attr));
-		CHECK_INT(id->qp_type, of[i].type);
-		CHECK_INT(id->qp->qp_type, of[i].type);
-		CHECK_INT(attr.qp_type, of[i].type);
+		SAME(id->qp_type, of[i].type);
+		SAME(id->qp->qp_type, of[i].type);
+		SAME(attr.qp_type, of[i].type);
 		rdma_destroy_ep(id);
 	}
 }
@@ -547,8 +547,8 @@ static void done(int (*get)(struct rdma_cm_id *, struct ibv_wc *), struct rdma_c
 {
 	struct ibv_wc wc;
 
-	CHECK_INT(get(id, &wc), 1);
-	CHECK_INT(wc.status, IBV_WC_SUCCESS);
+	SAME(get(id, &wc), 1);
+	SAME(wc.status, IBV_WC_SUCCESS);
 	CHECK(wc.wr_id == (uintptr_t)context);
 }
 
@@ -611,7 +611,7 @@ static void a_synchronous_connect_tells_that_it_was_refused(void)
 	MUST(rdma_getaddrinfo("127.0.0.1", "3", &hints, &res));
 	MUST(rdma_create_ep(&id, res, NULL, &attr));
 	FAILS(rdma_connect(id, NULL), ECONNREFUSED);
-	CHECK_INT(id->event->event, RDMA_CM_EVENT_REJECTED);
+	SAME(id->event->event, RDMA_CM_EVENT_REJECTED);
 	rdma_destroy_ep(id);
 	rdma_freeaddrinfo(res);
 }
@@ -681,7 +681,7 @@ static void what_is_said_twice_or_too_late_changes_nothing(void)
 	__be16 bound = rdma_get_src_port(client.id);
 	MUST(rdma_resolve_addr(client.id, &other.sa, &to.sa, PATIENCE)); /* the id has a source address */
 	next_is(client.ch, RDMA_CM_EVENT_ADDR_RESOLVED, NULL);
-	CHECK_INT(rdma_get_src_port(client.id), bound);
+	SAME(rdma_get_src_port(client.id), bound);
 	FAILS(rdma_connect(client.id, &param), EINVAL); /* without a route */
 	MUST(rdma_resolve_route(client.id, PATIENCE));
 	FAILS(rdma_resolve_route(client.id, PATIENCE), EINVAL);
@@ -861,7 +861,7 @@ static void a_listener_that_dies_with_a_request_in_hand_refuses_it(void)
 	make_qp(&client);
 	MUST(rdma_connect(client.id, NULL));
 	next_is(client.ch, RDMA_CM_EVENT_REJECTED, &got);
-	CHECK_INT(got.status, 8);
+	SAME(got.status, 8);
 	drop_end(&client);
 }
 
@@ -901,7 +901,7 @@ static void a_listener_made_anew_gets_what_came_meanwhile(void)
 		next_is(client.ch, RDMA_CM_EVENT_REJECTED, NULL);
 		drop_end(&client);
 	}
-	CHECK_INT(type, RDMA_CM_EVENT_CONNECT_REQUEST);
+	SAME(type, RDMA_CM_EVENT_CONNECT_REQUEST);
 	drop_end(&listener);
 }
 
@@ -970,7 +970,7 @@ static void connect_to(struct end *client, struct end *server, struct end *liste
 	MUST(rdma_connect(client->id, NULL));
 	e = fetch(listener->ch, RDMA_CM_EVENT_CONNECT_REQUEST);
 	*server = (struct end){.ch = listener->ch, .id = e->id};
-	CHECK_INT(server->id->ps, ps);
+	SAME(server->id->ps, ps);
 	make_qp(server);
 	MUST(rdma_accept(server->id, NULL));
 	MUST(rdma_ack_cm_event(e));

@@ -21,12 +21,12 @@ static void a_service_of(enum rdma_port_space ps)
 
 	go_to(&client, "127.0.0.1", port, ps);
 	make_qp(&client);
-	CHECK_INT(client.id->qp->state, IBV_QPS_RTS);
+	SAME(client.id->qp->state, IBV_QPS_RTS);
 	FAILS(rdma_connect(client.id, &param), EINVAL);
 	param.private_data_len = 180;
 	MUST(rdma_connect(client.id, &param));
 	e = fetch(listener.ch, RDMA_CM_EVENT_CONNECT_REQUEST);
-	CHECK_INT(e->param.ud.private_data_len, 180);
+	SAME(e->param.ud.private_data_len, 180);
 	CHECK(!strcmp(e->param.ud.private_data, "who?"));
 	struct end server = {.ch = listener.ch, .id = e->id};
 
@@ -39,9 +39,9 @@ static void a_service_of(enum rdma_port_space ps)
 	FAILS(rdma_accept(server.id, &param), EINVAL);
 	MUST(rdma_ack_cm_event(e));
 	e = fetch(client.ch, RDMA_CM_EVENT_ESTABLISHED);
-	CHECK_INT(e->param.ud.qp_num, server.id->qp->qp_num);
-	CHECK_INT(e->param.ud.qkey, RDMA_UDP_QKEY);
-	CHECK_INT(e->param.ud.private_data_len, 136);
+	SAME(e->param.ud.qp_num, server.id->qp->qp_num);
+	SAME(e->param.ud.qkey, RDMA_UDP_QKEY);
+	SAME(e->param.ud.private_data_len, 136);
 	CHECK(!strcmp(e->param.ud.private_data, "who?"));
 	struct ibv_ah *ah = ibv_create_ah(client.id->pd, &e->param.ud.ah_attr);
 
@@ -83,7 +83,7 @@ static void a_service_may_refuse(void)
 	MUST(rdma_destroy_id(e->id));
 	MUST(rdma_ack_cm_event(e));
 	next_is(client.ch, RDMA_CM_EVENT_UNREACHABLE, &got);
-	CHECK_INT(got.status, 2);
+	SAME(got.status, 2);
 	drop_end(&client);
 	drop_end(&listener);
 }
@@ -97,7 +97,7 @@ static void a_service_that_is_not_there_is_unreachable(void)
 	make_qp(&client);
 	MUST(rdma_connect(client.id, NULL));
 	next_is(client.ch, RDMA_CM_EVENT_UNREACHABLE, &got);
-	CHECK_INT(got.status, 1);
+	SAME(got.status, 1);
 	drop_end(&client);
 }
 
@@ -119,10 +119,10 @@ static struct ibv_ah *join(struct end *e, union address *group)
 
 	MUST(rdma_join_multicast(e->id, &group->sa, &mine));
 	ev = fetch(e->ch, RDMA_CM_EVENT_MULTICAST_JOIN);
-	CHECK_INT(ev->status, 0);
+	SAME(ev->status, 0);
 	CHECK(ev->param.ud.private_data == &mine);
-	CHECK_INT(ev->param.ud.qp_num, EVERYBODY);
-	CHECK_INT(ev->param.ud.qkey, RDMA_UDP_QKEY);
+	SAME(ev->param.ud.qp_num, EVERYBODY);
+	SAME(ev->param.ud.qkey, RDMA_UDP_QKEY);
 	ah = ibv_create_ah(e->id->pd, &ev->param.ud.ah_attr);
 	CHECK(ah);
 	MUST(rdma_ack_cm_event(ev));

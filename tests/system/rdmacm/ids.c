@@ -110,11 +110,11 @@ static void who_asks_for_the_next_event_is_let_fall_asleep_before_its_channel_go
 	MUST(rdma_resolve_addr(id, NULL, &a.sa, PATIENCE));
 	for (int i = 0; i < PATIENCE && !atomic_load(&r.acked); i++)
 		sleep_ms(1);
-	CHECK_INT(atomic_load(&r.acked), 1);
+	SAME(atomic_load(&r.acked), 1);
 	MUST(rdma_destroy_id(id));
 	rdma_destroy_event_channel(r.ch);
 	sleep_ms(20);
-	CHECK_INT(atomic_load(&r.failed), 0);
+	SAME(atomic_load(&r.failed), 0);
 	MUST(pthread_cancel(thread));
 	MUST(pthread_join(thread, NULL));
 }
@@ -126,11 +126,11 @@ static void ids_are_of_a_known_port_space(void)
 
 	FAILS(rdma_create_id(ch, &id, NULL, (enum rdma_port_space)17), EINVAL);
 	id = new_id(ch, RDMA_PS_UDP);
-	CHECK_INT(id->qp_type, IBV_QPT_UD);
+	SAME(id->qp_type, IBV_QPT_UD);
 	CHECK(id->channel == ch && id->ps == RDMA_PS_UDP);
 	MUST(rdma_destroy_id(id));
 	id = new_id(NULL, RDMA_PS_TCP);
-	CHECK_INT(id->qp_type, IBV_QPT_RC);
+	SAME(id->qp_type, IBV_QPT_RC);
 	CHECK(id->channel && id->channel != ch);
 	MUST(rdma_destroy_id(id));
 	rdma_destroy_event_channel(ch);
@@ -148,7 +148,7 @@ static void ip(const char *what)
 static void shows_its_device(const struct rdma_cm_id *id, bool shows)
 {
 	CHECK(!id->verbs == !shows && !id->pd == !shows);
-	CHECK_INT(id->port_num, shows);
+	SAME(id->port_num, shows);
 }
 
 static struct rdma_addrinfo *passive(const char *node, const char *service)
@@ -213,7 +213,7 @@ static void binding_gives_a_port_and_a_device(void)
 	union address lo = at("127.0.0.1", 0), any = at("0.0.0.0", 0), nowhere = at("203.0.113.77", 0);
 	struct sockaddr_storage ib = {.ss_family = 27}, none = {0};
 
-	CHECK_INT(rdma_get_src_port(id), 0);
+	SAME(rdma_get_src_port(id), 0);
 	FAILS(rdma_bind_addr(id, NULL), EINVAL);
 	FAILS(rdma_bind_addr(id, (struct sockaddr *)&none), EINVAL);
 	FAILS(rdma_bind_addr(id, (struct sockaddr *)&ib), EAFNOSUPPORT);
@@ -243,17 +243,17 @@ static void resolve(const char *host, const char *from)
 	if (from)
 		src = at(from, 0);
 	MUST(rdma_resolve_addr(id, from ? &src.sa : NULL, &to.sa, PATIENCE));
-	CHECK_INT(id->event->event, RDMA_CM_EVENT_ADDR_RESOLVED);
+	SAME(id->event->event, RDMA_CM_EVENT_ADDR_RESOLVED);
 	CHECK(id->verbs && id->pd);
-	CHECK_INT(ntohs(rdma_get_dst_port(id)), 4000);
+	SAME(ntohs(rdma_get_dst_port(id)), 4000);
 	CHECK(rdma_get_src_port(id));
-	CHECK_INT(rdma_get_local_addr(id)->sa_family, to.sa.sa_family);
-	CHECK_INT(rdma_get_peer_addr(id)->sa_family, to.sa.sa_family);
+	SAME(rdma_get_local_addr(id)->sa_family, to.sa.sa_family);
+	SAME(rdma_get_peer_addr(id)->sa_family, to.sa.sa_family);
 	FAILS(rdma_resolve_addr(id, NULL, &to.sa, PATIENCE), EINVAL);
 	MUST(rdma_resolve_route(id, PATIENCE));
-	CHECK_INT(id->route.num_paths, 1);
+	SAME(id->route.num_paths, 1);
 	CHECK(!memcmp(&id->route.path_rec->sgid, &id->route.addr.addr.ibaddr.sgid, 16));
-	CHECK_INT(id->route.path_rec->pkey, htons(0xffff));
+	SAME(id->route.path_rec->pkey, htons(0xffff));
 	FAILS(rdma_resolve_route(id, PATIENCE), EINVAL);
 	MUST(rdma_destroy_id(id));
 }
@@ -281,7 +281,7 @@ static void *take_one(void *ch)
 	struct rdma_cm_event *e;
 
 	MUST(rdma_get_cm_event(ch, &e));
-	CHECK_INT(e->event, RDMA_CM_EVENT_ADDR_RESOLVED);
+	SAME(e->event, RDMA_CM_EVENT_ADDR_RESOLVED);
 	MUST(rdma_ack_cm_event(e));
 	return NULL;
 }
@@ -299,7 +299,7 @@ static void what_was_resolved_is_what_stays(void)
 		MUST(pthread_create(&thread, NULL, take_one, ch));
 		MUST(rdma_resolve_addr(id, NULL, &any.sa, PATIENCE));
 		MUST(pthread_join(thread, NULL));
-		CHECK_INT(ntohl(id->route.addr.dst_sin.sin_addr.s_addr), INADDR_LOOPBACK);
+		SAME(ntohl(id->route.addr.dst_sin.sin_addr.s_addr), INADDR_LOOPBACK);
 		MUST(rdma_destroy_id(id));
 		rdma_destroy_event_channel(ch);
 	}
@@ -328,7 +328,7 @@ static void a_host_that_does_not_answer_is_an_error(void)
 	MUST(rdma_resolve_addr(id, NULL, &to.sa, PATIENCE));
 	FAILS(rdma_resolve_addr(id, NULL, &to.sa, PATIENCE), EINVAL);
 	next_is(ch, RDMA_CM_EVENT_ADDR_ERROR, &e);
-	CHECK_INT(e.status, -ETIMEDOUT);
+	SAME(e.status, -ETIMEDOUT);
 	MUST(rdma_destroy_id(id));
 	rdma_destroy_event_channel(ch);
 }
@@ -453,8 +453,8 @@ static void options_are_checked(void)
 	FAILS(rdma_set_option(id, 0x5642, 1, &iwarp, sizeof(iwarp)), EINVAL);
 	FAILS(rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &off, sizeof(off)), EINVAL);
 	MUST(rdma_resolve_route(id, PATIENCE));
-	CHECK_INT(id->route.path_rec->traffic_class, tos);
-	CHECK_INT(id->route.path_rec->packet_life_time, code - 1);
+	SAME(id->route.path_rec->traffic_class, tos);
+	SAME(id->route.path_rec->packet_life_time, code - 1);
 	MUST(rdma_destroy_id(id));
 	MUST(rdma_destroy_id(ud));
 }
@@ -482,13 +482,13 @@ static void a_known_path_needs_no_resolving(void)
 	path.flags = ntohl(path.flags);
 	MUST(rdma_set_option(id, RDMA_OPTION_IB, RDMA_OPTION_IB_PATH, &path, sizeof(path)));
 	next_is(id->channel, RDMA_CM_EVENT_ROUTE_RESOLVED, NULL);
-	CHECK_INT(id->route.path_rec->mtu, IBV_MTU_1024);
-	CHECK_INT(id->route.path_rec->hop_limit, 3);
-	CHECK_INT(ntohl(id->route.path_rec->flow_label), 0x12345);
-	CHECK_INT(id->route.path_rec->traffic_class, 0x28);
-	CHECK_INT(id->route.path_rec->sl, 5);
-	CHECK_INT(id->route.path_rec->rate, IBV_RATE_10_GBPS);
-	CHECK_INT(id->route.path_rec->packet_life_time, 14);
+	SAME(id->route.path_rec->mtu, IBV_MTU_1024);
+	SAME(id->route.path_rec->hop_limit, 3);
+	SAME(ntohl(id->route.path_rec->flow_label), 0x12345);
+	SAME(id->route.path_rec->traffic_class, 0x28);
+	SAME(id->route.path_rec->sl, 5);
+	SAME(id->route.path_rec->rate, IBV_RATE_10_GBPS);
+	SAME(id->route.path_rec->packet_life_time, 14);
 	MUST(rdma_destroy_id(id));
 }
 
@@ -500,26 +500,26 @@ static void names_are_resolved_by_hints(void)
 	FAILS(rdma_getaddrinfo(NULL, NULL, NULL, &res), EINVAL);
 	MUST(rdma_getaddrinfo(NULL, "7471", &hints, &res));
 	CHECK(res->ai_src_addr && !res->ai_dst_addr);
-	CHECK_INT(res->ai_flags, RAI_PASSIVE);
-	CHECK_INT(res->ai_qp_type, IBV_QPT_RC);
-	CHECK_INT(((struct sockaddr_in *)res->ai_src_addr)->sin_port, htons(7471));
+	SAME(res->ai_flags, RAI_PASSIVE);
+	SAME(res->ai_qp_type, IBV_QPT_RC);
+	SAME(((struct sockaddr_in *)res->ai_src_addr)->sin_port, htons(7471));
 	rdma_freeaddrinfo(res);
 	hints = (struct rdma_addrinfo){.ai_flags = RAI_NUMERICHOST | RAI_NOROUTE | RAI_FAMILY,
 	                               .ai_family = AF_INET6,
 	                               .ai_port_space = RDMA_PS_UDP};
-	CHECK_INT(rdma_getaddrinfo("localhost", "1", &hints, &res), EAI_NONAME);
+	SAME(rdma_getaddrinfo("localhost", "1", &hints, &res), EAI_NONAME);
 	MUST(rdma_getaddrinfo("::1", "1", &hints, &res));
-	CHECK_INT(res->ai_family, AF_INET6);
-	CHECK_INT(res->ai_qp_type, IBV_QPT_UD);
-	CHECK_INT(res->ai_port_space, RDMA_PS_UDP);
-	CHECK_INT(res->ai_dst_len, sizeof(struct sockaddr_in6));
+	SAME(res->ai_family, AF_INET6);
+	SAME(res->ai_qp_type, IBV_QPT_UD);
+	SAME(res->ai_port_space, RDMA_PS_UDP);
+	SAME(res->ai_dst_len, sizeof(struct sockaddr_in6));
 	CHECK(!res->ai_route_len && !res->ai_connect_len && !res->ai_next);
 	rdma_freeaddrinfo(res);
 	hints = (struct rdma_addrinfo){.ai_src_addr = &src.sa, .ai_src_len = sizeof(src.sin), .ai_qp_type = IBV_QPT_UD};
 	MUST(rdma_getaddrinfo("127.0.0.1", NULL, &hints, &res));
-	CHECK_INT(res->ai_src_len, sizeof(src.sin));
+	SAME(res->ai_src_len, sizeof(src.sin));
 	CHECK(res->ai_src_addr != &src.sa);
-	CHECK_INT(res->ai_port_space, RDMA_PS_UDP);
+	SAME(res->ai_port_space, RDMA_PS_UDP);
 	rdma_freeaddrinfo(res);
 	hints = (struct rdma_addrinfo){.ai_flags = RAI_FAMILY | RAI_NUMERICHOST, .ai_family = 27};
 	FAILS(rdma_getaddrinfo("::1", NULL, &hints, &res), EAFNOSUPPORT);
@@ -715,8 +715,8 @@ static void a_child_starts_anew(void)
 	}
 	int status;
 
-	CHECK_INT(waitpid(pid, &status, 0), pid);
-	CHECK_INT(status, 0);
+	SAME(waitpid(pid, &status, 0), pid);
+	SAME(status, 0);
 	CHECK(!event_waits(a.ch));
 	drop_end(&a);
 }

@@ -17,7 +17,7 @@ void lives(uint64_t n)
 {
 	for (int i = 0; i < 4000 && stats().live != n; i++)
 		sleep_ms(5);
-	CHECK_INT(stats().live, n);
+	SAME(stats().live, n);
 }
 
 void reaches(uint64_t n, size_t counter)
@@ -30,7 +30,7 @@ void reaches(uint64_t n, size_t counter)
 			break;
 		sleep_ms(5);
 	}
-	CHECK_INT(*(uint64_t *)((char *)&s + counter), n);
+	SAME(*(uint64_t *)((char *)&s + counter), n);
 }
 
 bool data_is(const struct rdma_cm_event *e, const char *text)

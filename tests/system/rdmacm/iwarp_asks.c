@@ -11,7 +11,7 @@ static void start_asking(struct end *e, unsigned port, struct rdma_conn_param *p
 {
 	go_to(e, "127.0.0.1", port, RDMA_PS_TCP);
 	make_qp(e);
-	CHECK_INT(state_of(e->id->qp), IBV_QPS_INIT);
+	SAME(state_of(e->id->qp), IBV_QPS_INIT);
 	MUST(rdma_connect(e->id, p));
 }
 
@@ -27,24 +27,24 @@ static void we_ask_by_revision_2(void)
 	struct heard h = listen_to(fd);
 
 	CHECK(!h.reply && says(&h, "question"));
-	CHECK_INT(h.revision, 2);
-	CHECK_INT(h.flags, S);
-	CHECK_INT(h.ird, A | B | 3);
-	CHECK_INT(h.ord, WRITE | READ | 5);
+	SAME(h.revision, 2);
+	SAME(h.flags, S);
+	SAME(h.ird, A | B | 3);
+	SAME(h.ord, WRITE | READ | 5);
 	struct bytes b = enhanced(true, 0, A | 4, WRITE | 2, "answer", 6);
 
 	say(fd, &b);
 	struct rdma_cm_event *e = fetch(client.ch, RDMA_CM_EVENT_ESTABLISHED);
 
 	CHECK(data_is(e, "answer"));
-	CHECK_INT(e->param.conn.responder_resources, 2);
-	CHECK_INT(e->param.conn.initiator_depth, 4);
-	CHECK_INT(state_of(client.id->qp), IBV_QPS_RTS);
-	CHECK_INT(port_of(fd, true), ntohs(rdma_get_src_port(client.id)));
+	SAME(e->param.conn.responder_resources, 2);
+	SAME(e->param.conn.initiator_depth, 4);
+	SAME(state_of(client.id->qp), IBV_QPS_RTS);
+	SAME(port_of(fd, true), ntohs(rdma_get_src_port(client.id)));
 	MUST(rdma_ack_cm_event(e));
 	close(fd);
 	next_is(client.ch, RDMA_CM_EVENT_DISCONNECTED, NULL);
-	CHECK_INT(state_of(client.id->qp), IBV_QPS_ERR);
+	SAME(state_of(client.id->qp), IBV_QPS_ERR);
 	drop_end(&client);
 	lives(0);
 }
@@ -59,21 +59,21 @@ static void who_knows_revision_1_alone_is_asked_once_more(void)
 	start_asking(&client, port, &p);
 	int fd = tcp_accept(at_port);
 
-	CHECK_INT(listen_to(fd).revision, 2);
+	SAME(listen_to(fd).revision, 2);
 	close(fd);
 	fd = tcp_accept(at_port);
 	struct heard h = listen_to(fd);
 
 	CHECK(says(&h, "question"));
-	CHECK_INT(h.revision, 1);
-	CHECK_INT(h.flags, 0);
+	SAME(h.revision, 1);
+	SAME(h.flags, 0);
 	struct bytes b = frame(true, 0, 1, "answer", 6);
 
 	say(fd, &b);
 	struct rdma_cm_event *e = fetch(client.ch, RDMA_CM_EVENT_ESTABLISHED);
 
 	CHECK(data_is(e, "answer"));
-	CHECK_INT(ntohs(rdma_get_src_port(client.id)), port_of(fd, true));
+	SAME(ntohs(rdma_get_src_port(client.id)), port_of(fd, true));
 	MUST(rdma_ack_cm_event(e));
 	MUST(rdma_disconnect(client.id));
 	CHECK(ends(fd));
@@ -94,7 +94,7 @@ static void who_closes_both_times_has_refused(void)
 	for (int i = 0; i < 2; i++)
 		close(tcp_accept(at_port));
 	next_is(client.ch, RDMA_CM_EVENT_REJECTED, &event);
-	CHECK_INT(event.status, -ECONNRESET);
+	SAME(event.status, -ECONNRESET);
 	drop_end(&client);
 	lives(0);
 }
@@ -114,7 +114,7 @@ static void we_hear_a_refusal_with_its_words(void)
 		say(fd, &b);
 		struct rdma_cm_event *e = fetch(client.ch, RDMA_CM_EVENT_REJECTED);
 
-		CHECK_INT(e->status, -ECONNREFUSED);
+		SAME(e->status, -ECONNREFUSED);
 		CHECK(data_is(e, "never"));
 		MUST(rdma_ack_cm_event(e));
 		CHECK(ends(fd));
@@ -133,7 +133,7 @@ static void where_nobody_listens_is_a_refusal(void)
 	close(tcp_listen(&port));
 	start_asking(&client, port, NULL);
 	next_is(client.ch, RDMA_CM_EVENT_REJECTED, &event);
-	CHECK_INT(event.status, -ECONNREFUSED);
+	SAME(event.status, -ECONNREFUSED);
 	drop_end(&client);
 	lives(0);
 }
@@ -159,7 +159,7 @@ static void what_is_no_reply_is_a_refusal(void)
 		listen_to(fd);
 		say(fd, &bad[i]);
 		next_is(client.ch, RDMA_CM_EVENT_REJECTED, &event);
-		CHECK_INT(event.status, -ECONNRESET);
+		SAME(event.status, -ECONNRESET);
 		CHECK(ends(fd));
 		close(fd);
 		drop_end(&client);
@@ -173,10 +173,10 @@ static unsigned terminated(int fd, bool marker)
 	uint8_t at[64], *fpdu = at + (marker ? 4 : 0);
 	size_t len = marker ? 32 : 28;
 
-	CHECK_INT(recv(fd, at, sizeof(at), MSG_WAITALL), len); /* then it closes */
-	CHECK_INT(fpdu[0] << 8 | fpdu[1], 18 + 4);
-	CHECK_INT(fpdu[2], 0x41);
-	CHECK_INT(fpdu[3], 0x47);
+	SAME(recv(fd, at, sizeof(at), MSG_WAITALL), len); /* then it closes */
+	SAME(fpdu[0] << 8 | fpdu[1], 18 + 4);
+	SAME(fpdu[2], 0x41);
+	SAME(fpdu[3], 0x47);
 	CHECK(!memcmp(fpdu + 4, "\0\0\0\0\0\0\0\2\0\0\0\1\0\0\0\0", 16));
 	CHECK(!fpdu[22] && !fpdu[23]);
 	return (unsigned)(fpdu[20] << 8 | fpdu[21]);
@@ -207,11 +207,11 @@ static void a_reply_that_cannot_be_agreed_to_gets_a_terminate(void)
 		say(fd, &b);
 		struct rdma_cm_event *e = fetch(client.ch, RDMA_CM_EVENT_CONNECT_ERROR);
 
-		CHECK_INT(e->status, cases[i].status);
+		SAME(e->status, cases[i].status);
 		CHECK(data_is(e, "answer"));
-		CHECK_INT(e->param.conn.responder_resources, cases[i].ord & 0xff);
+		SAME(e->param.conn.responder_resources, cases[i].ord & 0xff);
 		MUST(rdma_ack_cm_event(e));
-		CHECK_INT(terminated(fd, cases[i].flags & M), cases[i].term);
+		SAME(terminated(fd, cases[i].flags & M), cases[i].term);
 		close(fd);
 		drop_end(&client);
 	}
@@ -233,10 +233,10 @@ static void a_reply_that_is_cut_anywhere_is_a_refusal(void)
 		int fd = tcp_accept(at_port);
 
 		listen_to(fd);
-		CHECK_INT(send(fd, b.at, i, 0), i);
+		SAME(send(fd, b.at, i, 0), i);
 		close(fd);
 		next_is(client.ch, RDMA_CM_EVENT_REJECTED, &event);
-		CHECK_INT(event.status, -ECONNRESET);
+		SAME(event.status, -ECONNRESET);
 		drop_end(&client);
 	}
 	lives(0);
@@ -254,7 +254,7 @@ static void who_does_not_answer_is_unreachable(void)
 	int fd = tcp_accept(at_port);
 
 	next_is(client.ch, RDMA_CM_EVENT_UNREACHABLE, &event);
-	CHECK_INT(event.status, -ETIMEDOUT);
+	SAME(event.status, -ETIMEDOUT);
 	CHECK(ends(fd));
 	drop_end(&client);
 	lives(0);
@@ -301,7 +301,7 @@ static void an_id_is_destroyed_in_any_state(void)
 		if (stage == 3)
 			before = descriptors();
 	}
-	CHECK_INT(descriptors(), before);
+	SAME(descriptors(), before);
 }
 
 static void the_id_may_go_before_its_queue_pair(void)
@@ -328,10 +328,10 @@ static void the_id_may_go_before_its_queue_pair(void)
 	listen_to(fd);
 	say(fd, &reply);
 	next_is(client.ch, RDMA_CM_EVENT_ESTABLISHED, NULL);
-	CHECK_INT(state_of(qp), IBV_QPS_RTS);
+	SAME(state_of(qp), IBV_QPS_RTS);
 	MUST(rdma_destroy_id(client.id));
 	CHECK(ends(fd));
-	CHECK_INT(state_of(qp), IBV_QPS_ERR);
+	SAME(state_of(qp), IBV_QPS_ERR);
 	MUST(ibv_destroy_qp(qp));
 	MUST(ibv_destroy_cq(client.cq));
 	lives(0);
@@ -355,7 +355,7 @@ static void a_listeners_port_is_free_at_once(void)
 		MUST(rdma_listen(next, 4));
 		listener.id = next;
 	}
-	CHECK_INT(stats().listening, 1);
+	SAME(stats().listening, 1);
 	MUST(rdma_destroy_id(listener.id));
 	lives(0);
 }

@@ -36,7 +36,7 @@ static void ask_by(struct end *e, unsigned port, int transport)
 	next_is(e->ch, RDMA_CM_EVENT_ADDR_RESOLVED, NULL);
 	MUST(rdma_resolve_route(e->id, PATIENCE));
 	next_is(e->ch, RDMA_CM_EVENT_ROUTE_RESOLVED, NULL);
-	CHECK_INT(e->id->verbs->device->transport_type, transport);
+	SAME(e->id->verbs->device->transport_type, transport);
 	make_qp(e);
 	MUST(rdma_connect(e->id, NULL));
 }
@@ -54,7 +54,7 @@ static void is_asked_by_its_own_alone(struct end *listener, unsigned port, int t
 	ask_by(&client, port, transport);
 	e = fetch(listener->ch, RDMA_CM_EVENT_CONNECT_REQUEST);
 	server = (struct end){.ch = listener->ch, .id = e->id};
-	CHECK_INT(e->id->verbs->device->transport_type, transport);
+	SAME(e->id->verbs->device->transport_type, transport);
 	make_qp(&server);
 	MUST(rdma_accept(server.id, NULL));
 	MUST(rdma_ack_cm_event(e));
@@ -93,7 +93,7 @@ static void who_listens_for_either_is_asked_by_both(void)
 		struct rdma_cm_event *e = fetch(listener.ch, RDMA_CM_EVENT_CONNECT_REQUEST);
 		struct rdma_cm_id *id = e->id;
 
-		CHECK_INT(id->verbs->device->transport_type, transports[i]);
+		SAME(id->verbs->device->transport_type, transports[i]);
 		MUST(rdma_reject(id, NULL, 0));
 		MUST(rdma_ack_cm_event(e));
 		MUST(rdma_destroy_id(id));
@@ -109,7 +109,7 @@ static void who_is_bound_to_an_adapters_address_is_asked_by_that_adapter(void)
 	struct end listener;
 	unsigned port = start_listening(&listener, "127.0.0.1", RDMA_PS_TCP, 4);
 
-	CHECK_INT(listener.id->verbs->device->transport_type, IBV_TRANSPORT_IB);
+	SAME(listener.id->verbs->device->transport_type, IBV_TRANSPORT_IB);
 	is_asked_by_its_own_alone(&listener, port, IBV_TRANSPORT_IB, IBV_TRANSPORT_IWARP);
 }
 

@@ -36,10 +36,10 @@ static void revision_1_is_answered_with_revision_1(void)
 	struct rdma_conn_param answer = words("answer", 2, 3);
 
 	CHECK(data_is(e, "hello"));
-	CHECK_INT(e->param.conn.responder_resources, e->param.conn.initiator_depth);
+	SAME(e->param.conn.responder_resources, e->param.conn.initiator_depth);
 	CHECK(e->param.conn.initiator_depth > 1);
-	CHECK_INT(ntohs(rdma_get_dst_port(server.id)), port_of(fd, false));
-	CHECK_INT(ntohs(rdma_get_src_port(server.id)), port);
+	SAME(ntohs(rdma_get_dst_port(server.id)), port_of(fd, false));
+	SAME(ntohs(rdma_get_src_port(server.id)), port);
 	CHECK(server.id->verbs->device->transport_type == IBV_TRANSPORT_IWARP);
 	make_qp(&server);
 	MUST(rdma_accept(server.id, &answer));
@@ -48,9 +48,9 @@ static void revision_1_is_answered_with_revision_1(void)
 	struct heard h = listen_to(fd);
 
 	CHECK(h.reply && says(&h, "answer"));
-	CHECK_INT(h.revision, 1);
-	CHECK_INT(h.flags, 0);
-	CHECK_INT(state_of(server.id->qp), IBV_QPS_RTS);
+	SAME(h.revision, 1);
+	SAME(h.flags, 0);
+	SAME(state_of(server.id->qp), IBV_QPS_RTS);
 	close(fd);
 	next_is(listener.ch, RDMA_CM_EVENT_DISCONNECTED, NULL);
 	MUST(rdma_disconnect(server.id));
@@ -58,7 +58,7 @@ static void revision_1_is_answered_with_revision_1(void)
 	drop_end(&server);
 	drop_end(&listener);
 	lives(0);
-	CHECK_INT(stats().listening, 0);
+	SAME(stats().listening, 0);
 }
 
 /* The initiator should send first, but until it does, neither side would send anything. */
@@ -79,7 +79,7 @@ static void a_responder_waits_for_the_first_message_but_not_for_ever(void)
 	strcpy(server.buf, "hello");
 	MUST(rdma_post_send(server.id, NULL, server.buf, 6, server.mr, IBV_SEND_SIGNALED));
 	listen_to(fd);
-	CHECK_INT(recv(fd, fpdu, sizeof(fpdu), MSG_WAITALL), sizeof(fpdu));
+	SAME(recv(fd, fpdu, sizeof(fpdu), MSG_WAITALL), sizeof(fpdu));
 	CHECK(fpdu[1] == 24 && fpdu[3] == 0x43 && !memcmp(fpdu + 20, "hello", 6));
 	poll_one(server.cq, &wc);
 	next_is(listener.ch, RDMA_CM_EVENT_ESTABLISHED, NULL);
@@ -102,23 +102,23 @@ static void private_data_may_fill_its_frame(void)
 		struct bytes b = revision == 1 ? frame(false, 0, 1, much, 512) : enhanced(false, 0, 3, 5, much, 508);
 		int fd = tcp_to(port);
 
-		CHECK_INT(b.len, 20 + 512);
-		CHECK_INT(send(fd, b.at, 19, 0), 19); /* within the length */
+		SAME(b.len, 20 + 512);
+		SAME(send(fd, b.at, 19, 0), 19); /* within the length */
 		has_arrived(fd);
-		CHECK_INT(send(fd, b.at + 19, 500, 0), 500);
+		SAME(send(fd, b.at + 19, 500, 0), 500);
 		has_arrived(fd);
 		CHECK(!event_waits(listener.ch));
-		CHECK_INT(send(fd, b.at + 519, b.len - 519, 0), b.len - 519);
+		SAME(send(fd, b.at + 519, b.len - 519, 0), b.len - 519);
 		struct rdma_cm_event *e = requested(&listener, &server);
 
-		CHECK_INT(e->param.conn.private_data_len, 255);
+		SAME(e->param.conn.private_data_len, 255);
 		CHECK(!memcmp(e->param.conn.private_data, much, 255));
-		CHECK_INT(e->param.conn.initiator_depth, revision == 1 ? e->param.conn.responder_resources : 3);
+		SAME(e->param.conn.initiator_depth, revision == 1 ? e->param.conn.responder_resources : 3);
 		make_qp(&server);
 		MUST(rdma_accept(server.id, NULL));
 		MUST(rdma_ack_cm_event(e));
 		next_is(listener.ch, RDMA_CM_EVENT_ESTABLISHED, NULL);
-		CHECK_INT(listen_to(fd).revision, revision);
+		SAME(listen_to(fd).revision, revision);
 		close(fd);
 		next_is(listener.ch, RDMA_CM_EVENT_DISCONNECTED, NULL);
 		drop_end(&server);
@@ -137,21 +137,21 @@ static void revision_2_agrees_on_depths_and_on_a_first_message(void)
 	struct rdma_conn_param answer = words("", 4, 2);
 
 	CHECK(data_is(e, "question"));
-	CHECK_INT(e->param.conn.responder_resources, 5);
-	CHECK_INT(e->param.conn.initiator_depth, 3);
+	SAME(e->param.conn.responder_resources, 5);
+	SAME(e->param.conn.initiator_depth, 3);
 	make_qp(&server);
 	MUST(rdma_accept(server.id, &answer));
 	MUST(rdma_ack_cm_event(e));
 	next_is(listener.ch, RDMA_CM_EVENT_ESTABLISHED, &event);
-	CHECK_INT(event.param.conn.responder_resources, 4);
-	CHECK_INT(event.param.conn.initiator_depth, 2);
+	SAME(event.param.conn.responder_resources, 4);
+	SAME(event.param.conn.initiator_depth, 2);
 	struct heard h = listen_to(fd);
 
 	CHECK(h.reply && !h.len);
-	CHECK_INT(h.flags, S);
-	CHECK_INT(h.revision, 2);
-	CHECK_INT(h.ird, A | 4);
-	CHECK_INT(h.ord, WRITE | 2);
+	SAME(h.flags, S);
+	SAME(h.revision, 2);
+	SAME(h.ird, A | 4);
+	SAME(h.ord, WRITE | 2);
 	MUST(rdma_disconnect(server.id));
 	CHECK(ends(fd));
 	close(fd);
@@ -172,12 +172,12 @@ static void a_crc_is_used_if_one_wants_it_and_markers_if_the_receiver_does(void)
 		struct rdma_cm_event *e = requested(&listener, &server);
 		struct rdma_conn_param answer = words("", 1, 1);
 
-		CHECK_INT(e->param.conn.private_data_len, 0);
+		SAME(e->param.conn.private_data_len, 0);
 		make_qp(&server);
 		MUST(rdma_accept(server.id, &answer));
 		MUST(rdma_ack_cm_event(e));
 		next_is(listener.ch, RDMA_CM_EVENT_ESTABLISHED, NULL);
-		CHECK_INT(listen_to(fd).flags, flags & C);
+		SAME(listen_to(fd).flags, flags & C);
 		close(fd);
 		next_is(listener.ch, RDMA_CM_EVENT_DISCONNECTED, NULL);
 		drop_end(&server);
@@ -199,7 +199,7 @@ static void the_environment_asks_for_a_crc_and_markers(void)
 	make_qp(&server);
 	MUST(rdma_accept(server.id, &answer));
 	MUST(rdma_ack_cm_event(e));
-	CHECK_INT(listen_to(fd).flags, C | M);
+	SAME(listen_to(fd).flags, C | M);
 }
 
 static void a_refusal_brings_its_words(void)
@@ -218,7 +218,7 @@ static void a_refusal_brings_its_words(void)
 	struct heard h = listen_to(fd);
 
 	CHECK(h.reply && says(&h, "no"));
-	CHECK_INT(h.flags, R | S);
+	SAME(h.flags, R | S);
 	CHECK(ends_in_order(fd));
 	close(fd);
 	lives(0);
@@ -235,12 +235,12 @@ static void what_is_not_answered_is_refused(void)
 
 	MUST(rdma_ack_cm_event(e));
 	MUST(rdma_destroy_id(server.id));
-	CHECK_INT(listen_to(first).flags, R);
+	SAME(listen_to(first).flags, R);
 	int second = asks(port, &b);
 
 	REACHES(2, requests);
 	drop_end(&listener); /* with one connection in its queue */
-	CHECK_INT(listen_to(second).flags, R);
+	SAME(listen_to(second).flags, R);
 	CHECK(ends_in_order(first) && ends_in_order(second));
 	close(first);
 	close(second);
@@ -258,11 +258,11 @@ static void no_more_requests_wait_than_the_backlog_allows(void)
 		fd[i] = asks(port, &b);
 		REACHES(i + 1, requests);
 	}
-	CHECK_INT(listen_to(fd[2]).flags, R);
-	CHECK_INT(listen_to(fd[3]).flags, R);
+	SAME(listen_to(fd[2]).flags, R);
+	SAME(listen_to(fd[3]).flags, R);
 	REACHES(2, refused);
 	drop_end(&listener);
-	CHECK_INT(listen_to(fd[0]).flags, R);
+	SAME(listen_to(fd[0]).flags, R);
 }
 
 static void accepting_one_who_has_gone_fails(void)
@@ -293,7 +293,7 @@ static void one_who_says_more_before_the_answer_is_not_accepted(void)
 	int fd = asks(port, &b);
 	struct rdma_cm_event *e = requested(&listener, &server);
 
-	CHECK_INT(send(fd, "more", 4, 0), 4);
+	SAME(send(fd, "more", 4, 0), 4);
 	has_arrived(fd);
 	make_qp(&server);
 	FAILS(rdma_accept(server.id, NULL), ECONNRESET);
@@ -311,7 +311,7 @@ static void a_request_may_come_byte_by_byte(void)
 
 	setsockopt(fd, IPPROTO_TCP, 1 /* TCP_NODELAY */, &one, sizeof(one));
 	for (size_t i = 0; i < b.len; i++) {
-		CHECK_INT(send(fd, b.at + i, 1, 0), 1);
+		SAME(send(fd, b.at + i, 1, 0), 1);
 		sleep_ms(1);
 	}
 	struct rdma_cm_event *e = requested(&listener, &server);
@@ -332,12 +332,12 @@ static void what_is_cut_anywhere_leaves_nothing(void)
 		int fd = tcp_to(port);
 
 		if (i)
-			CHECK_INT(send(fd, b.at, i, 0), i);
+			SAME(send(fd, b.at, i, 0), i);
 		close(fd);
 	}
 	REACHES(b.len, lost);
 	lives(0);
-	CHECK_INT(stats().requests, 0);
+	SAME(stats().requests, 0);
 	CHECK(!event_waits(listener.ch));
 	drop_end(&listener);
 }
@@ -373,7 +373,7 @@ static void what_is_no_request_is_closed(void)
 	}
 	REACHES(n, malformed);
 	lives(0);
-	CHECK_INT(stats().requests, 0);
+	SAME(stats().requests, 0);
 	CHECK(!event_waits(listener.ch));
 	drop_end(&listener);
 }
@@ -463,7 +463,7 @@ static void thousands_who_come_and_go_leave_nothing(void)
 		close(tcp_to(port));
 	REACHES(n, accepted);
 	lives(0);
-	CHECK_INT(descriptors(), before);
+	SAME(descriptors(), before);
 	CHECK(!event_waits(listener.ch));
 	drop_end(&listener);
 }

@@ -20,7 +20,7 @@ static void send_and_receive(struct end *from, struct end *to)
 	MUST(rdma_post_send(from->id, NULL, from->buf, 6, from->mr, 0));
 	poll_one(from->cq, &wc);
 	poll_one(to->cq, &wc);
-	CHECK_INT(wc.byte_len, 6);
+	SAME(wc.byte_len, 6);
 	CHECK(!strcmp(to->buf + 2048, "hello"));
 }
 
@@ -49,7 +49,7 @@ static void a_connection_carries_everything(void)
 	connect_pair(&listener, &client, &server);
 	CHECK(client.id->verbs->device->transport_type == IBV_TRANSPORT_IWARP);
 	CHECK(server.id->verbs == client.id->verbs);
-	CHECK_INT(stats().streams, by_tcp() ? 2 : 0);
+	SAME(stats().streams, by_tcp() ? 2 : 0);
 	use(&client, &server);
 	use(&server, &client);
 	finish_pair(&listener, &client, &server);
@@ -72,19 +72,19 @@ static void both_learn_what_was_said_and_agreed_on(void)
 	e = fetch(listener.ch, RDMA_CM_EVENT_CONNECT_REQUEST);
 	CHECK(e->listen_id == listener.id && e->id->context == &listener);
 	CHECK(data_is(e, "question"));
-	CHECK_INT(e->param.conn.responder_resources, 5);
-	CHECK_INT(e->param.conn.initiator_depth, 3);
+	SAME(e->param.conn.responder_resources, 5);
+	SAME(e->param.conn.initiator_depth, 3);
 	server = (struct end){.ch = listener.ch, .id = e->id};
-	CHECK_INT(rdma_get_dst_port(server.id), rdma_get_src_port(client.id));
-	CHECK_INT(ntohs(rdma_get_src_port(server.id)), port);
-	CHECK_INT(ntohs(rdma_get_dst_port(client.id)), port);
+	SAME(rdma_get_dst_port(server.id), rdma_get_src_port(client.id));
+	SAME(ntohs(rdma_get_src_port(server.id)), port);
+	SAME(ntohs(rdma_get_dst_port(client.id)), port);
 	make_qp(&server);
 	MUST(rdma_accept(server.id, &say));
 	MUST(rdma_ack_cm_event(e));
 	e = fetch(client.ch, RDMA_CM_EVENT_ESTABLISHED);
 	CHECK(data_is(e, "answer"));
-	CHECK_INT(e->param.conn.responder_resources, 2);
-	CHECK_INT(e->param.conn.initiator_depth, 4);
+	SAME(e->param.conn.responder_resources, 2);
+	SAME(e->param.conn.initiator_depth, 4);
 	MUST(rdma_ack_cm_event(e));
 	next_is(server.ch, RDMA_CM_EVENT_ESTABLISHED, NULL);
 	use(&client, &server);
@@ -111,14 +111,14 @@ static void private_data_of_any_length_arrives(void)
 		struct rdma_cm_event *e = fetch(listener.ch, RDMA_CM_EVENT_CONNECT_REQUEST);
 
 		server = (struct end){.ch = listener.ch, .id = e->id};
-		CHECK_INT(e->param.conn.private_data_len, len);
+		SAME(e->param.conn.private_data_len, len);
 		CHECK(!len || !memcmp(e->param.conn.private_data, text, len));
 		make_qp(&server);
 		p.private_data_len = (uint8_t)(len % 196);
 		MUST(rdma_accept(server.id, &p));
 		MUST(rdma_ack_cm_event(e));
 		e = fetch(client.ch, RDMA_CM_EVENT_ESTABLISHED);
-		CHECK_INT(e->param.conn.private_data_len, len % 196);
+		SAME(e->param.conn.private_data_len, len % 196);
 		MUST(rdma_ack_cm_event(e));
 		next_is(server.ch, RDMA_CM_EVENT_ESTABLISHED, NULL);
 		use(&client, &server);
@@ -146,7 +146,7 @@ static void a_refusal_is_the_same_by_either_way(void)
 	MUST(rdma_ack_cm_event(e));
 	MUST(rdma_destroy_id(refused));
 	e = fetch(client.ch, RDMA_CM_EVENT_REJECTED);
-	CHECK_INT(e->status, -ECONNREFUSED);
+	SAME(e->status, -ECONNREFUSED);
 	CHECK(data_is(e, "never"));
 	MUST(rdma_ack_cm_event(e));
 	drop_end(&client);
@@ -155,7 +155,7 @@ static void a_refusal_is_the_same_by_either_way(void)
 	make_qp(&client);
 	MUST(rdma_connect(client.id, NULL));
 	e = fetch(client.ch, RDMA_CM_EVENT_REJECTED);
-	CHECK_INT(e->status, -ECONNREFUSED);
+	SAME(e->status, -ECONNREFUSED);
 	MUST(rdma_ack_cm_event(e));
 	drop_end(&client);
 	lives(0);
@@ -170,8 +170,8 @@ static void the_end_is_told_of_and_a_while_later_that_it_is_long_ago(void)
 	next_is(server.ch, RDMA_CM_EVENT_DISCONNECTED, NULL);
 	MUST(rdma_disconnect(server.id));
 	next_is(client.ch, RDMA_CM_EVENT_DISCONNECTED, NULL);
-	CHECK_INT(state_of(client.id->qp), IBV_QPS_ERR);
-	CHECK_INT(state_of(server.id->qp), IBV_QPS_ERR);
+	SAME(state_of(client.id->qp), IBV_QPS_ERR);
+	SAME(state_of(server.id->qp), IBV_QPS_ERR);
 	next_is(client.ch, RDMA_CM_EVENT_TIMEWAIT_EXIT, NULL);
 	next_is(server.ch, RDMA_CM_EVENT_TIMEWAIT_EXIT, NULL);
 	drop_end(&client);
@@ -279,7 +279,7 @@ static void *passive_ep(void *arg)
 	MUST(rdma_post_send(id, NULL, buf, sizeof(buf), mr, 0));
 	while (rdma_get_send_comp(id, &wc) == 0)
 		;
-	CHECK_INT(wc.status, IBV_WC_SUCCESS);
+	SAME(wc.status, IBV_WC_SUCCESS);
 	MUST(rdma_disconnect(id));
 	MUST(rdma_dereg_mr(mr));
 	rdma_destroy_ep(id);
@@ -312,7 +312,7 @@ static void endpoints_do_it_all_in_order(void)
 	MUST(rdma_connect(id, NULL));
 	while (rdma_get_recv_comp(id, &wc) == 0)
 		;
-	CHECK_INT(wc.status, IBV_WC_SUCCESS);
+	SAME(wc.status, IBV_WC_SUCCESS);
 	CHECK(!strcmp(buf, "from the server"));
 	MUST(rdma_disconnect(id));
 	MUST(rdma_dereg_mr(mr));
@@ -372,14 +372,14 @@ static void queue_pairs_may_be_the_programs_own(void)
 	MUST(rdma_ack_cm_event(e));
 	next_is(client.ch, RDMA_CM_EVENT_ESTABLISHED, NULL);
 	next_is(listener.ch, RDMA_CM_EVENT_ESTABLISHED, NULL);
-	CHECK_INT(state_of(qp[0]), IBV_QPS_RTS);
-	CHECK_INT(state_of(qp[1]), IBV_QPS_RTS);
+	SAME(state_of(qp[0]), IBV_QPS_RTS);
+	SAME(state_of(qp[1]), IBV_QPS_RTS);
 	MUST(rdma_disconnect(id[0]));
 	next_is(listener.ch, RDMA_CM_EVENT_DISCONNECTED, NULL);
 	MUST(rdma_disconnect(id[1]));
 	next_is(client.ch, RDMA_CM_EVENT_DISCONNECTED, NULL);
 	for (int i = 0; i < 2; i++) {
-		CHECK_INT(state_of(qp[i]), IBV_QPS_ERR);
+		SAME(state_of(qp[i]), IBV_QPS_ERR);
 		MUST(ibv_destroy_qp(qp[i]));
 		MUST(ibv_destroy_cq(cq[i]));
 		MUST(rdma_destroy_id(id[i]));
@@ -409,7 +409,7 @@ static void many_come_and_go(void)
 		finish_pair(&listener, &client, &server);
 	}
 	lives(0);
-	CHECK_INT(stats().streams, stats().ended);
+	SAME(stats().streams, stats().ended);
 }
 
 int main(int argc, char **argv)

@@ -71,7 +71,7 @@ unsigned port_of(int fd, bool peer)
 
 void say(int fd, const struct bytes *b)
 {
-	CHECK_INT(send(fd, b->at, b->len, MSG_NOSIGNAL), b->len);
+	SAME(send(fd, b->at, b->len, MSG_NOSIGNAL), b->len);
 }
 
 void has_arrived(int fd)
@@ -83,7 +83,7 @@ void has_arrived(int fd)
 		if (left)
 			sleep_ms(1);
 	}
-	CHECK_INT(left, 0);
+	SAME(left, 0);
 }
 
 static unsigned get16(const uint8_t *at)
@@ -94,7 +94,7 @@ static unsigned get16(const uint8_t *at)
 static void hear_all(int fd, uint8_t *to, size_t len)
 {
 	if (len)
-		CHECK_INT(recv(fd, to, len, MSG_WAITALL), len);
+		SAME(recv(fd, to, len, MSG_WAITALL), len);
 }
 
 struct heard listen_to(int fd)

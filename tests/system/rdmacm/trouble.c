@@ -41,7 +41,7 @@ static void each_message_may_be_lost(void)
 		losing(attrs[i], 2);
 		connect_pair(&listener, &client, &server);
 		finish_pair(&listener, &client, &server);
-		CHECK_INT(lost, 2);
+		SAME(lost, 2);
 	}
 }
 
@@ -57,7 +57,7 @@ static void a_datagram_service_is_asked_again(void)
 	make_qp(&client);
 	MUST(rdma_connect(client.id, NULL));
 	e = fetch(listener.ch, RDMA_CM_EVENT_CONNECT_REQUEST);
-	CHECK_INT(lost, 3);
+	SAME(lost, 3);
 	make_qp(&(struct end){.id = e->id, .ch = listener.ch});
 	MUST(rdma_accept(e->id, NULL));
 	next_is(client.ch, RDMA_CM_EVENT_ESTABLISHED, NULL);
@@ -79,8 +79,8 @@ static void silence_ends_in_unreachable(void)
 	make_qp(&client);
 	MUST(rdma_connect(client.id, NULL));
 	next_is(client.ch, RDMA_CM_EVENT_UNREACHABLE, &got);
-	CHECK_INT(got.status, -ETIMEDOUT);
-	CHECK_INT(lost, 16);
+	SAME(got.status, -ETIMEDOUT);
+	SAME(lost, 16);
 	drop_end(&client);
 }
 
@@ -144,7 +144,7 @@ static void a_crowd_gets_in_although_few_may_wait(void)
 			MUST(rdma_establish(e->id));
 			break;
 		default:
-			CHECK_INT(e->event, RDMA_CM_EVENT_ESTABLISHED);
+			SAME(e->event, RDMA_CM_EVENT_ESTABLISHED);
 			established++;
 		}
 		MUST(rdma_ack_cm_event(e));
@@ -208,7 +208,7 @@ static void nobody_has_our_packets_sent_to_a_third(void)
 	msg.req.local_qpn = 56;
 	inject(&msg, stranger, loopback);
 	e = fetch(listener.ch, RDMA_CM_EVENT_CONNECT_REQUEST);
-	CHECK_INT(e->param.conn.qp_num, 56);
+	SAME(e->param.conn.qp_num, 56);
 	/* it does not get more than the adapter supports */
 	struct end server = {.ch = listener.ch, .id = e->id};
 
@@ -326,8 +326,8 @@ static void one_host_fills_half_a_backlog(void)
 		MUST(rdma_destroy_id(e->id));
 		MUST(rdma_ack_cm_event(e));
 	}
-	CHECK_INT(of_stranger, BACKLOG / 2);
-	CHECK_INT(of_third, 1);
+	SAME(of_stranger, BACKLOG / 2);
+	SAME(of_third, 1);
 	drop_end(&listener);
 }
 

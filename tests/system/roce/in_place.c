@@ -112,7 +112,7 @@ static void take_next(struct stranger *s, struct came *c, uint32_t i)
 	do
 		CHECK(stranger_take(s, c, PATIENCE));
 	while (c->p.bth.psn.v < FIRST + i);
-	CHECK_INT(c->p.bth.psn.v, FIRST + i);
+	SAME(c->p.bth.psn.v, FIRST + i);
 }
 
 static void ends(struct stranger *s)
@@ -129,12 +129,12 @@ static void nothing_is_copied(bool v6)
 
 	meet(&s, v6);
 	write_all(&s);
-	CHECK_INT(take_all(&s, s.m.p), 0);
+	SAME(take_all(&s, s.m.p), 0);
 	ends(&s);
 	CHECK(atomic_load(&gathered) > 0);
 	CHECK(STAT(&s, bytes_in_place) >= PACKETS * MTU);
 	if (!STAT(&s, resent_pkts))
-		CHECK_INT(STAT(&s, bytes_copied_out), 0);
+		SAME(STAT(&s, bytes_copied_out), 0);
 }
 
 static void payload_goes_out_from_where_it_lies(void)
@@ -154,9 +154,9 @@ static void a_small_region_is_copied(void)
 
 	meet_with(&s, false, 1 << 20);
 	write_all(&s);
-	CHECK_INT(take_all(&s, s.m.p), 0);
+	SAME(take_all(&s, s.m.p), 0);
 	ends(&s);
-	CHECK_INT(STAT(&s, bytes_in_place), 0);
+	SAME(STAT(&s, bytes_in_place), 0);
 	CHECK(STAT(&s, bytes_copied_out) >= PACKETS * MTU);
 }
 
@@ -167,7 +167,7 @@ static void memory_that_changes_under_way_goes_again(void)
 	meet(&s, false);
 	happens = CHANGES;
 	write_all(&s);
-	CHECK_INT(take_all(&s, s.m.p), 1);
+	SAME(take_all(&s, s.m.p), 1);
 	ends(&s);
 	CHECK(STAT(&s, resent_pkts) > 0);
 	CHECK(STAT(&s, bytes_copied_out) >= MTU); /* a retransmission is sent as it was summed */
@@ -201,7 +201,7 @@ static void a_send_that_faults_is_tried_with_copies(void)
 	meet(&s, false);
 	happens = FAULTS;
 	write_all(&s);
-	CHECK_INT(take_all(&s, s.m.p), 0);
+	SAME(take_all(&s, s.m.p), 0);
 	ends(&s);
 }
 
@@ -217,7 +217,7 @@ static void memory_that_goes_under_way_fails_its_request(void)
 	write_all(&s);
 	for (uint32_t i = 0; i < PACKETS; i++) {
 		take_next(&s, &c, i);
-		CHECK_INT(c.right, i < 8 || i >= 12);
+		SAME(c.right, i < 8 || i >= 12);
 		if (!c.right)
 			CHECK(!c.payload[0] && !memcmp(c.payload, c.payload + 1, MTU - 1));
 	}
@@ -259,9 +259,9 @@ static void a_read_of_what_changes_is_answered_again(void)
 		CHECK(c.right || i == CHANGED);
 		CHECK(!memcmp(c.payload, s.m.p + i * MTU, MTU));
 	}
-	CHECK_INT(wrong, 1);
-	CHECK_INT(STAT(&s, bytes_in_place), PACKETS * MTU);
-	CHECK_INT(STAT(&s, bytes_copied_out), 0);
+	SAME(wrong, 1);
+	SAME(STAT(&s, bytes_in_place), PACKETS * MTU);
+	SAME(STAT(&s, bytes_copied_out), 0);
 	read_from(&s, CHANGED, PACKETS - CHANGED);
 	for (uint32_t i = CHANGED; i < PACKETS; i++) {
 		stranger_expect(&s, &c,
@@ -271,7 +271,7 @@ static void a_read_of_what_changes_is_answered_again(void)
 		                s.l.it.psn + i);
 		CHECK(c.right && !memcmp(c.payload, s.m.p + i * MTU, MTU));
 	}
-	CHECK_INT(STAT(&s, bytes_copied_out), (PACKETS - CHANGED) * MTU);
+	SAME(STAT(&s, bytes_copied_out), (PACKETS - CHANGED) * MTU);
 }
 
 int main(int argc, char **argv)

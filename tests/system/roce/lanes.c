@@ -63,13 +63,13 @@ static void the_first_packets_for_a_program_that_is_not_met_yet_wait_for_it(void
 	}
 	WAIT_FOR(COUNTED(rx_packets) >= PACKETS);
 	sleep_ms(20);
-	CHECK_INT(COUNTED(forwarded), 0);
+	SAME(COUNTED(forwarded), 0);
 	cont_peer(&p);
 	CHECK(stranger_take(&s, &c, PATIENCE));
-	CHECK_INT(c.p.bth.psn.v, 1000 + PACKETS - 1);
-	CHECK_INT(c.p.aeth.kind, VB_AETH_ACK);
-	CHECK_INT(COUNTED(forwarded), PACKETS);
-	CHECK_INT(COUNTED(drop_forward), 0);
+	SAME(c.p.bth.psn.v, 1000 + PACKETS - 1);
+	SAME(c.p.aeth.kind, VB_AETH_ACK);
+	SAME(COUNTED(forwarded), PACKETS);
+	SAME(COUNTED(drop_forward), 0);
 	meet_up(p.fd);
 	finish(&p);
 }
@@ -105,7 +105,7 @@ static void a_flood_for_others_is_bounded(void)
 	CHECK(got);
 	WAIT_FOR(vb_ctx(s.d.ctx)->node->io->roce->held_count == 0);
 	CHECK(COUNTED(drop_forward) > 500);
-	CHECK_INT(COUNTED(forwarded), 0);
+	SAME(COUNTED(forwarded), 0);
 }
 
 /* --- no socket at all --- */
@@ -126,7 +126,7 @@ static void late(int fd, void *arg)
 	link_rtr(&l, &(struct addr){0});
 	link_rts(&l);
 	tell(fd, &l.me, sizeof(l.me));
-	CHECK_INT(expect(l.rcq, 0, IBV_WC_SUCCESS).byte_len, 40 + 100);
+	SAME(expect(l.rcq, 0, IBV_WC_SUCCESS).byte_len, 40 + 100);
 	meet_up(fd);
 }
 
@@ -164,7 +164,7 @@ static void a_program_that_comes_late_is_found_where_there_is_no_wire(void)
 		expect(l.scq, 1, IBV_WC_SUCCESS);
 	}
 	hear(p.fd, &it, sizeof(it));
-	CHECK_INT(VB_QP_LANE(it.qpn), next);
+	SAME(VB_QP_LANE(it.qpn), next);
 	/* the broker repeats its last answer for a moment, and may have been late */
 	for (int i = 0; i < 8 && !heard(p.fd, 4); i++) {
 		POST(&l, .op = IBV_WR_SEND, .id = 2, .m = &m, .len = 100, .ah = ah, .qpn = it.qpn, .qkey = QKEY);

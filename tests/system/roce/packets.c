@@ -20,7 +20,7 @@ static uint32_t first(void) /* PSN of our own first request */
 static void acked(uint32_t n)
 {
 	stranger_expect(&s, &c, VB_RC_ACK, s.l.it.psn + n);
-	CHECK_INT(c.p.aeth.kind, VB_AETH_ACK);
+	SAME(c.p.aeth.kind, VB_AETH_ACK);
 }
 
 static void ack(uint32_t psn)
@@ -54,18 +54,18 @@ static void asks(bool v6, bool migreq)
 	stranger_say(&s, &p, &how);
 	p = stranger_packet(&s, VB_RC_SEND_LAST_IMM, psn + 2, 5);
 	stranger_say(&s, &p, &how);
-	CHECK_INT(expect(s.l.rcq, 1, IBV_WC_SUCCESS).byte_len, 2053);
-	CHECK_INT(s.m.p[65536 + 2052], (psn + 2) & 0xff);
+	SAME(expect(s.l.rcq, 1, IBV_WC_SUCCESS).byte_len, 2053);
+	SAME(s.m.p[65536 + 2052], (psn + 2) & 0xff);
 	do { /* each requests one */
 		CHECK(stranger_take(&s, &c, PATIENCE));
-		CHECK_INT(c.p.bth.opcode, VB_RC_ACK);
+		SAME(c.p.bth.opcode, VB_RC_ACK);
 	} while (c.p.bth.psn.v != psn + 2);
-	CHECK_INT(c.p.aeth.msn, 1);
+	SAME(c.p.aeth.msn, 1);
 	p = stranger_packet(&s, VB_RC_WRITE_ONLY, psn + 3, 7);
 	stranger_say(&s, &p, &how);
 	acked(3);
-	CHECK_INT(s.m.p[6], (psn + 3) & 0xff);
-	CHECK_INT(s.m.p[7], 0);
+	SAME(s.m.p[6], (psn + 3) & 0xff);
+	SAME(s.m.p[7], 0);
 	p = stranger_packet(&s, VB_RC_READ_REQUEST, psn + 4, 0);
 	p.reth.length = 1500;
 	stranger_say(&s, &p, &how);
@@ -103,7 +103,7 @@ static void our(bool v6)
 	fill(s.m.p, 3000, 5);
 	POST(&s.l, .op = IBV_WR_SEND, .id = 1, .m = &s.m, .len = 2999);
 	stranger_expect(&s, &c, VB_RC_SEND_FIRST, first());
-	CHECK_INT(c.hops, 64);
+	SAME(c.hops, 64);
 	stranger_expect(&s, &c, VB_RC_SEND_MIDDLE, first() + 1);
 	stranger_expect(&s, &c, VB_RC_SEND_LAST, first() + 2);
 	CHECK(c.p.payload_len == 951 && c.p.bth.pad == 1 && c.p.bth.ack_req && !memcmp(c.payload, s.m.p + 2048, 951));
@@ -121,10 +121,10 @@ static void our(bool v6)
 		stranger_say(&s, &p, NULL);
 	}
 	expect(s.l.scq, 2, IBV_WC_SUCCESS);
-	CHECK_INT(s.m.p[8192], (first() + 3) & 0xff);
-	CHECK_INT(s.m.p[8192 + 1024], (first() + 4) & 0xff);
-	CHECK_INT(s.m.p[8192 + 1025], 0);
-	CHECK_INT(state_of(s.l.qp), IBV_QPS_RTS);
+	SAME(s.m.p[8192], (first() + 3) & 0xff);
+	SAME(s.m.p[8192 + 1024], (first() + 4) & 0xff);
+	SAME(s.m.p[8192 + 1025], 0);
+	SAME(state_of(s.l.qp), IBV_QPS_RTS);
 }
 
 static void our_requests_reach_a_stranger(void)
@@ -183,7 +183,7 @@ static void sequence_numbers_go_round_both_ways(void)
 		stranger_request(&s, VB_RC_SEND_ONLY, i, 4);
 	for (uint64_t i = 0; i < 8; i++) {
 		expect(s.l.rcq, i, IBV_WC_SUCCESS);
-		CHECK_INT(s.m.p[65536 + i * 64], (0xfc + i) & 0xff);
+		SAME(s.m.p[65536 + i * 64], (0xfc + i) & 0xff);
 	}
 	while (stranger_take(&s, &c, PATIENCE) && c.p.bth.psn.v != 3)
 		;
@@ -209,7 +209,7 @@ static void sequence_numbers_go_round_both_ways(void)
 		expect(s.l.scq, i, IBV_WC_SUCCESS);
 	stranger_request(&s, VB_RC_SEND_ONLY, 2, 4); /* from before the wrap: a duplicate */
 	acked(7);
-	CHECK_INT(STAT(&s, duplicate_request), 1);
+	SAME(STAT(&s, duplicate_request), 1);
 }
 
 /* --- dropped packets, and their counters --- */
@@ -217,9 +217,9 @@ static void sequence_numbers_go_round_both_ways(void)
 static void nothing_happened(void)
 {
 	stranger_silence(&s, 50);
-	CHECK_INT(state_of(s.l.qp), IBV_QPS_RTS);
+	SAME(state_of(s.l.qp), IBV_QPS_RTS);
 	for (unsigned i = 0; i < 4096; i++)
-		CHECK_INT(s.m.p[i], 0);
+		SAME(s.m.p[i], 0);
 }
 
 static void broken(uint8_t opcode, uint32_t len, const struct how *how)
@@ -268,8 +268,8 @@ static void what_is_no_packet_is_counted_and_dropped(void)
 		broken(VB_RC_WRITE_ONLY, i * 512, &(struct how){.bad_icrc = true});
 	WAIT_FOR(COUNTED(drop_malformed) + COUNTED(drop_icrc) >= malformed + icrc);
 	nothing_happened();
-	CHECK_INT(COUNTED(drop_icrc), icrc);
-	CHECK_INT(COUNTED(drop_malformed), malformed);
+	SAME(COUNTED(drop_icrc), icrc);
+	SAME(COUNTED(drop_malformed), malformed);
 	stranger_request(&s, VB_RC_WRITE_ONLY, 0, 8);
 	acked(0);
 }
@@ -301,8 +301,8 @@ static void an_opcode_that_is_reserved_is_an_invalid_request(void)
 			stranger_expect(&s, &c, VB_RC_ACK, s.l.it.psn);
 			CHECK(c.p.aeth.kind == VB_AETH_NAK && c.p.aeth.value == VB_NAK_INVALID_REQUEST);
 		}
-		CHECK_INT(next_event(&s.d, PATIENCE), IBV_EVENT_QP_REQ_ERR);
-		CHECK_INT(state_of(s.l.qp), IBV_QPS_ERR);
+		SAME(next_event(&s.d, PATIENCE), IBV_EVENT_QP_REQ_ERR);
+		SAME(state_of(s.l.qp), IBV_QPS_ERR);
 	}
 }
 
@@ -353,8 +353,8 @@ static void what_is_for_others_is_counted_and_dropped(void)
 	stranger_say(&s, &p, NULL);
 	WAIT_FOR(STAT(&s, drop_ghost) == 4);
 	nothing_happened();
-	CHECK_INT(STAT(&s, cnp_rcvd), 0);
-	CHECK_INT(COUNTED(drop_icrc) + COUNTED(drop_malformed), 0);
+	SAME(STAT(&s, cnp_rcvd), 0);
+	SAME(COUNTED(drop_icrc) + COUNTED(drop_malformed), 0);
 	p = stranger_packet(&s, VB_RC_WRITE_ONLY, s.l.it.psn, 8); /* a limited member of the partition */
 	p.bth.pkey = 0x7fff;
 	stranger_say(&s, &p, NULL);
@@ -375,16 +375,16 @@ static void memory_that_is_not_its_is_refused(void)
 	p.reth = (struct vb_reth){0x10, 0xdead, 0};
 	stranger_say(&s, &p, NULL);
 	stranger_expect(&s, &c, VB_RC_READ_RESPONSE_ONLY, s.l.it.psn + 1);
-	CHECK_INT(c.p.payload_len, 0);
+	SAME(c.p.payload_len, 0);
 	p = stranger_packet(&s, VB_RC_READ_REQUEST, s.l.it.psn + 2, 0);
 	p.reth.length = (uint32_t)s.m.n + 1;
 	stranger_say(&s, &p, NULL);
 	stranger_expect(&s, &c, VB_RC_ACK, s.l.it.psn + 2);
 	CHECK(c.p.aeth.kind == VB_AETH_NAK && c.p.aeth.value == VB_NAK_REMOTE_ACCESS);
-	CHECK_INT(next_event(&s.d, PATIENCE), IBV_EVENT_QP_ACCESS_ERR);
-	CHECK_INT(state_of(s.l.qp), IBV_QPS_ERR);
+	SAME(next_event(&s.d, PATIENCE), IBV_EVENT_QP_ACCESS_ERR);
+	SAME(state_of(s.l.qp), IBV_QPS_ERR);
 	for (unsigned i = 0; i < 4096; i++)
-		CHECK_INT(s.m.p[i], 0);
+		SAME(s.m.p[i], 0);
 }
 
 /* --- fields of the IP header --- */
@@ -404,7 +404,7 @@ static void any_identification_will_do(void)
 		                           .hops = (uint8_t)(1 + i * 36)});
 		acked(i);
 	}
-	CHECK_INT(COUNTED(drop_icrc), 0);
+	SAME(COUNTED(drop_icrc), 0);
 }
 
 /* Senders must not send these, but they must not break anything. */
@@ -423,7 +423,7 @@ static void fragments_and_options_do_no_harm(void)
 	stranger_say(&s, &p, &(struct how){.option = true});
 	while (stranger_take(&s, &c, 20))
 		CHECK(c.p.bth.opcode == VB_RC_ACK);
-	CHECK_INT(state_of(s.l.qp), IBV_QPS_RTS);
+	SAME(state_of(s.l.qp), IBV_QPS_RTS);
 	stranger_say(&s, &p, NULL);
 	acked(1);
 }
@@ -450,7 +450,7 @@ static void the_network_s_marks_are_told_to_the_sender(void)
 	p.bth.pkey = 0; /* has no meaning there */
 	stranger_say(&s, &p, NULL);
 	WAIT_FOR(STAT(&s, cnp_rcvd) == 1);
-	CHECK_INT(STAT(&s, cnp_sent), 1);
+	SAME(STAT(&s, cnp_sent), 1);
 }
 
 /* An RC queue pair gets the last packet of each batch. */
@@ -473,7 +473,7 @@ static void a_crowded_socket_is_told_to_each_sender_without_a_window(void)
 	}
 	vb_unlock(&node->progress);
 	WAIT_FOR(STAT(&s, cnp_sent) > 0);
-	CHECK_INT(STAT(&rc, cnp_sent), 0);
+	SAME(STAT(&rc, cnp_sent), 0);
 }
 
 static void a_checksum_may_be_missing(void)
@@ -546,20 +546,20 @@ static void a_datagram_shows_the_header_that_it_came_with(void)
 	CHECK(wc.byte_len == 90 && wc.src_qp == STRANGER_QPN && wc.wc_flags == (IBV_WC_GRH | IBV_WC_WITH_IMM));
 	CHECK(!memcmp(&wc.imm_data, "\1\2\3\4", 4));
 	for (int i = 0; i < 20; i++)
-		CHECK_INT(grh[i], 0);
+		SAME(grh[i], 0);
 	grh += 20;
-	CHECK_INT(grh[0], 0x45);
-	CHECK_INT(grh[1], 0xb8);
-	CHECK_INT(grh[2] << 8 | grh[3], 20 + 8 + 12 + 8 + 4 + 52 + 4);
-	CHECK_INT(grh[4] << 8 | grh[5], 0x4321);
-	CHECK_INT(grh[6] << 8 | grh[7], 0x4000);
-	CHECK_INT(grh[8], 9);
-	CHECK_INT(grh[9], 17);
+	SAME(grh[0], 0x45);
+	SAME(grh[1], 0xb8);
+	SAME(grh[2] << 8 | grh[3], 20 + 8 + 12 + 8 + 4 + 52 + 4);
+	SAME(grh[4] << 8 | grh[5], 0x4321);
+	SAME(grh[6] << 8 | grh[7], 0x4000);
+	SAME(grh[8], 9);
+	SAME(grh[9], 17);
 	uint32_t sum = 0;
 
 	for (int i = 0; i < 20; i += 2)
 		sum += (uint32_t)grh[i] << 8 | grh[i + 1];
-	CHECK_INT((sum & 0xffff) + (sum >> 16), 0xffff);
+	SAME((sum & 0xffff) + (sum >> 16), 0xffff);
 	CHECK(!memcmp(grh + 12, s.there + 12, 4) && !memcmp(grh + 16, s.here + 12, 4));
 }
 
@@ -573,11 +573,11 @@ static void a_datagram_over_ipv6_shows_its_header_too(void)
 	post_recv(&s.l, 1, &s.m, 65536, 200);
 	p = stranger_packet(&s, VB_UD_SEND_ONLY, 5, 50);
 	stranger_say(&s, &p, &(struct how){.tos = 0xb8, .hops = 9, .flow_label = 0xabcde});
-	CHECK_INT(expect(s.l.rcq, 1, IBV_WC_SUCCESS).byte_len, 90);
-	CHECK_INT((uint32_t)grh[0] << 24 | grh[1] << 16 | grh[2] << 8 | grh[3], 0x6b8abcde);
-	CHECK_INT(grh[4] << 8 | grh[5], 8 + 12 + 8 + 52 + 4);
-	CHECK_INT(grh[6], 17);
-	CHECK_INT(grh[7], 9);
+	SAME(expect(s.l.rcq, 1, IBV_WC_SUCCESS).byte_len, 90);
+	SAME((uint32_t)grh[0] << 24 | grh[1] << 16 | grh[2] << 8 | grh[3], 0x6b8abcde);
+	SAME(grh[4] << 8 | grh[5], 8 + 12 + 8 + 52 + 4);
+	SAME(grh[6], 17);
+	SAME(grh[7], 9);
 	CHECK(!memcmp(grh + 8, s.there, 16) && !memcmp(grh + 24, s.here, 16));
 }
 

@@ -43,7 +43,7 @@ int __wrap_vb_broker_post(struct vb_broker_client *c, uint8_t type, void *msg, s
 {
 	const struct vb_msg_roce_group *m = msg;
 
-	CHECK_INT(type, VB_MSG_ROCE_GROUP);
+	SAME(type, VB_MSG_ROCE_GROUP);
 	CHECK(len == sizeof(*m) && !lossy && !c);
 	told.joined += m->join;
 	told.left += !m->join;
@@ -83,7 +83,7 @@ static int relay_to(struct host *h)
 	CHECK(!socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair));
 	vb_roce_answered(&h->node,
 	                 &(struct vb_roce_grant){.lane_fd = pair[1], .lifeline_fd = -1, .relayed = true, .nlanes = 1});
-	CHECK_INT(h->io.roce->err, 0);
+	SAME(h->io.roce->err, 0);
 	return pair[0];
 }
 
@@ -93,16 +93,16 @@ static void a_channel_that_has_ended_is_read_once(void)
 	int keeper = relay_to(h);
 	char byte = 0;
 
-	CHECK_INT(vb_roce_poll(&h->node), 0);
+	SAME(vb_roce_poll(&h->node), 0);
 	close(keeper);
 	CHECK(vb_roce_poll(&h->node) > 0);
 	CHECK(vb_roce_lost_at(&h->node) != 0);
 	for (int i = 0; i < 10; i++)
-		CHECK_INT(vb_roce_poll(&h->node), 0);
+		SAME(vb_roce_poll(&h->node), 0);
 	keeper = relay_to(h);
-	CHECK_INT(vb_roce_lost_at(&h->node), 0);
-	CHECK_INT(send(keeper, &byte, 1, 0), 1);
-	CHECK_INT(vb_roce_poll(&h->node), 1);
+	SAME(vb_roce_lost_at(&h->node), 0);
+	SAME(send(keeper, &byte, 1, 0), 1);
+	SAME(vb_roce_poll(&h->node), 1);
 	close(keeper);
 	vb_roce_sockets_free(h->io.roce);
 }
@@ -124,13 +124,13 @@ static void a_lane_that_cannot_be_opened_leaves_no_descriptor(void)
 	no_memory = true;
 	vb_roce_answered(&h->node, &g);
 	no_memory = false;
-	CHECK_INT(h->io.roce->err, ENOMEM);
+	SAME(h->io.roce->err, ENOMEM);
 	CHECK(!is_open(g.lane_fd) && !is_open(g.lifeline_fd));
 	CHECK(!pipe(pipe_fd)); /* the next has both again */
 	g.lane_fd = dup(h->io.wake_fd);
 	g.lifeline_fd = pipe_fd[1];
 	vb_roce_answered(&h->node, &g);
-	CHECK_INT(h->io.roce->err, 0);
+	SAME(h->io.roce->err, 0);
 	CHECK(is_open(g.lane_fd) && is_open(g.lifeline_fd));
 	vb_roce_sockets_free(h->io.roce);
 	CHECK(!is_open(g.lane_fd) && !is_open(g.lifeline_fd));
@@ -150,25 +150,25 @@ static void the_broker_is_told_of_groups_under_no_spin_lock(void)
 	qp.made = VB_MADE(qp.qp);
 	other = qp;
 	told.err = ENOMEM;
-	CHECK_INT(vb_attach_mcast(&qp.qp, &group, 0), ENOMEM);
+	SAME(vb_attach_mcast(&qp.qp, &group, 0), ENOMEM);
 	told.err = ENOTCONN;
-	CHECK_INT(vb_attach_mcast(&qp.qp, &group, 0), EAGAIN);
+	SAME(vb_attach_mcast(&qp.qp, &group, 0), EAGAIN);
 	CHECK(!h->node.mcasts && !qp.mcasts);
 	told.err = told.joined = 0;
-	CHECK_INT(vb_attach_mcast(&qp.qp, &group, 0), 0);
-	CHECK_INT(vb_attach_mcast(&qp.qp, &group, 0), 0);
-	CHECK_INT(vb_attach_mcast(&other.qp, &group, 0), 0);
-	CHECK_INT(told.joined, 1);
+	SAME(vb_attach_mcast(&qp.qp, &group, 0), 0);
+	SAME(vb_attach_mcast(&qp.qp, &group, 0), 0);
+	SAME(vb_attach_mcast(&other.qp, &group, 0), 0);
+	SAME(told.joined, 1);
 	close(first);
 	second = relay_to(h); /* another keeper does not know of the group */
-	CHECK_INT(told.joined, 3);
+	SAME(told.joined, 3);
 	vb_roce_reattached(&h->node); /* nor does another broker */
-	CHECK_INT(told.joined, 5);
-	CHECK_INT(vb_detach_mcast(&qp.qp, &group, 0), 0);
-	CHECK_INT(told.left, 0);
-	CHECK_INT(vb_detach_mcast(&other.qp, &group, 0), 0);
-	CHECK_INT(told.left, 1);
-	CHECK_INT(vb_detach_mcast(&other.qp, &group, 0), EINVAL);
+	SAME(told.joined, 5);
+	SAME(vb_detach_mcast(&qp.qp, &group, 0), 0);
+	SAME(told.left, 0);
+	SAME(vb_detach_mcast(&other.qp, &group, 0), 0);
+	SAME(told.left, 1);
+	SAME(vb_detach_mcast(&other.qp, &group, 0), EINVAL);
 	CHECK(!told.locked);
 	close(second);
 	vb_roce_sockets_free(h->io.roce);

@@ -230,7 +230,7 @@ static void send_raw(struct stranger *s, const uint8_t *ip, size_t len)
 	struct sockaddr_in to = {.sin_family = AF_INET};
 
 	memcpy(&to.sin_addr, ip + 16, 4);
-	CHECK_INT(sendto(s->raw, ip, len, 0, (struct sockaddr *)&to, sizeof(to)), len);
+	SAME(sendto(s->raw, ip, len, 0, (struct sockaddr *)&to, sizeof(to)), len);
 }
 
 static void send_fragments(struct stranger *s, const uint8_t *ip, size_t len, const struct how *how)
@@ -280,7 +280,7 @@ static void send_v6(struct stranger *s, const uint8_t *udp_payload, size_t len, 
 	set(s->fd, IPPROTO_IPV6, IPV6_UNICAST_HOPS, how->hops ? how->hops : 64);
 	set(s->fd, IPPROTO_IPV6, IPV6_FLOWINFO_SEND, how->flow_label != 0);
 	set(s->fd, SOL_UDP, UDP_NO_CHECK6_TX, how->no_checksum);
-	CHECK_INT(sendto(s->fd, udp_payload, len, 0, (struct sockaddr *)&sa, sa_len), len);
+	SAME(sendto(s->fd, udp_payload, len, 0, (struct sockaddr *)&sa, sa_len), len);
 }
 
 void stranger_bytes(struct stranger *s, const uint8_t *bytes, size_t len, const struct how *how)
@@ -386,7 +386,7 @@ bool stranger_take(struct stranger *s, struct came *c, int ms)
 	CHECK(!memcmp(gid, s->here, 16));
 	c->right = icrc_right(s, bytes, (size_t)n, ntohs(((struct sockaddr_in *)&from)->sin_port));
 	CHECK(c->right || s->any_icrc);
-	CHECK_INT(vb_packet_decode(&c->p, bytes, (size_t)n), VB_PACKET_OK);
+	SAME(vb_packet_decode(&c->p, bytes, (size_t)n), VB_PACKET_OK);
 	CHECK(c->p.bth.migreq && c->p.bth.pkey == 0xffff && c->p.bth.dest_qpn == STRANGER_QPN);
 	memcpy(c->payload, bytes + c->p.payload_at, c->p.payload_len);
 	read_control(&mh, c);
@@ -406,8 +406,8 @@ void stranger_expect(struct stranger *s, struct came *c, uint8_t opcode, uint32_
 	do
 		CHECK(stranger_take(s, c, PATIENCE));
 	while (sent_again(c, opcode, psn));
-	CHECK_INT(c->p.bth.opcode, opcode);
-	CHECK_INT(c->p.bth.psn.v, psn & 0xffffff);
+	SAME(c->p.bth.opcode, opcode);
+	SAME(c->p.bth.psn.v, psn & 0xffffff);
 }
 
 void stranger_silence(struct stranger *s, int ms)

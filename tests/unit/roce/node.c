@@ -93,9 +93,9 @@ static bool next_send(void *own, struct vb_work *work)
 
 	*work = r->rq;
 	r->psn = n->psns_taken;
-	r->psns = work->verb == VB_VERB_LOCAL ? 0
-	          : work->length              ? (work->length + n->qp.cfg.mtu - 1) / n->qp.cfg.mtu
-	                                      : 1;
+	r->psns = work->verb == VB_VERB_LOCAL_INV ? 0
+	          : work->length                  ? (work->length + n->qp.cfg.mtu - 1) / n->qp.cfg.mtu
+	                                          : 1;
 	n->psns_taken += r->psns;
 	return true;
 }
