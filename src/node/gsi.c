@@ -14,6 +14,8 @@
 #include "node/io.h"
 #include "util/calls.h"
 #include "util/log.h"
+#include "util/timespec.h"
+#include "util/units.h"
 
 #define EXPORT __attribute__((visibility("default")))
 #define ANSWER_S 10 /* seconds within which a lost broker is replaced, or a new one has made its sockets */
@@ -308,12 +310,10 @@ void vb_gsi_on_reattached(struct vb_node *node)
  * gone. */
 static int await(struct vb_gsi_client *q, uint32_t id)
 {
-	struct timespec until;
+	struct timespec until = vb_timespec_after(VB_S(ANSWER_S));
 	struct binding *b;
 	int err = 0;
 
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_sec += ANSWER_S;
 	VB_MAY_WAIT();
 	while ((b = *place_of(q, id)) && b->awaited != AWAITS_NOTHING && !err)
 		err = pthread_cond_timedwait(&q->answered, &q->lock, &until);

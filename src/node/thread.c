@@ -17,6 +17,7 @@
 #include "core/device.h"
 #include "node/io.h"
 #include "node/wake.h"
+#include "util/timespec.h"
 #include "util/units.h"
 
 #define SLICE VB_US(100)     /* ns */
@@ -79,12 +80,13 @@ static void network_changed(struct vb_node *node)
 
 static void wait_ns(struct vb_io *io, struct epoll_event *ev, int *n, uint64_t ns)
 {
-	struct timespec ts = {(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
 	int ms = vb_broker_timeout_ms(io->broker);
 
-	if (ms >= 0 && ns > (uint64_t)ms * 1000000u)
-		ts = (struct timespec){ms / 1000, ms % 1000 * 1000000l};
 	bool forever = ns == UINT64_MAX && ms < 0;
+
+	if (ms >= 0 && ns > VB_MS(ms))
+		ns = VB_MS(ms);
+	struct timespec ts = vb_timespec_of(ns);
 
 	*n = (int)syscall(SYS_epoll_pwait2, io->epoll_fd, ev, 16, forever ? NULL : &ts, NULL, 0);
 	if (*n < 0 && errno == ENOSYS)

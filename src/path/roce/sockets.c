@@ -13,6 +13,7 @@
 
 #include "util/env.h"
 #include "util/log.h"
+#include "util/timespec.h"
 #include "util/units.h"
 
 #define ASK_AGAIN VB_S(1) /* ns: how long a refusal is valid */
@@ -255,17 +256,6 @@ void vb_roce_reattached(struct vb_node *node)
 	vb_unlock(&node->progress);
 }
 
-static void after(struct timespec *t, unsigned ms)
-{
-	clock_gettime(CLOCK_MONOTONIC, t);
-	t->tv_sec += ms / 1000;
-	t->tv_nsec += ms % 1000 * 1000000l;
-	if (t->tv_nsec >= 1000000000l) {
-		t->tv_sec++;
-		t->tv_nsec -= 1000000000l;
-	}
-}
-
 void vb_roce_send_question(struct vb_node *node)
 {
 	struct vb_io *io = node->io;
@@ -336,7 +326,7 @@ int vb_roce_up(struct vb_node *node, unsigned wait_ms)
 		return ENETUNREACH;
 	if (atomic_load_explicit(&node->io->roce->up, memory_order_acquire))
 		return 0;
-	after(&until, wait_ms);
+	until = vb_timespec_after(VB_MS(wait_ms));
 	for (;;) {
 		bool unsent = ask_for_lane(node->io);
 
