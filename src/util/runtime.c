@@ -207,11 +207,11 @@ int vb_runtime_tree_announce(const char *tree)
 	return (tree ? setenv(TREE, tree, 1) : unsetenv(TREE)) ? errno : 0;
 }
 
-bool vb_runtime_tree_complaint(char *text, size_t size)
+bool vb_runtime_tree_has_complaint(char *text, size_t size)
 {
 	char path[PATH_MAX];
 
-	if (!is_explicit() && !vb_runtime_path(path, sizeof(path)) && vb_trust_complaint(path, text, size))
+	if (!is_explicit() && !vb_runtime_path(path, sizeof(path)) && vb_trust_has_complaint(path, text, size))
 		return true;
-	return !tree_path(path, sizeof(path)) && vb_trust_complaint(path, text, size);
+	return !tree_path(path, sizeof(path)) && vb_trust_has_complaint(path, text, size);
 }
