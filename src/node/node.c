@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: MIT
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/futex.h>
 #include <linux/membarrier.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -82,7 +83,7 @@ static void in_child(void)
 	pthread_mutex_init(&the_lock, NULL);
 	if (node) {
 		fill_hole(node->seg, VB_SEG_BYTES);
-		fill_hole(node->doorbell, 4096);
+		fill_hole(node->doorbell, VB_DOORBELL_BYTES);
 		vb_peers_in_child(node);
 		for (unsigned i = 0; i < VB_TRANSPORTS; i++)
 			vb_transports[i]->in_child(node);
@@ -117,7 +118,7 @@ static void node_free(struct vb_node *node)
 		if (node->seg)
 			munmap(node->seg, VB_SEG_BYTES);
 		if (node->doorbell)
-			munmap(node->doorbell, 4096);
+			munmap(node->doorbell, VB_DOORBELL_BYTES);
 		int fds[] = {io->seg_fd, io->doorbell_fd, io->wake_fd, io->epoll_fd};
 
 		for (unsigned i = 0; i < 4; i++)
@@ -164,9 +165,9 @@ static int node_start(struct vb_node *node)
 	errno = 0;
 	node->seg = make_segment("verbena-segment", VB_SEG_BYTES, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE,
 	                         &io->seg_fd);
-	node->doorbell = node->seg
-	                         ? make_segment("verbena-doorbell", 4096, F_SEAL_SHRINK | F_SEAL_GROW, &io->doorbell_fd)
-	                         : NULL;
+	node->doorbell = node->seg ? make_segment("verbena-doorbell", VB_DOORBELL_BYTES, F_SEAL_SHRINK | F_SEAL_GROW,
+	                                          &io->doorbell_fd)
+	                           : NULL;
 	if (!node->doorbell) {
 		err = errno ? errno : ENOMEM;
 		vb_log(VB_LOG_ERROR,
@@ -354,7 +355,7 @@ void vb_node_put(struct vb_node *node)
 		vb_flush(node);
 		log_counters(node);
 		vb_unlock(&node->progress);
-		atomic_store(&node->hdr->life, 0x40000000u);
+		atomic_store(&node->hdr->life, FUTEX_OWNER_DIED);
 		node_free(node);
 	}
 	vb_mutex_unlock(&the_lock);

@@ -427,7 +427,7 @@ void vb_progress_handover(struct vb_node *node)
 
 	if (atomic_load_explicit(&node->owner, memory_order_relaxed) != VB_OWNER_POLLER) {
 		atomic_store_explicit(&node->idle_polls, 0, memory_order_relaxed);
-		if (!atomic_load(&node->held))
+		if (!atomic_load(&node->held_completions))
 			return;
 	}
 	vb_lock(&node->progress);

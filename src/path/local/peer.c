@@ -20,6 +20,7 @@
 #include "path/roce/roce.h"
 #include "util/calls.h"
 #include "util/log.h"
+#include "util/timespec.h"
 #include "util/units.h"
 
 /* A question to the broker. An answered one stays until it is asked again, so that a retry finds the answer. */
@@ -134,7 +135,7 @@ static void peer_resources_free(struct vb_node *node, const struct peer_resource
 	if (r->ring_map)
 		munmap(r->ring_map, VB_RING_BYTES);
 	if (r->doorbell)
-		munmap(r->doorbell, 4096);
+		munmap(r->doorbell, VB_DOORBELL_BYTES);
 	if (r->pid_fd >= 0) {
 		/* other programs share its file description: closing alone would leave it in the epoll set */
 		epoll_ctl(node->io->epoll_fd, EPOLL_CTL_DEL, r->pid_fd, NULL);
@@ -177,7 +178,7 @@ bool vb_peer_hold(struct vb_peer *p)
 	vb_lock(&io->questions_lock);
 	bool there = p->self || p->map;
 
-	p->held += there;
+	p->users += there;
 	vb_unlock(&io->questions_lock);
 	return there;
 }
@@ -187,7 +188,7 @@ void vb_peer_release(struct vb_peer *p)
 	struct vb_io *io = p->node->io;
 
 	vb_lock(&io->questions_lock);
-	p->held--;
+	p->users--;
 	vb_unlock(&io->questions_lock);
 }
 
@@ -214,7 +215,7 @@ static void reap(struct vb_node *node)
 		vb_lock(&node->progress);
 		if (may_unmap(node, p)) {
 			vb_lock(&io->questions_lock);
-			taken = !p->held;
+			taken = !p->users;
 			if (taken)
 				r = peer_detach(p);
 			vb_unlock(&io->questions_lock);
@@ -229,7 +230,7 @@ void vb_peers_in_child(struct vb_node *node)
 {
 	for (struct vb_peer *p = node->io->all; p; p = p->next) {
 		void *at[] = {p->map, p->ring_map, p->doorbell};
-		size_t bytes[] = {p->map_len, VB_RING_BYTES, 4096};
+		size_t bytes[] = {p->map_len, VB_RING_BYTES, VB_DOORBELL_BYTES};
 
 		atomic_store(&p->state, VB_PEER_DEAD);
 		atomic_store(&p->tx_lock.held, 0);
@@ -254,7 +255,7 @@ static struct vb_peer *peer_map(struct vb_node *node, const struct vb_peer_info 
 	p->pid_fd = info->pid_fd;
 	p->wake_fd = info->wake_fd;
 	p->map_len = VB_SEG_RINGS_OFF;
-	if (!sealed(info->seg_fd, VB_SEG_BYTES) || !sealed(info->doorbell_fd, 4096))
+	if (!sealed(info->seg_fd, VB_SEG_BYTES) || !sealed(info->doorbell_fd, VB_DOORBELL_BYTES))
 		goto fail;
 	m = mmap(NULL, p->map_len, PROT_READ, MAP_SHARED | MAP_NORESERVE, info->seg_fd, 0);
 	if (m == MAP_FAILED)
@@ -267,13 +268,13 @@ static struct vb_peer *peer_map(struct vb_node *node, const struct vb_peer_info 
 		goto fail;
 	p->ring_map = m;
 	p->rx = m;
-	m = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, info->doorbell_fd, 0);
+	m = mmap(NULL, VB_DOORBELL_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, info->doorbell_fd, 0);
 	if (m == MAP_FAILED)
 		goto fail;
 	p->doorbell = m;
 	madvise(p->map, p->map_len, MADV_DONTFORK);
 	madvise(p->ring_map, VB_RING_BYTES, MADV_DONTFORK);
-	madvise(p->doorbell, 4096, MADV_DONTFORK);
+	madvise(p->doorbell, VB_DOORBELL_BYTES, MADV_DONTFORK);
 	if (p->seg->magic != VB_SEG_MAGIC || p->seg->version != VB_SEG_VERSION || p->seg->lane != p->lane ||
 	    p->seg->incarnation != p->incarnation)
 		goto fail;
@@ -659,20 +660,6 @@ static bool is_open(struct vb_io *io, uint32_t qpn, const union ibv_gid *dgid)
 	return open;
 }
 
-static struct timespec monotonic_after(unsigned ms)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	t.tv_sec += ms / 1000;
-	t.tv_nsec += ms % 1000 * 1000000l;
-	if (t.tv_nsec >= 1000000000l) {
-		t.tv_sec++;
-		t.tv_nsec -= 1000000000l;
-	}
-	return t;
-}
-
 /* Waits for the answer to an open question. */
 static struct vb_peer *await_answer(struct vb_node *node, uint32_t qpn, const union ibv_gid *dgid,
                                     const struct timespec *until, int *err)
@@ -704,7 +691,7 @@ struct vb_peer *vb_peer_find(struct vb_node *node, uint32_t qpn, const union ibv
 			*err = EAGAIN;
 		return p;
 	}
-	struct timespec until = monotonic_after(wait_ms);
+	struct timespec until = vb_timespec_after(VB_MS(wait_ms));
 
 	do {
 		if (!allocate_spare(node->io)) {
