@@ -33,6 +33,7 @@ enum vb_lock_rank {
 	VB_RANK_MR,
 	VB_RANK_WATCHES,
 	VB_RANK_ACK,
+	VB_RANK_TAKERS,
 	VB_RANK_SYSFS,
 	VB_RANK_GUARD,
 

@@ -480,8 +480,7 @@ static struct vb_meeting *meeting_of(struct vb_io *io, uint32_t qpn, const union
 	return m;
 }
 
-/* Allocates the struct for the next question in advance, because nothing is allocated under a spin lock. No lock
- * held. */
+/* Allocates the struct for the next question in advance, because questions are noted under spin locks. No lock held. */
 static bool allocate_spare(struct vb_io *io)
 {
 	struct vb_meeting *m;
