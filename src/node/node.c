@@ -29,7 +29,7 @@ static pthread_mutex_t the_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct vb_node *the_node;
 static unsigned the_users;
 
-static void *table(size_t bytes)
+static void *table_new(size_t bytes)
 {
 	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
@@ -155,9 +155,9 @@ static int node_start(struct vb_node *node)
 	pthread_cond_init(&io->meet_cond, &ca);
 	pthread_condattr_destroy(&ca);
 
-	node->qps = table(VB_LANE_QPS * sizeof(*node->qps));
-	node->peers = table(VB_LANE_COUNT * sizeof(*node->peers));
-	node->keys = table(sizeof(*node->keys));
+	node->qps = table_new(VB_LANE_QPS * sizeof(*node->qps));
+	node->peers = table_new(VB_LANE_COUNT * sizeof(*node->peers));
+	node->keys = table_new(sizeof(*node->keys));
 	if (!node->qps || !node->peers || !node->keys)
 		return ENOMEM;
 	node->membarrier = !syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) &&

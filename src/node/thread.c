@@ -101,7 +101,7 @@ static bool is_transport(struct vb_io *io, const void *p)
 	return p >= (void *)io->transport && p < (void *)(io->transport + VB_TRANSPORTS);
 }
 
-static void handle(struct vb_node *node, const struct epoll_event *ev, int n)
+static void handle_events(struct vb_node *node, const struct epoll_event *ev, int n)
 {
 	struct vb_io *io = node->io;
 
@@ -159,7 +159,7 @@ static bool poll_for_more(struct vb_node *node, uint64_t last)
 	return vb_now() - last < LINGER && atomic_load(&node->owner) == VB_OWNER_THREAD;
 }
 
-static uint64_t sooner(uint64_t a, uint64_t b)
+static uint64_t sooner_time(uint64_t a, uint64_t b)
 {
 	return a && (a < b || !b) ? a : b;
 }
@@ -170,9 +170,9 @@ static uint64_t active_deadline(struct vb_node *node)
 	uint64_t earliest = 0;
 
 	for (struct vb_qp *qp = node->active; qp; qp = qp->active_next) {
-		earliest = sooner(earliest, atomic_load(&qp->due));
+		earliest = sooner_time(earliest, atomic_load(&qp->due));
 		if (qp->path->deadline)
-			earliest = sooner(earliest, qp->path->deadline(qp));
+			earliest = sooner_time(earliest, qp->path->deadline(qp));
 	}
 	return earliest;
 }
@@ -205,10 +205,10 @@ static uint64_t serve_node(struct vb_node *node)
 	vb_active_collect(node);
 	deadline = active_deadline(node);
 	for (unsigned i = 0; i < VB_TRANSPORTS; i++)
-		deadline = sooner(deadline, vb_transports[i]->due(node));
+		deadline = sooner_time(deadline, vb_transports[i]->due(node));
 	vb_unlock(&node->progress);
-	deadline = sooner(deadline, atomic_load(&node->io->gsi_at));
-	deadline = sooner(deadline, atomic_load(&node->io->resolve_at));
+	deadline = sooner_time(deadline, atomic_load(&node->io->gsi_at));
+	deadline = sooner_time(deadline, atomic_load(&node->io->resolve_at));
 	if (waiting)
 		return 0;
 	if (!deadline)
@@ -254,7 +254,7 @@ static void *progress_thread(void *arg)
 		else
 			sleep_ns = serve_node(node);
 		wait_ns(io, ev, &n, sleep_ns);
-		handle(node, ev, n);
+		handle_events(node, ev, n);
 		vb_questions_send(node);
 		vb_maps_work(node);
 		vb_gsi_on_time(node);

@@ -49,7 +49,7 @@ struct vb_meeting {
 /* A peer that has not mapped us after this time has lost our introduction, or is slow: it is introduced again. */
 #define REMIND_NS VB_MS(100)
 
-static bool sealed(int fd, uint64_t size)
+static bool fd_is_sealed(int fd, uint64_t size)
 {
 	struct stat st;
 	int seals = fcntl(fd, F_GET_SEALS);
@@ -202,7 +202,7 @@ static bool may_unmap(struct vb_node *node, struct vb_peer *p)
 
 /* Unmaps dead peers to which no queue pair refers and which no thread holds. Their structs stay, because address
  * handles point to them. Called by the progress thread only; no lock held. */
-static void reap(struct vb_node *node)
+static void peers_reap(struct vb_node *node)
 {
 	struct vb_io *io = node->io;
 
@@ -255,7 +255,7 @@ static struct vb_peer *peer_map(struct vb_node *node, const struct vb_peer_info 
 	p->pid_fd = info->pid_fd;
 	p->wake_fd = info->wake_fd;
 	p->map_len = VB_SEG_RINGS_OFF;
-	if (!sealed(info->seg_fd, VB_SEG_BYTES) || !sealed(info->doorbell_fd, VB_DOORBELL_BYTES))
+	if (!fd_is_sealed(info->seg_fd, VB_SEG_BYTES) || !fd_is_sealed(info->doorbell_fd, VB_DOORBELL_BYTES))
 		goto fail;
 	m = mmap(NULL, p->map_len, PROT_READ, MAP_SHARED | MAP_NORESERVE, info->seg_fd, 0);
 	if (m == MAP_FAILED)
@@ -336,7 +336,7 @@ static void reset_lane(struct vb_node *node, uint32_t lane)
 
 /* Handles an introduction, of a new or known process. Progress thread. Takes ownership of the descriptors. Returns
  * the peer, or NULL. */
-static struct vb_peer *meet(struct vb_node *node, const struct vb_peer_info *info)
+static struct vb_peer *peer_meet(struct vb_node *node, const struct vb_peer_info *info)
 {
 	struct vb_io *io = node->io;
 	struct vb_peer *old, *p;
@@ -345,7 +345,7 @@ static struct vb_peer *meet(struct vb_node *node, const struct vb_peer_info *inf
 		close_info(info);
 		return NULL;
 	}
-	reap(node);
+	peers_reap(node);
 	old = atomic_load_explicit(&node->peers[info->lane], memory_order_acquire);
 	if (old && old->incarnation == info->incarnation) {
 		close_info(info);
@@ -378,7 +378,7 @@ static struct vb_peer *meet(struct vb_node *node, const struct vb_peer_info *inf
 	return p;
 }
 
-static bool confirmed(const struct vb_peer *p, const union ibv_gid *dgid)
+static bool gid_confirmed(const struct vb_peer *p, const union ibv_gid *dgid)
 {
 	for (unsigned i = 0; i < p->ngids; i++)
 		if (!memcmp(&p->gids[i], dgid, sizeof(*dgid)))
@@ -387,9 +387,9 @@ static bool confirmed(const struct vb_peer *p, const union ibv_gid *dgid)
 }
 
 /* Under questions_lock. */
-static void confirm(struct vb_peer *p, const union ibv_gid *dgid)
+static void gid_confirm(struct vb_peer *p, const union ibv_gid *dgid)
 {
-	if (confirmed(p, dgid))
+	if (gid_confirmed(p, dgid))
 		return;
 	p->gids[p->ngids % VB_PEER_GIDS] = *dgid;
 	p->ngids += p->ngids < VB_PEER_GIDS;
@@ -410,7 +410,7 @@ static void store_answer(struct vb_node *node, uint64_t tag, int err, struct vb_
 		m->peer = p;
 		m->asked = m->answered = vb_now();
 		if (p)
-			confirm(p, &m->dgid);
+			gid_confirm(p, &m->dgid);
 	}
 	vb_unlock(&io->questions_lock);
 	pthread_cond_broadcast(&io->meet_cond);
@@ -420,12 +420,12 @@ static void store_answer(struct vb_node *node, uint64_t tag, int err, struct vb_
 
 void vb_peer_on_meet_reply(struct vb_node *node, uint64_t tag, int err, const struct vb_peer_info *info)
 {
-	store_answer(node, tag, err, info ? meet(node, info) : NULL);
+	store_answer(node, tag, err, info ? peer_meet(node, info) : NULL);
 }
 
 void vb_peer_on_introduced(struct vb_node *node, const struct vb_peer_info *info)
 {
-	meet(node, info);
+	peer_meet(node, info);
 }
 
 void vb_questions_on_reattached(struct vb_node *node)
@@ -467,7 +467,7 @@ void vb_peer_pidfd(struct vb_node *node, struct vb_peer *p)
 			qp->path->visit(qp, true);
 	}
 	vb_unlock(&node->progress);
-	reap(node);
+	peers_reap(node);
 }
 
 /* The question about this QP and address. Under questions_lock. */
@@ -547,12 +547,12 @@ void vb_path_address(struct vb_node *node, const union ibv_gid *dgid)
 	if (!self || !self->self)
 		return;
 	vb_lock(&io->questions_lock);
-	bool known = confirmed(self, dgid);
+	bool known = gid_confirmed(self, dgid);
 	vb_unlock(&io->questions_lock);
 	if (known || !is_local(dgid))
 		return;
 	vb_lock(&io->questions_lock);
-	confirm(self, dgid);
+	gid_confirm(self, dgid);
 	vb_unlock(&io->questions_lock);
 }
 
@@ -631,7 +631,7 @@ static struct vb_peer *find_or_ask(struct vb_node *node, uint32_t qpn, const uni
 
 	*err = 0;
 	vb_lock(&io->questions_lock);
-	if (!p || !vb_peer_alive(p) || !confirmed(p, dgid)) {
+	if (!p || !vb_peer_alive(p) || !gid_confirmed(p, dgid)) {
 		const struct vb_meeting *m = ask_broker(node, qpn, dgid);
 
 		p = answer_of(m, err);
@@ -730,7 +730,7 @@ struct vb_peer *vb_peer_known(struct vb_node *node, uint32_t qpn, const union ib
 
 	*err = 0;
 	vb_lock(&io->questions_lock);
-	if (!p || !p->self || !confirmed(p, dgid))
+	if (!p || !p->self || !gid_confirmed(p, dgid))
 		p = answer_of(meeting_of(io, qpn, dgid), err);
 	vb_unlock(&io->questions_lock);
 	if (!*err && (!p || !vb_peer_alive(p))) {
@@ -779,12 +779,12 @@ static void on_settled(void *arg, uint64_t tag, int err, const struct vb_peer_in
 	*(bool *)arg = true;
 }
 
-static void ignore(void *arg, const struct vb_peer_info *info)
+static void on_introduced_ignored(void *arg, const struct vb_peer_info *info)
 {
 	close_info(info);
 }
 
-static void again(void *arg)
+static void on_another_broker(void *arg)
 {
 	*(bool *)arg = true; /* another broker: the client has announced everything to it */
 }
@@ -796,7 +796,8 @@ static void again(void *arg)
  */
 void vb_await_broker(struct vb_node *node)
 {
-	static const struct vb_broker_ops ops = {.meet_reply = on_settled, .introduced = ignore, .reattached = again};
+	static const struct vb_broker_ops ops = {
+	        .meet_reply = on_settled, .introduced = on_introduced_ignored, .reattached = on_another_broker};
 	struct vb_broker_client *broker = node->io->broker;
 	union ibv_gid none = {0};
 	bool settled = false;
