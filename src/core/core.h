@@ -30,7 +30,7 @@ struct vb_context {
 	struct verbs_context vctx; /* the program has a pointer to vctx.context */
 	struct vb_device *dev;
 	struct vb_node *node;
-	pthread_mutex_t lock;    /* objects, async queue */
+	pthread_mutex_t lock;    /* objects */
 	struct vb_context *next; /* in node->contexts, under node->ctx_lock */
 	int async_event_fd;      /* the eventfd inside context.async_fd, an epoll descriptor; semaphore mode */
 	struct vb_async *async_head, **async_tail;

@@ -139,7 +139,7 @@ int vb_req_notify_cq(struct ibv_cq *ibcq, int solicited_only)
 	vb_unlock(&cq->lock);
 	atomic_store_explicit(&cq->node->idle_polls, 0, memory_order_relaxed);
 	if (atomic_load_explicit(&cq->node->owner, memory_order_relaxed) == VB_OWNER_POLLER ||
-	    atomic_load(&cq->node->held))
+	    atomic_load(&cq->node->held_completions))
 		vb_progress_handover(cq->node);
 	return 0;
 }

@@ -36,7 +36,8 @@ struct vb_node {
 	_Atomic uint32_t empty_polls; /* consecutive polls without work since the last sched_yield */
 	_Atomic uint32_t yield_every; /* empty polls until the next sched_yield */
 	_Atomic uint64_t yield_after; /* no sched_yield before this time (ns); 0: at any time */
-	atomic_uint held; /* completions that are held back for a moment, or until a thread sleeps: path/iwarp/path.c */
+	atomic_uint
+	        held_completions; /* completions that are held back for a moment, or until a thread sleeps: path/iwarp/path.c */
 	/* ns: when the progress thread wakes for a timer; UINT64_MAX: unknown, or never */
 	_Atomic uint64_t sleep_until;
 	struct vb_io *io; /* node/'s part: threads, descriptors, broker */

@@ -24,6 +24,7 @@
 #define VB_KEY_TAG_BITS 14 /* low bits of a memory key; the upper 18 are its slot: core/key.h */
 #define VB_KEY_SLOT(key) ((key) >> VB_KEY_TAG_BITS)
 
+#define VB_DOORBELL_BYTES 4096u    /* the doorbell page */
 #define VB_RING_BYTES (256u << 10) /* data of one ring; a power of two */
 #define VB_LINE 64u
 

@@ -106,7 +106,7 @@ static struct vb_device *find_or_make(enum vb_device_kind kind, const struct vb_
 	return dev;
 }
 
-static bool listed(const struct vb_netdev *list, size_t n, int ifindex)
+static bool devices_listed(const struct vb_netdev *list, size_t n, int ifindex)
 {
 	for (size_t i = 0; i < n; i++)
 		if (list[i].ifindex == ifindex)
@@ -117,7 +117,7 @@ static bool listed(const struct vb_netdev *list, size_t n, int ifindex)
 static void replace_registry(struct vb_device **dev, size_t n, const struct vb_netdev *list, size_t n_list)
 {
 	for (size_t i = 0; i < registry.n; i++) {
-		if (!listed(list, n_list, registry.dev[i]->ifindex))
+		if (!devices_listed(list, n_list, registry.dev[i]->ifindex))
 			vb_device_apply(registry.dev[i], NULL);
 		vb_device_put(registry.dev[i]);
 	}
@@ -127,7 +127,7 @@ static void replace_registry(struct vb_device **dev, size_t n, const struct vb_n
 }
 
 /* The order of the list. 0: reaches other hosts; 1: reaches this host; 2: up, but without an address; 3: down. */
-static int rank(const struct vb_netdev *nd)
+static int device_rank(const struct vb_netdev *nd)
 {
 	if (!vb_netdev_is_up(nd))
 		return 3;
@@ -139,7 +139,7 @@ static int rank(const struct vb_netdev *nd)
 static int by_rank(const void *a, const void *b)
 {
 	const struct vb_device *x = *(struct vb_device *const *)a, *y = *(struct vb_device *const *)b;
-	int d = rank(&x->nd) - rank(&y->nd);
+	int d = device_rank(&x->nd) - device_rank(&y->nd);
 
 	if (!d)
 		d = (x->ifindex > y->ifindex) - (x->ifindex < y->ifindex);

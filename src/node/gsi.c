@@ -13,6 +13,8 @@
 #include "node/io.h"
 #include "util/calls.h"
 #include "util/log.h"
+#include "util/timespec.h"
+#include "util/units.h"
 
 #define EXPORT __attribute__((visibility("default")))
 #define ANSWER_S 10 /* seconds to wait for an answer: a lost broker is replaced, and has its sockets, before that */
@@ -39,14 +41,14 @@ struct vb_gsi_client {
 	struct binding *bindings[BUCKETS];
 };
 
-static bool is_ours(const struct vb_gsi_client *q)
+static bool client_is_ours(const struct vb_gsi_client *q)
 {
 	return q->owner == getpid();
 }
 
 /* ---- open and close ---- */
 
-static struct vb_gsi_client *make(const struct vb_gsi_client_ops *ops, void *own)
+static struct vb_gsi_client *client_new(const struct vb_gsi_client_ops *ops, void *own)
 {
 	struct vb_gsi_client *q = calloc(1, sizeof(*q));
 	pthread_condattr_t attr;
@@ -64,7 +66,7 @@ static struct vb_gsi_client *make(const struct vb_gsi_client_ops *ops, void *own
 	return q;
 }
 
-static void destroy(struct vb_gsi_client *q)
+static void client_free(struct vb_gsi_client *q)
 {
 	for (unsigned i = 0; i < BUCKETS; i++) {
 		for (struct binding *b = q->bindings[i], *next; b; b = next) {
@@ -72,7 +74,7 @@ static void destroy(struct vb_gsi_client *q)
 			free(b);
 		}
 	}
-	if (is_ours(q)) { /* in a child of fork(), threads of the parent may hold them */
+	if (client_is_ours(q)) { /* in a child, a thread of the parent may have held them */
 		pthread_cond_destroy(&q->answered);
 		pthread_mutex_destroy(&q->lock);
 	}
@@ -88,7 +90,7 @@ static void post_head(struct vb_gsi_client *q, uint8_t type)
 
 EXPORT int vb_gsi_client_open(const struct vb_gsi_client_ops *ops, void *own, struct vb_gsi_client **out)
 {
-	struct vb_gsi_client *q = make(ops, own);
+	struct vb_gsi_client *q = client_new(ops, own);
 	int err = q ? vb_node_get(&q->node) : ENOMEM;
 
 	if (err) {
@@ -105,7 +107,7 @@ EXPORT int vb_gsi_client_open(const struct vb_gsi_client_ops *ops, void *own, st
 	vb_mutex_unlock(&io->meet_lock);
 	if (err) {
 		vb_node_put(q->node);
-		destroy(q);
+		client_free(q);
 		return err;
 	}
 	post_head(q, VB_MSG_CM_OPEN);
@@ -118,7 +120,7 @@ EXPORT void vb_gsi_client_close(struct vb_gsi_client *q)
 	struct vb_node *node = q->node;
 	struct vb_io *io = node->io;
 
-	if (is_ours(q)) {
+	if (client_is_ours(q)) {
 		vb_mutex_lock(&io->meet_lock, VB_RANK_MEETING);
 		io->gsi = NULL;
 		VB_MAY_WAIT();
@@ -128,8 +130,8 @@ EXPORT void vb_gsi_client_close(struct vb_gsi_client *q)
 		atomic_store(&io->gsi_at, 0);
 		post_head(q, VB_MSG_CM_CLOSE);
 	}
-	destroy(q);
-	vb_node_put(node); /* in a child of fork(), does nothing for the parent's node */
+	client_free(q);
+	vb_node_put(node); /* does nothing for a parent's node */
 }
 
 EXPORT uint32_t vb_gsi_client_lane(const struct vb_gsi_client *q)
@@ -156,7 +158,7 @@ static struct vb_gsi_client *begin_callback(struct vb_node *node)
 	return q;
 }
 
-static void end(struct vb_node *node)
+static void end_callback(struct vb_node *node)
 {
 	struct vb_io *io = node->io;
 
@@ -174,7 +176,7 @@ void vb_gsi_on_mad(struct vb_node *node, const struct vb_msg_cm_mad *m)
 		return;
 	VB_HOLDS_NO_LOCK();
 	q->ops->mad(q->own, m->local, m->remote, m->ifindex, m->mad, sizeof(m->mad));
-	end(node);
+	end_callback(node);
 }
 
 void vb_gsi_on_time(struct vb_node *node)
@@ -192,12 +194,12 @@ void vb_gsi_on_time(struct vb_node *node)
 		return;
 	VB_HOLDS_NO_LOCK();
 	q->ops->timeout(q->own, now);
-	end(node);
+	end_callback(node);
 }
 
 EXPORT void vb_gsi_client_timer(struct vb_gsi_client *q, uint64_t at)
 {
-	if (!is_ours(q))
+	if (!client_is_ours(q))
 		return;
 	atomic_store(&q->node->io->gsi_at, at);
 	if (at && at < atomic_load(&q->node->sleep_until))
@@ -211,7 +213,7 @@ EXPORT void vb_gsi_client_send(struct vb_gsi_client *q, const uint8_t local[16],
 {
 	struct vb_msg_cm_mad m = {.ifindex = ifindex};
 
-	if (!is_ours(q))
+	if (!client_is_ours(q))
 		return;
 	memcpy(m.local, local, sizeof(m.local));
 	memcpy(m.remote, remote, sizeof(m.remote));
@@ -225,7 +227,7 @@ EXPORT void vb_gsi_client_at_death(struct vb_gsi_client *q, const uint8_t local[
 	struct vb_msg_cm_at_death m = {
 	        .ifindex = ifindex, .local_id = local_id, .remote_id = remote_id, .remote_qpn = remote_qpn};
 
-	if (!is_ours(q))
+	if (!client_is_ours(q))
 		return;
 	memcpy(m.local, local, sizeof(m.local));
 	memcpy(m.remote, remote, sizeof(m.remote));
@@ -243,7 +245,7 @@ static struct binding **place_of(struct vb_gsi_client *q, uint32_t id)
 	return at;
 }
 
-static void answer(struct binding *b, int err)
+static void binding_answer(struct binding *b, int err)
 {
 	b->awaited = AWAITS_NOTHING;
 	b->err = err;
@@ -255,9 +257,9 @@ static void take_reply(struct binding *b, const struct vb_msg_service_reply *m)
 	if (!m->err && m->port)
 		b->msg.port = m->port;
 	if (b->awaited == AWAITS_BIND || b->awaited == AWAITS_UNBIND) {
-		answer(b, m->err);
+		binding_answer(b, m->err);
 	} else if (b->awaited == AWAITS_LISTEN && (m->listening || (m->err && m->err != ENOENT))) {
-		answer(b, m->err); /* ENOENT: the broker is new, and gets the binding now */
+		binding_answer(b, m->err); /* ENOENT: the broker is new, and is being told */
 	} else if (m->err && m->err != ENOENT && b->awaited == AWAITS_NOTHING) {
 		vb_log(VB_LOG_WARN, "port %u was taken by another program while the broker was away", b->msg.port);
 	}
@@ -276,7 +278,7 @@ void vb_gsi_on_service_reply(struct vb_node *node, const struct vb_msg_service_r
 		pthread_cond_broadcast(&q->answered);
 	}
 	vb_mutex_unlock(&q->lock);
-	end(node);
+	end_callback(node);
 }
 
 void vb_gsi_on_reattached(struct vb_node *node)
@@ -289,8 +291,8 @@ void vb_gsi_on_reattached(struct vb_node *node)
 	vb_mutex_lock(&q->lock, VB_RANK_GSI);
 	for (unsigned i = 0; i < BUCKETS; i++)
 		for (struct binding *b = q->bindings[i]; b; b = b->next) {
-			if (b->awaited == AWAITS_UNBIND) /* the new broker does not know the binding */
-				answer(b, 0);
+			if (b->awaited == AWAITS_UNBIND) /* this broker does not know it */
+				binding_answer(b, 0);
 			else
 				vb_broker_post(node->io->broker, VB_MSG_CM_BIND, &b->msg, sizeof(b->msg), false);
 		}
@@ -300,26 +302,24 @@ void vb_gsi_on_reattached(struct vb_node *node)
 	if (q->ops->again)
 		q->ops->again(q->own);
 	vb_log(VB_LOG_DEBUG, "queue pair 1: a broker that is new has been told of all bindings and connections");
-	end(node);
+	end_callback(node);
 }
 
 /* Waits for the answer about a binding. Under lock, which is released during the wait. Returns the answer, ETIMEDOUT,
  * or ECANCELED if the binding was removed. */
-static int await(struct vb_gsi_client *q, uint32_t id)
+static int binding_await(struct vb_gsi_client *q, uint32_t id)
 {
-	struct timespec until;
+	struct timespec until = vb_timespec_after(VB_S(ANSWER_S));
 	struct binding *b;
 	int err = 0;
 
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_sec += ANSWER_S;
 	VB_MAY_WAIT();
 	while ((b = *place_of(q, id)) && b->awaited != AWAITS_NOTHING && !err)
 		err = pthread_cond_timedwait(&q->answered, &q->lock, &until);
 	if (!b)
 		return ECANCELED;
 	if (b->awaited != AWAITS_NOTHING)
-		answer(b, ETIMEDOUT);
+		binding_answer(b, ETIMEDOUT);
 	return b->err;
 }
 
@@ -332,7 +332,7 @@ static void post_id(struct vb_gsi_client *q, uint8_t type, uint32_t id)
 }
 
 /* Under lock. */
-static void erase(struct vb_gsi_client *q, uint32_t id)
+static void binding_erase(struct vb_gsi_client *q, uint32_t id)
 {
 	struct binding **at = place_of(q, id), *b = *at;
 
@@ -346,7 +346,7 @@ static void forget_binding(struct vb_gsi_client *q, uint32_t id)
 {
 	if (!*place_of(q, id))
 		return;
-	erase(q, id);
+	binding_erase(q, id);
 	post_id(q, VB_MSG_CM_UNBIND, id);
 }
 
@@ -357,8 +357,8 @@ static void stop_listening(struct vb_gsi_client *q, uint32_t id)
 	(*place_of(q, id))->awaited = AWAITS_UNBIND;
 	post_id(q, VB_MSG_CM_UNBIND, id);
 	post_id(q, VB_MSG_CM_LISTEN, id);
-	if (await(q, id) != ECANCELED)
-		erase(q, id);
+	if (binding_await(q, id) != ECANCELED)
+		binding_erase(q, id);
 }
 
 /* A thread is not cancelled while it waits for the broker, because it holds the lock and has unfinished work. */
@@ -380,11 +380,11 @@ static void leave_call(struct vb_gsi_client *q, int cancel)
 EXPORT int vb_gsi_client_bind(struct vb_gsi_client *q, uint16_t port_space, const uint8_t local[16], bool v4_only,
                               bool v6_only, uint32_t ifindex, uint16_t *port, bool reuse, uint32_t *binding)
 {
-	struct binding *b = is_ours(q) ? calloc(1, sizeof(*b)) : NULL;
+	struct binding *b = client_is_ours(q) ? calloc(1, sizeof(*b)) : NULL;
 	int err;
 
 	if (!b)
-		return is_ours(q) ? ENOMEM : EINVAL;
+		return client_is_ours(q) ? ENOMEM : EINVAL;
 	b->msg = (struct vb_msg_cm_bind){.ifindex = ifindex,
 	                                 .port_space = port_space,
 	                                 .port = *port,
@@ -401,7 +401,7 @@ EXPORT int vb_gsi_client_bind(struct vb_gsi_client *q, uint16_t port_space, cons
 	*place_of(q, id) = b;
 	/* if there is no broker now, vb_gsi_client_reattached sends the message */
 	vb_broker_post(q->node->io->broker, VB_MSG_CM_BIND, &b->msg, sizeof(b->msg), false);
-	err = await(q, id);
+	err = binding_await(q, id);
 	if (err) {
 		forget_binding(q, id);
 	} else {
@@ -416,7 +416,7 @@ EXPORT int vb_gsi_client_change(struct vb_gsi_client *q, uint32_t binding, bool 
 {
 	int err = EINVAL;
 
-	if (!is_ours(q))
+	if (!client_is_ours(q))
 		return err;
 	int cancel = enter_call(q);
 	struct binding *b = *place_of(q, binding);
@@ -425,7 +425,7 @@ EXPORT int vb_gsi_client_change(struct vb_gsi_client *q, uint32_t binding, bool 
 		b->msg.reuse = reuse;
 		b->awaited = AWAITS_BIND;
 		vb_broker_post(q->node->io->broker, VB_MSG_CM_BIND, &b->msg, sizeof(b->msg), false);
-		err = await(q, binding);
+		err = binding_await(q, binding);
 	}
 	leave_call(q, cancel);
 	return err;
@@ -435,7 +435,7 @@ EXPORT int vb_gsi_client_listen(struct vb_gsi_client *q, uint32_t binding)
 {
 	int err = EINVAL;
 
-	if (!is_ours(q))
+	if (!client_is_ours(q))
 		return err;
 	int cancel = enter_call(q);
 	struct binding *b = *place_of(q, binding);
@@ -443,7 +443,7 @@ EXPORT int vb_gsi_client_listen(struct vb_gsi_client *q, uint32_t binding)
 		b->msg.listen = true;
 		b->awaited = AWAITS_LISTEN;
 		post_id(q, VB_MSG_CM_LISTEN, binding);
-		err = await(q, binding);
+		err = binding_await(q, binding);
 		b = *place_of(q, binding);
 		if (b)
 			b->msg.listen = !err;
@@ -456,7 +456,7 @@ EXPORT int vb_gsi_client_listen(struct vb_gsi_client *q, uint32_t binding)
 
 EXPORT void vb_gsi_client_unbind(struct vb_gsi_client *q, uint32_t binding)
 {
-	if (!is_ours(q))
+	if (!client_is_ours(q))
 		return;
 	int cancel = enter_call(q);
 	struct binding *b = *place_of(q, binding);

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static uint64_t mix(uint64_t h, const char *s, size_t n)
+static uint64_t guid_mix(uint64_t h, const char *s, size_t n)
 {
 	/* FNV-1a, then the final mix of MurmurHash3: enough to distinguish machines and to hide the id. */
 	for (size_t i = 0; i < n; i++)
@@ -36,7 +36,7 @@ uint64_t vb_host_guid(const char *ifname)
 	/* In machine images the id is empty or "uninitialized". */
 	if (n < 32)
 		n = read_id("/proc/sys/kernel/random/boot_id", id, sizeof(id));
-	uint64_t h = mix(mix(0xcbf29ce484222325ull, id, n), ifname, strlen(ifname));
+	uint64_t h = guid_mix(guid_mix(0xcbf29ce484222325ull, id, n), ifname, strlen(ifname));
 	/* First byte: individual and locally administered. */
 	return (h & ~(1ull << 56)) | (1ull << 57);
 }

@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: MIT
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/futex.h>
 #include <linux/membarrier.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -28,7 +29,7 @@ static pthread_mutex_t the_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct vb_node *the_node;
 static unsigned the_users;
 
-static void *table(size_t bytes)
+static void *table_new(size_t bytes)
 {
 	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
@@ -82,7 +83,7 @@ static void in_child(void)
 	pthread_mutex_init(&the_lock, NULL);
 	if (node) {
 		fill_hole(node->seg, VB_SEG_BYTES);
-		fill_hole(node->doorbell, 4096);
+		fill_hole(node->doorbell, VB_DOORBELL_BYTES);
 		vb_peers_in_child(node);
 		for (unsigned i = 0; i < VB_TRANSPORTS; i++)
 			vb_transports[i]->in_child(node);
@@ -118,7 +119,7 @@ static void node_free(struct vb_node *node)
 		if (node->seg)
 			munmap(node->seg, VB_SEG_BYTES);
 		if (node->doorbell)
-			munmap(node->doorbell, 4096);
+			munmap(node->doorbell, VB_DOORBELL_BYTES);
 		int fds[] = {io->seg_fd, io->doorbell_fd, io->wake_fd, io->epoll_fd};
 
 		for (unsigned i = 0; i < 4; i++)
@@ -157,9 +158,9 @@ static int node_start(struct vb_node *node)
 	pthread_cond_init(&io->meet_cond, &ca);
 	pthread_condattr_destroy(&ca);
 
-	node->qps = table(VB_LANE_QPS * sizeof(*node->qps));
-	node->peers = table(VB_LANE_COUNT * sizeof(*node->peers));
-	node->keys = table(sizeof(*node->keys));
+	node->qps = table_new(VB_LANE_QPS * sizeof(*node->qps));
+	node->peers = table_new(VB_LANE_COUNT * sizeof(*node->peers));
+	node->keys = table_new(sizeof(*node->keys));
 	if (!node->qps || !node->peers || !node->keys)
 		return ENOMEM;
 	node->membarrier = !syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) &&
@@ -167,9 +168,9 @@ static int node_start(struct vb_node *node)
 	errno = 0;
 	node->seg = make_segment("verbena-segment", VB_SEG_BYTES, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE,
 	                         &io->seg_fd);
-	node->doorbell = node->seg
-	                         ? make_segment("verbena-doorbell", 4096, F_SEAL_SHRINK | F_SEAL_GROW, &io->doorbell_fd)
-	                         : NULL;
+	node->doorbell = node->seg ? make_segment("verbena-doorbell", VB_DOORBELL_BYTES, F_SEAL_SHRINK | F_SEAL_GROW,
+	                                          &io->doorbell_fd)
+	                           : NULL;
 	if (!node->doorbell) {
 		err = errno ? errno : ENOMEM;
 		vb_log(VB_LOG_ERROR,

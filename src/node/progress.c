@@ -161,7 +161,7 @@ static unsigned take_one(struct vb_node *node, struct vb_peer *p)
 	return n;
 }
 
-static unsigned drain(struct vb_node *node, struct vb_peer *p, struct vb_cq *cq, unsigned want)
+static unsigned ring_drain(struct vb_node *node, struct vb_peer *p, struct vb_cq *cq, unsigned want)
 {
 	unsigned n = 0;
 
@@ -202,7 +202,7 @@ static unsigned answer_doorbells(struct vb_node *node, struct vb_cq *cq, unsigne
 			if (!p)
 				continue;
 			atomic_store_explicit(&p->ours->want_space, 0, memory_order_relaxed);
-			unsigned n = drain(node, p, cq, want);
+			unsigned n = ring_drain(node, p, cq, want);
 
 			done += n + 1;
 			if (!finish && atomic_load_explicit(&node->owner, memory_order_relaxed) == VB_OWNER_POLLER)
@@ -283,7 +283,7 @@ unsigned vb_progress_locked(struct vb_node *node, struct vb_cq *cq, unsigned wan
 		vb_node_publish(node);
 	for (unsigned i = 0; i < io->nhot; i++) {
 		struct vb_peer *p = io->hot[i];
-		unsigned n = drain(node, p, cq, want);
+		unsigned n = ring_drain(node, p, cq, want);
 
 		p->quiet = n ? 0 : p->quiet + 1;
 		done += n;
@@ -427,7 +427,7 @@ void vb_progress_handover(struct vb_node *node)
 
 	if (atomic_load_explicit(&node->owner, memory_order_relaxed) != VB_OWNER_POLLER) {
 		atomic_store_explicit(&node->idle_polls, 0, memory_order_relaxed);
-		if (!atomic_load(&node->held))
+		if (!atomic_load(&node->held_completions))
 			return;
 	}
 	vb_lock(&node->progress);

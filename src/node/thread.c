@@ -17,6 +17,7 @@
 #include "core/device.h"
 #include "node/io.h"
 #include "node/wake.h"
+#include "util/timespec.h"
 #include "util/units.h"
 
 #define SLICE VB_US(100)     /* ns: the thread's time slice */
@@ -79,12 +80,13 @@ static void network_changed(struct vb_node *node)
 
 static void wait_ns(struct vb_io *io, struct epoll_event *ev, int *n, uint64_t ns)
 {
-	struct timespec ts = {(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
 	int ms = vb_broker_timeout_ms(io->broker);
 
-	if (ms >= 0 && ns > (uint64_t)ms * 1000000u)
-		ts = (struct timespec){ms / 1000, ms % 1000 * 1000000l};
 	bool forever = ns == UINT64_MAX && ms < 0;
+
+	if (ms >= 0 && ns > VB_MS(ms))
+		ns = VB_MS(ms);
+	struct timespec ts = vb_timespec_of(ns);
 
 	*n = (int)syscall(SYS_epoll_pwait2, io->epoll_fd, ev, 16, forever ? NULL : &ts, NULL, 0);
 	if (*n < 0 && errno == ENOSYS)
@@ -99,7 +101,7 @@ static bool is_transport(struct vb_io *io, const void *p)
 	return p >= (void *)io->transport && p < (void *)(io->transport + VB_TRANSPORTS);
 }
 
-static void handle(struct vb_node *node, const struct epoll_event *ev, int n)
+static void handle_events(struct vb_node *node, const struct epoll_event *ev, int n)
 {
 	struct vb_io *io = node->io;
 
@@ -156,7 +158,7 @@ static bool poll_for_more(struct vb_node *node, uint64_t last)
 	return vb_now() - last < LINGER && atomic_load(&node->owner) == VB_OWNER_THREAD;
 }
 
-static uint64_t sooner(uint64_t a, uint64_t b)
+static uint64_t sooner_time(uint64_t a, uint64_t b)
 {
 	return a && (a < b || !b) ? a : b;
 }
@@ -167,9 +169,9 @@ static uint64_t active_deadline(struct vb_node *node)
 	uint64_t earliest = 0;
 
 	for (struct vb_qp *qp = node->active; qp; qp = qp->active_next) {
-		earliest = sooner(earliest, atomic_load(&qp->due));
+		earliest = sooner_time(earliest, atomic_load(&qp->due));
 		if (qp->path->deadline)
-			earliest = sooner(earliest, qp->path->deadline(qp));
+			earliest = sooner_time(earliest, qp->path->deadline(qp));
 	}
 	return earliest;
 }
@@ -203,10 +205,10 @@ static uint64_t serve_node(struct vb_node *node)
 	vb_active_collect(node);
 	deadline = active_deadline(node);
 	for (unsigned i = 0; i < VB_TRANSPORTS; i++)
-		deadline = sooner(deadline, vb_transports[i]->due(node));
+		deadline = sooner_time(deadline, vb_transports[i]->due(node));
 	vb_unlock(&node->progress);
-	deadline = sooner(deadline, atomic_load(&node->io->gsi_at));
-	deadline = sooner(deadline, atomic_load(&node->io->resolve_at));
+	deadline = sooner_time(deadline, atomic_load(&node->io->gsi_at));
+	deadline = sooner_time(deadline, atomic_load(&node->io->resolve_at));
 	if (waiting)
 		return 0;
 	if (!deadline)
@@ -253,7 +255,7 @@ static void *progress_thread(void *arg)
 		else
 			sleep_ns = serve_node(node);
 		wait_ns(io, ev, &n, sleep_ns);
-		handle(node, ev, n);
+		handle_events(node, ev, n);
 		vb_questions_send(node);
 		vb_maps_work(node);
 		vb_gsi_on_time(node);

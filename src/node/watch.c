@@ -68,7 +68,7 @@ void vb_watches_in_child(struct vb_node *node)
 	s->epoll_fd = -1;
 }
 
-static uint64_t name_of(const struct vb_watches *s, uint32_t i)
+static uint64_t slot_name(const struct vb_watches *s, uint32_t i)
 {
 	return (uint64_t)s->slots[i].turn << 32 | i;
 }
@@ -82,7 +82,7 @@ static bool find_slot(struct vb_watches *s, const struct vb_watch *w, uint32_t *
 	return false;
 }
 
-static bool grow(struct vb_watches *s)
+static bool watches_grow(struct vb_watches *s)
 {
 	uint32_t n = s->n ? 2 * s->n : 16;
 	struct slot *more = realloc(s->slots, n * sizeof(*more));
@@ -103,10 +103,10 @@ int vb_watch_add(struct vb_node *node, struct vb_watch *w, uint32_t events)
 	int err = 0;
 
 	vb_mutex_lock(&s->lock, VB_RANK_WATCHES);
-	if (!find_slot(s, NULL, &w->slot) && !grow(s)) {
+	if (!find_slot(s, NULL, &w->slot) && !watches_grow(s)) {
 		err = ENOMEM;
 	} else {
-		ev.data.u64 = name_of(s, w->slot);
+		ev.data.u64 = slot_name(s, w->slot);
 		if (epoll_ctl(s->epoll_fd, EPOLL_CTL_ADD, w->fd, &ev))
 			err = errno;
 		else
@@ -126,7 +126,7 @@ int vb_watch_change(struct vb_node *node, struct vb_watch *w, uint32_t events)
 	if (w->slot >= s->n || s->slots[w->slot].watch != w) {
 		err = ENOENT;
 	} else {
-		ev.data.u64 = name_of(s, w->slot);
+		ev.data.u64 = slot_name(s, w->slot);
 		if (epoll_ctl(s->epoll_fd, EPOLL_CTL_MOD, w->fd, &ev))
 			err = errno;
 	}
@@ -163,7 +163,7 @@ static struct vb_watch *begin_watch(struct vb_watches *s, uint64_t name)
 	return w;
 }
 
-static void end(struct vb_watches *s)
+static void end_watch(struct vb_watches *s)
 {
 	vb_mutex_lock(&s->lock, VB_RANK_WATCHES);
 	s->running = NULL;
@@ -184,6 +184,6 @@ void vb_watches_dispatch(struct vb_node *node)
 			continue;
 		VB_HOLDS_NO_LOCK();
 		w->fn(w, ev[i].events);
-		end(s);
+		end_watch(s);
 	}
 }

@@ -37,7 +37,7 @@ static void write_tree(void)
 		        "run",
 		        "the tree for programs that read /sys/class/infiniband was not written: %s (set VERBENA_RUNTIME "
 		        "to a directory of yours)",
-		        rc == EPERM && vb_runtime_tree_complaint(why, sizeof(why)) ? why : strerror(rc));
+		        rc == EPERM && vb_runtime_tree_has_complaint(why, sizeof(why)) ? why : strerror(rc));
 }
 
 static bool set_environment(bool want_shim)

@@ -23,7 +23,7 @@ static bool find_ours(char *name, size_t size)
 }
 
 /* A program that this one executes may start without AT_SECURE (after setuid(2), say), and would use the variables. */
-__attribute__((constructor)) static void forget(void)
+__attribute__((constructor)) static void env_forget(void)
 {
 	char name[64];
 

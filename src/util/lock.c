@@ -50,6 +50,7 @@ static const char *const names[] = {
         [VB_RANK_MR] = "mr",
         [VB_RANK_WATCHES] = "watches",
         [VB_RANK_ACK] = "ack",
+        [VB_RANK_TAKERS] = "takers",
         [VB_RANK_SYSFS] = "sysfs",
         [VB_RANK_ABI_CHANNEL] = "abi channel",
         [VB_RANK_GUARD] = "guard",

@@ -25,13 +25,13 @@ struct writer {
 	char *p, *end;
 };
 
-static void put(struct writer *w, const char *s)
+static void writer_put(struct writer *w, const char *s)
 {
 	while (*s && w->p < w->end)
 		*w->p++ = *s++;
 }
 
-static void put_number(struct writer *w, uint64_t v, unsigned base)
+static void writer_put_number(struct writer *w, uint64_t v, unsigned base)
 {
 	char digits[24];
 	int i = sizeof(digits) - 1;
@@ -41,7 +41,7 @@ static void put_number(struct writer *w, uint64_t v, unsigned base)
 		digits[--i] = "0123456789abcdef"[v % base];
 		v /= base;
 	} while (v);
-	put(w, digits + i);
+	writer_put(w, digits + i);
 }
 
 static int finish_path(struct writer *w)
@@ -86,20 +86,20 @@ int vb_runtime_path(char *buf, size_t size)
 			if (syscall(SYS_getcwd, buf, size) < 0)
 				return errno;
 			w.p += strlen(buf);
-			put(&w, "/");
+			writer_put(&w, "/");
 		}
-		put(&w, dir);
+		writer_put(&w, dir);
 		return finish_path(&w);
 	}
 	dir = vb_env("XDG_RUNTIME_DIR");
 	if (has_root_directory()) {
-		put(&w, ROOT_DIR);
+		writer_put(&w, ROOT_DIR);
 	} else if (dir && *dir == '/' && is_own_directory(dir, true)) {
-		put(&w, dir);
-		put(&w, "/verbena");
+		writer_put(&w, dir);
+		writer_put(&w, "/verbena");
 	} else {
-		put(&w, "/tmp/verbena-");
-		put_number(&w, geteuid(), 10);
+		writer_put(&w, "/tmp/verbena-");
+		writer_put_number(&w, geteuid(), 10);
 	}
 	return finish_path(&w);
 }
@@ -139,18 +139,18 @@ static int tree_path(char *buf, size_t size)
 	if (syscall(SYS_statx, AT_FDCWD, "/proc/thread-self/ns/net", 0, STATX_INO, &ns))
 		ns.stx_ino = 0;
 	struct writer w = {buf + strlen(buf), buf + size};
-	put(&w, "/sys.");
-	put_number(&w, ns.stx_ino, 10);
+	writer_put(&w, "/sys.");
+	writer_put_number(&w, ns.stx_ino, 10);
 	if (devices && *devices) {
 		uint64_t h = 0xcbf29ce484222325ull;
 
 		for (; *devices; devices++)
 			h = (h ^ (uint8_t)*devices) * 0x100000001b3ull;
-		put(&w, ".");
-		put_number(&w, h, 16);
+		writer_put(&w, ".");
+		writer_put_number(&w, h, 16);
 	}
 	if (vb_lids_wanted())
-		put(&w, ".lids");
+		writer_put(&w, ".lids");
 	return finish_path(&w);
 }
 
@@ -165,7 +165,7 @@ static bool is_explicit(void)
  * (/tmp), and the tree must belong to us, root, or the directory's owner. A directory that we choose ourselves must be
  * ours. The tree or directory must exist, because one made after this check would not be checked. The function changes
  * the tree's path temporarily, because a signal handler's stack has no room for a copy. */
-static int judge(char *tree)
+static int tree_judge(char *tree)
 {
 	bool named = is_explicit();
 	char *slash = strrchr(tree, '/');
@@ -189,7 +189,7 @@ int vb_runtime_tree_place(char *buf, size_t size)
 {
 	int rc = tree_path(buf, size);
 
-	return rc ? rc : judge(buf);
+	return rc ? rc : tree_judge(buf);
 }
 
 int vb_runtime_tree(char *buf, size_t size)
@@ -199,7 +199,7 @@ int vb_runtime_tree(char *buf, size_t size)
 
 	if (rc)
 		return rc;
-	return written && !strcmp(written, buf) ? judge(buf) : ENOENT;
+	return written && !strcmp(written, buf) ? tree_judge(buf) : ENOENT;
 }
 
 int vb_runtime_tree_announce(const char *tree)
@@ -207,11 +207,11 @@ int vb_runtime_tree_announce(const char *tree)
 	return (tree ? setenv(TREE, tree, 1) : unsetenv(TREE)) ? errno : 0;
 }
 
-bool vb_runtime_tree_complaint(char *text, size_t size)
+bool vb_runtime_tree_has_complaint(char *text, size_t size)
 {
 	char path[PATH_MAX];
 
-	if (!is_explicit() && !vb_runtime_path(path, sizeof(path)) && vb_trust_complaint(path, text, size))
+	if (!is_explicit() && !vb_runtime_path(path, sizeof(path)) && vb_trust_has_complaint(path, text, size))
 		return true;
-	return !tree_path(path, sizeof(path)) && vb_trust_complaint(path, text, size);
+	return !tree_path(path, sizeof(path)) && vb_trust_has_complaint(path, text, size);
 }

@@ -37,6 +37,6 @@ int vb_runtime_tree(char *buf, size_t size);
 int vb_runtime_tree_announce(const char *tree);
 
 /* Describes what is wrong with the directory or the tree: its path and owner. Returns false if nothing is. */
-bool vb_runtime_tree_complaint(char *text, size_t size);
+bool vb_runtime_tree_has_complaint(char *text, size_t size);
 
 #endif

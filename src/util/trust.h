@@ -19,7 +19,7 @@ static inline bool vb_trust_is_private(const struct stat *st, uid_t user)
 
 /* Describes why path is not such a directory of ours: names it and its owner. Returns false if it is one, or does
  * not exist. */
-static inline bool vb_trust_complaint(const char *path, char *text, size_t size)
+static inline bool vb_trust_has_complaint(const char *path, char *text, size_t size)
 {
 	struct stat st;
 

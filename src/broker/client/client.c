@@ -153,7 +153,7 @@ static void log_refusal(struct vb_broker_client *c, enum vb_log_level level, con
 {
 	bool denied = err == EPERM || err == EACCES || err == ENOTDIR || err == ENOENT;
 	char text[PATH_MAX];
-	bool known = denied && vb_runtime_complaint(rt, text, sizeof(text));
+	bool known = denied && vb_runtime_has_complaint(rt, text, sizeof(text));
 
 	if (!c->refused)
 		vb_log(level, "broker: %s: %s: remove it, or set VERBENA_RUNTIME to a directory of yours", what,

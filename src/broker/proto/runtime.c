@@ -140,11 +140,11 @@ bool vb_runtime_is_squatted(const struct vb_runtime *rt)
 	       !vb_trust_is_private(&st, 0);
 }
 
-bool vb_runtime_complaint(const struct vb_runtime *rt, char *text, size_t size)
+bool vb_runtime_has_complaint(const struct vb_runtime *rt, char *text, size_t size)
 {
 	if (rt->explicit_dir && has_squatter(rt, text, size))
 		return true;
-	return vb_trust_complaint(rt->dir, text, size);
+	return vb_trust_has_complaint(rt->dir, text, size);
 }
 
 int vb_runtime_open_dir(const struct vb_runtime *rt)

@@ -32,7 +32,7 @@ bool vb_runtime_is_squatted(const struct vb_runtime *rt);
 
 /* Writes what is wrong with the directory: its path or that of a file in it, and the owner. False if nothing is
  * wrong. */
-bool vb_runtime_complaint(const struct vb_runtime *rt, char *text, size_t size);
+bool vb_runtime_has_complaint(const struct vb_runtime *rt, char *text, size_t size);
 
 /* Connects without blocking. Returns 0, ENOENT (no listener, or the socket of a dead broker), EAGAIN (its backlog is
  * full), EPERM (the listener is neither ours nor root's), or another errno. */

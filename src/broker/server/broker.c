@@ -208,7 +208,7 @@ static void on_event(struct vb_broker *b, uint64_t data, uint32_t events)
 
 /* ---- time ---- */
 
-static void earliest(int64_t *when, int64_t t)
+static void earliest_time(int64_t *when, int64_t t)
 {
 	if (t && (!*when || t < *when))
 		*when = t;
@@ -239,7 +239,7 @@ static int64_t run_timers(struct vb_broker *b, int64_t now)
 		if (now >= b->sessions[i]->deadline)
 			vb_session_close(b, b->sessions[i], false);
 		else
-			earliest(&when, b->sessions[i]->deadline);
+			earliest_time(&when, b->sessions[i]->deadline);
 	}
 	for (uint32_t i = 1; b->table.reserved && i < VB_LANE_COUNT; i++) {
 		if (b->table.lanes[i].state != VB_LANE_RESERVED || b->reserved[i].pid_fd >= 0)
@@ -247,7 +247,7 @@ static int64_t run_timers(struct vb_broker *b, int64_t now)
 		if (now >= b->reserved[i].deadline)
 			vb_lane_release(b, i);
 		else
-			earliest(&when, b->reserved[i].deadline);
+			earliest_time(&when, b->reserved[i].deadline);
 	}
 	if (b->hold.unchecked) {
 		b->hold.unchecked = false;
@@ -255,14 +255,14 @@ static int64_t run_timers(struct vb_broker *b, int64_t now)
 	}
 	if (b->sweep_at && now >= b->sweep_at)
 		sweep_lanes(b);
-	earliest(&when, vb_gsi_timer(b, now));
+	earliest_time(&when, vb_gsi_timer(b, now));
 	if (b->nsessions || b->table.reserved || b->config.stay || vb_gsi_is_busy(b))
 		b->exit_at = 0;
 	else if (!b->exit_at)
 		b->exit_at = now + b->config.linger_ms;
-	earliest(&when, b->retry_at);
-	earliest(&when, b->exit_at);
-	earliest(&when, b->sweep_at);
+	earliest_time(&when, b->retry_at);
+	earliest_time(&when, b->exit_at);
+	earliest_time(&when, b->sweep_at);
 	return when;
 }
 

@@ -385,8 +385,8 @@ static bool conns_announce(const struct vb_gsi_conns *c, const uint8_t gid[16])
 }
 
 /* Returns what this counts towards the budget. */
-static unsigned find_route(const struct vb_broker *b, const struct vb_gsi_conns *c, const struct conn *conn,
-                           struct route *route)
+static unsigned conn_find_route(const struct vb_broker *b, const struct vb_gsi_conns *c, const struct conn *conn,
+                                struct route *route)
 {
 	if (route->known && !memcmp(route->local, conn->local, 16) && !memcmp(route->remote, conn->remote, 16))
 		return 0;
@@ -428,7 +428,7 @@ static unsigned tell_next_peer(struct vb_broker *b, struct vb_gsi_conns *c, stru
 	struct conn was = *c->next_told, *conn;
 
 	c->next_told = was.newer;
-	unsigned cost = 1 + find_route(b, c, &was, route);
+	unsigned cost = 1 + conn_find_route(b, c, &was, route);
 
 	send_dreq(b, was, route);
 	if ((b->gsi->roce && !route->here) || vb_gsi_is_awaited(b, vb_cm_lane_of(was.remote_id)))

@@ -357,7 +357,7 @@ static void on_broker(struct keeper *k)
 		drop_broker(k);
 }
 
-static int64_t now_ns(void)
+static int64_t keeper_now_ns(void)
 {
 	struct timespec ts;
 
@@ -383,7 +383,7 @@ static void keeper_on_event(struct keeper *k, enum source kind, int fd)
 		break;
 	case SRC_LANE:
 		vb_relay_socket(&k->relay, (uint32_t)fd);
-		k->linger_until = now_ns() + LINGER_NS;
+		k->linger_until = keeper_now_ns() + LINGER_NS;
 		if (k->broker >= 0) /* it waits for answers: serve it between datagrams of a flood */
 			on_broker(k);
 		break;
@@ -403,7 +403,7 @@ static int keeper_wait(struct keeper *k, struct epoll_event *ev)
 		n = epoll_wait(k->epoll_fd, ev, 1, 0);
 		if (n)
 			return n;
-		if (now_ns() >= k->linger_until)
+		if (keeper_now_ns() >= k->linger_until)
 			k->linger_until = 0;
 		else
 			sched_yield();

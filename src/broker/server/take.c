@@ -16,6 +16,7 @@
 
 #include "broker/server/discard.h"
 #include "broker/server/session.h"
+#include "util/lock.h"
 
 struct taker {
 	uid_t uid;
@@ -118,11 +119,11 @@ static void *taker_thread(void *arg)
 		return NULL;
 	}
 	close_all_but(t->sock, t->to);
-	pthread_mutex_lock(&lock);
+	vb_mutex_lock(&lock, VB_RANK_TAKERS);
 	place = free_place(t->uid);
 	if (place)
 		*place = (struct place){.used = true, .uid = t->uid};
-	pthread_mutex_unlock(&lock);
+	vb_mutex_unlock(&lock);
 	if (place)
 		take_message(t);
 	else
@@ -133,9 +134,9 @@ static void *taker_thread(void *arg)
 	if (!place)
 		return NULL;
 	syscall(SYS_close_range, 0, ~0U, 0); /* this may block forever, and keep the place */
-	pthread_mutex_lock(&lock);
+	vb_mutex_lock(&lock, VB_RANK_TAKERS);
 	place->used = false;
-	pthread_mutex_unlock(&lock);
+	vb_mutex_unlock(&lock);
 	return NULL;
 }
 
@@ -170,16 +171,17 @@ int vb_take_attach(uid_t uid, int sock, void *msg, size_t size, size_t *len, int
 	struct taker t = {.uid = uid, .sock = sock, .msg = msg, .size = size};
 	int pair[2], err = 0;
 
-	pthread_mutex_lock(&lock);
+	vb_mutex_lock(&lock, VB_RANK_TAKERS);
 	bool room = free_place(uid);
 
-	pthread_mutex_unlock(&lock);
+	vb_mutex_unlock(&lock);
 	if (!room || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair))
 		return EAGAIN;
 	t.to = pair[1];
 	if (sem_init(&t.done, 0, 0) || !vb_thread_start(taker_thread, &t)) {
 		err = EAGAIN;
 	} else {
+		VB_MAY_WAIT();
 		while (sem_wait(&t.done))
 			;
 		err = t.err;

@@ -73,7 +73,7 @@ struct vb_peer {
 	union ibv_gid gids[VB_PEER_GIDS]; /* its addresses, confirmed by the broker; under io->questions_lock */
 	unsigned ngids;
 	/* callers of vb_peer_hold, which keeps its mappings; under io->questions_lock */
-	unsigned held;
+	unsigned users;
 	uint64_t reminded;    /* time of the last reminder (ns); under io->questions_lock */
 	struct vb_peer *next; /* in io->all, the list of all peers ever met */
 };

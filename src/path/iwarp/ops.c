@@ -10,7 +10,7 @@ void vb_iwarp_release(struct vb_iwarp_path *w)
 	if (!w->held)
 		return;
 	w->held = false;
-	atomic_fetch_sub(&w->qp->node->held, 1);
+	atomic_fetch_sub(&w->qp->node->held_completions, 1);
 	vb_queue_complete_send(w->qp, &w->held_rq, VB_WORK_SUCCESS);
 }
 
@@ -46,7 +46,7 @@ static void complete_send(void *own, const struct vb_work *rq, enum vb_work_stat
 	w->held = true;
 	w->held_rq = *rq;
 	w->held_until = vb_now() + w->hold_ns;
-	atomic_fetch_add(&w->qp->node->held, 1);
+	atomic_fetch_add(&w->qp->node->held_completions, 1);
 	if (is_armed(w->qp->scq))
 		vb_iwarp_release(w);
 }

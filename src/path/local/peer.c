@@ -21,6 +21,7 @@
 #include "path/wire_mode.h"
 #include "util/calls.h"
 #include "util/log.h"
+#include "util/timespec.h"
 #include "util/units.h"
 
 /* A question to the broker. It keeps its answer until it is asked again, so that a retry finds the answer. */
@@ -50,7 +51,7 @@ struct vb_meeting {
  * again. */
 #define REMIND_NS VB_MS(100)
 
-static bool memfd_sealed(int fd, uint64_t size)
+static bool fd_is_sealed(int fd, uint64_t size)
 {
 	struct stat st;
 	int seals = fcntl(fd, F_GET_SEALS);
@@ -136,7 +137,7 @@ static void peer_resources_free(struct vb_node *node, const struct peer_resource
 	if (r->ring_map)
 		munmap(r->ring_map, VB_RING_BYTES);
 	if (r->doorbell)
-		munmap(r->doorbell, 4096);
+		munmap(r->doorbell, VB_DOORBELL_BYTES);
 	if (r->pid_fd >= 0) {
 		/* other programs share the file description, so close() alone would leave it in the epoll set */
 		epoll_ctl(node->io->epoll_fd, EPOLL_CTL_DEL, r->pid_fd, NULL);
@@ -180,7 +181,7 @@ bool vb_peer_hold(struct vb_peer *p)
 	vb_lock(&io->questions_lock);
 	bool there = p->self || p->map;
 
-	p->held += there;
+	p->users += there;
 	vb_unlock(&io->questions_lock);
 	return there;
 }
@@ -190,7 +191,7 @@ void vb_peer_release(struct vb_peer *p)
 	struct vb_io *io = p->node->io;
 
 	vb_lock(&io->questions_lock);
-	p->held--;
+	p->users--;
 	vb_unlock(&io->questions_lock);
 }
 
@@ -204,7 +205,7 @@ static bool may_unmap(struct vb_node *node, struct vb_peer *p)
 
 /* Unmaps the dead peers that no queue pair refers to and no thread holds. Their structs stay, because address handles
  * point to them. Called by the progress thread with no lock held. */
-static void reap_dead_peers(struct vb_node *node)
+static void peers_reap(struct vb_node *node)
 {
 	struct vb_io *io = node->io;
 
@@ -217,7 +218,7 @@ static void reap_dead_peers(struct vb_node *node)
 		vb_lock(&node->progress);
 		if (may_unmap(node, p)) {
 			vb_lock(&io->questions_lock);
-			taken = !p->held;
+			taken = !p->users;
 			if (taken)
 				r = peer_detach(p);
 			vb_unlock(&io->questions_lock);
@@ -232,7 +233,7 @@ void vb_peers_in_child(struct vb_node *node)
 {
 	for (struct vb_peer *p = node->io->all; p; p = p->next) {
 		void *at[] = {p->map, p->ring_map, p->doorbell};
-		size_t bytes[] = {p->map_len, VB_RING_BYTES, 4096};
+		size_t bytes[] = {p->map_len, VB_RING_BYTES, VB_DOORBELL_BYTES};
 
 		atomic_store(&p->state, VB_PEER_DEAD);
 		atomic_store(&p->tx_lock.held, 0);
@@ -256,7 +257,7 @@ static struct vb_peer *peer_map(struct vb_node *node, const struct vb_peer_info 
 	p->pid_fd = info->pid_fd;
 	p->wake_fd = info->wake_fd;
 	p->map_len = VB_SEG_RINGS_OFF;
-	if (!memfd_sealed(info->seg_fd, VB_SEG_BYTES) || !memfd_sealed(info->doorbell_fd, 4096))
+	if (!fd_is_sealed(info->seg_fd, VB_SEG_BYTES) || !fd_is_sealed(info->doorbell_fd, VB_DOORBELL_BYTES))
 		goto fail;
 	m = mmap(NULL, p->map_len, PROT_READ, MAP_SHARED | MAP_NORESERVE, info->seg_fd, 0);
 	if (m == MAP_FAILED)
@@ -269,13 +270,13 @@ static struct vb_peer *peer_map(struct vb_node *node, const struct vb_peer_info 
 		goto fail;
 	p->ring_map = m;
 	p->rx = m;
-	m = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, info->doorbell_fd, 0);
+	m = mmap(NULL, VB_DOORBELL_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, info->doorbell_fd, 0);
 	if (m == MAP_FAILED)
 		goto fail;
 	p->doorbell = m;
 	madvise(p->map, p->map_len, MADV_DONTFORK);
 	madvise(p->ring_map, VB_RING_BYTES, MADV_DONTFORK);
-	madvise(p->doorbell, 4096, MADV_DONTFORK);
+	madvise(p->doorbell, VB_DOORBELL_BYTES, MADV_DONTFORK);
 	if (p->seg->magic != VB_SEG_MAGIC || p->seg->version != VB_SEG_VERSION || p->seg->lane != p->lane ||
 	    p->seg->incarnation != p->incarnation)
 		goto fail;
@@ -346,7 +347,7 @@ static struct vb_peer *peer_meet(struct vb_node *node, const struct vb_peer_info
 		close_info(info);
 		return NULL;
 	}
-	reap_dead_peers(node);
+	peers_reap(node);
 	old = atomic_load_explicit(&node->peers[info->lane], memory_order_acquire);
 	if (old && old->incarnation == info->incarnation) {
 		close_info(info);
@@ -388,7 +389,7 @@ static bool gid_confirmed(const struct vb_peer *p, const union ibv_gid *dgid)
 }
 
 /* Under questions_lock. */
-static void confirm_gid(struct vb_peer *p, const union ibv_gid *dgid)
+static void gid_confirm(struct vb_peer *p, const union ibv_gid *dgid)
 {
 	if (gid_confirmed(p, dgid))
 		return;
@@ -411,7 +412,7 @@ static void store_answer(struct vb_node *node, uint64_t tag, int err, struct vb_
 		m->peer = p;
 		m->asked = m->answered = vb_now();
 		if (p)
-			confirm_gid(p, &m->dgid);
+			gid_confirm(p, &m->dgid);
 	}
 	vb_unlock(&io->questions_lock);
 	pthread_cond_broadcast(&io->meet_cond);
@@ -468,7 +469,7 @@ void vb_peer_pidfd(struct vb_node *node, struct vb_peer *p)
 			qp->path->visit(qp, true);
 	}
 	vb_unlock(&node->progress);
-	reap_dead_peers(node);
+	peers_reap(node);
 }
 
 /* Returns the question about this QP's process and address, or NULL. Under questions_lock. */
@@ -554,7 +555,7 @@ void vb_path_address(struct vb_node *node, const union ibv_gid *dgid)
 	if (known || !is_local(dgid))
 		return;
 	vb_lock(&io->questions_lock);
-	confirm_gid(self, dgid);
+	gid_confirm(self, dgid);
 	vb_unlock(&io->questions_lock);
 }
 
@@ -662,21 +663,7 @@ static bool is_open(struct vb_io *io, uint32_t qpn, const union ibv_gid *dgid)
 	return open;
 }
 
-static struct timespec monotonic_after(unsigned ms)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	t.tv_sec += ms / 1000;
-	t.tv_nsec += ms % 1000 * 1000000l;
-	if (t.tv_nsec >= 1000000000l) {
-		t.tv_sec++;
-		t.tv_nsec -= 1000000000l;
-	}
-	return t;
-}
-
-/* Waits for the answer to a question until the given time. */
+/* Waits for the answer to an open question. */
 static struct vb_peer *await_answer(struct vb_node *node, uint32_t qpn, const union ibv_gid *dgid,
                                     const struct timespec *until, int *err)
 {
@@ -707,7 +694,7 @@ struct vb_peer *vb_peer_find(struct vb_node *node, uint32_t qpn, const union ibv
 			*err = EAGAIN;
 		return p;
 	}
-	struct timespec until = monotonic_after(wait_ms);
+	struct timespec until = vb_timespec_after(VB_MS(wait_ms));
 
 	do {
 		if (!allocate_spare(node->io)) {
@@ -797,12 +784,12 @@ static void on_settled(void *arg, uint64_t tag, int err, const struct vb_peer_in
 	*(bool *)arg = true;
 }
 
-static void ignore_peer(void *arg, const struct vb_peer_info *info)
+static void on_introduced_ignored(void *arg, const struct vb_peer_info *info)
 {
 	close_info(info);
 }
 
-static void on_settled_again(void *arg)
+static void on_another_broker(void *arg)
 {
 	*(bool *)arg = true; /* the client has reconnected, and has announced everything to the new broker */
 }
@@ -815,7 +802,7 @@ static void on_settled_again(void *arg)
 void vb_await_broker(struct vb_node *node)
 {
 	static const struct vb_broker_ops ops = {
-	        .meet_reply = on_settled, .introduced = ignore_peer, .reattached = on_settled_again};
+	        .meet_reply = on_settled, .introduced = on_introduced_ignored, .reattached = on_another_broker};
 	struct vb_broker_client *broker = node->io->broker;
 	union ibv_gid none = {0};
 	bool settled = false;

@@ -12,6 +12,7 @@
 
 #include "path/wire_mode.h"
 #include "util/log.h"
+#include "util/timespec.h"
 #include "util/units.h"
 
 #define ASK_AGAIN VB_S(1) /* ns; pause before we ask again after a refusal or a lost channel */
@@ -232,15 +233,6 @@ void vb_roce_reattached(struct vb_node *node)
 		vb_roce_join_again(node); /* the old broker may have left messages unread */
 }
 
-static void deadline_after(struct timespec *t, unsigned ms)
-{
-	clock_gettime(CLOCK_MONOTONIC, t);
-	uint64_t ns = (uint64_t)t->tv_nsec + VB_MS(ms);
-
-	t->tv_sec += (time_t)(ns / VB_S(1));
-	t->tv_nsec = (long)(ns % VB_S(1));
-}
-
 void vb_roce_send_question(struct vb_node *node)
 {
 	struct vb_io *io = node->io;
@@ -311,7 +303,7 @@ int vb_roce_bring_up(struct vb_node *node, unsigned wait_ms)
 		return ENETUNREACH;
 	if (atomic_load_explicit(&node->io->roce->up, memory_order_acquire))
 		return 0;
-	deadline_after(&until, wait_ms);
+	until = vb_timespec_after(VB_MS(wait_ms));
 	for (;;) {
 		bool unsent = ask_for_lane(node->io);
 
