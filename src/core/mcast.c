@@ -42,7 +42,7 @@ static unsigned group_members(const struct vb_node *node, const struct vb_mcast 
 }
 
 /* Adds the membership, which then owns m. Returns EALREADY if the queue pair has it already. Under mcast_lock. */
-static int join_group(struct vb_node *node, struct vb_mcast *m)
+static int mcast_join(struct vb_node *node, struct vb_mcast *m)
 {
 	if (*find_membership(node, m->qp, &m->group))
 		return EALREADY;
@@ -82,7 +82,7 @@ int vb_attach_mcast(struct ibv_qp *ibqp, const union ibv_gid *gid, uint16_t lid)
 
 	if (!err) {
 		vb_mutex_lock(&node->mcast_lock, VB_RANK_GROUPS);
-		err = join_group(node, m);
+		err = mcast_join(node, m);
 		vb_mutex_unlock(&node->mcast_lock);
 	}
 	if (err)
@@ -91,7 +91,7 @@ int vb_attach_mcast(struct ibv_qp *ibqp, const union ibv_gid *gid, uint16_t lid)
 }
 
 /* Removes the membership, and returns it; NULL: there is none. Under mcast_lock. */
-static struct vb_mcast *leave_group(struct vb_node *node, struct vb_qp *qp, const union ibv_gid *group)
+static struct vb_mcast *mcast_leave(struct vb_node *node, struct vb_qp *qp, const union ibv_gid *group)
 {
 	struct vb_mcast **at = find_membership(node, qp, group), *m = *at;
 
@@ -116,7 +116,7 @@ int vb_detach_mcast(struct ibv_qp *ibqp, const union ibv_gid *gid, uint16_t lid)
 	if (!vb_qp_is_sound(ibqp) || !vb_mcast_address(gid, &group))
 		return EINVAL;
 	vb_mutex_lock(&node->mcast_lock, VB_RANK_GROUPS);
-	struct vb_mcast *m = leave_group(node, qp, &group);
+	struct vb_mcast *m = mcast_leave(node, qp, &group);
 
 	vb_mutex_unlock(&node->mcast_lock);
 	free(m);

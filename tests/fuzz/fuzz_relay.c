@@ -1,5 +1,4 @@
-// fuzz_relay.c - arbitrary datagrams, merged in any way, through the relay: each packet reaches its lane once and
-// unchanged
+// fuzz_relay.c - arbitrary merged datagrams through the relay: each packet reaches its lane once and unchanged
 // follows: udp(7) (UDP_GRO); llvm.org/docs/LibFuzzer.html
 // see: src/broker/server/relay.h
 // build: tests/fuzz/run 60 relay

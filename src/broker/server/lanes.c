@@ -42,27 +42,27 @@
 
 /* ---- one socket ---- */
 
-static void set_option(int fd, int level, int name, int value)
+static void set_lane_option(int fd, int level, int name, int value)
 {
 	setsockopt(fd, level, name, &value, sizeof(value)); /* optional: datagrams arrive without it */
 }
 
 static void set_options(int fd, int family)
 {
-	set_option(fd, SOL_UDP, UDP_GRO, 1);
-	set_option(fd, IPPROTO_IP, IP_RECVTOS, 1);
-	set_option(fd, IPPROTO_IP, IP_RECVTTL, 1);
-	set_option(fd, IPPROTO_IP, IP_MULTICAST_ALL, 0);
+	set_lane_option(fd, SOL_UDP, UDP_GRO, 1);
+	set_lane_option(fd, IPPROTO_IP, IP_RECVTOS, 1);
+	set_lane_option(fd, IPPROTO_IP, IP_RECVTTL, 1);
+	set_lane_option(fd, IPPROTO_IP, IP_MULTICAST_ALL, 0);
 	if (family != AF_INET6) {
-		set_option(fd, IPPROTO_IP, IP_PKTINFO, 1);
+		set_lane_option(fd, IPPROTO_IP, IP_PKTINFO, 1);
 		return;
 	}
-	set_option(fd, SOL_UDP, UDP_NO_CHECK6_RX, 1);      /* Linux's rxe sends no checksum */
-	set_option(fd, IPPROTO_IPV6, IPV6_RECVPKTINFO, 1); /* also reports IPv4 datagrams */
-	set_option(fd, IPPROTO_IPV6, IPV6_RECVTCLASS, 1);
-	set_option(fd, IPPROTO_IPV6, IPV6_RECVHOPLIMIT, 1);
-	set_option(fd, IPPROTO_IPV6, IPV6_FLOWINFO, 1); /* flow label and traffic class */
-	set_option(fd, IPPROTO_IPV6, IPV6_MULTICAST_ALL, 0);
+	set_lane_option(fd, SOL_UDP, UDP_NO_CHECK6_RX, 1);      /* Linux's rxe sends no checksum */
+	set_lane_option(fd, IPPROTO_IPV6, IPV6_RECVPKTINFO, 1); /* also reports IPv4 datagrams */
+	set_lane_option(fd, IPPROTO_IPV6, IPV6_RECVTCLASS, 1);
+	set_lane_option(fd, IPPROTO_IPV6, IPV6_RECVHOPLIMIT, 1);
+	set_lane_option(fd, IPPROTO_IPV6, IPV6_FLOWINFO, 1); /* flow label and traffic class */
+	set_lane_option(fd, IPPROTO_IPV6, IPV6_MULTICAST_ALL, 0);
 }
 
 static int bind_port(int fd, int family)
@@ -113,7 +113,7 @@ static void set_receive_buffer(int fd)
 	int size = RECEIVE_BUFFER;
 
 	if (setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &size, sizeof(size)))
-		set_option(fd, SOL_SOCKET, SO_RCVBUF, size);
+		set_lane_option(fd, SOL_SOCKET, SO_RCVBUF, size);
 }
 
 /* ---- the group ---- */

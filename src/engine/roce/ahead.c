@@ -20,7 +20,7 @@
 #define REACH 4096       /* PSNs that a kept packet may be ahead of the others: longer than any lost burst */
 #define KEPT_FOR VB_S(2) /* ns that packets are kept */
 
-static struct vb_roce_kept *slot_of(const struct vb_roce_qp *qp, struct vb_psn psn)
+static struct vb_roce_kept *ahead_slot(const struct vb_roce_qp *qp, struct vb_psn psn)
 {
 	size_t i = psn.v & (qp->ahead.n - 1);
 
@@ -56,7 +56,7 @@ void vb_ahead_keep(struct vb_roce_qp *qp, const struct vb_packet *p, const uint8
 
 	if (distance >= qp->ahead.n || distance > so_far + REACH || p->payload_len > qp->cfg.mtu)
 		return;
-	struct vb_roce_kept *k = slot_of(qp, p->bth.psn);
+	struct vb_roce_kept *k = ahead_slot(qp, p->bth.psn);
 
 	if (k->used) {
 		qp->stats.disputed_pkts += !k->disputed && !same_request(k, p, payload);
@@ -77,7 +77,7 @@ void vb_ahead_keep(struct vb_roce_qp *qp, const struct vb_packet *p, const uint8
 
 bool vb_ahead_waits(const struct vb_roce_qp *qp)
 {
-	return qp->rs.kept && slot_of(qp, qp->rs.epsn)->used;
+	return qp->rs.kept && ahead_slot(qp, qp->rs.epsn)->used;
 }
 
 /* A duplicate that asks for an acknowledgement is a plain repetition, and does not vouch. */
@@ -95,7 +95,7 @@ struct vb_roce_kept *vb_ahead_take(struct vb_roce_qp *qp)
 
 	if (!vb_ahead_waits(qp))
 		return NULL;
-	k = slot_of(qp, qp->rs.epsn);
+	k = ahead_slot(qp, qp->rs.epsn);
 	k->used = false;
 	qp->rs.kept--;
 	if (!k->disputed)
@@ -108,7 +108,7 @@ struct vb_roce_kept *vb_ahead_take(struct vb_roce_qp *qp)
 void vb_ahead_pass(struct vb_roce_qp *qp, struct vb_psn from, uint32_t count)
 {
 	for (uint32_t i = 0; i < count && i < qp->ahead.n && qp->rs.kept; i++) {
-		struct vb_roce_kept *k = slot_of(qp, vb_psn_add(from, (int32_t)i));
+		struct vb_roce_kept *k = ahead_slot(qp, vb_psn_add(from, (int32_t)i));
 
 		qp->rs.kept -= k->used;
 		k->used = false;

@@ -1,6 +1,5 @@
-// client_outage.c - a write during a network outage is sent again and answered, and then another write follows: the
-// last one stays
-// follows: verbena_nvme.h, "Reconnects"
+// client_outage.c - a write that is sent again after an outage does not overwrite a later one
+// see: storage/client/verbena_nvme.h, "Reconnects"
 // SPDX-License-Identifier: MIT
 // usage: client_outage URL. Prints "begun" and waits for a line, "sent", "answered" and waits for another. See
 // outage.sh
