@@ -15,7 +15,7 @@
  * the doorbell page, is writable by peers. A wrong value there can only cause needless polls.
  */
 #define VB_SEG_MAGIC 0x56524253u /* "VRBS" */
-#define VB_SEG_VERSION 3u
+#define VB_SEG_VERSION 4u
 
 #define VB_LANE_QPS (1u << VB_LANE_SHIFT)
 #define VB_QP_INDEX(qpn) ((qpn) & (VB_LANE_QPS - 1))
@@ -26,6 +26,7 @@
 
 #define VB_DOORBELL_BYTES 4096u    /* the doorbell page */
 #define VB_RING_BYTES (256u << 10) /* data of one ring; a power of two */
+#define VB_RING_PIECE (16u << 10)  /* most data of one record, so that both ends copy at the same time */
 #define VB_LINE 64u
 
 /* The part of a memory region that other processes read. key == 0: no region. Written under the owner's MR lock. */
@@ -85,6 +86,19 @@ struct vb_qp_shared {
 
 #define VB_HAZARDS 8u /* copies that may be in progress at once to or from one peer */
 
+enum vb_send_way {
+	VB_SEND_FETCHED, /* a record names the sender's memory, from which the receiver copies */
+	VB_SEND_RING,    /* the data lies in the ring */
+};
+
+/* What the receiver's copies cost, in ns per 64 KiB; 0: not measured yet. Hints for the sender. */
+struct vb_send_costs {
+	_Atomic uint32_t fetch, ring;
+};
+
+/* Classes of lengths, for each of which the way is chosen: one piece, and several. */
+#define VB_CHOICE_CLASSES 2u
+
 /* One per peer process, indexed by the peer's lane. */
 struct vb_slot_shared {
 	/* line 0: rarely written */
@@ -93,7 +107,8 @@ struct vb_slot_shared {
 	/* this process waits for room in its ring to that peer, which must ring the doorbell after it has consumed */
 	_Atomic uint32_t want_space;
 	_Atomic uint32_t can_pull; /* this process can read that peer's memory, so large SENDs may come by reference */
-	uint32_t reserved0[11];
+	struct vb_send_costs costs[VB_CHOICE_CLASSES]; /* of SENDs from that peer */
+	uint32_t reserved0[7];
 	/* line 1: often written */
 	_Atomic uint64_t rx_head; /* bytes of the peer's ring that this process has consumed */
 	uint64_t reserved1[7];

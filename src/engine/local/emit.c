@@ -12,8 +12,6 @@
 #include "frame/fields.h"
 #include "util/units.h"
 
-/* SENDs shorter than this go through the ring. The receiver fetches longer ones in one copy. */
-#define PULL_MIN 8192u
 #define RETRY_PAUSE VB_MS(100) /* ns: retry interval of a QP without a timeout */
 /* RDMA writes of up to this length use the ring while earlier records of their QP are in flight. */
 #define RING_WRITE_MAX 4096u
@@ -94,13 +92,14 @@ static enum vb_emit emit_pieces(struct vb_qp *qp, struct vb_swqe *w, unsigned ty
 	struct iovec iov[VB_MAX_SGE + 1];
 	struct vb_peer *peer = qp->local.peer;
 	uint32_t head = type == VB_REC_WRITE ? VB_REC_HEAD_EXT : VB_REC_HEAD;
+	struct vb_cost *cost = w->length >= VB_CHOICE_MIN ? &peer->choice[vb_choice_class(w->length)].ring : NULL;
 	int n = vb_gather(qp, w, 0, iov);
 
 	if (n < 0)
 		return vb_emit_fault(w, IBV_WC_LOC_PROT_ERR);
 	do {
 		uint32_t off = qp->local.sq_emit_off, left = w->length - off;
-		uint32_t piece = left < VB_RING_RECORD_MAX / 2 ? left : VB_RING_RECORD_MAX / 2;
+		uint32_t piece = left < VB_RING_PIECE ? left : VB_RING_PIECE;
 		unsigned flags = (off ? 0 : VB_RECF_FIRST) | (piece == left ? VB_RECF_LAST | vb_message_flags(w) : 0);
 		struct vb_rec *rec = vb_ring_reserve(peer, head + piece);
 
@@ -113,8 +112,12 @@ static enum vb_emit emit_pieces(struct vb_qp *qp, struct vb_swqe *w, unsigned ty
 			ext->rkey = w->rkey;
 			ext->total = w->length;
 		}
+		uint64_t begin = cost ? vb_cost_begin(cost) : 0;
+
 		if (!vb_copy_from(iov, n, off, (uint8_t *)rec + head, piece))
 			return vb_emit_fault(w, IBV_WC_LOC_PROT_ERR);
+		if (begin)
+			vb_cost_end(cost, begin, piece);
 		vb_rec_fill(qp, rec, type, flags, next_psn(qp), piece, w->imm);
 		vb_ring_commit(peer, head + piece);
 		if (left > piece) {
@@ -207,8 +210,13 @@ static enum vb_emit emit_send(struct vb_qp *qp, struct vb_swqe *w)
 	vb_lock(&peer->tx_lock);
 	/* UC requests complete when they are in the ring, and then the program may reuse their buffers. So their data
 	 * cannot be fetched later, nor can inline data, nor a message that is already partly in the ring. */
-	if (w->length >= PULL_MIN && qp->type == IBV_QPT_RC && !(w->flags & IBV_SEND_INLINE) &&
-	    !qp->local.sq_emit_off && atomic_load_explicit(&peer->theirs->can_pull, memory_order_relaxed))
+	bool may_fetch = w->length >= VB_CHOICE_MIN && qp->type == IBV_QPT_RC && !(w->flags & IBV_SEND_INLINE) &&
+	                 !qp->local.sq_emit_off && atomic_load_explicit(&peer->theirs->can_pull, memory_order_relaxed);
+	unsigned class = vb_choice_class(w->length);
+
+	/* within one process a single thread would make both copies of a message in the ring */
+	if (may_fetch &&
+	    (peer->self || vb_choose(&peer->choice[class], &peer->theirs->costs[class]) == VB_SEND_FETCHED))
 		r = emit_pull(qp, w);
 	else
 		r = emit_pieces(qp, w, VB_REC_SEND);

@@ -149,10 +149,16 @@ static enum verdict do_send(struct vb_qp *qp, struct req *q)
 	if (q->rec.length > qp->inbound->wqe.length || qp->inbound->offset > qp->inbound->wqe.length - q->rec.length)
 		return TOO_LONG;
 
+	/* the class of the message: one piece, or several. The last of several may be too short to be measured */
+	unsigned class = (q->flags & (VB_RECF_FIRST | VB_RECF_LAST)) != (VB_RECF_FIRST | VB_RECF_LAST);
+	struct vb_cost *cost = &q->peer->ring_cost[class];
+	uint64_t begin = q->rec.length >= VB_CHOICE_MIN ? vb_cost_begin(cost) : 0;
 	enum verdict v = receive_scatter(qp, q->payload, q->rec.length);
 
 	if (v != OK)
 		return v;
+	if (begin && vb_cost_end(cost, begin, q->rec.length))
+		atomic_store_explicit(&q->peer->ours->costs[class].ring, cost->ns, memory_order_relaxed);
 	if (!(q->flags & VB_RECF_LAST))
 		return OK;
 	v = invalidate_key(qp, q);
@@ -180,6 +186,10 @@ static enum verdict do_pull(struct vb_qp *qp, struct req *q)
 		return RNR;
 	if (total > qp->inbound->wqe.length)
 		return TOO_LONG;
+	unsigned class = vb_choice_class(total);
+	struct vb_cost *cost = &q->peer->fetch_cost[class];
+	uint64_t begin = vb_cost_begin(cost);
+
 	for (uint32_t i = 0; i < n; off += span[i].length, i++) {
 		if (span[i].length > total - off)
 			return TOO_LONG;
@@ -197,6 +207,9 @@ static enum verdict do_pull(struct vb_qp *qp, struct req *q)
 		if (err)
 			return DROP; /* copies are forbidden: can_pull is cleared now, so the retry sends the data */
 	}
+	if (begin && vb_cost_end(cost, begin, total))
+		atomic_store_explicit(&q->peer->ours->costs[class].fetch, cost->ns, memory_order_relaxed);
+
 	enum verdict v = invalidate_key(qp, q);
 
 	if (v != OK)
@@ -532,8 +545,7 @@ void vb_inread_serve(struct vb_qp *qp)
 
 	while (qp->local.inread_head != qp->local.inread_tail) {
 		struct vb_inread *r = &qp->local.inread[qp->local.inread_head % VB_RD_ATOM_SLOTS];
-		uint32_t piece =
-		        r->length - r->offset < VB_RING_RECORD_MAX / 2 ? r->length - r->offset : VB_RING_RECORD_MAX / 2;
+		uint32_t piece = r->length - r->offset < VB_RING_PIECE ? r->length - r->offset : VB_RING_PIECE;
 		uint64_t va = 0;
 
 		vb_lock(&peer->tx_lock);

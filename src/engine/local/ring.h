@@ -14,7 +14,6 @@
  */
 #define VB_RING_AHEAD 1024u
 #define VB_RING_MASK (VB_RING_BYTES - 1)
-#define VB_RING_RECORD_MAX (32u << 10) /* the largest record. Several fit, so that both ends can copy at once */
 
 static inline uint32_t vb_ring_size(uint32_t bytes)
 {
