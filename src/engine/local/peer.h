@@ -50,11 +50,11 @@ struct vb_peer {
 	/* our ring to it: under tx_lock */
 	struct vb_lock tx_lock __attribute__((aligned(64)));
 	uint8_t *tx;
-	uint64_t tx_tail;   /* bytes published */
-	uint64_t tx_head;   /* bytes that it has consumed, as last read */
-	uint64_t tx_zeroed; /* the first word of every line in [tx_tail, tx_zeroed) is 0 */
-	struct vb_choice choice[VB_CHOICE_CLASSES];
-	atomic_bool tx_low; /* that range is short; a hint, read without the lock */
+	uint64_t tx_tail;                           /* bytes published */
+	uint64_t tx_head;                           /* bytes that it has consumed, as last read */
+	uint64_t tx_zeroed;                         /* the first word of every line in [tx_tail, tx_zeroed) is 0 */
+	atomic_bool tx_low;                         /* that range is short; a hint, read without the lock */
+	struct vb_choice choice[VB_CHOICE_CLASSES]; /* of large SENDs: not in the line of small ones */
 
 	/* its ring to us: under node->progress */
 	const uint8_t *rx __attribute__((aligned(64)));
@@ -62,8 +62,8 @@ struct vb_peer {
 	uint32_t quiet;    /* consecutive polls without a record, while hot */
 	int hot_index;     /* index in the node's list of polled rings, or -1 */
 	bool ack_doorbell; /* acknowledgements were published since its doorbell was last rung */
+	bool dropped;      /* a record was dropped, so its sender must be woken */
 	struct vb_cost fetch_cost[VB_CHOICE_CLASSES], ring_cost[VB_CHOICE_CLASSES]; /* of the copies of its SENDs */
-	bool dropped; /* a record was dropped, so its sender must be woken */
 
 	struct vb_lock map_lock; /* guards maps: its regions that are mapped here too (path/local/shared_map.c) */
 	struct vb_map *maps;
