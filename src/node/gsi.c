@@ -399,7 +399,7 @@ EXPORT int vb_gsi_client_bind(struct vb_gsi_client *q, uint16_t port_space, cons
 	while (!b->msg.id || *place_of(q, b->msg.id));
 	uint32_t id = b->msg.id;
 	*place_of(q, id) = b;
-	/* if there is no broker now, vb_gsi_client_reattached sends the message */
+	/* if there is no broker now, vb_gsi_on_reattached sends the message */
 	vb_broker_post(q->node->io->broker, VB_MSG_CM_BIND, &b->msg, sizeof(b->msg), false);
 	err = binding_await(q, id);
 	if (err) {

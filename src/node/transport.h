@@ -20,7 +20,7 @@ struct vb_transport_ops {
 	void (*free)(struct vb_node *node);
 	/* Called in a child of fork(). The transport may not have been started. */
 	void (*in_child)(struct vb_node *node);
-	/* Receives data, and sends data that had to wait. wait: no work may be left, because the next poll may be
+	/* Receives data, and sends data that had to wait. finish: no work may be left, because the next poll may be
 	 * late. Under progress. Returns the amount of work. */
 	unsigned (*poll)(struct vb_node *node, bool finish);
 	/* watch: the transport's sockets must wake the progress thread; otherwise a program polls. Under progress. */

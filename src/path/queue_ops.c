@@ -73,7 +73,7 @@ bool vb_queue_next_send(void *own, struct vb_work *rq)
 		rq->flags |= VB_WORK_FENCE;
 	if (w->state != VB_SWQE_DONE && (atomic || w->opcode == IBV_WR_RDMA_READ))
 		check_answer_target(qp, w, atomic);
-	/* The request failed in check_target or when it was posted. An impossible length makes the engine fail it, in
+	/* The request failed in check_answer_target or when it was posted. An impossible length makes the engine fail it, in
 	 * order. */
 	if (w->state == VB_SWQE_DONE)
 		rq->length = UINT32_MAX;

@@ -41,7 +41,29 @@ static bool say(const struct link *l, const void *msg, size_t len, const int *fd
 	return false;
 }
 
-/* Attaches a program with n addresses, the first of which is own_gid. */
+/* Asks once to attach. Returns 0, EAGAIN if the broker says so, or another error. */
+static int attach_once(struct link *l, const void *msg, size_t len, const int fds[3])
+{
+	struct came m;
+	bool gone;
+
+	for (int i = 0; !link_open(l); i++) {
+		if (i == 100)
+			return ETIMEDOUT;
+		sleep_ms(10);
+	}
+	if (!say(l, msg, len, fds, 3) || !link_take(l, &m, LONG_MS, &gone))
+		return EPROTO;
+	if (m.head.type == VB_MSG_ERROR)
+		return m.error.err;
+	if (m.head.type != VB_MSG_ATTACHED)
+		return EPROTO;
+	l->lane = m.attached.lane;
+	return 0;
+}
+
+/* Attaches a program with n addresses, the first of which is own_gid. The broker has only so many threads that receive
+ * the descriptors of one user, and asks to come again while they are busy; libibverbs does so too. */
 static bool attach(struct link *l, const int fds[3], uint32_t ngids)
 {
 	static struct {
@@ -49,21 +71,19 @@ static bool attach(struct link *l, const int fds[3], uint32_t ngids)
 		uint8_t gids[VB_MAX_GIDS][16];
 	} a;
 	size_t len = sizeof(a.m) + ngids * 16ull;
-	struct came m;
-	bool gone;
+	int err = EAGAIN;
 
 	a.m = (struct vb_msg_attach){.head = head_for(VB_MSG_ATTACH, len), .ngids = ngids};
 	for (uint32_t i = 0; i < ngids; i++)
 		memcpy(a.gids[i], own_gid, 16), a.gids[i][4] = (uint8_t)i;
-	for (int i = 0; !link_open(l); i++) {
-		if (i == 100)
-			return false;
-		sleep_ms(10);
+	for (int64_t until = now_ms() + LONG_MS; err == EAGAIN && now_ms() < until;) {
+		err = attach_once(l, &a, len, fds);
+		if (err == EAGAIN) {
+			link_close(l);
+			sleep_ms(10);
+		}
 	}
-	if (!say(l, &a, len, fds, 3) || !link_take(l, &m, LONG_MS, &gone) || m.head.type != VB_MSG_ATTACHED)
-		return false;
-	l->lane = m.attached.lane;
-	return true;
+	return !err;
 }
 
 static int attach_all(int most, uint32_t ngids)

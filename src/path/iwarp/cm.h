@@ -87,12 +87,12 @@ struct vb_iwcm_offer {
 int vb_iwcm_connect(struct vb_iwcm *cm, const struct vb_iwcm_addresses *ends, bool any_port,
                     const struct vb_iwcm_offer *offer, void *own, struct vb_iwcm_conn **out);
 /* Give the stream to the queue pair with this number, which goes to RTS. Called without the lock; no other thread may
- * use the connection meanwhile. After EINVAL nothing was done; after any other error only vb_iwcm_end may follow. */
+ * use the connection meanwhile. After EINVAL nothing was done; after any other error only vb_iwcm_release may follow. */
 int vb_iwcm_accept(struct vb_iwcm_conn *c, uint32_t qpn, const struct vb_iwcm_offer *offer);
 int vb_iwcm_start(struct vb_iwcm_conn *c, uint32_t qpn);
 /* The program knows the connection: closed() may be called from now on, at once if the stream has ended. */
 void vb_iwcm_owner_knows(struct vb_iwcm_conn *c);
-/* Refuses the request. The owner must still call vb_iwcm_end. */
+/* Refuses the request. The owner must still call vb_iwcm_release. */
 int vb_iwcm_reject(struct vb_iwcm_conn *c, const void *data, size_t len);
 /* Ends the stream like vb_iwarp_disconnect; closed() follows. Called without the lock. */
 int vb_iwcm_disconnect(struct vb_iwcm_conn *c);

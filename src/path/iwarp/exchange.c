@@ -179,7 +179,7 @@ void vb_iwcm_say_terminate(struct vb_iwcm_conn *c, enum vb_term term)
 	if (c->stream.crc)
 		vb_mpa_seal(bytes, marked);
 	send(c->watch.fd, bytes, marked, MSG_NOSIGNAL | MSG_DONTWAIT);
-	shutdown(c->watch.fd, SHUT_WR); /* vb_iwcm_end lets the socket linger */
+	shutdown(c->watch.fd, SHUT_WR); /* vb_iwcm_release lets the socket linger */
 	__atomic_fetch_add(&c->cm->stats.disagreed, 1, __ATOMIC_RELAXED);
 }
 

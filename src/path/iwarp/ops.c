@@ -23,8 +23,8 @@ void vb_iwarp_release_all(struct vb_node *node)
 	}
 }
 
-/* A thread that arms the queue reads node->held after cq->lock. So either that thread finds the held completion, or
- * this function finds the queue armed. */
+/* A thread that arms the queue reads node->held_completions after cq->lock. So either that thread finds the held
+ * completion, or this function finds the queue armed. */
 static bool is_armed(struct vb_cq *cq)
 {
 	vb_lock(&cq->lock);

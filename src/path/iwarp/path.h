@@ -81,7 +81,7 @@ void vb_iwarp_host_leave(struct vb_iwarp_path *w);
 
 /* --- path.c --- */
 
-/* Receives data, and sends data for which sockets had no room. wait: waits for sq_lock, as in visit of struct
+/* Receives data, and sends data for which sockets had no room. finish: waits for sq_lock, as in visit of struct
  * vb_path_ops. Under progress. Returns the amount of work. */
 unsigned vb_iwarp_poll(struct vb_node *node, bool finish);
 /* Called when the program ends without closing its devices, so that data that it sent arrives: first last_words, then
@@ -93,7 +93,7 @@ void vb_iwarp_last_ends(struct vb_node *node);
 /* Called after input: starts or ends starvation as the engine reports. Under progress + sq_lock. */
 void vb_iwarp_starve(struct vb_iwarp_path *w);
 /* Visits a starved stream: continues if there is a receive, and ends the stream if the connection has ended or the
- * message has waited too long. thorough: checks the connection now. Under progress + sq_lock. Returns the amount of
+ * message has waited too long. finish: checks the connection now. Under progress + sq_lock. Returns the amount of
  * work. */
 unsigned vb_iwarp_feed(struct vb_iwarp_path *w, bool finish);
 /* Ends starvation. Under progress + sq_lock. */

@@ -22,10 +22,11 @@
 #define TRY_AFTER 16u
 #define MAPS_MAX 32u
 
-/* One for each R_Key in use. peer->map_lock protects it. */
+/* One for each R_Key in use. Its state is under peer->map_lock. Only the progress thread maps and unmaps, with no lock
+ * held, because the peer chooses the file, and opening it may take long. */
 struct vb_map {
 	uint32_t key;
-	uint32_t uses;         /* operations so far, counted until try_map is called */
+	uint32_t uses;         /* operations so far, counted until the mapping is tried */
 	uint64_t addr, length; /* the key's region at the first operation */
 	uint8_t *local;        /* our mapping of addr, or NULL */
 	void *base;            /* start of our mapping */
@@ -206,7 +207,8 @@ static void region_unmap(struct vb_map *m)
 	m->base = m->local = NULL;
 }
 
-/* Frees the entries of deregistered regions, and entries in excess of MAPS_MAX. Under map_lock. */
+/* m is a copy of the entry. A region that has ended meanwhile is not mapped: its addresses may be those of another file
+ * now. */
 static void region_map(struct vb_peer *peer, struct vb_map *m)
 {
 	struct vma v;

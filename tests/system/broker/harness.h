@@ -72,7 +72,7 @@ bool wait_gone(int ms);    /* waits until no broker answers */
 uint32_t lanes_held(void); /* lanes that are not reserved */
 bool wait_lanes(uint32_t n, int ms);
 
-/* A child that attaches as gid, reports its proc_id, and serves its client until it is killed or told to end. */
+/* A child that attaches as gid, reports its lane, and serves its client until it is killed or told to end. */
 struct program {
 	pid_t pid;
 	uint32_t lane;
