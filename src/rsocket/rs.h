@@ -68,8 +68,8 @@ struct rsocket {
 
 	/*
 	 * Lock order: send_lock or recv_lock, then cm_lock, then lock. send_lock and recv_lock are held through a whole
-	 * call, so that its bytes stay together, and so while signal handlers run: their rank is VB_RANK_PROGRAM. cm_lock is held while the service thread works on the connection. lock
-	 * guards the rest.
+	 * call, so that its bytes stay together, and so while signal handlers run: their rank is VB_RANK_PROGRAM. The
+	 * service thread holds cm_lock while it works on the connection. lock guards the rest.
 	 */
 	pthread_mutex_t send_lock, recv_lock, cm_lock, lock;
 

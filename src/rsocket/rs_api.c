@@ -168,8 +168,8 @@ void rs_teardown(struct rsocket *rs)
 		rs_dgram_close(rs);
 	vb_mutex_unlock(&rs->lock);
 	vb_mutex_unlock(&rs->cm_lock);
-	vb_mutex_unlock(&rs->recv_lock);
-	vb_mutex_unlock(&rs->send_lock);
+	vb_mutex_unlock_program(&rs->recv_lock);
+	vb_mutex_unlock_program(&rs->send_lock);
 }
 
 static bool mark_closed(struct rsocket *rs)

@@ -211,7 +211,7 @@ RS_EXPORT size_t riowrite(int socket, const void *buf, size_t count, off_t offse
 			offset += done;
 	}
 	vb_mutex_unlock(&rs->lock);
-	vb_mutex_unlock(&rs->send_lock);
+	vb_mutex_unlock_program(&rs->send_lock);
 	rs_put(rs);
 	rs_soft();
 	/* An unmapped offset is not an error in this interface: 0 bytes were written. */

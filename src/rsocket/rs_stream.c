@@ -167,7 +167,7 @@ ssize_t rs_stream_send(struct rsocket *rs, struct rs_cursor *c, int flags)
 		err = send_all(rs, c, flags);
 	vb_mutex_unlock(&rs->lock);
 	if (locked)
-		vb_mutex_unlock(&rs->send_lock);
+		vb_mutex_unlock_program(&rs->send_lock);
 	return c->left < all || !err ? (ssize_t)(all - c->left) : rs_fail(err);
 }
 
@@ -242,7 +242,7 @@ ssize_t rs_stream_recv(struct rsocket *rs, struct rs_cursor *c, int flags)
 		err = receive_bytes(rs, c, flags);
 	vb_mutex_unlock(&rs->lock);
 	if (locked)
-		vb_mutex_unlock(&rs->recv_lock);
+		vb_mutex_unlock_program(&rs->recv_lock);
 	return c->left < all || !err ? (ssize_t)(all - c->left) : rs_fail(err);
 }
 

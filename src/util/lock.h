@@ -215,5 +215,7 @@ static inline void vb_mutex_unlock_ranked(pthread_mutex_t *m, const char *file, 
 #define vb_mutex_trylock(m, rank) pthread_mutex_trylock(m)
 #define vb_mutex_unlock(m) pthread_mutex_unlock(m)
 #endif
+/* Releases a mutex that was taken with VB_RANK_PROGRAM, which is not recorded. */
+#define vb_mutex_unlock_program(m) pthread_mutex_unlock(m)
 
 #endif
