@@ -85,6 +85,19 @@ static uint32_t next_psn(const struct vb_qp *qp)
 	return (uint32_t)(qp->attr.sq_psn + qp->local.ssn_emit) & VB_PSN_MASK;
 }
 
+/* Copies the next piece of a large message, and measures what that costs. Out of the way of small messages. */
+static __attribute__((noinline)) bool copy_measured(struct vb_peer *peer, const struct vb_swqe *w,
+                                                    const struct iovec *iov, int n, uint32_t off, uint8_t *to,
+                                                    uint32_t piece)
+{
+	struct vb_cost *cost = &peer->choice[vb_choice_class(w->length)].ring;
+	uint64_t begin = piece < VB_CHOICE_MIN ? 0 : vb_cost_begin(cost);
+	bool ok = vb_copy_from(iov, n, off, to, piece);
+
+	vb_cost_end(cost, begin, piece);
+	return ok;
+}
+
 /* Writes the payload of a SEND or a WRITE in pieces, until the ring is full. local.sq_emit_off is the offset of the
  * next piece. */
 static enum vb_emit emit_pieces(struct vb_qp *qp, struct vb_swqe *w, unsigned type)
@@ -92,7 +105,6 @@ static enum vb_emit emit_pieces(struct vb_qp *qp, struct vb_swqe *w, unsigned ty
 	struct iovec iov[VB_MAX_SGE + 1];
 	struct vb_peer *peer = qp->local.peer;
 	uint32_t head = type == VB_REC_WRITE ? VB_REC_HEAD_EXT : VB_REC_HEAD;
-	struct vb_cost *cost = w->length >= VB_CHOICE_MIN ? &peer->choice[vb_choice_class(w->length)].ring : NULL;
 	int n = vb_gather(qp, w, 0, iov);
 
 	if (n < 0)
@@ -112,12 +124,11 @@ static enum vb_emit emit_pieces(struct vb_qp *qp, struct vb_swqe *w, unsigned ty
 			ext->rkey = w->rkey;
 			ext->total = w->length;
 		}
-		uint64_t begin = cost ? vb_cost_begin(cost) : 0;
+		uint8_t *to = (uint8_t *)rec + head;
 
-		if (!vb_copy_from(iov, n, off, (uint8_t *)rec + head, piece))
+		if (!(w->length < VB_CHOICE_MIN ? vb_copy_from(iov, n, off, to, piece)
+		                                : copy_measured(peer, w, iov, n, off, to, piece)))
 			return vb_emit_fault(w, IBV_WC_LOC_PROT_ERR);
-		if (begin)
-			vb_cost_end(cost, begin, piece);
 		vb_rec_fill(qp, rec, type, flags, next_psn(qp), piece, w->imm);
 		vb_ring_commit(peer, head + piece);
 		if (left > piece) {
@@ -202,21 +213,27 @@ static enum vb_emit mark_sent(struct vb_qp *qp, struct vb_swqe *w, enum vb_emit 
 	return VB_EMIT_OK;
 }
 
+/* Is this large SEND fetched by the receiver? UC requests complete when they are in the ring, and then the program may
+ * reuse their buffers. So their data cannot be fetched later, nor can inline data, nor a message that is already partly
+ * in the ring. Within one process a single thread would make both copies of a message in the ring. Under tx_lock. */
+static __attribute__((noinline)) bool is_fetched(const struct vb_qp *qp, const struct vb_swqe *w)
+{
+	struct vb_peer *peer = qp->local.peer;
+	unsigned class = vb_choice_class(w->length);
+
+	if (qp->type != IBV_QPT_RC || (w->flags & IBV_SEND_INLINE) || qp->local.sq_emit_off ||
+	    !atomic_load_explicit(&peer->theirs->can_pull, memory_order_relaxed))
+		return false;
+	return peer->self || vb_choose(&peer->choice[class], &peer->theirs->costs[class]) == VB_SEND_FETCHED;
+}
+
 static enum vb_emit emit_send(struct vb_qp *qp, struct vb_swqe *w)
 {
 	struct vb_peer *peer = qp->local.peer;
 	enum vb_emit r;
 
 	vb_lock(&peer->tx_lock);
-	/* UC requests complete when they are in the ring, and then the program may reuse their buffers. So their data
-	 * cannot be fetched later, nor can inline data, nor a message that is already partly in the ring. */
-	bool may_fetch = w->length >= VB_CHOICE_MIN && qp->type == IBV_QPT_RC && !(w->flags & IBV_SEND_INLINE) &&
-	                 !qp->local.sq_emit_off && atomic_load_explicit(&peer->theirs->can_pull, memory_order_relaxed);
-	unsigned class = vb_choice_class(w->length);
-
-	/* within one process a single thread would make both copies of a message in the ring */
-	if (may_fetch &&
-	    (peer->self || vb_choose(&peer->choice[class], &peer->theirs->costs[class]) == VB_SEND_FETCHED))
+	if (__builtin_expect(w->length >= VB_CHOICE_MIN, 0) && is_fetched(qp, w))
 		r = emit_pull(qp, w);
 	else
 		r = emit_pieces(qp, w, VB_REC_SEND);

@@ -135,6 +135,20 @@ static void note_dropped(struct req *q)
 
 /* --- requests --- */
 
+/* Stores a large piece, and measures what that costs: for the class of messages of one piece, or of several. The last
+ * piece of several may be too short for that. Out of the way of small messages. */
+static __attribute__((noinline)) enum verdict scatter_measured(struct vb_qp *qp, struct req *q)
+{
+	unsigned class = (q->flags & (VB_RECF_FIRST | VB_RECF_LAST)) != (VB_RECF_FIRST | VB_RECF_LAST);
+	struct vb_cost *cost = &q->peer->ring_cost[class];
+	uint64_t begin = vb_cost_begin(cost);
+	enum verdict v = receive_scatter(qp, q->payload, q->rec.length);
+
+	if (v == OK && vb_cost_end(cost, begin, q->rec.length))
+		atomic_store_explicit(&q->peer->ours->costs[class].ring, cost->ns, memory_order_relaxed);
+	return v;
+}
+
 static enum verdict do_send(struct vb_qp *qp, struct req *q)
 {
 	if (q->flags & VB_RECF_FIRST) {
@@ -149,16 +163,11 @@ static enum verdict do_send(struct vb_qp *qp, struct req *q)
 	if (q->rec.length > qp->inbound->wqe.length || qp->inbound->offset > qp->inbound->wqe.length - q->rec.length)
 		return TOO_LONG;
 
-	/* the class of the message: one piece, or several. The last of several may be too short to be measured */
-	unsigned class = (q->flags & (VB_RECF_FIRST | VB_RECF_LAST)) != (VB_RECF_FIRST | VB_RECF_LAST);
-	struct vb_cost *cost = &q->peer->ring_cost[class];
-	uint64_t begin = q->rec.length >= VB_CHOICE_MIN ? vb_cost_begin(cost) : 0;
-	enum verdict v = receive_scatter(qp, q->payload, q->rec.length);
+	enum verdict v = q->rec.length < VB_CHOICE_MIN ? receive_scatter(qp, q->payload, q->rec.length)
+	                                               : scatter_measured(qp, q);
 
 	if (v != OK)
 		return v;
-	if (begin && vb_cost_end(cost, begin, q->rec.length))
-		atomic_store_explicit(&q->peer->ours->costs[class].ring, cost->ns, memory_order_relaxed);
 	if (!(q->flags & VB_RECF_LAST))
 		return OK;
 	v = invalidate_key(qp, q);
