@@ -62,14 +62,14 @@ static enum forced forced_way(void)
 	return (enum forced)f;
 }
 
-static enum vb_send_way other(enum vb_send_way way)
+static enum vb_send_way other_way(enum vb_send_way way)
 {
 	return way == VB_SEND_FETCHED ? VB_SEND_RING : VB_SEND_FETCHED;
 }
 
 /* Compares the two ways, where both have been measured. Data in the ring is copied by both programs at the same time,
  * so the slower of the two counts. */
-static void compare(struct vb_choice *c, const struct vb_send_costs *theirs)
+static void compare_ways(struct vb_choice *c, const struct vb_send_costs *theirs)
 {
 	uint64_t fetch = atomic_load_explicit(&theirs->fetch, memory_order_relaxed);
 	uint64_t ring = atomic_load_explicit(&theirs->ring, memory_order_relaxed);
@@ -80,7 +80,7 @@ static void compare(struct vb_choice *c, const struct vb_send_costs *theirs)
 		ring = c->ring.ns;
 	if (c->way == VB_SEND_FETCHED ? ring * 5 > fetch * 4 : fetch * 5 > ring * 4)
 		return;
-	c->way = other(c->way);
+	c->way = other_way(c->way);
 	c->interval = LOOK_MIN;
 	c->look = c->sends + LOOK_MIN;
 	vb_log(VB_LOG_INFO, "large SENDs: %s now; ns per 64 KiB: %u in the ring, %u fetched",
@@ -107,12 +107,12 @@ enum vb_send_way vb_choose(struct vb_choice *c, const struct vb_send_costs *thei
 		return n & 4 ? VB_SEND_RING : VB_SEND_FETCHED;
 	}
 	if (n - c->look < LOOK_SENDS)
-		return other(c->way);
+		return other_way(c->way);
 	if (n - c->look == LOOK_SENDS) {
 		c->interval = c->interval < LOOK_MAX ? c->interval * 2 : LOOK_MAX;
 		c->look = n + c->interval;
 	}
 	if (n % FIRST_SENDS == 0)
-		compare(c, theirs);
+		compare_ways(c, theirs);
 	return c->way;
 }

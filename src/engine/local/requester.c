@@ -9,6 +9,7 @@
 #include "core/pd.h"
 #include "engine/local/requester.h"
 #include "engine/local/ring.h"
+#include "frame/aeth.h"
 #include "frame/fields.h"
 #include "util/guard.h"
 #include "util/units.h"
@@ -225,16 +226,6 @@ static void go_back_to(struct vb_qp *qp, uint64_t from)
 	VB_COUNT(retry, 1);
 }
 
-/* IBA table 45: RNR NAK timer field, in units of 10 us. */
-static uint64_t rnr_ns(uint32_t code)
-{
-	static const uint32_t unit[32] = {65536, 1,    2,    3,    4,    6,     8,     12,    16,    24,   32,
-	                                  48,    64,   96,   128,  192,  256,   384,   512,   768,   1024, 1536,
-	                                  2048,  3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152};
-
-	return unit[code & 31] * VB_US(10);
-}
-
 enum nak_result {
 	NAK_REPEAT, /* requests will be repeated, or the NAK is obsolete */
 	NAK_FAILED, /* the QP has failed */
@@ -257,8 +248,9 @@ static enum nak_result handle_rnr_nak(struct vb_qp *qp)
 	}
 	go_back_to(qp, peer_has_taken(qp));
 	qp->local.timer_kind = VB_TIMER_RNR;
-	qp->local.deadline =
-	        vb_now() + rnr_ns(atomic_load_explicit(&qp->local.remote->min_rnr_timer, memory_order_relaxed));
+	uint8_t code = (uint8_t)atomic_load_explicit(&qp->local.remote->min_rnr_timer, memory_order_relaxed);
+
+	qp->local.deadline = vb_now() + VB_US(vb_rnr_timer_us(code));
 	vb_timer_armed(qp->node);
 	return NAK_REPEAT;
 }
