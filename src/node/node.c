@@ -92,11 +92,11 @@ static void in_child(void)
 		pthread_mutex_init(&node->io->meet_lock, NULL);
 		pthread_mutex_init(&node->ctx_lock, NULL);
 		pthread_mutex_init(&node->mcast_lock, NULL);
-		atomic_store(&node->progress.held, 0);
-		atomic_store(&node->io->questions_lock.held, 0);
+		vb_lock_reset(&node->progress);
+		vb_lock_reset(&node->io->questions_lock);
 		for (unsigned i = 0; i < VB_LANE_QPS && node->qp_count; i++)
 			if (node->qps[i])
-				atomic_store(&node->qps[i]->sq_lock.held, 0);
+				vb_lock_reset(&node->qps[i]->sq_lock);
 	}
 	the_node = NULL;
 	the_users = 0;
@@ -165,6 +165,7 @@ static int node_start(struct vb_node *node)
 		return ENOMEM;
 	node->membarrier = !syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) &&
 	                   !syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);
+	vb_lock_allow_favourites();
 	errno = 0;
 	node->seg = make_segment("verbena-segment", VB_SEG_BYTES, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE,
 	                         &io->seg_fd);

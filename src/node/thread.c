@@ -249,6 +249,7 @@ static void *progress_thread(void *arg)
 
 	show_life(node);
 	be_prompt();
+	vb_lock_never_favourite();
 	while (!atomic_load(&io->stop)) {
 		if (atomic_load(&node->owner) == VB_OWNER_POLLER)
 			sleep_ns = watch_poller(node, &polls, &interval);

@@ -1,7 +1,144 @@
-// lock.c - checks the order in which a thread takes locks, in sanitizer and debug builds
+// lock.c - favourites of spin locks; checks of the order in which a thread takes locks, in sanitizer and debug builds
 // see: docs/locking.md
 // SPDX-License-Identifier: MIT
 #include "util/lock.h"
+
+#include <linux/membarrier.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+/* --- favourites --- */
+
+/* A thread becomes the favourite of a lock when it has taken it FAVOURITE_AFTER times in a row. Each withdrawal
+ * multiplies that number by 16, because it costs as much as thousands of uncontended locks. */
+#define FAVOURITE_AFTER 256u
+#define WITHDRAWALS_MAX 5u
+
+/* Not in sanitizer builds: TSan does not know that membarrier(2) orders the threads, and the checks of ranks look for
+ * the order alone. */
+#if defined(VB_SANITIZED) || defined(VB_LOCK_RANKS)
+#define FAVOURITES 0
+#else
+#define FAVOURITES 1
+#endif
+
+static atomic_bool allowed;
+static _Thread_local bool never __attribute__((tls_model("initial-exec")));
+
+static int membarrier_now(int command)
+{
+	return (int)syscall(SYS_membarrier, command, 0, 0);
+}
+
+bool vb_lock_allow_favourites(void)
+{
+	if (!FAVOURITES || membarrier_now(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) ||
+	    membarrier_now(MEMBARRIER_CMD_PRIVATE_EXPEDITED))
+		return false;
+	atomic_store(&allowed, true);
+	return true;
+}
+
+void vb_lock_never_favourite(void)
+{
+	never = true;
+}
+
+/* All threads of the process have a full barrier before this returns. */
+static void barrier_everywhere(void)
+{
+	if (!membarrier_now(MEMBARRIER_CMD_PRIVATE_EXPEDITED))
+		return;
+	/* a child of fork() may have to register again */
+	if (!membarrier_now(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) &&
+	    !membarrier_now(MEMBARRIER_CMD_PRIVATE_EXPEDITED))
+		return;
+	/* The program has forbidden the call since. No store stays in a store buffer for a millisecond. */
+	atomic_store(&allowed, false);
+	nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+}
+
+/* Takes the right to plain stores from the favourite. It may still have the lock. Under held. */
+static void withdraw(struct vb_lock *l, uintptr_t favourite)
+{
+	atomic_store_explicit(&l->favourite, favourite | 1, memory_order_relaxed);
+	barrier_everywhere();
+	l->streak = 0;
+	l->withdrawals = l->withdrawals < WITHDRAWALS_MAX ? l->withdrawals + 1 : WITHDRAWALS_MAX;
+}
+
+/* Counts how often the thread has taken the lock, and makes it the favourite. A lock has one favourite for ever: a
+ * former one may have read that it still is, been preempted, and store favourite_has at any time. Under held. */
+static void consider(struct vb_lock *l, uintptr_t self, uintptr_t favourite)
+{
+	if (l->last != self) {
+		l->last = self;
+		l->streak = 0;
+		return;
+	}
+	if (++l->streak < FAVOURITE_AFTER << 4 * l->withdrawals || never ||
+	    !atomic_load_explicit(&allowed, memory_order_relaxed))
+		return;
+	l->streak = 0;
+	if (!favourite || favourite == (self | 1))
+		atomic_store_explicit(&l->favourite, self, memory_order_relaxed);
+}
+
+static bool take_held(struct vb_lock *l)
+{
+	return !atomic_load_explicit(&l->held, memory_order_relaxed) &&
+	       !atomic_exchange_explicit(&l->held, 1, memory_order_acquire);
+}
+
+/* Does another thread, or the function that a signal has interrupted, have the lock as the favourite? Under held. */
+static bool favourite_has(struct vb_lock *l, uintptr_t self)
+{
+	uintptr_t favourite = atomic_load_explicit(&l->favourite, memory_order_relaxed);
+
+	if (favourite && !(favourite & 1) && favourite != self)
+		withdraw(l, favourite);
+	return atomic_load_explicit(&l->favourite_has, memory_order_acquire);
+}
+
+static void wait_a_moment(unsigned spins)
+{
+	if (spins < 200)
+		vb_cpu_relax();
+	else
+		sched_yield();
+}
+
+void vb_lock_slow(struct vb_lock *l)
+{
+	uintptr_t self = vb_self();
+
+	for (unsigned spins = 0; !take_held(l); spins++)
+		wait_a_moment(spins);
+	if (!FAVOURITES)
+		return;
+	for (unsigned spins = 0; favourite_has(l, self); spins++)
+		wait_a_moment(spins);
+	consider(l, self, atomic_load_explicit(&l->favourite, memory_order_relaxed));
+}
+
+bool vb_trylock_slow(struct vb_lock *l)
+{
+	uintptr_t self = vb_self();
+
+	if (!take_held(l))
+		return false;
+	if (!FAVOURITES)
+		return true;
+	if (favourite_has(l, self)) {
+		atomic_store_explicit(&l->held, 0, memory_order_release);
+		return false;
+	}
+	consider(l, self, atomic_load_explicit(&l->favourite, memory_order_relaxed));
+	return true;
+}
+
+/* --- ranks --- */
 
 #ifdef VB_LOCK_RANKS
 

@@ -8,6 +8,7 @@
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 /*
  * The order of locks: a thread takes only locks of a higher rank than those it holds, and no two of one rank.
@@ -71,9 +72,19 @@ enum vb_lock_rank {
  * yields, because the machine may have a single core. All zeros means unlocked and without a rank. A thread that holds
  * one calls nothing that waits for another thread, another process or a file; copies of user memory may wait for a
  * page.
+ *
+ * An atomic exchange waits until all earlier stores are visible, which costs as much as the rest of a small send. So a
+ * lock that one thread alone takes has that thread as its favourite, which takes it with plain stores (lock.c). A lock
+ * has the same favourite for ever.
  */
 struct vb_lock {
-	atomic_int held;
+	_Atomic uint8_t held;          /* unless the favourite has it */
+	_Atomic uint8_t favourite_has; /* written by the favourite alone */
+	uint8_t withdrawals;           /* as far as they are counted; under held, as are the next two */
+	uint32_t streak;               /* how often in a row `last` has taken held */
+	uintptr_t last;                /* the thread that took held last */
+	/* The thread (vb_self) that takes the lock with plain stores; | 1: withdrawn, it takes held like all others */
+	_Atomic uintptr_t favourite;
 #ifdef VB_LOCK_RANKS
 	enum vb_lock_rank rank;
 #endif
@@ -115,9 +126,18 @@ static inline void vb_rank_forget(void)
 #define VB_HOLDS_NO_LOCK() ((void)0)
 #endif
 
-static inline void vb_lock_init(struct vb_lock *l, enum vb_lock_rank rank)
+static inline void vb_lock_reset(struct vb_lock *l)
 {
 	atomic_store_explicit(&l->held, 0, memory_order_relaxed);
+	atomic_store_explicit(&l->favourite_has, 0, memory_order_relaxed);
+}
+
+static inline void vb_lock_init(struct vb_lock *l, enum vb_lock_rank rank)
+{
+	vb_lock_reset(l);
+	atomic_store_explicit(&l->favourite, 0, memory_order_relaxed);
+	l->last = 0;
+	l->streak = l->withdrawals = 0;
 #ifdef VB_LOCK_RANKS
 	l->rank = rank;
 #endif
@@ -132,25 +152,60 @@ static inline void vb_cpu_relax(void)
 #endif
 }
 
+/* The calling thread: an address that no other living thread has, never odd. */
+static inline uintptr_t vb_self(void)
+{
+#if defined(__x86_64__)
+	uintptr_t self;
+
+	__asm__("mov %%fs:0, %0" : "=r"(self));
+	return self;
+#else
+	return (uintptr_t)__builtin_thread_pointer();
+#endif
+}
+
+/* From now on locks may have favourites. Called when the process's node starts. Returns false if they never have: without
+ * membarrier(2), and in debug and sanitizer builds. lock.c */
+bool vb_lock_allow_favourites(void);
+/* The calling thread never becomes a favourite: it shares all its locks with the program's threads. */
+void vb_lock_never_favourite(void);
+/* Take held, and withdraw the lock from a favourite that is another thread. lock.c */
+void vb_lock_slow(struct vb_lock *l);
+bool vb_trylock_slow(struct vb_lock *l);
+
+/* Takes the lock if the calling thread, self, is its favourite and does not have it. Pairs with the membarrier of
+ * withdraw (lock.c): either that thread sees favourite_has, or this one sees the withdrawal. */
+static inline bool vb_lock_favoured(struct vb_lock *l, uintptr_t self)
+{
+	if (atomic_load_explicit(&l->favourite, memory_order_relaxed) != self ||
+	    atomic_load_explicit(&l->favourite_has, memory_order_relaxed))
+		return false;
+	atomic_store_explicit(&l->favourite_has, 1, memory_order_relaxed);
+	atomic_signal_fence(memory_order_seq_cst);
+	if (__builtin_expect(atomic_load_explicit(&l->favourite, memory_order_relaxed) == self, 1))
+		return true;
+	atomic_store_explicit(&l->favourite_has, 0, memory_order_release);
+	return false;
+}
+
 static inline bool vb_trylock(struct vb_lock *l)
 {
-	return !atomic_load_explicit(&l->held, memory_order_relaxed) &&
-	       !atomic_exchange_explicit(&l->held, 1, memory_order_acquire);
+	return vb_lock_favoured(l, vb_self()) || vb_trylock_slow(l);
 }
 
 static inline void vb_lock(struct vb_lock *l)
 {
-	for (int spins = 0; !vb_trylock(l); spins++) {
-		if (spins < 200)
-			vb_cpu_relax();
-		else
-			sched_yield();
-	}
+	if (__builtin_expect(!vb_lock_favoured(l, vb_self()), 0))
+		vb_lock_slow(l);
 }
 
 static inline void vb_unlock(struct vb_lock *l)
 {
-	atomic_store_explicit(&l->held, 0, memory_order_release);
+	bool favoured = (atomic_load_explicit(&l->favourite, memory_order_relaxed) & ~(uintptr_t)1) == vb_self() &&
+	                atomic_load_explicit(&l->favourite_has, memory_order_relaxed);
+
+	atomic_store_explicit(favoured ? &l->favourite_has : &l->held, 0, memory_order_release);
 }
 
 #ifdef VB_LOCK_RANKS
