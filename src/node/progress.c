@@ -14,6 +14,9 @@
 /* The most records taken from a ring per poll, and QPs visited by a poller. */
 #define BATCH 64u
 #define VISITS 8u
+/* After this many records in one poll, their acknowledgements do not wait for the next poll, before which an answer of the
+ * program may carry them: the peer may wait for room in its send queue. */
+#define PUBLISH_AT_ONCE 4u
 /* A poller visits QPs that have only timers to serve, which reads the clock, once in this many polls. */
 #define TIMERS_EVERY 8u
 /* A poller with hot rings polls a transport's sockets once in this many polls. */
@@ -293,7 +296,7 @@ unsigned vb_progress_locked(struct vb_node *node, struct vb_cq *cq, unsigned wan
 	done += visit_active(node, finish);
 	if (io->ndirty || node->acks) {
 		atomic_store_explicit(&io->owing, 1, memory_order_relaxed);
-		if (finish || done > BATCH / 2)
+		if (finish || done >= PUBLISH_AT_ONCE)
 			vb_node_publish(node);
 	}
 	return done;
