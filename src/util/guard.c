@@ -13,7 +13,7 @@
 #include "util/lock.h"
 
 #define WIDE_MIN 256u /* copies of WIDE_MIN to WIDE_MAX bytes use 64-byte registers if the processor has them */
-#define WIDE_MAX 2048u
+#define WIDE_MAX 8191u
 
 /*
  * The copies are assembly between two labels. If the program counter of a fault lies between them, the handler sets it
@@ -76,17 +76,37 @@ __asm__(".text\n"
         "	rep movsb\n"
         "5:	movl $1, %eax\n"
         "	ret\n"
-        /* bool raw_copy_wide(rdi dst, rsi src, rdx n): 64 bytes and more */
+        /* bool raw_copy_wide(rdi dst, rsi src, rdx n): 64 bytes and more. Fetches lines of the destination ahead, which
+         * may be in another core's cache, also behind its end: there the next message goes. */
         "vb_guard_raw_copy_wide:\n"
         "	vmovdqu64 -64(%rsi,%rdx), %zmm2\n"
         "	leaq -64(%rdi,%rdx), %rcx\n"
-        "1:	vmovdqu64 (%rsi), %zmm0\n"
+        "	subq $256, %rdx\n"
+        "	jb 1f\n"
+        "2:	prefetchw 512(%rdi)\n"
+        "	prefetchw 576(%rdi)\n"
+        "	prefetchw 640(%rdi)\n"
+        "	prefetchw 704(%rdi)\n"
+        "	vmovdqu64 (%rsi), %zmm0\n"
+        "	vmovdqu64 64(%rsi), %zmm1\n"
+        "	vmovdqu64 128(%rsi), %zmm3\n"
+        "	vmovdqu64 192(%rsi), %zmm4\n"
+        "	vmovdqu64 %zmm0, (%rdi)\n"
+        "	vmovdqu64 %zmm1, 64(%rdi)\n"
+        "	vmovdqu64 %zmm3, 128(%rdi)\n"
+        "	vmovdqu64 %zmm4, 192(%rdi)\n"
+        "	addq $256, %rsi\n"
+        "	addq $256, %rdi\n"
+        "	subq $256, %rdx\n"
+        "	jae 2b\n"
+        "1:	cmpq %rcx, %rdi\n"
+        "	jae 3f\n"
+        "	vmovdqu64 (%rsi), %zmm0\n"
         "	vmovdqu64 %zmm0, (%rdi)\n"
         "	addq $64, %rsi\n"
         "	addq $64, %rdi\n"
-        "	cmpq %rcx, %rdi\n"
-        "	jb 1b\n"
-        "	vmovdqu64 %zmm2, (%rcx)\n"
+        "	jmp 1b\n"
+        "3:	vmovdqu64 %zmm2, (%rcx)\n"
         "	vzeroupper\n"
         "	movl $1, %eax\n"
         "	ret\n"
