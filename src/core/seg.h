@@ -15,7 +15,7 @@
  * the doorbell page, is writable by peers. A wrong value there can only cause needless polls.
  */
 #define VB_SEG_MAGIC 0x56524253u /* "VRBS" */
-#define VB_SEG_VERSION 4u
+#define VB_SEG_VERSION 5u
 
 #define VB_LANE_QPS (1u << VB_LANE_SHIFT)
 #define VB_QP_INDEX(qpn) ((qpn) & (VB_LANE_QPS - 1))
@@ -70,7 +70,10 @@ struct vb_qp_shared {
 	_Atomic uint32_t min_rnr_timer;
 	_Atomic uint32_t max_dest_rd_atomic;
 	_Atomic uint32_t qkey;
-	uint32_t reserved0[5];
+	/* 1 << 24 | PSN of the last read that this requester has withdrawn: the responder forgets it, and all reads
+	 * before it. 0: the responder has none of these any more */
+	_Atomic uint32_t withdrawn;
+	uint32_t reserved0[4];
 	/* line 1: written by the responder */
 	_Atomic uint64_t acked; /* requests executed since RTR, in order */
 	_Atomic uint64_t nak;

@@ -104,7 +104,6 @@ static enum vb_emit emit_pieces(struct vb_qp *qp, struct vb_swqe *w, unsigned ty
 {
 	struct iovec iov[VB_MAX_SGE + 1];
 	struct vb_peer *peer = qp->local.peer;
-	uint32_t head = type == VB_REC_WRITE ? VB_REC_HEAD_EXT : VB_REC_HEAD;
 	int n = vb_gather(qp, w, 0, iov);
 
 	if (n < 0)
@@ -113,11 +112,12 @@ static enum vb_emit emit_pieces(struct vb_qp *qp, struct vb_swqe *w, unsigned ty
 		uint32_t off = qp->local.sq_emit_off, left = w->length - off;
 		uint32_t piece = left < VB_RING_PIECE ? left : VB_RING_PIECE;
 		unsigned flags = (off ? 0 : VB_RECF_FIRST) | (piece == left ? VB_RECF_LAST | vb_message_flags(w) : 0);
+		uint32_t head = type == VB_REC_WRITE ? VB_REC_HEAD_EXT : vb_rec_send_head(piece);
 		struct vb_rec *rec = vb_ring_reserve(peer, head + piece);
 
 		if (!rec)
 			return VB_EMIT_BLOCKED;
-		if (head == VB_REC_HEAD_EXT) {
+		if (type == VB_REC_WRITE) {
 			struct vb_rec_ext *ext = (struct vb_rec_ext *)(rec + 1);
 
 			ext->remote_addr = w->remote_addr + off;
@@ -258,6 +258,45 @@ static bool rd_atomic_full(struct vb_qp *qp)
 	return qp->local.rd_outstanding >= qp->attr.max_rd_atomic || qp->local.rd_outstanding >= VB_RD_ATOM_SLOTS;
 }
 
+/* Is this large read answered by the peer in the ring? Only if it takes as many at a time as this QP may send. */
+static bool is_read_by_ring(struct vb_qp *qp, const struct vb_swqe *w)
+{
+	struct vb_peer *peer = qp->local.peer;
+
+	if (w->length < VB_PACE_MIN || peer->self || qp->type != IBV_QPT_RC || vb_reads_withdrawn(qp) ||
+	    atomic_load_explicit(&qp->local.remote->max_dest_rd_atomic, memory_order_relaxed) < qp->attr.max_rd_atomic)
+		return false;
+	vb_lock(&peer->tx_lock);
+	enum vb_rdma_way way = vb_pace_way(vb_read_pace(peer, w));
+
+	vb_unlock(&peer->tx_lock);
+	return way == VB_RDMA_RING;
+}
+
+static uint64_t read_is_sent(struct vb_qp *qp, const struct vb_swqe *w)
+{
+	struct vb_peer *peer = qp->local.peer;
+
+	if (w->length < VB_PACE_MIN)
+		return 0;
+	vb_lock(&peer->tx_lock);
+	uint64_t begun = vb_pace_sent(vb_read_pace(peer, w));
+
+	vb_unlock(&peer->tx_lock);
+	return begun;
+}
+
+/* The peer answers a read that one copy could execute: it is withdrawn if no data comes. */
+static void expect_data(struct vb_qp *qp, struct vb_swqe *w)
+{
+	w->begun = read_is_sent(qp, w);
+	if (qp->local.read_look)
+		return;
+	qp->local.read_data_seen = qp->local.read_data;
+	qp->local.read_look = vb_now() + VB_READ_LOOK;
+	vb_timer_at(qp->node, qp->local.read_look);
+}
+
 static enum vb_emit count_rd(struct vb_qp *qp, enum vb_emit r)
 {
 	if (r == VB_EMIT_OK)
@@ -275,14 +314,18 @@ static enum vb_emit emit_rdma(struct vb_qp *qp, struct vb_swqe *w)
 
 	if (is_read && !qp->attr.max_rd_atomic)
 		return vb_emit_fault(w, IBV_WC_REM_INV_REQ_ERR);
-	if (may_copy && !qp->local.sq_emit_off) {
+	if (may_copy && !qp->local.sq_emit_off && !(is_read && is_read_by_ring(qp, w))) {
 		if (!ring_settled(qp)) {
 			if (is_read || w->length > RING_WRITE_MAX)
 				return VB_EMIT_BLOCKED;
 			return emit_by_ring(qp, w, VB_REC_WRITE, 0);
 		}
+		uint64_t begun = is_read ? read_is_sent(qp, w) : 0;
+
 		switch (w->data_written ? VB_DIRECT_DONE : vb_direct(qp, w)) {
 		case VB_DIRECT_DONE:
+			if (is_read)
+				vb_read_is_done(qp, w, VB_RDMA_COPY, begun);
 			/* the data is written; the record of the immediate may have to wait for room */
 			w->data_written = imm;
 			return imm ? emit_by_ring(qp, w, VB_REC_NOTIFY, 0) : vb_emit_done(w);
@@ -305,7 +348,12 @@ static enum vb_emit emit_rdma(struct vb_qp *qp, struct vb_swqe *w)
 		return vb_emit_fault(w, IBV_WC_LOC_PROT_ERR);
 	if (rd_atomic_full(qp))
 		return VB_EMIT_BLOCKED;
-	return count_rd(qp, emit_by_ring(qp, w, VB_REC_READ, 0));
+	enum vb_emit r = count_rd(qp, emit_by_ring(qp, w, VB_REC_READ, 0));
+
+	w->begun = 0;
+	if (r == VB_EMIT_OK && may_copy)
+		expect_data(qp, w);
+	return r;
 }
 
 static enum vb_emit emit_atomic(struct vb_qp *qp, struct vb_swqe *w)

@@ -9,6 +9,7 @@
 
 #include "core/node.h"
 #include "engine/local/choice.h"
+#include "engine/local/pace.h"
 #include "engine/local/record.h"
 
 enum vb_peer_state {
@@ -55,6 +56,7 @@ struct vb_peer {
 	uint64_t tx_zeroed;                         /* the first word of every line in [tx_tail, tx_zeroed) is 0 */
 	atomic_bool tx_low;                         /* that range is short; a hint, read without the lock */
 	struct vb_choice choice[VB_CHOICE_CLASSES]; /* of large SENDs: not in the line of small ones */
+	struct vb_pace reads[VB_CHOICE_CLASSES];    /* large RDMA reads */
 
 	/* its ring to us: under node->progress */
 	const uint8_t *rx __attribute__((aligned(64)));

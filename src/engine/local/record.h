@@ -59,6 +59,13 @@ struct vb_rec_span {
 #define VB_REC_HEAD 32u
 #define VB_REC_HEAD_EXT 64u
 
+/* Where a SEND's payload begins. From 512 bytes to less than 8 KiB at a line of its own: such copies use wide registers
+ * (util/guard.c), which are slower across lines. Longer ones use string instructions, which are not. */
+static inline uint32_t vb_rec_send_head(uint32_t length)
+{
+	return length - 512u < 8192u - 512u ? VB_REC_HEAD_EXT : VB_REC_HEAD;
+}
+
 /* A number of 24 bits, and the byte above it, as in dest, src and psn of a record. */
 static inline uint32_t vb_rec_word(uint32_t number, unsigned top)
 {

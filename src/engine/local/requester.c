@@ -101,7 +101,8 @@ static enum vb_sq_status emit_all(struct vb_qp *qp)
 		if (w->state == VB_SWQE_DONE) { /* refused when it was posted */
 			r = w->status == IBV_WC_SUCCESS ? VB_EMIT_OK : VB_EMIT_FAILED;
 		} else {
-			if ((w->flags & IBV_SEND_FENCE) && qp->local.rd_outstanding) /* IBA 10.8.3.3 */
+			if ((w->flags & IBV_SEND_FENCE) &&
+			    qp->local.rd_outstanding != qp->local.rd_withdrawn) /* IBA 10.8.3.3 */
 				return VB_SQ_GOOD;
 			r = vb_emit_one(qp, w);
 		}
@@ -351,7 +352,20 @@ static void take_acks(struct vb_qp *qp, bool gone)
 		qp->local.stall = 0;
 		if (qp->local.timer_kind == VB_TIMER_RETRY)
 			vb_stop_timer(qp);
+		if (qp->local.rd_withdrawn && acked >= qp->local.withdrawn_end) {
+			qp->local.rd_outstanding -= qp->local.rd_withdrawn;
+			qp->local.rd_withdrawn = 0;
+			atomic_store_explicit(&qp->shared->withdrawn, 0, memory_order_relaxed);
+		}
 	}
+}
+
+bool vb_reads_withdrawn(struct vb_qp *qp)
+{
+	if (__builtin_expect(!qp->local.rd_withdrawn, 1))
+		return false;
+	take_acks(qp, false);
+	return qp->local.rd_withdrawn;
 }
 
 void vb_local_closing(struct vb_qp *qp)
@@ -378,6 +392,44 @@ static void check_dropped(struct vb_qp *qp)
 		return;
 	else if (++qp->local.stall > 3)
 		vb_wait_retry(qp);
+}
+
+/*
+ * Looks whether the peer answers our reads. It may be stopped, or its program may have no time for it; reads are
+ * one-sided, so then they are executed by one copy. Its data may still come, and is ignored. Only the oldest requests are
+ * withdrawn, up to the first that is no read: those behind it must wait for it.
+ */
+static enum vb_sq_status look_at_reads(struct vb_qp *qp, uint64_t now)
+{
+	struct vb_swqe *w;
+
+	if (now < qp->local.read_look)
+		return VB_SQ_GOOD;
+	uint32_t awaited = qp->local.rd_outstanding - qp->local.rd_withdrawn;
+
+	qp->local.read_look = awaited ? now + VB_READ_LOOK : 0;
+	if (qp->local.read_data != qp->local.read_data_seen || !awaited) {
+		qp->local.read_data_seen = qp->local.read_data;
+		return VB_SQ_GOOD;
+	}
+	while (qp->sq_una != qp->sq_emit && (w = vb_sq_at(qp, qp->sq_una), w->state == VB_SWQE_SENT) &&
+	       w->opcode == IBV_WR_RDMA_READ && vb_direct(qp, w) == VB_DIRECT_DONE) {
+		vb_lock(&qp->local.peer->tx_lock);
+		vb_pace_failed(vb_read_pace(qp->local.peer, w));
+		vb_unlock(&qp->local.peer->tx_lock);
+		qp->local.withdrawn_end = qp->local.ssn_una + 1;
+		if (qp->local.acked_seen < qp->local.withdrawn_end) {
+			qp->local.rd_withdrawn++;
+			atomic_store_explicit(&qp->shared->withdrawn, vb_rec_word(w->psn, 1), memory_order_release);
+		} else {
+			qp->local.rd_outstanding--; /* it has answered, and its data lies in the ring */
+		}
+		vb_emit_done(w);
+		w->slot = 1;
+		if (retire_done(qp) == VB_SQ_FAILED)
+			return VB_SQ_FAILED;
+	}
+	return VB_SQ_GOOD;
 }
 
 /*
@@ -419,7 +471,7 @@ static void visit_locked(struct vb_qp *qp)
 	if (atomic_load_explicit(&qp->state, memory_order_relaxed) != IBV_QPS_RTS &&
 	    atomic_load_explicit(&qp->state, memory_order_relaxed) != IBV_QPS_SQD)
 		return;
-	now = qp->local.deadline || !qp->local.remote ? vb_now() : 0;
+	now = qp->local.deadline || qp->local.read_look || !qp->local.remote ? vb_now() : 0;
 	look_for_peer(qp, now);
 	if (qp->local.peer && qp->local.remote) {
 		if (!vb_peer_alive(qp->local.peer)) {
@@ -434,7 +486,8 @@ static void visit_locked(struct vb_qp *qp)
 			/* 1: the peer's QP does not receive any more, but its fields are still of this connection */
 			if (gens <= 1)
 				take_acks(qp, gens);
-			if (retire_done(qp) == VB_SQ_FAILED) {
+			if (retire_done(qp) == VB_SQ_FAILED ||
+			    (qp->local.read_look && !gens && look_at_reads(qp, now) == VB_SQ_FAILED)) {
 				fail_oldest(qp, vb_sq_at(qp, qp->sq_una)->status);
 				return;
 			}
@@ -490,6 +543,8 @@ uint64_t vb_local_deadline(struct vb_qp *qp)
 
 		at = at < soon ? at : soon;
 	}
+	if (qp->local.read_look && (!at || qp->local.read_look < at))
+		at = qp->local.read_look;
 	vb_unlock(&qp->sq_lock);
 	return at;
 }
@@ -532,24 +587,27 @@ static void start_requester(struct vb_qp *qp)
 
 	l->ssn_una = l->ssn_emit = l->acked_seen = l->acked_base = 0;
 	l->nak_seen = 0;
-	l->rd_outstanding = l->rd_slot = 0;
+	l->rd_outstanding = l->rd_slot = l->rd_withdrawn = 0;
 	l->sq_emit_off = 0;
 	l->last_ring_end = 0;
 	l->retry_left = qp->attr.retry_cnt;
 	l->rnr_left = qp->attr.rnr_retry;
 	l->stall = 0;
+	l->read_look = 0;
 }
 
 void vb_local_entered(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_state next)
 {
-	if (cur == IBV_QPS_RTR && next == IBV_QPS_RTS)
+	if (cur == IBV_QPS_RTR && next == IBV_QPS_RTS) {
 		start_requester(qp);
+		atomic_store_explicit(&qp->shared->withdrawn, 0, memory_order_release);
+	}
 }
 
 void vb_local_forget_sends(struct vb_qp *qp)
 {
 	qp->local.sq_emit_off = 0;
-	qp->local.rd_outstanding = 0;
+	qp->local.rd_outstanding = qp->local.rd_withdrawn = 0;
 	vb_stop_timer(qp);
 }
 
@@ -613,6 +671,7 @@ void vb_local_data(struct vb_peer *peer, const struct vb_rec *rec, const struct 
 	if (!w || w->state != VB_SWQE_SENT || w->opcode != IBV_WR_RDMA_READ || w->psn != (rec->psn & VB_PSN_MASK) ||
 	    ext->remote_addr > w->length || rec->length > w->length - ext->remote_addr)
 		goto out;
+	qp->local.read_data++;
 	int n = vb_gather(qp, w, IBV_ACCESS_LOCAL_WRITE, iov);
 	bool ok = n >= 0 && vb_copy_to(iov, n, ext->remote_addr, payload, rec->length);
 
@@ -621,6 +680,8 @@ void vb_local_data(struct vb_peer *peer, const struct vb_rec *rec, const struct 
 		w->status = ok ? IBV_WC_SUCCESS : IBV_WC_LOC_PROT_ERR;
 		w->slot = 1; /* retire: the read has used a PSN */
 		qp->local.rd_outstanding--;
+		if (w->begun)
+			vb_read_is_done(qp, w, VB_RDMA_RING, w->begun);
 		/* The peer executes all earlier requests before it answers a read. So the last data acknowledges them,
 		 * and the read. */
 		vb_local_ack(qp, (uint32_t)(qp->local.ssn_una - qp->local.acked_base + delta + 1));

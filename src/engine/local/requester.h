@@ -6,6 +6,7 @@
 
 #include "core/sq.h"
 #include "engine/local/local.h"
+#include "util/units.h"
 
 enum vb_emit {
 	VB_EMIT_OK,
@@ -56,6 +57,30 @@ static inline unsigned vb_message_flags(const struct vb_swqe *w)
 	if (w->opcode == IBV_WR_SEND_WITH_INV)
 		f |= VB_RECF_INV;
 	return f;
+}
+
+/* ns: reads in flight that get no data for this long are withdrawn, and executed by one copy */
+#define VB_READ_LOOK VB_US(300)
+
+/* Under tx_lock. */
+static inline struct vb_pace *vb_read_pace(struct vb_peer *peer, const struct vb_swqe *w)
+{
+	return &peer->reads[vb_choice_class(w->length)];
+}
+
+/* Does the peer still have reads that were withdrawn? Under sq_lock. */
+bool vb_reads_withdrawn(struct vb_qp *qp);
+
+/* A read has got all its data. begun: when it was sent, or 0. */
+static inline void vb_read_is_done(struct vb_qp *qp, const struct vb_swqe *w, enum vb_rdma_way way, uint64_t begun)
+{
+	struct vb_peer *peer = qp->local.peer;
+
+	if (w->length < VB_PACE_MIN)
+		return;
+	vb_lock(&peer->tx_lock);
+	vb_pace_done(vb_read_pace(peer, w), way, begun, w->length);
+	vb_unlock(&peer->tx_lock);
 }
 
 /* Fills the head of a record of this QP. Under tx_lock. */

@@ -289,10 +289,23 @@ static enum verdict do_write(struct vb_qp *qp, struct req *q)
 	return OK;
 }
 
+/* Has the peer withdrawn its read with this PSN? Then it has completed, and its memory may be gone. */
+static bool is_withdrawn(const struct vb_qp *qp, const struct vb_peer *peer, uint32_t psn)
+{
+	uint32_t last =
+	        atomic_load_explicit(&vb_seg_qp(peer->seg, qp->attr.dest_qp_num)->withdrawn, memory_order_acquire);
+
+	return __builtin_expect(last != 0, 0) && ((last - psn) & VB_PSN_MASK) < VB_PSN_HALF;
+}
+
 static enum verdict do_read(struct vb_qp *qp, struct req *q)
 {
 	uint64_t va = 0;
 
+	if (is_withdrawn(qp, q->peer, qp->local.epsn)) {
+		count_taken(qp);
+		return OK;
+	}
 	if (q->ext.total && !qp_allows(qp, IBV_ACCESS_REMOTE_READ))
 		return INVALID;
 	if (q->ext.total &&
@@ -548,6 +561,12 @@ static void request_input(struct req *q)
 
 /* --- reads answered by the ring --- */
 
+static void inread_done(struct vb_qp *qp)
+{
+	qp->local.inread_head++;
+	update_ackable(qp);
+}
+
 void vb_inread_serve(struct vb_qp *qp)
 {
 	struct vb_peer *peer = qp->local.peer;
@@ -557,6 +576,10 @@ void vb_inread_serve(struct vb_qp *qp)
 		uint32_t piece = r->length - r->offset < VB_RING_PIECE ? r->length - r->offset : VB_RING_PIECE;
 		uint64_t va = 0;
 
+		if (is_withdrawn(qp, peer, r->psn)) {
+			inread_done(qp);
+			continue;
+		}
 		vb_lock(&peer->tx_lock);
 		struct vb_rec *rec = vb_ring_reserve(peer, VB_REC_HEAD_EXT + piece);
 		if (!rec && vb_want_space(peer))
@@ -584,15 +607,15 @@ void vb_inread_serve(struct vb_qp *qp)
 			vb_ring_prepare(peer);
 		}
 		vb_unlock(&peer->tx_lock);
+		if (!ok && is_withdrawn(qp, peer, r->psn)) /* meanwhile; then its region may be gone */
+			continue;
 		if (!ok) {
 			refuse_request(qp, DENIED, true);
 			return;
 		}
 		r->offset += piece;
-		if (r->offset == r->length) {
-			qp->local.inread_head++;
-			update_ackable(qp);
-		}
+		if (r->offset == r->length)
+			inread_done(qp);
 	}
 	if (qp->local.inread_head != qp->local.inread_tail)
 		ack_later(qp); /* keeps the QP in the list of vb_acks_publish, which tries again */
@@ -613,7 +636,9 @@ static bool record_load(struct req *q, struct vb_peer *peer, const uint8_t *at, 
 	q->flags = vb_rec_top(q->rec.src);
 	if (q->type >= VB_REC_TYPES || !q->type)
 		return false;
-	uint32_t head = with_ext[q->type] ? VB_REC_HEAD_EXT : VB_REC_HEAD;
+	uint32_t head = with_ext[q->type]        ? VB_REC_HEAD_EXT
+	                : q->type == VB_REC_SEND ? vb_rec_send_head(q->rec.length)
+	                                         : VB_REC_HEAD;
 
 	if (with_ext[q->type])
 		memcpy(&q->ext, at + VB_REC_HEAD, sizeof(q->ext));

@@ -4,6 +4,7 @@
 #include "pair.h"
 
 #include <signal.h>
+#include <stdatomic.h>
 
 #define BIG (1u << 20)
 
@@ -78,6 +79,40 @@ static void writes_and_reads_complete_at_a_stopped_target(void)
 		CHECK(holds(s.m.p + BIG, sizes[i], i + 9));
 	}
 	cont_peer(&s.p);
+	tell(s.p.fd, "q", 1);
+	finish(&s.p);
+}
+
+/* Fails if reads that the target has begun to answer wait for it. */
+static void reads_in_flight_complete_when_the_target_stops(void)
+{
+	uint64_t seed = 5;
+	struct side s;
+
+	open_side(&s, IBV_QPT_RC, (struct conf){.timeout = 8, .retry = 1});
+	fill(s.m.p, BIG, 3);
+	POST(&s.l, .op = IBV_WR_RDMA_WRITE, .id = 1, .m = &s.m, .len = BIG, .far = s.far);
+	expect(s.l.scq, 1, IBV_WC_SUCCESS);
+	for (unsigned round = 0; round < count_or(100); round++) {
+		uint32_t len = 16384 + random_next(&seed) % (BIG - 16384);
+
+		memset(s.m.p + BIG, 0, BIG);
+		for (uint64_t i = 0; i < 8; i++)
+			POST(&s.l, .op = IBV_WR_RDMA_READ, .id = i, .m = &s.m, .off = BIG, .len = len, .far = s.far);
+		for (unsigned spins = random_next(&seed) % 3000; spins; spins--)
+			atomic_signal_fence(memory_order_seq_cst);
+		stop_peer(&s.p);
+		for (uint64_t i = 0; i < 8; i++)
+			expect(s.l.scq, i, IBV_WC_SUCCESS);
+		CHECK(holds(s.m.p + BIG, len, 3));
+		memset(s.m.p + BIG, 7, BIG);
+		cont_peer(&s.p);
+		POST(&s.l, .op = IBV_WR_ATOMIC_FETCH_AND_ADD, .id = 9, .m = &s.m, .len = 8, .far = s.far,
+		     .far_off = 2 * BIG);
+		expect(s.l.scq, 9, IBV_WC_SUCCESS);
+		for (uint32_t i = 0; i < len; i++) /* data that comes late is ignored */
+			CHECK(s.m.p[BIG + i] == 7);
+	}
 	tell(s.p.fd, "q", 1);
 	finish(&s.p);
 }
@@ -246,6 +281,7 @@ int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
 	        {"writes and reads complete at a stopped target", writes_and_reads_complete_at_a_stopped_target},
+	        {"reads in flight complete when the target stops", reads_in_flight_complete_when_the_target_stops},
 	        {"what waits for a stopped target completes when it goes on",
 	         what_waits_for_a_stopped_target_completes_when_it_goes_on},
 	        {"a target that is stopped again and again times nothing out",
