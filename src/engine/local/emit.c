@@ -112,7 +112,7 @@ static enum vb_emit emit_pieces(struct vb_qp *qp, struct vb_swqe *w, unsigned ty
 		uint32_t off = qp->local.sq_emit_off, left = w->length - off;
 		uint32_t piece = left < VB_RING_PIECE ? left : VB_RING_PIECE;
 		unsigned flags = (off ? 0 : VB_RECF_FIRST) | (piece == left ? VB_RECF_LAST | vb_message_flags(w) : 0);
-		uint32_t head = type == VB_REC_WRITE ? VB_REC_HEAD_EXT : vb_rec_send_head(piece);
+		uint32_t head = type == VB_REC_WRITE ? vb_rec_rdma_head(piece) : vb_rec_send_head(piece);
 		struct vb_rec *rec = vb_ring_reserve(peer, head + piece);
 
 		if (!rec)

@@ -59,11 +59,23 @@ struct vb_rec_span {
 #define VB_REC_HEAD 32u
 #define VB_REC_HEAD_EXT 64u
 
-/* Where a SEND's payload begins. From 512 bytes to less than 8 KiB at a line of its own: such copies use wide registers
- * (util/guard.c), which are slower across lines. Longer ones use string instructions, which are not. */
+/*
+ * Where the payload begins. Wide registers copy 512 bytes to less than 8 KiB (util/guard.c), and are slower across lines:
+ * such a payload begins at a line of its own. String instructions copy the longer ones, and are slower if the payload
+ * does begin at a line.
+ */
+#define VB_REC_LONG 8192u
+#define VB_REC_HEAD_LONG 96u /* of long payloads behind an extension */
+
 static inline uint32_t vb_rec_send_head(uint32_t length)
 {
-	return length - 512u < 8192u - 512u ? VB_REC_HEAD_EXT : VB_REC_HEAD;
+	return length - 512u < VB_REC_LONG - 512u ? VB_REC_HEAD_EXT : VB_REC_HEAD;
+}
+
+/* VB_REC_WRITE and VB_REC_READ_DATA. */
+static inline uint32_t vb_rec_rdma_head(uint32_t length)
+{
+	return length < VB_REC_LONG ? VB_REC_HEAD_EXT : VB_REC_HEAD_LONG;
 }
 
 /* A number of 24 bits, and the byte above it, as in dest, src and psn of a record. */

@@ -581,9 +581,10 @@ void vb_inread_serve(struct vb_qp *qp)
 			continue;
 		}
 		vb_lock(&peer->tx_lock);
-		struct vb_rec *rec = vb_ring_reserve(peer, VB_REC_HEAD_EXT + piece);
+		uint32_t head = vb_rec_rdma_head(piece);
+		struct vb_rec *rec = vb_ring_reserve(peer, head + piece);
 		if (!rec && vb_want_space(peer))
-			rec = vb_ring_reserve(peer, VB_REC_HEAD_EXT + piece);
+			rec = vb_ring_reserve(peer, head + piece);
 		if (!rec) {
 			vb_unlock(&peer->tx_lock);
 			break;
@@ -591,7 +592,7 @@ void vb_inread_serve(struct vb_qp *qp)
 		struct vb_rec_ext *ext = (struct vb_rec_ext *)(rec + 1);
 		bool ok =
 		        !piece || (vb_own_memory(qp, r->key, r->addr + r->offset, piece, IBV_ACCESS_REMOTE_READ, &va) &&
-		                   vb_guard_copy(ext + 1, (const void *)(uintptr_t)va, piece));
+		                   vb_guard_copy((uint8_t *)rec + head, (const void *)(uintptr_t)va, piece));
 
 		if (ok) {
 			ext->remote_addr = r->offset;
@@ -602,7 +603,7 @@ void vb_inread_serve(struct vb_qp *qp)
 			rec->psn = r->psn;
 			rec->length = piece;
 			rec->ack = 0;
-			vb_ring_commit(peer, VB_REC_HEAD_EXT + piece);
+			vb_ring_commit(peer, head + piece);
 			vb_peer_notify(peer);
 			vb_ring_prepare(peer);
 		}
@@ -623,6 +624,15 @@ void vb_inread_serve(struct vb_qp *qp)
 
 /* --- the ring --- */
 
+static uint32_t record_head(unsigned type, uint32_t length, bool with_ext)
+{
+	if (type == VB_REC_SEND)
+		return vb_rec_send_head(length);
+	if (type == VB_REC_WRITE || type == VB_REC_READ_DATA)
+		return vb_rec_rdma_head(length);
+	return with_ext ? VB_REC_HEAD_EXT : VB_REC_HEAD;
+}
+
 /* Copies head and extension of a record, once. Returns false if they contradict its mark. */
 static bool record_load(struct req *q, struct vb_peer *peer, const uint8_t *at, uint32_t size)
 {
@@ -636,14 +646,12 @@ static bool record_load(struct req *q, struct vb_peer *peer, const uint8_t *at, 
 	q->flags = vb_rec_top(q->rec.src);
 	if (q->type >= VB_REC_TYPES || !q->type)
 		return false;
-	uint32_t head = with_ext[q->type]        ? VB_REC_HEAD_EXT
-	                : q->type == VB_REC_SEND ? vb_rec_send_head(q->rec.length)
-	                                         : VB_REC_HEAD;
+	uint32_t head = record_head(q->type, q->rec.length, with_ext[q->type]);
 
 	if (with_ext[q->type])
 		memcpy(&q->ext, at + VB_REC_HEAD, sizeof(q->ext));
 	q->payload = at + head;
-	q->room = size - head;
+	q->room = size < head ? 0 : size - head;
 	return q->type == VB_REC_PAD || q->rec.length <= q->room;
 }
 
