@@ -178,7 +178,7 @@ struct vb_swqe {
 		struct {
 			uint64_t compare_add, swap; /* atomics */
 		};
-		uint64_t begun; /* read: when it was sent (ns), if it is measured; else 0 */
+		uint64_t begun; /* read, write: when it was sent (ns), if it is measured; else 0 */
 		struct {
 			struct vb_ah *ah; /* UD */
 			uint32_t ud_qpn, ud_qkey;
@@ -193,7 +193,9 @@ struct vb_swqe {
 	uint8_t flags;   /* IBV_SEND_*: SIGNALED already merged with sq_sig_all */
 	uint8_t state;   /* enum vb_swqe_state */
 	uint8_t status;  /* enum ibv_wc_status, when DONE */
-	uint8_t slot;    /* atomics: result slot; reads: 1 if answered by ring, so that it has used a PSN */
+	/* atomics: result slot; reads: 1 if answered by ring, so that it has used a PSN; writes: 1 if in the ring by
+	 * choice, so that it may be withdrawn */
+	uint8_t slot;
 	/* RDMA write with immediate: the data is copied, the record is not in the ring yet */
 	uint8_t data_written;
 	_Atomic bool in_cq; /* its completion is in the CQ, so the slot is not free. Cleared under cq->lock */
@@ -225,17 +227,20 @@ struct vb_local_qp {
 	uint64_t acked_seen;         /* highest acknowledgement known, as a count like ssn_una */
 	uint32_t nak_seen;           /* counter of the last NAK that was processed */
 	uint8_t retry_left, rnr_left;
-	uint8_t stall;                      /* checks in a row in which a record looked dropped */
-	bool gone;                          /* the peer's program has ended; the deadline covers all retries */
-	uint64_t last_ring_end;             /* where the last record of this QP ends in the ring */
-	_Atomic uint64_t deadline;          /* ns; 0: no timer */
-	uint64_t meet_after;                /* ns: when the broker may be asked again for the peer */
-	uint64_t read_look;                 /* ns: when reads in flight must have got data, or are withdrawn; 0: none */
-	uint32_t read_data, read_data_seen; /* pieces of data for our reads; and at the last look */
+	uint8_t stall;             /* checks in a row in which a record looked dropped */
+	bool gone;                 /* the peer's program has ended; the deadline covers all retries */
+	uint64_t last_ring_end;    /* where the last record of this QP ends in the ring */
+	_Atomic uint64_t deadline; /* ns; 0: no timer */
+	uint64_t meet_after;       /* ns: when the broker may be asked again for the peer */
+	/* ns: when the peer's work on our requests is looked at; what was seen at the last look */
+	uint64_t look, look_seen;
+	uint32_t read_data; /* pieces of data for our reads */
 	/* reads among rd_outstanding that were withdrawn: the peer still has them, until it has acknowledged as many
 	 * messages as withdrawn_end, a count like ssn_una */
 	uint32_t rd_withdrawn;
 	uint64_t withdrawn_end;
+	bool holding;  /* writes in the ring are held (engine/local/withdraw.c) */
+	uint32_t owed; /* 1 << 24 | PSN of a withdrawn write whose last record is not in the ring yet; or 0 */
 	enum { VB_TIMER_NONE, VB_TIMER_RNR, VB_TIMER_RETRY } timer_kind;
 
 	/* responder: all under node->progress; on lines of its own, because one thread may send while another receives */

@@ -15,7 +15,7 @@
  * the doorbell page, is writable by peers. A wrong value there can only cause needless polls.
  */
 #define VB_SEG_MAGIC 0x56524253u /* "VRBS" */
-#define VB_SEG_VERSION 5u
+#define VB_SEG_VERSION 6u
 
 #define VB_LANE_QPS (1u << VB_LANE_SHIFT)
 #define VB_QP_INDEX(qpn) ((qpn) & (VB_LANE_QPS - 1))
@@ -111,12 +111,17 @@ struct vb_slot_shared {
 	_Atomic uint32_t want_space;
 	_Atomic uint32_t can_pull; /* this process can read that peer's memory, so large SENDs may come by reference */
 	struct vb_send_costs costs[VB_CHOICE_CLASSES]; /* of SENDs from that peer */
-	uint32_t reserved0[7];
+	_Atomic uint32_t can_place; /* this process can store data that the peer may withdraw (util/guard.h) */
+	uint32_t reserved0[6];
 	/* line 1: often written */
 	_Atomic uint64_t rx_head; /* bytes of the peer's ring that this process has consumed */
 	uint64_t reserved1[7];
 	/* line 2: hazards: this process's copies in progress to or from that peer's memory: key << 32 | qpn; 0: none */
 	_Atomic uint64_t hazard[VB_HAZARDS];
+	/* line 3: where in the peer's ring a record ends whose data this process stores (VB_RECF_MAY_HOLD): claimed is
+	 * set before, placed afterwards, or claimed back to placed */
+	_Atomic uint64_t claimed, placed;
+	uint64_t reserved2[6];
 };
 
 struct vb_seg_header {
@@ -146,7 +151,7 @@ struct vb_seg_header {
 
 _Static_assert(sizeof(struct vb_mr_shared) == 64, "one line");
 _Static_assert(sizeof(struct vb_qp_shared) == 320, "five lines");
-_Static_assert(sizeof(struct vb_slot_shared) == 192, "three lines");
+_Static_assert(sizeof(struct vb_slot_shared) == 256, "four lines");
 _Static_assert(sizeof(struct vb_slot_shared) <= VB_SEG_SLOT_STRIDE, "slots do not overlap");
 
 static inline struct vb_slot_shared *vb_seg_slot(void *seg, uint32_t lane)

@@ -171,7 +171,11 @@ static unsigned ring_drain(struct vb_node *node, struct vb_peer *p, struct vb_cq
 	if (!vb_ring_ready(p))
 		return 0;
 	while (n < BATCH && vb_ring_ready(p)) {
-		n += take_one(node, p);
+		unsigned taken = take_one(node, p);
+
+		n += taken;
+		if (!taken)
+			break; /* the peer is dead, or the record is held */
 		/* takes no more than the program wants now, because a record in the ring does not need a receive yet */
 		if (cq && atomic_load_explicit(&cq->tail, memory_order_relaxed) -
 		                          atomic_load_explicit(&cq->head, memory_order_relaxed) >=
@@ -210,7 +214,8 @@ static unsigned answer_doorbells(struct vb_node *node, struct vb_cq *cq, unsigne
 			done += n + 1;
 			if (!finish && atomic_load_explicit(&node->owner, memory_order_relaxed) == VB_OWNER_POLLER)
 				hot_add(node, p);
-			if (vb_ring_ready(p) && atomic_load_explicit(&p->state, memory_order_relaxed) != VB_PEER_DEAD)
+			if (vb_ring_ready(p) && !p->held &&
+			    atomic_load_explicit(&p->state, memory_order_relaxed) != VB_PEER_DEAD)
 				ring_own_doorbell(node, p);
 		}
 	}

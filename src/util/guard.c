@@ -187,10 +187,60 @@ __asm__(".text\n"
                                                     "	movq %rsi, (%rdx)\n"
                                                     "	movl $1, %eax\n"
                                                     "	ret\n"
+                                                    /* int raw_place(rdi place, rsi src, rdx n, rcx rseq): 1, or 2
+                                                     * if the word has changed. An interrupted one begins again at
+                                                     * vb_guard_place_abort, unless its last store is done. */
+                                                    "vb_guard_raw_place:\n"
+                                                    "	movq %rsi, %r10\n"
+                                                    "	movq %rdx, %r11\n"
+                                                    "	movq %rcx, %r9\n"
+                                                    "	movq %rdi, %r8\n"
+                                                    "1:	leaq vb_guard_place_cs(%rip), %rax\n"
+                                                    "	movq %rax, 8(%r9)\n"
+                                                    "vb_guard_place_start:\n"
+                                                    "	movq (%r8), %rax\n" /* word */
+                                                    "	movl 8(%r8), %ecx\n"
+                                                    "	cmpl %ecx, (%rax)\n"
+                                                    "	jne 4f\n"
+                                                    "	movq 16(%r8), %rdi\n" /* dst */
+                                                    "	movq %r10, %rsi\n"
+                                                    "	movq %r11, %rcx\n"
+                                                    "	cld\n"
+                                                    "	rep movsb\n"
+                                                    "	movq 24(%r8), %rcx\n" /* tail */
+                                                    "	cmpq $8, %rcx\n"
+                                                    "	jne 2f\n"
+                                                    "	movq (%rsi), %rax\n"
+                                                    "	movq %rax, (%rdi)\n"
+                                                    "	jmp 3f\n"
+                                                    "2:	rep movsb\n"
+                                                    "3:	movq 32(%r8), %rax\n" /* done, its new value */
+                                                    "	movq 40(%r8), %rcx\n"
+                                                    "	movq %rcx, (%rax)\n"
+                                                    "vb_guard_place_commit:\n"
+                                                    "	movq $0, 8(%r9)\n"
+                                                    "	movl $1, %eax\n"
+                                                    "	ret\n"
+                                                    "4:	movq $0, 8(%r9)\n"
+                                                    "	movl $2, %eax\n"
+                                                    "	ret\n"
+                                                    "	.long 0x53053053\n" /* RSEQ_SIG */
+                                                    "vb_guard_place_abort:\n"
+                                                    "	jmp 1b\n"
                                                     "vb_guard_end:\n"
                                                     "vb_guard_fixup:\n"
                                                     "	xorl %eax, %eax\n"
                                                     "	ret\n");
+
+/* struct rseq_cs of raw_place */
+__asm__(".pushsection .data.rel.ro, \"aw\"\n"
+        ".p2align 5\n"
+        "vb_guard_place_cs:\n"
+        "	.long 0, 0\n"
+        "	.quad vb_guard_place_start\n"
+        "	.quad vb_guard_place_commit - vb_guard_place_start\n"
+        "	.quad vb_guard_place_abort\n"
+        ".popsection\n");
 #define GUARD_PC(uc) ((uintptr_t)(uc)->uc_mcontext.gregs[REG_RIP])
 #define GUARD_SET_PC(uc, pc) ((uc)->uc_mcontext.gregs[REG_RIP] = (greg_t)(pc))
 #elif defined(__aarch64__)
@@ -252,6 +302,9 @@ bool vb_guard_raw_copy_wide(void *dst, const void *src, size_t n) __attribute__(
 bool vb_guard_raw_copy_sum(void *dst, const void *src, size_t n, uint64_t sum[2]) __attribute__((visibility("hidden")));
 bool vb_guard_raw_sum(void *none, const void *src, size_t n, uint64_t sum[2]) __attribute__((visibility("hidden")));
 #endif
+struct place;
+int vb_guard_raw_place(const struct place *p, const void *src, size_t n, void *rseq)
+        __attribute__((visibility("hidden")));
 bool vb_guard_raw_word(void *dst, const void *src) __attribute__((visibility("hidden")));
 bool vb_guard_raw_cas(void *p, uint64_t compare, uint64_t swap, uint64_t *old) __attribute__((visibility("hidden")));
 bool vb_guard_raw_add(void *p, uint64_t add, uint64_t *old) __attribute__((visibility("hidden")));
@@ -394,6 +447,52 @@ bool vb_guard_copy_tail(void *dst, const void *src, size_t n)
 	if (tail == 8)
 		return vb_guard_raw_word((char *)dst + n - 8, (const char *)src + n - 8);
 	return vb_guard_raw_copy((char *)dst + n - tail, (const char *)src + n - tail, tail);
+}
+
+/* What raw_place needs, at the offsets that it knows. */
+struct place {
+	const _Atomic uint32_t *word;
+	uint64_t expected; /* 32 bits */
+	void *dst;
+	uint64_t tail; /* bytes to store last */
+	_Atomic uint64_t *done;
+	uint64_t value;
+};
+
+#if defined(__x86_64__)
+/* glibc 2.35 and later register each thread's struct rseq. */
+extern const ptrdiff_t __rseq_offset __attribute__((weak));
+extern const unsigned int __rseq_size __attribute__((weak));
+
+static char *own_rseq(void)
+{
+	return (char *)vb_self() + __rseq_offset;
+}
+#endif
+
+bool vb_guard_can_place(void)
+{
+#if defined(__x86_64__)
+	/* cpu_id is negative in a thread that is not registered */
+	return &__rseq_size && __rseq_size && *(volatile int32_t *)(own_rseq() + 4) >= 0;
+#else
+	return false;
+#endif
+}
+
+enum vb_placed vb_guard_place(void *dst, const void *src, size_t n, const _Atomic uint32_t *word, uint32_t expected,
+                              _Atomic uint64_t *done, uint64_t value)
+{
+#if defined(__x86_64__)
+	struct place p = {word, expected, dst, (((uintptr_t)dst + n - 1) & 7) + 1, done, value};
+
+	if (p.tail > n)
+		p.tail = n;
+	return (enum vb_placed)vb_guard_raw_place(&p, src, n - p.tail, own_rseq());
+#else
+	(void)dst, (void)src, (void)n, (void)word, (void)expected, (void)done, (void)value;
+	return VB_PLACE_FAULT;
+#endif
 }
 
 bool vb_guard_cas(uint64_t *p, uint64_t compare, uint64_t swap, uint64_t *old)

@@ -30,6 +30,21 @@ bool vb_guard_sum(const void *src, size_t n, uint64_t sum[2]);
  * programs poll it. */
 bool vb_guard_copy_tail(void *dst, const void *src, size_t n);
 
+enum vb_placed {
+	VB_PLACE_FAULT, /* a page is not mapped; some bytes may have been stored */
+	VB_PLACE_DONE,
+	VB_PLACE_HELD, /* *word was not `expected`: nothing was stored, or as much as an earlier attempt had stored */
+};
+
+/*
+ * The same as vb_guard_copy_tail (n is not 0), but only if *word is `expected`, and with *done = value stored as the
+ * last step. It is a restartable sequence (rseq(2)): a thread that is stopped or preempted before that step begins
+ * again, so it reads *word again before it stores one byte more. Call it only if vb_guard_can_place.
+ */
+bool vb_guard_can_place(void);
+enum vb_placed vb_guard_place(void *dst, const void *src, size_t n, const _Atomic uint32_t *word, uint32_t expected,
+                              _Atomic uint64_t *done, uint64_t value);
+
 /* 8-byte atomics on aligned memory. *old: the value before. */
 bool vb_guard_cas(uint64_t *p, uint64_t compare, uint64_t swap, uint64_t *old);
 bool vb_guard_add(uint64_t *p, uint64_t add, uint64_t *old);

@@ -129,6 +129,8 @@ static enum vb_emit emit_pieces(struct vb_qp *qp, struct vb_swqe *w, unsigned ty
 		if (!(w->length < VB_CHOICE_MIN ? vb_copy_from(iov, n, off, to, piece)
 		                                : copy_measured(peer, w, iov, n, off, to, piece)))
 			return vb_emit_fault(w, IBV_WC_LOC_PROT_ERR);
+		if (type == VB_REC_WRITE && w->slot)
+			flags |= VB_RECF_MAY_HOLD;
 		vb_rec_fill(qp, rec, type, flags, next_psn(qp), piece, w->imm);
 		vb_ring_commit(peer, head + piece);
 		if (left > piece) {
@@ -139,6 +141,21 @@ static enum vb_emit emit_pieces(struct vb_qp *qp, struct vb_swqe *w, unsigned ty
 	} while (qp->local.sq_emit_off < w->length);
 	qp->local.sq_emit_off = 0;
 	return VB_EMIT_OK;
+}
+
+/* Writes the last record of a write that was withdrawn when only a part of it was in the ring. Returns false if there is
+ * no room. */
+static bool emit_owed(struct vb_qp *qp)
+{
+	struct vb_rec *rec = vb_ring_reserve(qp->local.peer, VB_REC_HEAD_EXT);
+
+	if (!rec)
+		return false;
+	memset(rec + 1, 0, sizeof(struct vb_rec_ext));
+	vb_rec_fill(qp, rec, VB_REC_WRITTEN, VB_RECF_LAST, qp->local.owed & VB_PSN_MASK, 0, 0);
+	vb_ring_commit(qp->local.peer, VB_REC_HEAD_EXT);
+	qp->local.owed = 0;
+	return true;
 }
 
 /* Writes the record of a SEND whose data the receiver fetches. */
@@ -233,7 +250,9 @@ static enum vb_emit emit_send(struct vb_qp *qp, struct vb_swqe *w)
 	enum vb_emit r;
 
 	vb_lock(&peer->tx_lock);
-	if (__builtin_expect(w->length >= VB_CHOICE_MIN, 0) && is_fetched(qp, w))
+	if (__builtin_expect(qp->local.owed, 0) && !emit_owed(qp))
+		r = VB_EMIT_BLOCKED;
+	else if (__builtin_expect(w->length >= VB_CHOICE_MIN, 0) && is_fetched(qp, w))
 		r = emit_pull(qp, w);
 	else
 		r = emit_pieces(qp, w, VB_REC_SEND);
@@ -247,7 +266,10 @@ static enum vb_emit emit_by_ring(struct vb_qp *qp, struct vb_swqe *w, unsigned t
 	enum vb_emit r;
 
 	vb_lock(&qp->local.peer->tx_lock);
-	r = type == VB_REC_WRITE ? emit_pieces(qp, w, type) : emit_ext(qp, w, type, flags);
+	if (__builtin_expect(qp->local.owed, 0) && !emit_owed(qp))
+		r = VB_EMIT_BLOCKED;
+	else
+		r = type == VB_REC_WRITE ? emit_pieces(qp, w, type) : emit_ext(qp, w, type, flags);
 	r = mark_sent(qp, w, r);
 	vb_unlock(&qp->local.peer->tx_lock);
 	return r;
@@ -258,43 +280,72 @@ static bool rd_atomic_full(struct vb_qp *qp)
 	return qp->local.rd_outstanding >= qp->attr.max_rd_atomic || qp->local.rd_outstanding >= VB_RD_ATOM_SLOTS;
 }
 
-/* Is this large read answered by the peer in the ring? Only if it takes as many at a time as this QP may send. */
-static bool is_read_by_ring(struct vb_qp *qp, const struct vb_swqe *w)
+/* How does this large read or write travel? Under sq_lock. */
+static enum vb_rdma_way way_of(struct vb_qp *qp, const struct vb_swqe *w)
 {
 	struct vb_peer *peer = qp->local.peer;
 
-	if (w->length < VB_PACE_MIN || peer->self || qp->type != IBV_QPT_RC || vb_reads_withdrawn(qp) ||
-	    atomic_load_explicit(&qp->local.remote->max_dest_rd_atomic, memory_order_relaxed) < qp->attr.max_rd_atomic)
-		return false;
 	vb_lock(&peer->tx_lock);
-	enum vb_rdma_way way = vb_pace_way(vb_read_pace(peer, w));
+	enum vb_rdma_way way = vb_pace_way(vb_pace_of(peer, w));
 
 	vb_unlock(&peer->tx_lock);
-	return way == VB_RDMA_RING;
+	return way;
 }
 
-static uint64_t read_is_sent(struct vb_qp *qp, const struct vb_swqe *w)
+static bool has_choice(const struct vb_qp *qp, const struct vb_swqe *w)
+{
+	return w->length >= VB_PACE_MIN && !qp->local.peer->self && qp->type == IBV_QPT_RC;
+}
+
+/* Does the peer answer this read in the ring? Only if it takes as many at a time as this QP may send. */
+static bool is_read_by_ring(struct vb_qp *qp, const struct vb_swqe *w)
+{
+	return has_choice(qp, w) && !vb_reads_withdrawn(qp) &&
+	       atomic_load_explicit(&qp->local.remote->max_dest_rd_atomic, memory_order_relaxed) >=
+	               qp->attr.max_rd_atomic &&
+	       way_of(qp, w) == VB_RDMA_RING;
+}
+
+/* Does the peer store this write's data? Only if it can be withdrawn. */
+static bool is_write_by_ring(struct vb_qp *qp, const struct vb_swqe *w)
+{
+	struct vb_peer *peer = qp->local.peer;
+
+	if (qp->local.sq_emit_off)
+		return w->slot;
+	return has_choice(qp, w) && atomic_load_explicit(&peer->theirs->can_place, memory_order_relaxed) &&
+	       qp->node->membarrier && !peer->fence && way_of(qp, w) == VB_RDMA_RING;
+}
+
+static uint64_t rdma_is_sent(struct vb_qp *qp, const struct vb_swqe *w)
 {
 	struct vb_peer *peer = qp->local.peer;
 
 	if (w->length < VB_PACE_MIN)
 		return 0;
 	vb_lock(&peer->tx_lock);
-	uint64_t begun = vb_pace_sent(vb_read_pace(peer, w));
+	uint64_t begun = vb_pace_sent(vb_pace_of(peer, w));
 
 	vb_unlock(&peer->tx_lock);
 	return begun;
 }
 
-/* The peer answers a read that one copy could execute: it is withdrawn if no data comes. */
-static void expect_data(struct vb_qp *qp, struct vb_swqe *w)
+static enum vb_emit emit_write_by_ring(struct vb_qp *qp, struct vb_swqe *w)
 {
-	w->begun = read_is_sent(qp, w);
-	if (qp->local.read_look)
-		return;
-	qp->local.read_data_seen = qp->local.read_data;
-	qp->local.read_look = vb_now() + VB_READ_LOOK;
-	vb_timer_at(qp->node, qp->local.read_look);
+	bool begins = !qp->local.sq_emit_off;
+
+	w->slot = 1;
+	enum vb_emit r = emit_by_ring(qp, w, VB_REC_WRITE, 0);
+
+	if (!begins)
+		return r;
+	if (r == VB_EMIT_OK || (r == VB_EMIT_BLOCKED && qp->local.sq_emit_off)) {
+		w->begun = rdma_is_sent(qp, w);
+		vb_expect_work(qp);
+	} else {
+		w->slot = 0; /* nothing of it is in the ring */
+	}
+	return r;
 }
 
 static enum vb_emit count_rd(struct vb_qp *qp, enum vb_emit r)
@@ -314,18 +365,27 @@ static enum vb_emit emit_rdma(struct vb_qp *qp, struct vb_swqe *w)
 
 	if (is_read && !qp->attr.max_rd_atomic)
 		return vb_emit_fault(w, IBV_WC_REM_INV_REQ_ERR);
+	if (!qp->local.sq_emit_off)
+		w->slot = 0; /* it may have been in the ring before, and be sent again */
+	if (may_copy && w->opcode == IBV_WR_RDMA_WRITE && is_write_by_ring(qp, w)) {
+		enum vb_emit r = emit_write_by_ring(qp, w);
+
+		/* if the ring has no room, one copy need not wait for the peer */
+		if (r != VB_EMIT_BLOCKED || !ring_settled(qp))
+			return r;
+	}
 	if (may_copy && !qp->local.sq_emit_off && !(is_read && is_read_by_ring(qp, w))) {
 		if (!ring_settled(qp)) {
 			if (is_read || w->length > RING_WRITE_MAX)
 				return VB_EMIT_BLOCKED;
 			return emit_by_ring(qp, w, VB_REC_WRITE, 0);
 		}
-		uint64_t begun = is_read ? read_is_sent(qp, w) : 0;
+		uint64_t begun = imm ? 0 : rdma_is_sent(qp, w);
 
 		switch (w->data_written ? VB_DIRECT_DONE : vb_direct(qp, w)) {
 		case VB_DIRECT_DONE:
-			if (is_read)
-				vb_read_is_done(qp, w, VB_RDMA_COPY, begun);
+			if (!imm)
+				vb_rdma_is_done(qp, w, VB_RDMA_COPY, begun);
 			/* the data is written; the record of the immediate may have to wait for room */
 			w->data_written = imm;
 			return imm ? emit_by_ring(qp, w, VB_REC_NOTIFY, 0) : vb_emit_done(w);
@@ -351,8 +411,10 @@ static enum vb_emit emit_rdma(struct vb_qp *qp, struct vb_swqe *w)
 	enum vb_emit r = count_rd(qp, emit_by_ring(qp, w, VB_REC_READ, 0));
 
 	w->begun = 0;
-	if (r == VB_EMIT_OK && may_copy)
-		expect_data(qp, w);
+	if (r == VB_EMIT_OK && may_copy) {
+		w->begun = rdma_is_sent(qp, w);
+		vb_expect_work(qp);
+	}
 	return r;
 }
 

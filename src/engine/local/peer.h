@@ -56,7 +56,7 @@ struct vb_peer {
 	uint64_t tx_zeroed;                         /* the first word of every line in [tx_tail, tx_zeroed) is 0 */
 	atomic_bool tx_low;                         /* that range is short; a hint, read without the lock */
 	struct vb_choice choice[VB_CHOICE_CLASSES]; /* of large SENDs: not in the line of small ones */
-	struct vb_pace reads[VB_CHOICE_CLASSES];    /* large RDMA reads */
+	struct vb_pace reads[VB_CHOICE_CLASSES], writes[VB_CHOICE_CLASSES]; /* large RDMA reads and writes */
 
 	/* its ring to us: under node->progress */
 	const uint8_t *rx __attribute__((aligned(64)));
@@ -65,6 +65,7 @@ struct vb_peer {
 	int hot_index;     /* index in the node's list of polled rings, or -1 */
 	bool ack_doorbell; /* acknowledgements were published since its doorbell was last rung */
 	bool dropped;      /* a record was dropped, so its sender must be woken */
+	bool held;         /* the next record is held: its sender will ring our doorbell */
 	struct vb_cost fetch_cost[VB_CHOICE_CLASSES], ring_cost[VB_CHOICE_CLASSES]; /* of the copies of its SENDs */
 
 	struct vb_lock map_lock; /* guards maps: its regions that are mapped here too (path/local/shared_map.c) */
@@ -137,6 +138,9 @@ static inline bool vb_want_space(struct vb_peer *p)
  * path/local/peer.c. If wait_ms > 0 no spin lock may be held, otherwise any lock.
  */
 struct vb_peer *vb_peer_find(struct vb_node *node, uint32_t qpn, const union ibv_gid *dgid, unsigned wait_ms, int *err);
+
+/* Is no thread of the peer running, or ready to run? Reads /proc, which waits for nobody. Any lock may be held. */
+bool vb_peer_sleeps(const struct vb_peer *peer);
 
 /* Called while a peer is not ready: it may have lost our introduction because it had no free descriptors. Asks the
  * broker from time to time to introduce us again. Any lock may be held. */

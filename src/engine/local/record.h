@@ -18,6 +18,8 @@ enum vb_rec_type {
 	VB_REC_ATOMIC,    /* ext */
 	VB_REC_VERDICT,   /* ext: a one-copy operation that the sender's check refused; the responder must judge it */
 	VB_REC_UD,        /* ext.rkey is the Q_Key; payload: 40 bytes GRH, then the datagram */
+	VB_REC_HELD,      /* a WRITE that its sender is withdrawing: the consumer waits for its new type */
+	VB_REC_WRITTEN,   /* a WRITE whose data the sender has written itself */
 	VB_REC_PACKET,    /* a RoCE packet for another program: source and destination, then BTH to ICRC */
 	VB_REC_TYPES
 };
@@ -28,6 +30,7 @@ enum vb_rec_type {
 #define VB_RECF_INV 8u
 #define VB_RECF_SOLICITED 16u
 #define VB_RECF_FETCH_ADD 32u /* ATOMIC: fetch and add; otherwise compare and swap */
+#define VB_RECF_MAY_HOLD 32u  /* WRITE: its type may change to HELD */
 #define VB_RECF_IS_READ 64u   /* VERDICT: of a read; otherwise of a write */
 #define VB_RECF_FAULT 128u    /* VERDICT: the check passed, but the memory is not mapped */
 

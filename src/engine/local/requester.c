@@ -46,8 +46,7 @@ static bool is_atomic(const struct vb_swqe *w)
 	return w->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || w->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
 }
 
-/* Completes requests in order up to the first that is not done. Under sq_lock. */
-static enum vb_sq_status retire_done(struct vb_qp *qp)
+enum vb_sq_status vb_retire_done(struct vb_qp *qp)
 {
 	while (qp->sq_una != qp->sq_emit || vb_sq_at(qp, qp->sq_una)->state == VB_SWQE_DONE) {
 		struct vb_swqe *w = vb_sq_at(qp, qp->sq_una);
@@ -65,12 +64,14 @@ static enum vb_sq_status retire_done(struct vb_qp *qp)
 					return VB_SQ_FAILED;
 				}
 			}
+			if (w->opcode == IBV_WR_RDMA_WRITE && w->slot)
+				vb_rdma_is_done(qp, w, VB_RDMA_RING, w->begun);
 			qp->local.ssn_una++;
 		} else if (w->state == VB_SWQE_DONE) {
 			if (w->status != IBV_WC_SUCCESS)
 				return VB_SQ_FAILED;
-			if (w->opcode == IBV_WR_RDMA_READ && w->slot) /* answered by the ring */
-				qp->local.ssn_una++;
+			if (w->slot && (w->opcode == IBV_WR_RDMA_READ || w->opcode == IBV_WR_RDMA_WRITE))
+				qp->local.ssn_una++; /* it travelled in the ring */
 		} else {
 			break;
 		}
@@ -111,7 +112,7 @@ static enum vb_sq_status emit_all(struct vb_qp *qp)
 		if (r == VB_EMIT_FAILED)
 			return VB_SQ_FAILED;
 		qp->sq_emit++;
-		if (w->state == VB_SWQE_DONE && retire_done(qp) == VB_SQ_FAILED)
+		if (w->state == VB_SWQE_DONE && vb_retire_done(qp) == VB_SQ_FAILED)
 			return VB_SQ_FAILED;
 	}
 	return VB_SQ_GOOD;
@@ -134,7 +135,7 @@ enum vb_sq_status vb_local_kick_datagrams(struct vb_qp *qp)
 	enum vb_sq_status status = vb_emit_datagrams(qp);
 
 	if (status == VB_SQ_GOOD)
-		status = retire_done(qp);
+		status = vb_retire_done(qp);
 	if (qp->datagram.tx_open)
 		qp->path->datagrams_end(qp);
 	return status;
@@ -170,6 +171,7 @@ static void fail_oldest(struct vb_qp *qp, enum ibv_wc_status status)
 	struct vb_swqe *w = vb_sq_at(qp, qp->sq_una);
 
 	vb_stop_timer(qp);
+	vb_release_held(qp);
 	vb_sq_tell(qp, w, status);
 	vb_sq_retire(qp);
 	if ((int32_t)(qp->sq_emit - qp->sq_una) < 0)
@@ -184,7 +186,7 @@ static void fail_oldest(struct vb_qp *qp, enum ibv_wc_status status)
 
 void vb_local_settle(struct vb_qp *qp)
 {
-	if (atomic_load_explicit(&qp->state, memory_order_relaxed) == IBV_QPS_RTS && retire_done(qp) == VB_SQ_FAILED)
+	if (atomic_load_explicit(&qp->state, memory_order_relaxed) == IBV_QPS_RTS && vb_retire_done(qp) == VB_SQ_FAILED)
 		fail_oldest(qp, vb_sq_at(qp, qp->sq_una)->status);
 }
 
@@ -395,44 +397,6 @@ static void check_dropped(struct vb_qp *qp)
 }
 
 /*
- * Looks whether the peer answers our reads. It may be stopped, or its program may have no time for it; reads are
- * one-sided, so then they are executed by one copy. Its data may still come, and is ignored. Only the oldest requests are
- * withdrawn, up to the first that is no read: those behind it must wait for it.
- */
-static enum vb_sq_status look_at_reads(struct vb_qp *qp, uint64_t now)
-{
-	struct vb_swqe *w;
-
-	if (now < qp->local.read_look)
-		return VB_SQ_GOOD;
-	uint32_t awaited = qp->local.rd_outstanding - qp->local.rd_withdrawn;
-
-	qp->local.read_look = awaited ? now + VB_READ_LOOK : 0;
-	if (qp->local.read_data != qp->local.read_data_seen || !awaited) {
-		qp->local.read_data_seen = qp->local.read_data;
-		return VB_SQ_GOOD;
-	}
-	while (qp->sq_una != qp->sq_emit && (w = vb_sq_at(qp, qp->sq_una), w->state == VB_SWQE_SENT) &&
-	       w->opcode == IBV_WR_RDMA_READ && vb_direct(qp, w) == VB_DIRECT_DONE) {
-		vb_lock(&qp->local.peer->tx_lock);
-		vb_pace_failed(vb_read_pace(qp->local.peer, w));
-		vb_unlock(&qp->local.peer->tx_lock);
-		qp->local.withdrawn_end = qp->local.ssn_una + 1;
-		if (qp->local.acked_seen < qp->local.withdrawn_end) {
-			qp->local.rd_withdrawn++;
-			atomic_store_explicit(&qp->shared->withdrawn, vb_rec_word(w->psn, 1), memory_order_release);
-		} else {
-			qp->local.rd_outstanding--; /* it has answered, and its data lies in the ring */
-		}
-		vb_emit_done(w);
-		w->slot = 1;
-		if (retire_done(qp) == VB_SQ_FAILED)
-			return VB_SQ_FAILED;
-	}
-	return VB_SQ_GOOD;
-}
-
-/*
  * Sets the deadline of requests to a program that has ended. A hardware adapter would notice that by its retries, so
  * requests do not fail earlier: data of that program may still be in flight. They fail after GIVE_UP_MAX at the latest,
  * whatever the timeout, because no answer will come.
@@ -453,7 +417,7 @@ static void peer_died(struct vb_qp *qp)
 {
 	if (qp->type == IBV_QPT_RC) {
 		take_acks(qp, true);
-		if (retire_done(qp) == VB_SQ_FAILED)
+		if (vb_retire_done(qp) == VB_SQ_FAILED)
 			fail_oldest(qp, vb_sq_at(qp, qp->sq_una)->status);
 		else if (qp->sq_una != qp->sq_head)
 			give_up_later(qp);
@@ -471,7 +435,7 @@ static void visit_locked(struct vb_qp *qp)
 	if (atomic_load_explicit(&qp->state, memory_order_relaxed) != IBV_QPS_RTS &&
 	    atomic_load_explicit(&qp->state, memory_order_relaxed) != IBV_QPS_SQD)
 		return;
-	now = qp->local.deadline || qp->local.read_look || !qp->local.remote ? vb_now() : 0;
+	now = qp->local.deadline || qp->local.look || !qp->local.remote ? vb_now() : 0;
 	look_for_peer(qp, now);
 	if (qp->local.peer && qp->local.remote) {
 		if (!vb_peer_alive(qp->local.peer)) {
@@ -486,8 +450,8 @@ static void visit_locked(struct vb_qp *qp)
 			/* 1: the peer's QP does not receive any more, but its fields are still of this connection */
 			if (gens <= 1)
 				take_acks(qp, gens);
-			if (retire_done(qp) == VB_SQ_FAILED ||
-			    (qp->local.read_look && !gens && look_at_reads(qp, now) == VB_SQ_FAILED)) {
+			if (vb_retire_done(qp) == VB_SQ_FAILED ||
+			    (qp->local.look && !gens && vb_look_at_peer(qp, now) == VB_SQ_FAILED)) {
 				fail_oldest(qp, vb_sq_at(qp, qp->sq_una)->status);
 				return;
 			}
@@ -507,7 +471,7 @@ static void visit_locked(struct vb_qp *qp)
 	}
 	if (qp->local.deadline && now && now >= qp->local.deadline)
 		timer_expired(qp);
-	if (vb_sq_kick(qp) == VB_SQ_FAILED || retire_done(qp) == VB_SQ_FAILED)
+	if (vb_sq_kick(qp) == VB_SQ_FAILED || vb_retire_done(qp) == VB_SQ_FAILED)
 		vb_local_settle(qp);
 	vb_qp_check_drained(qp);
 }
@@ -543,8 +507,8 @@ uint64_t vb_local_deadline(struct vb_qp *qp)
 
 		at = at < soon ? at : soon;
 	}
-	if (qp->local.read_look && (!at || qp->local.read_look < at))
-		at = qp->local.read_look;
+	if (qp->local.look && (!at || qp->local.look < at))
+		at = qp->local.look;
 	vb_unlock(&qp->sq_lock);
 	return at;
 }
@@ -593,7 +557,9 @@ static void start_requester(struct vb_qp *qp)
 	l->retry_left = qp->attr.retry_cnt;
 	l->rnr_left = qp->attr.rnr_retry;
 	l->stall = 0;
-	l->read_look = 0;
+	l->look = 0;
+	l->holding = false;
+	l->owed = 0;
 }
 
 void vb_local_entered(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_state next)
@@ -606,6 +572,8 @@ void vb_local_entered(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_state
 
 void vb_local_forget_sends(struct vb_qp *qp)
 {
+	vb_release_held(qp);
+	qp->local.owed = 0;
 	qp->local.sq_emit_off = 0;
 	qp->local.rd_outstanding = qp->local.rd_withdrawn = 0;
 	vb_stop_timer(qp);
@@ -636,6 +604,7 @@ void vb_local_reset(struct vb_qp *qp)
 	vb_active_collect(qp->node);
 	vb_active_remove(qp);
 	vb_stop_timer(qp);
+	vb_release_held(qp);
 	qp->local.peer = NULL;
 	qp->local.remote = NULL;
 	qp->local.gone = false;
@@ -681,7 +650,7 @@ void vb_local_data(struct vb_peer *peer, const struct vb_rec *rec, const struct 
 		w->slot = 1; /* retire: the read has used a PSN */
 		qp->local.rd_outstanding--;
 		if (w->begun)
-			vb_read_is_done(qp, w, VB_RDMA_RING, w->begun);
+			vb_rdma_is_done(qp, w, VB_RDMA_RING, w->begun);
 		/* The peer executes all earlier requests before it answers a read. So the last data acknowledges them,
 		 * and the read. */
 		vb_local_ack(qp, (uint32_t)(qp->local.ssn_una - qp->local.acked_base + delta + 1));

@@ -6,7 +6,6 @@
 
 #include "core/sq.h"
 #include "engine/local/local.h"
-#include "util/units.h"
 
 enum vb_emit {
 	VB_EMIT_OK,
@@ -59,27 +58,37 @@ static inline unsigned vb_message_flags(const struct vb_swqe *w)
 	return f;
 }
 
-/* ns: reads in flight that get no data for this long are withdrawn, and executed by one copy */
-#define VB_READ_LOOK VB_US(300)
-
-/* Under tx_lock. */
-static inline struct vb_pace *vb_read_pace(struct vb_peer *peer, const struct vb_swqe *w)
+/* How large reads or writes travel. Under tx_lock. */
+static inline struct vb_pace *vb_pace_of(struct vb_peer *peer, const struct vb_swqe *w)
 {
-	return &peer->reads[vb_choice_class(w->length)];
+	struct vb_pace *of = w->opcode == IBV_WR_RDMA_READ ? peer->reads : peer->writes;
+
+	return &of[vb_choice_class(w->length)];
 }
+
+/* Completes requests in order up to the first that is not done. Under sq_lock. */
+enum vb_sq_status vb_retire_done(struct vb_qp *qp);
+
+/* A request has been put into the ring that one copy could execute: it is withdrawn if the peer does not work. Under
+ * sq_lock. withdraw.c, as are the next two. */
+void vb_expect_work(struct vb_qp *qp);
+/* If it is time: withdraws the oldest reads and writes, if the peer does not work. Under sq_lock. */
+enum vb_sq_status vb_look_at_peer(struct vb_qp *qp, uint64_t now);
+/* The QP ends: its held writes are the peer's again. Under sq_lock. */
+void vb_release_held(struct vb_qp *qp);
 
 /* Does the peer still have reads that were withdrawn? Under sq_lock. */
 bool vb_reads_withdrawn(struct vb_qp *qp);
 
-/* A read has got all its data. begun: when it was sent, or 0. */
-static inline void vb_read_is_done(struct vb_qp *qp, const struct vb_swqe *w, enum vb_rdma_way way, uint64_t begun)
+/* A read has got all its data, or a write is executed. begun: when it was sent, or 0. */
+static inline void vb_rdma_is_done(struct vb_qp *qp, const struct vb_swqe *w, enum vb_rdma_way way, uint64_t begun)
 {
 	struct vb_peer *peer = qp->local.peer;
 
 	if (w->length < VB_PACE_MIN)
 		return;
 	vb_lock(&peer->tx_lock);
-	vb_pace_done(vb_read_pace(peer, w), way, begun, w->length);
+	vb_pace_done(vb_pace_of(peer, w), way, begun, w->length);
 	vb_unlock(&peer->tx_lock);
 }
 

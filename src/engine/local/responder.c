@@ -17,6 +17,9 @@
 /* A record. Parts that are read more than once are copies in local memory, because the peer may change the ring. */
 struct req {
 	struct vb_peer *peer;
+	const struct vb_rec *in_ring;
+	uint64_t end; /* where it ends in the ring */
+	bool held;    /* it must not be executed yet */
 	struct vb_rec rec;
 	struct vb_rec_ext ext;
 	const uint8_t *payload;
@@ -27,6 +30,7 @@ struct req {
 /* After the last values, those of VB_REFUSALS, the QP goes to ERR. */
 enum verdict {
 	OK,
+	HELD,
 	DROP,
 	RNR,
 	SOURCE,
@@ -256,12 +260,31 @@ static bool receives_first(const struct vb_qp *qp, const struct req *q)
 	return !(q->flags & VB_RECF_FIRST) || q->ext.total <= 128u << qp->attr.path_mtu;
 }
 
+/* Stores data that the sender may withdraw. The claim is published before, so either this process sees that the record
+ * is held, or the sender sees the claim. The fence between is the sender's membarrier(2) (withdraw.c). */
+static enum vb_placed place_data(struct req *q, uint64_t va)
+{
+	struct vb_slot_shared *ours = q->peer->ours;
+
+	atomic_store_explicit(&ours->claimed, q->end, memory_order_relaxed);
+	atomic_signal_fence(memory_order_seq_cst);
+	enum vb_placed placed =
+	        vb_guard_place((void *)(uintptr_t)va, q->payload, q->rec.length,
+	                       (const _Atomic uint32_t *)&q->in_ring->dest, q->rec.dest, &ours->placed, q->end);
+
+	if (placed != VB_PLACE_DONE)
+		atomic_store_explicit(&ours->claimed, atomic_load_explicit(&ours->placed, memory_order_relaxed),
+		                      memory_order_release);
+	q->held = placed == VB_PLACE_HELD;
+	return placed;
+}
+
 static enum verdict do_write(struct vb_qp *qp, struct req *q)
 {
 	bool last = q->flags & VB_RECF_LAST;
 	uint64_t va;
 
-	if (q->rec.length) {
+	if (q->rec.length && q->type != VB_REC_WRITTEN) {
 		bool receives = receives_first(qp, q);
 		enum verdict refused = receives ? ACCESS : DENIED;
 
@@ -277,8 +300,15 @@ static enum verdict do_write(struct vb_qp *qp, struct req *q)
 			return refused;
 		if (last && (q->flags & VB_RECF_IMM) && !qp->inbound->active && !vb_receive_take(qp))
 			return RNR;
-		if (!(last ? vb_guard_copy_tail : vb_guard_copy)((void *)(uintptr_t)va, q->payload, q->rec.length))
+		if ((q->flags & VB_RECF_MAY_HOLD) && qp->type == IBV_QPT_RC && vb_guard_can_place()) {
+			enum vb_placed placed = place_data(q, va);
+
+			if (placed != VB_PLACE_DONE)
+				return placed == VB_PLACE_HELD ? HELD : refused;
+		} else if (!(last ? vb_guard_copy_tail : vb_guard_copy)((void *)(uintptr_t)va, q->payload,
+		                                                        q->rec.length)) {
 			return refused;
+		}
 		VB_COUNT(ring_bytes, q->rec.length);
 	}
 	if (!last)
@@ -372,6 +402,7 @@ static enum verdict execute_request(struct vb_qp *qp, struct req *q)
 	case VB_REC_PULL:
 		return do_pull(qp, q);
 	case VB_REC_WRITE:
+	case VB_REC_WRITTEN:
 		return do_write(qp, q);
 	case VB_REC_NOTIFY:
 		return complete_write_imm(qp, q, q->ext.total);
@@ -481,7 +512,7 @@ static void input_connected(struct vb_qp *qp, struct req *q)
 	}
 	enum verdict v = execute_request(qp, q);
 
-	if (v == OK)
+	if (v == OK || v == HELD)
 		return;
 	if (v == DROP) {
 		VB_COUNT(drop_state, 1);
@@ -628,7 +659,7 @@ static uint32_t record_head(unsigned type, uint32_t length, bool with_ext)
 {
 	if (type == VB_REC_SEND)
 		return vb_rec_send_head(length);
-	if (type == VB_REC_WRITE || type == VB_REC_READ_DATA)
+	if (type == VB_REC_WRITE || type == VB_REC_HELD || type == VB_REC_WRITTEN || type == VB_REC_READ_DATA)
 		return vb_rec_rdma_head(length);
 	return with_ext ? VB_REC_HEAD_EXT : VB_REC_HEAD;
 }
@@ -637,10 +668,14 @@ static uint32_t record_head(unsigned type, uint32_t length, bool with_ext)
 static bool record_load(struct req *q, struct vb_peer *peer, const uint8_t *at, uint32_t size)
 {
 	static const uint8_t with_ext[VB_REC_TYPES] = {
-	        [VB_REC_PULL] = 1,      [VB_REC_WRITE] = 1,  [VB_REC_NOTIFY] = 1,  [VB_REC_READ] = 1,
-	        [VB_REC_READ_DATA] = 1, [VB_REC_ATOMIC] = 1, [VB_REC_VERDICT] = 1, [VB_REC_UD] = 1};
+	        [VB_REC_PULL] = 1,    [VB_REC_WRITE] = 1, [VB_REC_HELD] = 1,      [VB_REC_WRITTEN] = 1,
+	        [VB_REC_NOTIFY] = 1,  [VB_REC_READ] = 1,  [VB_REC_READ_DATA] = 1, [VB_REC_ATOMIC] = 1,
+	        [VB_REC_VERDICT] = 1, [VB_REC_UD] = 1};
 
 	q->peer = peer;
+	q->in_ring = (const struct vb_rec *)at;
+	q->end = peer->rx_head + size;
+	q->held = false;
 	memcpy((char *)&q->rec + 8, at + 8, sizeof(q->rec) - 8);
 	q->type = vb_rec_top(q->rec.dest);
 	q->flags = vb_rec_top(q->rec.src);
@@ -675,12 +710,17 @@ unsigned vb_rx_drain(struct vb_peer *peer, unsigned budget)
 			break;
 		}
 		__builtin_prefetch(at + size);
-		if (q.type == VB_REC_READ_DATA)
+		if (q.type == VB_REC_HELD)
+			q.held = true;
+		else if (q.type == VB_REC_READ_DATA)
 			vb_local_data(peer, &q.rec, &q.ext, q.payload);
 		else if (q.type == VB_REC_PACKET)
 			vb_roce_take_forwarded(peer->node, q.payload, q.rec.length);
 		else if (q.type != VB_REC_PAD)
 			request_input(&q);
+		peer->held = q.held;
+		if (__builtin_expect(q.held, 0))
+			break;
 		peer->rx_head += size;
 		done++;
 	}

@@ -1,9 +1,11 @@
 // peer.c - connects two processes of this host: the broker exchanges their descriptors
 // see: docs/same-host.md
 // SPDX-License-Identifier: MIT
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -20,6 +22,7 @@
 #include "path/roce/roce.h"
 #include "path/wire_mode.h"
 #include "util/calls.h"
+#include "util/guard.h"
 #include "util/log.h"
 #include "util/timespec.h"
 #include "util/units.h"
@@ -287,6 +290,7 @@ static struct vb_peer *peer_map(struct vb_node *node, const struct vb_peer_info 
 
 	atomic_store(&p->copy_ok, can);
 	atomic_store(&p->ours->can_pull, can);
+	atomic_store(&p->ours->can_place, vb_guard_can_place());
 	close(info->seg_fd);
 	close(info->doorbell_fd);
 	return p;
@@ -313,6 +317,38 @@ static void close_info(const struct vb_peer_info *info)
 }
 
 /* Clears our ring and shared slot for this lane, because another process may have owned the lane before. */
+bool vb_peer_sleeps(const struct vb_peer *peer)
+{
+	char path[64], text[512];
+	bool sleeps = false;
+	struct dirent *e;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", peer->pid);
+	DIR *d = opendir(path);
+
+	while (d && (e = readdir(d))) {
+		if (e->d_name[0] == '.')
+			continue;
+		int fd = openat(dirfd(d), e->d_name, O_PATH | O_DIRECTORY | O_CLOEXEC);
+		int stat = fd < 0 ? -1 : openat(fd, "stat", O_RDONLY | O_CLOEXEC);
+		ssize_t n = stat < 0 ? -1 : read(stat, text, sizeof(text) - 1);
+
+		if (fd >= 0)
+			close(fd);
+		if (stat >= 0)
+			close(stat);
+		text[n < 0 ? 0 : n] = 0;
+		const char *state = strrchr(text, ')'); /* PID (NAME) STATE */
+
+		sleeps = state && state[1] && state[2] != 'R';
+		if (!sleeps)
+			break;
+	}
+	if (d)
+		closedir(d);
+	return sleeps;
+}
+
 static void reset_lane(struct vb_node *node, uint32_t lane)
 {
 	struct vb_slot_shared *slot = vb_seg_slot(node->seg, lane);
@@ -332,6 +368,8 @@ static void reset_lane(struct vb_node *node, uint32_t lane)
 	atomic_store(&slot->rx_head, 0);
 	atomic_store(&slot->hot, 0);
 	atomic_store(&slot->want_space, 0);
+	atomic_store(&slot->claimed, 0);
+	atomic_store(&slot->placed, 0);
 	if (madvise(tx, VB_RING_BYTES, MADV_REMOVE))
 		memset(tx, 0, VB_RING_BYTES);
 }

@@ -117,6 +117,44 @@ static void reads_in_flight_complete_when_the_target_stops(void)
 	finish(&s.p);
 }
 
+/* Fails if writes that the target has begun to store wait for it, or if it stores data of one that has completed. */
+static void writes_in_flight_complete_when_the_target_stops(void)
+{
+	uint64_t seed = 6;
+	struct side s;
+
+	open_side(&s, IBV_QPT_RC, (struct conf){.timeout = 8, .retry = 1});
+	for (unsigned round = 0; round < count_or(150); round++) {
+		uint32_t len = 16384 + random_next(&seed) % (BIG - 16384);
+		bool sends = round < 150 && round % 5 == 0; /* the target has 32 receives */
+
+		fill(s.m.p, BIG, round);
+		fill(s.m.p + BIG, BIG, round + 1000000);
+		for (uint64_t i = 0; i < 8; i++)
+			POST(&s.l, .op = IBV_WR_RDMA_WRITE, .id = i, .m = &s.m, .len = len, .far = s.far);
+		for (unsigned spins = random_next(&seed) % 20000; spins; spins--)
+			atomic_signal_fence(memory_order_seq_cst);
+		stop_peer(&s.p);
+		for (uint64_t i = 0; i < 8; i++)
+			expect(s.l.scq, i, IBV_WC_SUCCESS);
+		POST(&s.l, .op = IBV_WR_RDMA_WRITE, .id = 8, .m = &s.m, .off = BIG, .len = len, .far = s.far);
+		expect(s.l.scq, 8, IBV_WC_SUCCESS);
+		if (sends) /* behind the records of the withdrawn writes */
+			POST(&s.l, .op = IBV_WR_SEND, .id = 9, .m = &s.m, .off = 64, .len = 64);
+		cont_peer(&s.p);
+		if (sends)
+			expect(s.l.scq, 9, IBV_WC_SUCCESS);
+		POST(&s.l, .op = IBV_WR_ATOMIC_FETCH_AND_ADD, .id = 10, .m = &s.m, .len = 8, .far = s.far,
+		     .far_off = 2 * BIG);
+		expect(s.l.scq, 10, IBV_WC_SUCCESS);
+		POST(&s.l, .op = IBV_WR_RDMA_READ, .id = 11, .m = &s.m, .off = 2 * BIG, .len = len, .far = s.far);
+		expect(s.l.scq, 11, IBV_WC_SUCCESS);
+		CHECK(holds(s.m.p + 2 * BIG, len, round + 1000000));
+	}
+	tell(s.p.fd, "q", 1);
+	finish(&s.p);
+}
+
 /* Fails if the timer runs against a living peer: 2 ms, one retry, and three seconds of silence. */
 static void what_waits_for_a_stopped_target_completes_when_it_goes_on(void)
 {
@@ -282,6 +320,7 @@ int main(int argc, char **argv)
 	static const struct test tests[] = {
 	        {"writes and reads complete at a stopped target", writes_and_reads_complete_at_a_stopped_target},
 	        {"reads in flight complete when the target stops", reads_in_flight_complete_when_the_target_stops},
+	        {"writes in flight complete when the target stops", writes_in_flight_complete_when_the_target_stops},
 	        {"what waits for a stopped target completes when it goes on",
 	         what_waits_for_a_stopped_target_completes_when_it_goes_on},
 	        {"a target that is stopped again and again times nothing out",
