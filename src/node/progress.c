@@ -70,7 +70,7 @@ void vb_node_publish(struct vb_node *node)
 {
 	struct vb_io *io = node->io;
 
-	vb_acks_publish(node);
+	vb_local_publish_acks(node);
 	for (unsigned i = 0; i < io->ndirty; i++) {
 		struct vb_peer *p = io->dirty[i];
 
@@ -153,10 +153,10 @@ void vb_hot_drop(struct vb_node *node, struct vb_peer *p)
 static unsigned take_one(struct vb_node *node, struct vb_peer *p)
 {
 	uint64_t before = p->rx_head;
-	unsigned n = vb_rx_drain(p, 1);
+	unsigned n = vb_local_drain(p, 1);
 
 	if (__builtin_expect((before ^ p->rx_head) / (VB_RING_BYTES / 8) != 0, 0)) {
-		vb_acks_publish(node);
+		vb_local_publish_acks(node);
 		atomic_store_explicit(&p->ours->rx_head, p->rx_head, memory_order_release);
 		if (atomic_load_explicit(&p->theirs->want_space, memory_order_relaxed))
 			vb_peer_notify(p);

@@ -149,6 +149,11 @@ void vb_peer_remind(struct vb_peer *p)
 {
 }
 
+bool vb_peer_sleeps(const struct vb_peer *p)
+{
+	return true;
+}
+
 void vb_peer_doorbell(struct vb_peer *p)
 {
 }

@@ -168,6 +168,15 @@ void vb_timer_armed(struct vb_node *n)
 {
 }
 
+void vb_timer_at(struct vb_node *n, uint64_t at)
+{
+}
+
+bool vb_peer_sleeps(const struct vb_peer *p)
+{
+	return clock_ns & 1;
+}
+
 uint64_t vb_now(void)
 {
 	return clock_ns;
@@ -286,6 +295,8 @@ static void once(void)
 	node.hdr = node.seg;
 	node.lane = LANE;
 	node.incarnation = 1;
+	node.membarrier = true;
+	setenv("VERBENA_RDMA", "random", 1);
 	node.qps = calloc(VB_LANE_QPS, sizeof(*node.qps));
 	node.keys = calloc(1, sizeof(*node.keys));
 	node.keys->slots = vb_seg_key_slots(node.seg);
@@ -309,6 +320,7 @@ static void peer_reset(void)
 	peer.ours = vb_seg_slot(node.seg, PEER_LANE);
 	atomic_store(&peer.theirs->peer_incarnation, 1);
 	atomic_store(&peer.theirs->hot, 1);
+	atomic_store(&peer.theirs->can_place, 1);
 	peer.tx = (uint8_t *)node.seg + VB_SEG_RINGS_OFF + PEER_LANE * (uint64_t)VB_RING_BYTES;
 	memset(peer.tx, 0, VB_RING_BYTES);
 	peer.rx = peer_ring;
@@ -483,8 +495,8 @@ static void put_record(struct world *w, struct input *in)
 		lines = take(in, 4); /* an impossible size */
 	atomic_store(&r->mark, (uint64_t)lines | (uint64_t)(uint32_t)(peer.rx_head / VB_LINE) << 32);
 	vb_lock(&node.progress);
-	vb_rx_drain(&peer, 3);
-	vb_acks_publish(&node);
+	vb_local_drain(&peer, 3);
+	vb_local_publish_acks(&node);
 	vb_unlock(&node.progress);
 	/* its previous content is obsolete */
 	atomic_store((_Atomic uint64_t *)(peer_ring + (peer.rx_head & VB_RING_MASK)), 0);
@@ -539,7 +551,7 @@ static void visit(struct world *w)
 	}
 	for (struct vb_qp *qp = node.active; qp; qp = qp->active_next)
 		qp->path->deadline(qp);
-	vb_acks_publish(&node);
+	vb_local_publish_acks(&node);
 	vb_unlock(&node.progress);
 	poll_all(w);
 }

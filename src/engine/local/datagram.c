@@ -38,14 +38,14 @@ static enum vb_emit hold_datagram(struct vb_qp *qp, struct vb_swqe *w)
 	int n = vb_gather(qp, w, 0, iov);
 
 	if (n < 0)
-		return vb_emit_fault(w, IBV_WC_LOC_PROT_ERR);
+		return vb_local_emit_fault(w, IBV_WC_LOC_PROT_ERR);
 	h = malloc(sizeof(*h) + w->length);
 	if (!h)
 		return VB_EMIT_BLOCKED;
 	*h = (struct vb_held){.ah = {.ah = w->ah->ah, .attr = w->ah->attr, .sgid = w->ah->sgid}};
 	if (!vb_copy_from(iov, n, 0, h->bytes, w->length)) {
 		free(h);
-		return vb_emit_fault(w, IBV_WC_LOC_PROT_ERR);
+		return vb_local_emit_fault(w, IBV_WC_LOC_PROT_ERR);
 	}
 	w->held = h;
 	w->ah = &h->ah;
@@ -79,14 +79,14 @@ static enum vb_emit settle_far(struct vb_qp *qp, struct vb_swqe *w, enum vb_data
 {
 	switch (result) {
 	case VB_DATAGRAM_SENT:
-		return vb_emit_done(w);
+		return vb_local_emit_done(w);
 	case VB_DATAGRAM_LOST:
 		VB_COUNT(drop_ud_path, 1);
-		return vb_emit_done(w);
+		return vb_local_emit_done(w);
 	case VB_DATAGRAM_WAIT:
 		return ud_waits(qp, w, UD_PATIENCE);
 	default:
-		return vb_emit_fault(w, IBV_WC_LOC_PROT_ERR);
+		return vb_local_emit_fault(w, IBV_WC_LOC_PROT_ERR);
 	}
 }
 
@@ -132,7 +132,7 @@ static enum vb_emit emit_one(struct vb_qp *qp, struct vb_swqe *w)
 	int err = 0, n;
 
 	if (w->length > VB_PAYLOAD_MAX)
-		return vb_emit_fault(w, IBV_WC_LOC_LEN_ERR);
+		return vb_local_emit_fault(w, IBV_WC_LOC_LEN_ERR);
 	if (qp->datagram.roce_always || w->ah->attr.grh.dgid.raw[0] == 0xff ||
 	    vb_gid_is_multicast4(&w->ah->attr.grh.dgid))
 		return emit_far(qp, w);
@@ -147,7 +147,7 @@ static enum vb_emit emit_one(struct vb_qp *qp, struct vb_swqe *w)
 	}
 	n = vb_gather(qp, w, 0, iov);
 	if (n < 0)
-		return vb_emit_fault(w, IBV_WC_LOC_PROT_ERR);
+		return vb_local_emit_fault(w, IBV_WC_LOC_PROT_ERR);
 	if (!peer || !vb_peer_ready(peer)) {
 		if (peer)
 			vb_peer_remind(peer);
@@ -155,7 +155,7 @@ static enum vb_emit emit_one(struct vb_qp *qp, struct vb_swqe *w)
 	}
 	vb_lock(&peer->tx_lock);
 	struct vb_rec *rec = vb_ring_reserve(peer, VB_REC_HEAD_EXT + VB_GRH_LEN + w->length);
-	if (!rec && vb_want_space(peer))
+	if (!rec && vb_ring_want_space(peer))
 		rec = vb_ring_reserve(peer, VB_REC_HEAD_EXT + VB_GRH_LEN + w->length);
 	if (!rec) {
 		vb_unlock(&peer->tx_lock);
@@ -167,7 +167,7 @@ static enum vb_emit emit_one(struct vb_qp *qp, struct vb_swqe *w)
 
 	if (ok) {
 		put_grh(payload, w);
-		vb_rec_fill(qp, rec, VB_REC_UD, VB_RECF_FIRST | VB_RECF_LAST | vb_message_flags(w), 0,
+		vb_rec_fill(qp, rec, VB_REC_UD, VB_RECF_FIRST | VB_RECF_LAST | vb_local_message_flags(w), 0,
 		            VB_GRH_LEN + w->length, w->imm);
 		rec->dest = vb_rec_word(w->ud_qpn, VB_REC_UD);
 		/* IBA 10.2.5: a controlled Q_Key stands for the QP's own */
@@ -178,7 +178,7 @@ static enum vb_emit emit_one(struct vb_qp *qp, struct vb_swqe *w)
 		vb_ring_prepare(peer);
 	}
 	vb_unlock(&peer->tx_lock);
-	return ok ? vb_emit_done(w) : vb_emit_fault(w, IBV_WC_LOC_PROT_ERR);
+	return ok ? vb_local_emit_done(w) : vb_local_emit_fault(w, IBV_WC_LOC_PROT_ERR);
 wait:
 	return ud_waits(qp, w, peer && vb_peer_ready(peer) ? UD_PATIENCE : UD_MEETING);
 }
@@ -207,7 +207,7 @@ static enum vb_emit last_try(struct vb_qp *qp, struct vb_swqe *w)
 {
 	if (!w->held || qp->path->datagram(qp, w) != VB_DATAGRAM_SENT)
 		VB_COUNT(drop_ud_path, 1);
-	return vb_emit_done(w);
+	return vb_local_emit_done(w);
 }
 
 /* Sends a datagram, unless an earlier one to the same lane waits. So they keep their order, although IBA 9.8.3 does not
@@ -236,7 +236,7 @@ static void set_timer(struct vb_qp *qp, uint64_t due)
 		vb_timer_armed(qp->node);
 }
 
-enum vb_sq_status vb_emit_datagrams(struct vb_qp *qp)
+enum vb_sq_status vb_local_emit_datagrams(struct vb_qp *qp)
 {
 	struct waiting waiting;
 	enum vb_sq_status status = VB_SQ_GOOD;

@@ -108,7 +108,7 @@ static enum vb_direct_result one_piece(struct vb_qp *qp, struct vb_swqe *w, cons
 	}
 }
 
-enum vb_direct_result vb_direct(struct vb_qp *qp, struct vb_swqe *w)
+enum vb_direct_result vb_local_direct(struct vb_qp *qp, struct vb_swqe *w)
 {
 	bool is_read = w->opcode == IBV_WR_RDMA_READ;
 	struct iovec iov[VB_MAX_SGE + 1];

@@ -18,7 +18,7 @@
 
 /* --- the peer's process and queue pair --- */
 
-bool vb_linked(struct vb_qp *qp)
+bool vb_local_linked(struct vb_qp *qp)
 {
 	struct vb_peer *peer = qp->local.peer;
 
@@ -47,16 +47,16 @@ bool vb_linked(struct vb_qp *qp)
 	return true;
 }
 
-uint64_t vb_timeout_ns(const struct vb_qp *qp)
+uint64_t vb_local_timeout_ns(const struct vb_qp *qp)
 {
 	return qp->attr.timeout ? 4096ull << qp->attr.timeout : 0;
 }
 
-void vb_wait_retry(struct vb_qp *qp)
+void vb_local_wait_retry(struct vb_qp *qp)
 {
 	if (qp->local.deadline)
 		return;
-	uint64_t t = vb_timeout_ns(qp);
+	uint64_t t = vb_local_timeout_ns(qp);
 
 	qp->local.timer_kind = VB_TIMER_RETRY;
 	qp->local.deadline = vb_now() + (t ? t : RETRY_PAUSE);
@@ -107,11 +107,12 @@ static enum vb_emit emit_pieces(struct vb_qp *qp, struct vb_swqe *w, unsigned ty
 	int n = vb_gather(qp, w, 0, iov);
 
 	if (n < 0)
-		return vb_emit_fault(w, IBV_WC_LOC_PROT_ERR);
+		return vb_local_emit_fault(w, IBV_WC_LOC_PROT_ERR);
 	do {
 		uint32_t off = qp->local.sq_emit_off, left = w->length - off;
 		uint32_t piece = left < VB_RING_PIECE ? left : VB_RING_PIECE;
-		unsigned flags = (off ? 0 : VB_RECF_FIRST) | (piece == left ? VB_RECF_LAST | vb_message_flags(w) : 0);
+		unsigned flags =
+		        (off ? 0 : VB_RECF_FIRST) | (piece == left ? VB_RECF_LAST | vb_local_message_flags(w) : 0);
 		uint32_t head = type == VB_REC_WRITE ? vb_rec_rdma_head(piece) : vb_rec_send_head(piece);
 		struct vb_rec *rec = vb_ring_reserve(peer, head + piece);
 
@@ -128,7 +129,7 @@ static enum vb_emit emit_pieces(struct vb_qp *qp, struct vb_swqe *w, unsigned ty
 
 		if (!(w->length < VB_CHOICE_MIN ? vb_copy_from(iov, n, off, to, piece)
 		                                : copy_measured(peer, w, iov, n, off, to, piece)))
-			return vb_emit_fault(w, IBV_WC_LOC_PROT_ERR);
+			return vb_local_emit_fault(w, IBV_WC_LOC_PROT_ERR);
 		if (type == VB_REC_WRITE && w->slot)
 			flags |= VB_RECF_MAY_HOLD;
 		vb_rec_fill(qp, rec, type, flags, next_psn(qp), piece, w->imm);
@@ -165,7 +166,7 @@ static enum vb_emit emit_pull(struct vb_qp *qp, struct vb_swqe *w)
 	int n = vb_gather(qp, w, 0, iov);
 
 	if (n < 0)
-		return vb_emit_fault(w, IBV_WC_LOC_PROT_ERR);
+		return vb_local_emit_fault(w, IBV_WC_LOC_PROT_ERR);
 	uint32_t bytes = (uint32_t)(n * sizeof(struct vb_rec_span));
 	struct vb_rec *rec = vb_ring_reserve(qp->local.peer, VB_REC_HEAD_EXT + bytes);
 
@@ -177,7 +178,7 @@ static enum vb_emit emit_pull(struct vb_qp *qp, struct vb_swqe *w)
 	ext->total = w->length;
 	for (int i = 0; i < n; i++)
 		span[i] = (struct vb_rec_span){(uintptr_t)iov[i].iov_base, iov[i].iov_len};
-	vb_rec_fill(qp, rec, VB_REC_PULL, VB_RECF_FIRST | VB_RECF_LAST | vb_message_flags(w), next_psn(qp), bytes,
+	vb_rec_fill(qp, rec, VB_REC_PULL, VB_RECF_FIRST | VB_RECF_LAST | vb_local_message_flags(w), next_psn(qp), bytes,
 	            w->imm);
 	vb_ring_commit(qp->local.peer, VB_REC_HEAD_EXT + bytes);
 	return VB_EMIT_OK;
@@ -197,7 +198,8 @@ static enum vb_emit emit_ext(struct vb_qp *qp, struct vb_swqe *w, unsigned type,
 	ext->total = type == VB_REC_ATOMIC ? w->slot : w->length;
 	ext->compare_add = w->compare_add;
 	ext->swap = w->swap;
-	vb_rec_fill(qp, rec, type, flags | VB_RECF_FIRST | VB_RECF_LAST | vb_message_flags(w), next_psn(qp), 0, w->imm);
+	vb_rec_fill(qp, rec, type, flags | VB_RECF_FIRST | VB_RECF_LAST | vb_local_message_flags(w), next_psn(qp), 0,
+	            w->imm);
 	vb_ring_commit(qp->local.peer, VB_REC_HEAD_EXT);
 	return VB_EMIT_OK;
 }
@@ -300,7 +302,7 @@ static bool has_choice(const struct vb_qp *qp, const struct vb_swqe *w)
 /* Does the peer answer this read in the ring? Only if it takes as many at a time as this QP may send. */
 static bool is_read_by_ring(struct vb_qp *qp, const struct vb_swqe *w)
 {
-	return has_choice(qp, w) && !vb_reads_withdrawn(qp) &&
+	return has_choice(qp, w) && !vb_local_reads_withdrawn(qp) &&
 	       atomic_load_explicit(&qp->local.remote->max_dest_rd_atomic, memory_order_relaxed) >=
 	               qp->attr.max_rd_atomic &&
 	       way_of(qp, w) == VB_RDMA_RING;
@@ -341,7 +343,7 @@ static enum vb_emit emit_write_by_ring(struct vb_qp *qp, struct vb_swqe *w)
 		return r;
 	if (r == VB_EMIT_OK || (r == VB_EMIT_BLOCKED && qp->local.sq_emit_off)) {
 		w->begun = rdma_is_sent(qp, w);
-		vb_expect_work(qp);
+		vb_local_expect_work(qp);
 	} else {
 		w->slot = 0; /* nothing of it is in the ring */
 	}
@@ -364,7 +366,7 @@ static enum vb_emit emit_rdma(struct vb_qp *qp, struct vb_swqe *w)
 	bool may_copy = qp->local.peer->self || atomic_load_explicit(&qp->local.peer->copy_ok, memory_order_relaxed);
 
 	if (is_read && !qp->attr.max_rd_atomic)
-		return vb_emit_fault(w, IBV_WC_REM_INV_REQ_ERR);
+		return vb_local_emit_fault(w, IBV_WC_REM_INV_REQ_ERR);
 	if (!qp->local.sq_emit_off)
 		w->slot = 0; /* it may have been in the ring before, and be sent again */
 	if (may_copy && w->opcode == IBV_WR_RDMA_WRITE && is_write_by_ring(qp, w)) {
@@ -382,19 +384,19 @@ static enum vb_emit emit_rdma(struct vb_qp *qp, struct vb_swqe *w)
 		}
 		uint64_t begun = imm ? 0 : rdma_is_sent(qp, w);
 
-		switch (w->data_written ? VB_DIRECT_DONE : vb_direct(qp, w)) {
+		switch (w->data_written ? VB_DIRECT_DONE : vb_local_direct(qp, w)) {
 		case VB_DIRECT_DONE:
 			if (!imm)
-				vb_rdma_is_done(qp, w, VB_RDMA_COPY, begun);
+				vb_local_rdma_done(qp, w, VB_RDMA_COPY, begun);
 			/* the data is written; the record of the immediate may have to wait for room */
 			w->data_written = imm;
-			return imm ? emit_by_ring(qp, w, VB_REC_NOTIFY, 0) : vb_emit_done(w);
+			return imm ? emit_by_ring(qp, w, VB_REC_NOTIFY, 0) : vb_local_emit_done(w);
 		case VB_DIRECT_REFUSED:
 			return emit_by_ring(qp, w, VB_REC_VERDICT, is_read ? VB_RECF_IS_READ : 0);
 		case VB_DIRECT_FAULT:
 			return emit_by_ring(qp, w, VB_REC_VERDICT, VB_RECF_FAULT | (is_read ? VB_RECF_IS_READ : 0));
 		case VB_DIRECT_LOCAL:
-			return vb_emit_fault(w, IBV_WC_LOC_PROT_ERR);
+			return vb_local_emit_fault(w, IBV_WC_LOC_PROT_ERR);
 		case VB_DIRECT_GONE:
 			return VB_EMIT_BLOCKED;
 		case VB_DIRECT_FORBIDDEN:
@@ -405,7 +407,7 @@ static enum vb_emit emit_rdma(struct vb_qp *qp, struct vb_swqe *w)
 		return emit_by_ring(qp, w, VB_REC_WRITE, 0);
 	/* checked now, because later requests must not be sent if this one fails */
 	if (vb_gather(qp, w, IBV_ACCESS_LOCAL_WRITE, iov) < 0)
-		return vb_emit_fault(w, IBV_WC_LOC_PROT_ERR);
+		return vb_local_emit_fault(w, IBV_WC_LOC_PROT_ERR);
 	if (rd_atomic_full(qp))
 		return VB_EMIT_BLOCKED;
 	enum vb_emit r = count_rd(qp, emit_by_ring(qp, w, VB_REC_READ, 0));
@@ -413,7 +415,7 @@ static enum vb_emit emit_rdma(struct vb_qp *qp, struct vb_swqe *w)
 	w->begun = 0;
 	if (r == VB_EMIT_OK && may_copy) {
 		w->begun = rdma_is_sent(qp, w);
-		vb_expect_work(qp);
+		vb_local_expect_work(qp);
 	}
 	return r;
 }
@@ -423,11 +425,11 @@ static enum vb_emit emit_atomic(struct vb_qp *qp, struct vb_swqe *w)
 	struct iovec iov[VB_MAX_SGE + 1];
 
 	if (w->length != 8)
-		return vb_emit_fault(w, IBV_WC_LOC_LEN_ERR);
+		return vb_local_emit_fault(w, IBV_WC_LOC_LEN_ERR);
 	if (vb_gather(qp, w, IBV_ACCESS_LOCAL_WRITE, iov) < 0)
-		return vb_emit_fault(w, IBV_WC_LOC_PROT_ERR);
+		return vb_local_emit_fault(w, IBV_WC_LOC_PROT_ERR);
 	if (!qp->attr.max_rd_atomic)
-		return vb_emit_fault(w, IBV_WC_REM_INV_REQ_ERR);
+		return vb_local_emit_fault(w, IBV_WC_REM_INV_REQ_ERR);
 	if (rd_atomic_full(qp))
 		return VB_EMIT_BLOCKED;
 	w->slot = (uint8_t)(qp->local.rd_slot % VB_RD_ATOM_SLOTS);
@@ -444,11 +446,11 @@ static enum vb_emit emit_local_inv(struct vb_qp *qp, struct vb_swqe *w)
 	if (qp->sq_una != qp->sq_emit) /* earlier requests may still use the region */
 		return VB_EMIT_BLOCKED;
 	if (vb_mr_invalidate(qp->node, vb_pd_id(qp->pd), w->imm, false))
-		return vb_emit_fault(w, IBV_WC_MW_BIND_ERR);
-	return vb_emit_done(w);
+		return vb_local_emit_fault(w, IBV_WC_MW_BIND_ERR);
+	return vb_local_emit_done(w);
 }
 
-enum vb_emit vb_emit_one(struct vb_qp *qp, struct vb_swqe *w)
+enum vb_emit vb_local_emit_one(struct vb_qp *qp, struct vb_swqe *w)
 {
 	if (w->opcode == IBV_WR_LOCAL_INV)
 		return emit_local_inv(qp, w);

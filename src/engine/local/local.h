@@ -12,12 +12,12 @@
 
 /* Processes at most `budget` records of the peer's ring. Returns how many. The caller publishes the result:
  * vb_node_publish (node/progress.c). An invalid record marks the peer dead. Under progress. */
-unsigned vb_rx_drain(struct vb_peer *peer, unsigned budget);
+unsigned vb_local_drain(struct vb_peer *peer, unsigned budget);
 /* Publishes acknowledgements. Rings the doorbells of peers that do not poll. Under progress. */
-void vb_acks_publish(struct vb_node *node);
-/* Answers reads by the ring, as far as there is room; vb_acks_publish calls it again for the rest. A read that is not
+void vb_local_publish_acks(struct vb_node *node);
+/* Answers reads by the ring, as far as there is room; vb_local_publish_acks calls it again for the rest. A read that is not
  * allowed any more takes the QP to ERR. Under progress. */
-void vb_inread_serve(struct vb_qp *qp);
+void vb_local_serve_reads(struct vb_qp *qp);
 
 /* Processes a record with data for a read of ours (VB_REC_READ_DATA). Under progress. */
 void vb_local_data(struct vb_peer *peer, const struct vb_rec *rec, const struct vb_rec_ext *ext,
@@ -50,6 +50,6 @@ enum vb_direct_result {
 	VB_DIRECT_FORBIDDEN, /* impossible with this peer: use the ring */
 	VB_DIRECT_GONE,      /* the peer died */
 };
-enum vb_direct_result vb_direct(struct vb_qp *qp, struct vb_swqe *w);
+enum vb_direct_result vb_local_direct(struct vb_qp *qp, struct vb_swqe *w);
 
 #endif

@@ -123,7 +123,7 @@ static inline void vb_peer_notify(struct vb_peer *p)
 
 /* Called when the ring is full: asks the peer to ring our doorbell after it has consumed. Returns true if this is a new
  * request; then the caller tries once more. */
-static inline bool vb_want_space(struct vb_peer *p)
+static inline bool vb_ring_want_space(struct vb_peer *p)
 {
 	if (atomic_load_explicit(&p->ours->want_space, memory_order_relaxed))
 		return false;

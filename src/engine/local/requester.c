@@ -46,7 +46,7 @@ static bool is_atomic(const struct vb_swqe *w)
 	return w->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || w->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
 }
 
-enum vb_sq_status vb_retire_done(struct vb_qp *qp)
+enum vb_sq_status vb_local_retire_done(struct vb_qp *qp)
 {
 	while (qp->sq_una != qp->sq_emit || vb_sq_at(qp, qp->sq_una)->state == VB_SWQE_DONE) {
 		struct vb_swqe *w = vb_sq_at(qp, qp->sq_una);
@@ -65,7 +65,7 @@ enum vb_sq_status vb_retire_done(struct vb_qp *qp)
 				}
 			}
 			if (w->opcode == IBV_WR_RDMA_WRITE && w->slot)
-				vb_rdma_is_done(qp, w, VB_RDMA_RING, w->begun);
+				vb_local_rdma_done(qp, w, VB_RDMA_RING, w->begun);
 			qp->local.ssn_una++;
 		} else if (w->state == VB_SWQE_DONE) {
 			if (w->status != IBV_WC_SUCCESS)
@@ -87,9 +87,9 @@ static bool path_open(struct vb_qp *qp)
 {
 	if (qp->local.timer_kind != VB_TIMER_NONE)
 		return false;
-	if (vb_linked(qp))
+	if (vb_local_linked(qp))
 		return true;
-	vb_wait_retry(qp);
+	vb_local_wait_retry(qp);
 	return false;
 }
 
@@ -105,14 +105,14 @@ static enum vb_sq_status emit_all(struct vb_qp *qp)
 			if ((w->flags & IBV_SEND_FENCE) &&
 			    qp->local.rd_outstanding != qp->local.rd_withdrawn) /* IBA 10.8.3.3 */
 				return VB_SQ_GOOD;
-			r = vb_emit_one(qp, w);
+			r = vb_local_emit_one(qp, w);
 		}
 		if (r == VB_EMIT_BLOCKED)
 			return VB_SQ_GOOD;
 		if (r == VB_EMIT_FAILED)
 			return VB_SQ_FAILED;
 		qp->sq_emit++;
-		if (w->state == VB_SWQE_DONE && vb_retire_done(qp) == VB_SQ_FAILED)
+		if (w->state == VB_SWQE_DONE && vb_local_retire_done(qp) == VB_SQ_FAILED)
 			return VB_SQ_FAILED;
 	}
 	return VB_SQ_GOOD;
@@ -132,10 +132,10 @@ enum vb_sq_status vb_local_kick_datagrams(struct vb_qp *qp)
 	expect_answers(qp);
 	if (qp->sq_emit == qp->sq_head)
 		return VB_SQ_GOOD;
-	enum vb_sq_status status = vb_emit_datagrams(qp);
+	enum vb_sq_status status = vb_local_emit_datagrams(qp);
 
 	if (status == VB_SQ_GOOD)
-		status = vb_retire_done(qp);
+		status = vb_local_retire_done(qp);
 	if (qp->datagram.tx_open)
 		qp->path->datagrams_end(qp);
 	return status;
@@ -150,7 +150,7 @@ enum vb_sq_status vb_local_kick(struct vb_qp *qp)
 	uint64_t before = qp->local.last_ring_end;
 	enum vb_sq_status status = emit_all(qp);
 
-	if (status == VB_SQ_GOOD && qp->sq_emit != qp->sq_head && vb_want_space(peer))
+	if (status == VB_SQ_GOOD && qp->sq_emit != qp->sq_head && vb_ring_want_space(peer))
 		status = emit_all(qp);
 	if (qp->local.last_ring_end != before || qp->local.sq_emit_off) {
 		vb_peer_notify(peer);
@@ -170,8 +170,8 @@ static void fail_oldest(struct vb_qp *qp, enum ibv_wc_status status)
 {
 	struct vb_swqe *w = vb_sq_at(qp, qp->sq_una);
 
-	vb_stop_timer(qp);
-	vb_release_held(qp);
+	vb_local_stop_timer(qp);
+	vb_local_release_held(qp);
 	vb_sq_tell(qp, w, status);
 	vb_sq_retire(qp);
 	if ((int32_t)(qp->sq_emit - qp->sq_una) < 0)
@@ -186,7 +186,8 @@ static void fail_oldest(struct vb_qp *qp, enum ibv_wc_status status)
 
 void vb_local_settle(struct vb_qp *qp)
 {
-	if (atomic_load_explicit(&qp->state, memory_order_relaxed) == IBV_QPS_RTS && vb_retire_done(qp) == VB_SQ_FAILED)
+	if (atomic_load_explicit(&qp->state, memory_order_relaxed) == IBV_QPS_RTS &&
+	    vb_local_retire_done(qp) == VB_SQ_FAILED)
 		fail_oldest(qp, vb_sq_at(qp, qp->sq_una)->status);
 }
 
@@ -283,14 +284,14 @@ static void timer_expired(struct vb_qp *qp)
 {
 	bool retry = qp->local.timer_kind == VB_TIMER_RETRY;
 
-	vb_stop_timer(qp);
-	if (qp->type == IBV_QPT_UD) /* vb_emit_datagrams finds the datagrams that are due */
+	vb_local_stop_timer(qp);
+	if (qp->type == IBV_QPT_UD) /* vb_local_emit_datagrams finds the datagrams that are due */
 		return;
 	if (qp->type == IBV_QPT_UC) {
 		/* without a peer, unreliable requests are lost and complete (IBA 9.8.2) */
-		if (retry && qp->sq_emit != qp->sq_head && !vb_linked(qp)) {
+		if (retry && qp->sq_emit != qp->sq_head && !vb_local_linked(qp)) {
 			VB_COUNT(drop_ud_path, 1);
-			vb_emit_done(vb_sq_at(qp, qp->sq_emit));
+			vb_local_emit_done(vb_sq_at(qp, qp->sq_emit));
 			qp->sq_emit++;
 			qp->local.sq_emit_off = 0;
 		}
@@ -298,7 +299,7 @@ static void timer_expired(struct vb_qp *qp)
 	}
 	if (!retry)
 		return;
-	if (vb_timeout_ns(qp) || qp->local.gone) {
+	if (vb_local_timeout_ns(qp) || qp->local.gone) {
 		if (!qp->local.retry_left || qp->local.gone) {
 			fail_oldest(qp, IBV_WC_RETRY_EXC_ERR);
 			return;
@@ -309,7 +310,7 @@ static void timer_expired(struct vb_qp *qp)
 	qp->local.stall = 0;
 	if (qp->local.remote &&
 	    atomic_load_explicit(&qp->local.remote->gen, memory_order_acquire) != qp->local.remote_gen)
-		qp->local.remote = NULL; /* vb_linked reads the peer's QP again */
+		qp->local.remote = NULL; /* vb_local_linked reads the peer's QP again */
 }
 
 /* Asks the broker for the peer's process, without waiting, if it is unknown or has ended. */
@@ -353,7 +354,7 @@ static void take_acks(struct vb_qp *qp, bool gone)
 		qp->local.rnr_left = qp->attr.rnr_retry;
 		qp->local.stall = 0;
 		if (qp->local.timer_kind == VB_TIMER_RETRY)
-			vb_stop_timer(qp);
+			vb_local_stop_timer(qp);
 		if (qp->local.rd_withdrawn && acked >= qp->local.withdrawn_end) {
 			qp->local.rd_outstanding -= qp->local.rd_withdrawn;
 			qp->local.rd_withdrawn = 0;
@@ -362,7 +363,7 @@ static void take_acks(struct vb_qp *qp, bool gone)
 	}
 }
 
-bool vb_reads_withdrawn(struct vb_qp *qp)
+bool vb_local_reads_withdrawn(struct vb_qp *qp)
 {
 	if (__builtin_expect(!qp->local.rd_withdrawn, 1))
 		return false;
@@ -393,7 +394,7 @@ static void check_dropped(struct vb_qp *qp)
 	else if (vb_ring_ready(qp->local.peer))
 		return;
 	else if (++qp->local.stall > 3)
-		vb_wait_retry(qp);
+		vb_local_wait_retry(qp);
 }
 
 /*
@@ -403,7 +404,7 @@ static void check_dropped(struct vb_qp *qp)
  */
 static void give_up_later(struct vb_qp *qp)
 {
-	uint64_t total = vb_timeout_ns(qp) ? vb_timeout_ns(qp) * (qp->local.retry_left + 1u) : GIVE_UP_MAX;
+	uint64_t total = vb_local_timeout_ns(qp) ? vb_local_timeout_ns(qp) * (qp->local.retry_left + 1u) : GIVE_UP_MAX;
 
 	if (qp->local.timer_kind == VB_TIMER_RETRY && qp->local.gone)
 		return;
@@ -417,7 +418,7 @@ static void peer_died(struct vb_qp *qp)
 {
 	if (qp->type == IBV_QPT_RC) {
 		take_acks(qp, true);
-		if (vb_retire_done(qp) == VB_SQ_FAILED)
+		if (vb_local_retire_done(qp) == VB_SQ_FAILED)
 			fail_oldest(qp, vb_sq_at(qp, qp->sq_una)->status);
 		else if (qp->sq_una != qp->sq_head)
 			give_up_later(qp);
@@ -425,7 +426,7 @@ static void peer_died(struct vb_qp *qp)
 	}
 	if (qp->type == IBV_QPT_UC)
 		while (qp->sq_emit != qp->sq_head)
-			vb_emit_done(vb_sq_at(qp, qp->sq_emit++));
+			vb_local_emit_done(vb_sq_at(qp, qp->sq_emit++));
 }
 
 static void visit_locked(struct vb_qp *qp)
@@ -450,8 +451,8 @@ static void visit_locked(struct vb_qp *qp)
 			/* 1: the peer's QP does not receive any more, but its fields are still of this connection */
 			if (gens <= 1)
 				take_acks(qp, gens);
-			if (vb_retire_done(qp) == VB_SQ_FAILED ||
-			    (qp->local.look && !gens && vb_look_at_peer(qp, now) == VB_SQ_FAILED)) {
+			if (vb_local_retire_done(qp) == VB_SQ_FAILED ||
+			    (qp->local.look && !gens && vb_local_look(qp, now) == VB_SQ_FAILED)) {
 				fail_oldest(qp, vb_sq_at(qp, qp->sq_una)->status);
 				return;
 			}
@@ -461,17 +462,17 @@ static void visit_locked(struct vb_qp *qp)
 			if (gens && qp->sq_una != qp->sq_head) {
 				go_back_to(qp, qp->local.ssn_una);
 				qp->local.remote = NULL;
-				vb_wait_retry(qp);
+				vb_local_wait_retry(qp);
 			} else {
 				check_dropped(qp);
 			}
 		}
-	} else if (qp->local.timer_kind == VB_TIMER_RETRY && qp->type != IBV_QPT_UD && vb_linked(qp)) {
-		vb_stop_timer(qp);
+	} else if (qp->local.timer_kind == VB_TIMER_RETRY && qp->type != IBV_QPT_UD && vb_local_linked(qp)) {
+		vb_local_stop_timer(qp);
 	}
 	if (qp->local.deadline && now && now >= qp->local.deadline)
 		timer_expired(qp);
-	if (vb_sq_kick(qp) == VB_SQ_FAILED || vb_retire_done(qp) == VB_SQ_FAILED)
+	if (vb_sq_kick(qp) == VB_SQ_FAILED || vb_local_retire_done(qp) == VB_SQ_FAILED)
 		vb_local_settle(qp);
 	vb_qp_check_drained(qp);
 }
@@ -572,11 +573,11 @@ void vb_local_entered(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_state
 
 void vb_local_forget_sends(struct vb_qp *qp)
 {
-	vb_release_held(qp);
+	vb_local_release_held(qp);
 	qp->local.owed = 0;
 	qp->local.sq_emit_off = 0;
 	qp->local.rd_outstanding = qp->local.rd_withdrawn = 0;
-	vb_stop_timer(qp);
+	vb_local_stop_timer(qp);
 }
 
 void vb_local_closed(struct vb_qp *qp)
@@ -603,8 +604,8 @@ void vb_local_reset(struct vb_qp *qp)
 	leave_acks(qp);
 	vb_active_collect(qp->node);
 	vb_active_remove(qp);
-	vb_stop_timer(qp);
-	vb_release_held(qp);
+	vb_local_stop_timer(qp);
+	vb_local_release_held(qp);
 	qp->local.peer = NULL;
 	qp->local.remote = NULL;
 	qp->local.gone = false;
@@ -650,7 +651,7 @@ void vb_local_data(struct vb_peer *peer, const struct vb_rec *rec, const struct 
 		w->slot = 1; /* retire: the read has used a PSN */
 		qp->local.rd_outstanding--;
 		if (w->begun)
-			vb_rdma_is_done(qp, w, VB_RDMA_RING, w->begun);
+			vb_local_rdma_done(qp, w, VB_RDMA_RING, w->begun);
 		/* The peer executes all earlier requests before it answers a read. So the last data acknowledges them,
 		 * and the read. */
 		vb_local_ack(qp, (uint32_t)(qp->local.ssn_una - qp->local.acked_base + delta + 1));

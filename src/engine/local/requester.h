@@ -14,40 +14,40 @@ enum vb_emit {
 };
 
 /* Sends one entry (emit.c). Under sq_lock. */
-enum vb_emit vb_emit_one(struct vb_qp *qp, struct vb_swqe *w);
+enum vb_emit vb_local_emit_one(struct vb_qp *qp, struct vb_swqe *w);
 /* Sends every datagram whose receiver has room (datagram.c). VB_SQ_FAILED: the one at sq_emit has failed. Under
  * sq_lock. */
-enum vb_sq_status vb_emit_datagrams(struct vb_qp *qp);
+enum vb_sq_status vb_local_emit_datagrams(struct vb_qp *qp);
 
 /* Does the peer's QP exist, and does it accept requests? Checked before each send. If the peer's QP is not yet in RTR,
  * the request waits for a retry, as on a network. */
-bool vb_linked(struct vb_qp *qp);
+bool vb_local_linked(struct vb_qp *qp);
 /* The timeout of the QP; 0: none. */
-uint64_t vb_timeout_ns(const struct vb_qp *qp);
+uint64_t vb_local_timeout_ns(const struct vb_qp *qp);
 /* Stops sending until the timer expires, which then counts as a retry. */
-void vb_wait_retry(struct vb_qp *qp);
+void vb_local_wait_retry(struct vb_qp *qp);
 
-static inline void vb_stop_timer(struct vb_qp *qp)
+static inline void vb_local_stop_timer(struct vb_qp *qp)
 {
 	qp->local.deadline = 0;
 	qp->local.timer_kind = VB_TIMER_NONE;
 }
 
-static inline enum vb_emit vb_emit_done(struct vb_swqe *w)
+static inline enum vb_emit vb_local_emit_done(struct vb_swqe *w)
 {
 	w->state = VB_SWQE_DONE;
 	w->status = IBV_WC_SUCCESS;
 	return VB_EMIT_OK;
 }
 
-static inline enum vb_emit vb_emit_fault(struct vb_swqe *w, enum ibv_wc_status status)
+static inline enum vb_emit vb_local_emit_fault(struct vb_swqe *w, enum ibv_wc_status status)
 {
 	w->state = VB_SWQE_DONE;
 	w->status = status;
 	return VB_EMIT_FAILED;
 }
 
-static inline unsigned vb_message_flags(const struct vb_swqe *w)
+static inline unsigned vb_local_message_flags(const struct vb_swqe *w)
 {
 	unsigned f = w->flags & IBV_SEND_SOLICITED ? VB_RECF_SOLICITED : 0;
 
@@ -67,21 +67,21 @@ static inline struct vb_pace *vb_pace_of(struct vb_peer *peer, const struct vb_s
 }
 
 /* Completes requests in order up to the first that is not done. Under sq_lock. */
-enum vb_sq_status vb_retire_done(struct vb_qp *qp);
+enum vb_sq_status vb_local_retire_done(struct vb_qp *qp);
 
 /* A request has been put into the ring that one copy could execute: it is withdrawn if the peer does not work. Under
  * sq_lock. withdraw.c, as are the next two. */
-void vb_expect_work(struct vb_qp *qp);
+void vb_local_expect_work(struct vb_qp *qp);
 /* If it is time: withdraws the oldest reads and writes, if the peer does not work. Under sq_lock. */
-enum vb_sq_status vb_look_at_peer(struct vb_qp *qp, uint64_t now);
+enum vb_sq_status vb_local_look(struct vb_qp *qp, uint64_t now);
 /* The QP ends: its held writes are the peer's again. Under sq_lock. */
-void vb_release_held(struct vb_qp *qp);
+void vb_local_release_held(struct vb_qp *qp);
 
 /* Does the peer still have reads that were withdrawn? Under sq_lock. */
-bool vb_reads_withdrawn(struct vb_qp *qp);
+bool vb_local_reads_withdrawn(struct vb_qp *qp);
 
 /* A read has got all its data, or a write is executed. begun: when it was sent, or 0. */
-static inline void vb_rdma_is_done(struct vb_qp *qp, const struct vb_swqe *w, enum vb_rdma_way way, uint64_t begun)
+static inline void vb_local_rdma_done(struct vb_qp *qp, const struct vb_swqe *w, enum vb_rdma_way way, uint64_t begun)
 {
 	struct vb_peer *peer = qp->local.peer;
 

@@ -351,7 +351,7 @@ static enum verdict do_read(struct vb_qp *qp, struct req *q)
 	                                                                                  .psn = qp->local.epsn,
 	                                                                                  .length = q->ext.total};
 	count_taken(qp);
-	vb_inread_serve(qp);
+	vb_local_serve_reads(qp);
 	return OK;
 }
 
@@ -444,7 +444,7 @@ static void end_receive(struct vb_qp *qp, enum verdict v)
 static void refuse_request(struct vb_qp *qp, enum verdict v, bool serving)
 {
 	if (!serving && qp->local.inread && qp->local.inread_head != qp->local.inread_tail)
-		vb_inread_serve(qp); /* answers earlier requests first, as far as there is room */
+		vb_local_serve_reads(qp); /* answers earlier requests first, as far as there is room */
 	end_receive(qp, v);
 	publish_nak(qp, refusals[v].nak);
 	vb_lock(&qp->sq_lock);
@@ -598,7 +598,7 @@ static void inread_done(struct vb_qp *qp)
 	update_ackable(qp);
 }
 
-void vb_inread_serve(struct vb_qp *qp)
+void vb_local_serve_reads(struct vb_qp *qp)
 {
 	struct vb_peer *peer = qp->local.peer;
 
@@ -614,7 +614,7 @@ void vb_inread_serve(struct vb_qp *qp)
 		vb_lock(&peer->tx_lock);
 		uint32_t head = vb_rec_rdma_head(piece);
 		struct vb_rec *rec = vb_ring_reserve(peer, head + piece);
-		if (!rec && vb_want_space(peer))
+		if (!rec && vb_ring_want_space(peer))
 			rec = vb_ring_reserve(peer, head + piece);
 		if (!rec) {
 			vb_unlock(&peer->tx_lock);
@@ -650,7 +650,7 @@ void vb_inread_serve(struct vb_qp *qp)
 			inread_done(qp);
 	}
 	if (qp->local.inread_head != qp->local.inread_tail)
-		ack_later(qp); /* keeps the QP in the list of vb_acks_publish, which tries again */
+		ack_later(qp); /* keeps the QP in the list of vb_local_publish_acks, which tries again */
 }
 
 /* --- the ring --- */
@@ -690,7 +690,7 @@ static bool record_load(struct req *q, struct vb_peer *peer, const uint8_t *at, 
 	return q->type == VB_REC_PAD || q->rec.length <= q->room;
 }
 
-unsigned vb_rx_drain(struct vb_peer *peer, unsigned budget)
+unsigned vb_local_drain(struct vb_peer *peer, unsigned budget)
 {
 	unsigned done = 0;
 	struct req q;
@@ -741,7 +741,7 @@ static void publish_ack(struct vb_qp *qp)
 	}
 }
 
-void vb_acks_publish(struct vb_node *node)
+void vb_local_publish_acks(struct vb_node *node)
 {
 	struct vb_qp *again = NULL;
 
@@ -752,7 +752,7 @@ void vb_acks_publish(struct vb_node *node)
 		node->acks = qp->local.acks_next;
 		qp->local.on_acks = false;
 		if (qp->local.inread && qp->local.inread_head != qp->local.inread_tail && peer && vb_peer_alive(peer)) {
-			vb_inread_serve(qp); /* may put the QP back into the list */
+			vb_local_serve_reads(qp); /* may put the QP back into the list */
 			if (qp->local.on_acks) {
 				node->acks = qp->local.acks_next;
 				qp->local.acks_next = again;

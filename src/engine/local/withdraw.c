@@ -21,7 +21,7 @@ static uint64_t signs_of_work(const struct vb_qp *qp)
 	       atomic_load_explicit(&theirs->placed, memory_order_relaxed);
 }
 
-void vb_expect_work(struct vb_qp *qp)
+void vb_local_expect_work(struct vb_qp *qp)
 {
 	if (qp->local.look)
 		return;
@@ -39,9 +39,9 @@ static void choose_copies(struct vb_qp *qp, const struct vb_swqe *w)
 
 static enum vb_sq_status complete(struct vb_qp *qp, struct vb_swqe *w)
 {
-	vb_emit_done(w);
+	vb_local_emit_done(w);
 	w->slot = 1; /* it has used a PSN */
-	return vb_retire_done(qp);
+	return vb_local_retire_done(qp);
 }
 
 /* --- reads --- */
@@ -57,7 +57,7 @@ static enum vb_sq_status withdraw_reads(struct vb_qp *qp)
 	struct vb_swqe *w;
 
 	while (qp->sq_una != qp->sq_emit && (w = vb_sq_at(qp, qp->sq_una), w->state == VB_SWQE_SENT) &&
-	       w->opcode == IBV_WR_RDMA_READ && vb_direct(qp, w) == VB_DIRECT_DONE) {
+	       w->opcode == IBV_WR_RDMA_READ && vb_local_direct(qp, w) == VB_DIRECT_DONE) {
 		choose_copies(qp, w);
 		l->withdrawn_end = l->ssn_una + 1;
 		if (l->acked_seen < l->withdrawn_end) {
@@ -99,7 +99,8 @@ static uint32_t oldest_writes(struct vb_qp *qp)
 	return n;
 }
 
-/* Changes the type of this QP's write records in the ring, from the PSN of its oldest request on, of so many messages. */
+/* Changes the type of this QP's write records in the ring, from the PSN of its oldest request on, of so many messages.
+ * The peer says where the first record is that it has not consumed; a place where no record begins ends the walk. */
 static void change_records(struct vb_qp *qp, unsigned from, unsigned to, uint32_t messages)
 {
 	struct vb_peer *peer = qp->local.peer;
@@ -109,19 +110,22 @@ static void change_records(struct vb_qp *qp, unsigned from, unsigned to, uint32_
 	/* another process may own the ring of a dead peer now */
 	bool alive = atomic_load_explicit(&peer->state, memory_order_relaxed) != VB_PEER_DEAD;
 
-	for (uint64_t pos = vb_ring_consumed(peer); alive && pos != peer->tx_tail;) {
-		struct vb_rec *rec = (struct vb_rec *)(peer->tx + (pos & VB_RING_MASK));
+	for (uint64_t pos = vb_ring_consumed(peer); alive && (int64_t)(peer->tx_tail - pos) > 0;) {
+		struct vb_rec *rec = (struct vb_rec *)(peer->tx + (pos & VB_RING_MASK & ~(uint64_t)(VB_LINE - 1)));
+		uint64_t mark = atomic_load_explicit(&rec->mark, memory_order_relaxed);
 		uint32_t dest = __atomic_load_n(&rec->dest, __ATOMIC_RELAXED);
 
+		if (mark >> 32 != (uint32_t)(pos / VB_LINE) || !(uint32_t)mark)
+			break;
 		if (vb_rec_top(dest) == from && (rec->src & VB_QPN_MASK) == qp->qp.qp_num &&
 		    (((rec->psn & VB_PSN_MASK) - first) & VB_PSN_MASK) < messages)
 			__atomic_store_n(&rec->dest, vb_rec_word(dest & VB_QPN_MASK, to), __ATOMIC_RELEASE);
-		pos += (uint64_t)(uint32_t)atomic_load_explicit(&rec->mark, memory_order_relaxed) * VB_LINE;
+		pos += (uint64_t)(uint32_t)mark * VB_LINE;
 	}
 	vb_unlock(&peer->tx_lock);
 }
 
-void vb_release_held(struct vb_qp *qp)
+void vb_local_release_held(struct vb_qp *qp)
 {
 	if (!qp->local.holding)
 		return;
@@ -172,7 +176,7 @@ static enum vb_sq_status withdraw_writes(struct vb_qp *qp, uint64_t now)
 	uint64_t placed;
 
 	if (!w) {
-		vb_release_held(qp);
+		vb_local_release_held(qp);
 		return VB_SQ_GOOD;
 	}
 	if (!qp->local.holding)
@@ -185,7 +189,7 @@ static enum vb_sq_status withdraw_writes(struct vb_qp *qp, uint64_t now)
 		bool sent = w->state == VB_SWQE_SENT;
 		bool executed = sent && (int64_t)(placed - w->ring_end) >= 0;
 
-		if (!executed && vb_direct(qp, w) != VB_DIRECT_DONE)
+		if (!executed && vb_local_direct(qp, w) != VB_DIRECT_DONE)
 			break; /* the peer must judge it */
 		choose_copies(qp, w);
 		change_records(qp, VB_REC_HELD, VB_REC_WRITTEN, 1);
@@ -193,11 +197,11 @@ static enum vb_sq_status withdraw_writes(struct vb_qp *qp, uint64_t now)
 			owe_last_record(qp, w);
 		status = complete(qp, w);
 	}
-	vb_release_held(qp);
+	vb_local_release_held(qp);
 	return status;
 }
 
-enum vb_sq_status vb_look_at_peer(struct vb_qp *qp, uint64_t now)
+enum vb_sq_status vb_local_look(struct vb_qp *qp, uint64_t now)
 {
 	struct vb_local_qp *l = &qp->local;
 

@@ -48,7 +48,7 @@ static bool same_request(const struct vb_roce_kept *k, const struct vb_packet *p
 }
 
 /* Keeps a packet that is less than n PSNs ahead, and each PSN once. So there are never more packets than slots. */
-void vb_ahead_keep(struct vb_roce_qp *qp, const struct vb_packet *p, const uint8_t *payload, uint64_t now)
+void vb_roce_ahead_keep(struct vb_roce_qp *qp, const struct vb_packet *p, const uint8_t *payload, uint64_t now)
 {
 	struct vb_roce_responder *rs = &qp->rs;
 	uint32_t distance = (uint32_t)vb_psn_diff(p->bth.psn, rs->epsn);
@@ -75,37 +75,37 @@ void vb_ahead_keep(struct vb_roce_qp *qp, const struct vb_packet *p, const uint8
 	qp->stats.bytes_copied_in += p->payload_len;
 }
 
-bool vb_ahead_waits(const struct vb_roce_qp *qp)
+bool vb_roce_ahead_waits(const struct vb_roce_qp *qp)
 {
 	return qp->rs.kept && ahead_slot(qp, qp->rs.epsn)->used;
 }
 
 /* A duplicate that asks for an acknowledgement is a plain repetition, and does not vouch. */
-bool vb_ahead_vouches(const struct vb_roce_qp *qp, const struct vb_bth *bth, uint64_t now)
+bool vb_roce_ahead_vouches(const struct vb_roce_qp *qp, const struct vb_bth *bth, uint64_t now)
 {
 	const struct vb_roce_responder *rs = &qp->rs;
 
 	return now < rs->vouch_by && !bth->ack_req && vb_psn_equal(bth->psn, rs->last) &&
-	       vb_psn_equal(vb_psn_add(bth->psn, 1), rs->epsn) && vb_ahead_waits(qp);
+	       vb_psn_equal(vb_psn_add(bth->psn, 1), rs->epsn) && vb_roce_ahead_waits(qp);
 }
 
-struct vb_roce_kept *vb_ahead_take(struct vb_roce_qp *qp)
+struct vb_roce_kept *vb_roce_ahead_take(struct vb_roce_qp *qp)
 {
 	struct vb_roce_kept *k;
 
-	if (!vb_ahead_waits(qp))
+	if (!vb_roce_ahead_waits(qp))
 		return NULL;
 	k = ahead_slot(qp, qp->rs.epsn);
 	k->used = false;
 	qp->rs.kept--;
 	if (!k->disputed)
 		return k;
-	vb_owe_nak(qp, VB_NAK_PSN_SEQUENCE, qp->rs.epsn);
+	vb_roce_owe_nak(qp, VB_NAK_PSN_SEQUENCE, qp->rs.epsn);
 	qp->rs.refused = true;
 	return NULL;
 }
 
-void vb_ahead_pass(struct vb_roce_qp *qp, struct vb_psn from, uint32_t count)
+void vb_roce_ahead_pass(struct vb_roce_qp *qp, struct vb_psn from, uint32_t count)
 {
 	for (uint32_t i = 0; i < count && i < qp->ahead.n && qp->rs.kept; i++) {
 		struct vb_roce_kept *k = ahead_slot(qp, vb_psn_add(from, (int32_t)i));
@@ -115,17 +115,17 @@ void vb_ahead_pass(struct vb_roce_qp *qp, struct vb_psn from, uint32_t count)
 	}
 }
 
-void vb_ahead_drop(struct vb_roce_qp *qp)
+void vb_roce_ahead_drop(struct vb_roce_qp *qp)
 {
 	if (qp->rs.kept)
-		vb_ahead_pass(qp, qp->rs.epsn, (uint32_t)vb_psn_diff(qp->rs.kept_to, qp->rs.epsn));
+		vb_roce_ahead_pass(qp, qp->rs.epsn, (uint32_t)vb_psn_diff(qp->rs.kept_to, qp->rs.epsn));
 }
 
-void vb_ahead_timeout(struct vb_roce_qp *qp, uint64_t now)
+void vb_roce_ahead_timeout(struct vb_roce_qp *qp, uint64_t now)
 {
 	if (!qp->rs.kept_until || qp->rs.kept_until > now)
 		return;
-	vb_ahead_drop(qp);
+	vb_roce_ahead_drop(qp);
 	qp->rs.kept_until = 0;
 	if (qp->ops->ahead_unused)
 		qp->ops->ahead_unused(qp->own);

@@ -122,9 +122,9 @@ static void move_una(struct vb_roce_qp *qp, uint64_t una, uint64_t now)
 			break;
 		rq->cur++;
 	}
-	vb_requester_progressed(qp, now);
-	vb_mend_progressed(qp, now);
-	vb_requester_retire(qp);
+	vb_roce_requester_progressed(qp, now);
+	vb_roce_mend_progressed(qp, now);
+	vb_roce_requester_retire(qp);
 }
 
 /*
@@ -145,7 +145,7 @@ static bool acknowledge_before(struct vb_roce_qp *qp, uint64_t before, uint64_t 
 static void response_lost(struct vb_roce_qp *qp, uint64_t now)
 {
 	qp->stats.lost_responses++;
-	if (vb_mend_response(qp, now))
+	if (vb_roce_mend_response(qp, now))
 		vb_roce_window_lost(&qp->rq.window, true, now);
 }
 
@@ -196,12 +196,12 @@ static void take_rnr_nak(struct vb_roce_qp *qp, uint8_t timer, uint64_t now)
 	if (qp->rq.rnr_at || qp->rq.seq == qp->rq.una)
 		return; /* the requester already waits, or has sent nothing since */
 	if (qp->cfg.rnr_retry != 7 && !qp->rq.rnr_left) {
-		vb_requester_fail(qp, VB_WORK_RNR_RETRY_EXC_ERR);
+		vb_roce_requester_fail(qp, VB_WORK_RNR_RETRY_EXC_ERR);
 		return;
 	}
 	if (qp->cfg.rnr_retry != 7)
 		qp->rq.rnr_left--;
-	vb_requester_wait_rnr(qp, timer, now);
+	vb_roce_requester_wait_rnr(qp, timer, now);
 }
 
 /* A NAK carries the PSN of the packet that was not executed. All packets before it were. */
@@ -228,7 +228,7 @@ static void take_nak(struct vb_roce_qp *qp, const struct vb_packet *p, uint64_t 
 		take_sequence_nak(qp, now);
 	} else {
 		qp->stats.error_naks_rcvd++;
-		vb_requester_fail(qp, statuses[p->aeth.value]);
+		vb_roce_requester_fail(qp, statuses[p->aeth.value]);
 	}
 }
 
@@ -290,7 +290,7 @@ static void take_response(struct vb_roce_qp *qp, const struct vb_packet *p, cons
 		return;
 	}
 	if (s->status)
-		vb_requester_retire(qp);
+		vb_roce_requester_retire(qp);
 	else
 		acknowledge_before(qp, seq + 1, now);
 	if (qp->rq.started && p->info->ext & VB_EXT_AETH)
@@ -298,7 +298,7 @@ static void take_response(struct vb_roce_qp *qp, const struct vb_packet *p, cons
 }
 
 /* Moves una by one, within a request. The rest of move_una is done for the request's last packet. */
-bool vb_requester_input_middle(struct vb_roce_qp *qp, struct vb_psn psn, const uint8_t *payload, uint64_t now)
+bool vb_roce_requester_input_middle(struct vb_roce_qp *qp, struct vb_psn psn, const uint8_t *payload, uint64_t now)
 {
 	struct vb_roce_requester *rq = &qp->rq;
 	uint64_t seq = rq->una;
@@ -318,12 +318,12 @@ bool vb_requester_input_middle(struct vb_roce_qp *qp, struct vb_psn psn, const u
 	rq->uncounted++;
 	time_answered(rq, now);
 	if (rq->progress_at != now)
-		vb_requester_progressed(qp, now);
+		vb_roce_requester_progressed(qp, now);
 	rq->progress_at = now;
 	return true;
 }
 
-void vb_requester_input(struct vb_roce_qp *qp, const struct vb_packet *p, const uint8_t *payload, uint64_t now)
+void vb_roce_requester_input(struct vb_roce_qp *qp, const struct vb_packet *p, const uint8_t *payload, uint64_t now)
 {
 	int64_t seq = seq_of(qp, p->bth.psn);
 

@@ -13,14 +13,14 @@ static void complete_oldest(struct vb_roce_qp *qp, enum vb_work_status status)
 	qp->ops->complete_send(qp->own, &s->rq, status);
 }
 
-void vb_requester_flush(struct vb_roce_qp *qp)
+void vb_roce_requester_flush(struct vb_roce_qp *qp)
 {
 	while (qp->rq.head != qp->rq.tail)
 		complete_oldest(qp, VB_WORK_WR_FLUSH_ERR);
 }
 
 /* RC: the QP goes to error. UC, UD: only the send queue does (IBA 10.3.1, SQE); vb_roce_start restarts it. */
-void vb_requester_fail(struct vb_roce_qp *qp, enum vb_work_status status)
+void vb_roce_requester_fail(struct vb_roce_qp *qp, enum vb_work_status status)
 {
 	struct vb_roce_requester *rq = &qp->rq;
 
@@ -29,13 +29,13 @@ void vb_requester_fail(struct vb_roce_qp *qp, enum vb_work_status status)
 		vb_roce_kill(qp, VB_WORK_EVENT_SQ);
 		return;
 	}
-	vb_requester_flush(qp);
+	vb_roce_requester_flush(qp);
 	rq->started = false;
 	rq->taken_seq = rq->una = rq->high = rq->seq;
 	qp->ops->failed(qp->own, VB_WORK_EVENT_SQ);
 }
 
-void vb_requester_retire(struct vb_roce_qp *qp)
+void vb_roce_requester_retire(struct vb_roce_qp *qp)
 {
 	struct vb_roce_requester *rq = &qp->rq;
 
@@ -43,7 +43,7 @@ void vb_requester_retire(struct vb_roce_qp *qp)
 		struct vb_work_sent *s = vb_roce_send_at(qp, rq->head);
 
 		if (s->status) {
-			vb_requester_fail(qp, s->status);
+			vb_roce_requester_fail(qp, s->status);
 			return;
 		}
 		if (s->rq.verb == VB_VERB_LOCAL_INV ? !s->done : s->seq + s->packets > rq->una)

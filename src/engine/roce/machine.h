@@ -46,40 +46,40 @@ static inline struct vb_psn vb_roce_send_psn(const struct vb_roce_qp *qp, uint64
 }
 
 /* requester.c */
-bool vb_requester_middle(struct vb_roce_qp *qp, struct vb_roce_out *out, uint64_t now);
-uint32_t vb_requester_more(struct vb_roce_qp *qp, struct vb_roce_out *out, uint32_t n, uint32_t apart);
-bool vb_requester_output(struct vb_roce_qp *qp, struct vb_roce_out *out, uint64_t now);
+bool vb_roce_requester_middle(struct vb_roce_qp *qp, struct vb_roce_out *out, uint64_t now);
+uint32_t vb_roce_requester_more(struct vb_roce_qp *qp, struct vb_roce_out *out, uint32_t n, uint32_t apart);
+bool vb_roce_requester_output(struct vb_roce_qp *qp, struct vb_roce_out *out, uint64_t now);
 
 /* complete.c: completes finished requests in order, after una has moved or sends have failed. */
-void vb_requester_retire(struct vb_roce_qp *qp);
+void vb_roce_requester_retire(struct vb_roce_qp *qp);
 /* Fails the oldest request, flushes the rest, and takes the QP to error. */
-void vb_requester_fail(struct vb_roce_qp *qp, enum vb_work_status status);
-void vb_requester_flush(struct vb_roce_qp *qp);
+void vb_roce_requester_fail(struct vb_roce_qp *qp, enum vb_work_status status);
+void vb_roce_requester_flush(struct vb_roce_qp *qp);
 
 /* answer.c: acknowledgements and responses */
-void vb_requester_input(struct vb_roce_qp *qp, const struct vb_packet *p, const uint8_t *payload, uint64_t now);
+void vb_roce_requester_input(struct vb_roce_qp *qp, const struct vb_packet *p, const uint8_t *payload, uint64_t now);
 /* Processes a full middle packet of a response. Returns false if it is not the next one, or needs the full checks. */
-bool vb_requester_input_middle(struct vb_roce_qp *qp, struct vb_psn psn, const uint8_t *payload, uint64_t now);
+bool vb_roce_requester_input_middle(struct vb_roce_qp *qp, struct vb_psn psn, const uint8_t *payload, uint64_t now);
 
 /* retry.c */
-void vb_requester_arm(struct vb_roce_qp *qp, uint64_t now);
+void vb_roce_requester_arm(struct vb_roce_qp *qp, uint64_t now);
 /* Restarts timers and retries after an answer. */
-void vb_requester_progressed(struct vb_roce_qp *qp, uint64_t now);
+void vb_roce_requester_progressed(struct vb_roce_qp *qp, uint64_t now);
 /* Goes back to the oldest unanswered packet. Returns false if that was done for the same loss less than a round trip
  * ago. */
-bool vb_requester_go_back(struct vb_roce_qp *qp, bool refused, uint64_t now);
-void vb_requester_wait_rnr(struct vb_roce_qp *qp, uint8_t timer, uint64_t now);
-void vb_requester_timeout(struct vb_roce_qp *qp, uint64_t now);
+bool vb_roce_requester_go_back(struct vb_roce_qp *qp, bool refused, uint64_t now);
+void vb_roce_requester_wait_rnr(struct vb_roce_qp *qp, uint8_t timer, uint64_t now);
+void vb_roce_requester_timeout(struct vb_roce_qp *qp, uint64_t now);
 
 /* mend.c: repeats una, which is missing at the peer. Returns false if it has already been repeated. */
 bool vb_mend(struct vb_roce_qp *qp, uint64_t now);
 /* Repeats una, because it was not answered in time. */
-void vb_mend_probe(struct vb_roce_qp *qp, uint64_t now);
+void vb_roce_mend_probe(struct vb_roce_qp *qp, uint64_t now);
 /* Called when una has moved. */
-void vb_mend_progressed(struct vb_roce_qp *qp, uint64_t now);
+void vb_roce_mend_progressed(struct vb_roce_qp *qp, uint64_t now);
 /* Requests the response to una again, because later ones have arrived. Returns false if that was already done. */
-bool vb_mend_response(struct vb_roce_qp *qp, uint64_t now);
-void vb_mend_stop(struct vb_roce_qp *qp);
+bool vb_roce_mend_response(struct vb_roce_qp *qp, uint64_t now);
+void vb_roce_mend_stop(struct vb_roce_qp *qp);
 
 /* Stops timing packets that are repeated, because an answer may belong to either copy. If no round trip was measured
  * yet, the answer still gives an upper bound. */
@@ -94,55 +94,55 @@ static inline void vb_roce_untime(struct vb_roce_requester *rq)
 /* --- responder --- */
 
 /* responder.c: RC and UC */
-void vb_responder_input(struct vb_roce_qp *qp, const struct vb_packet *p, const uint8_t *payload, uint16_t port,
-                        uint64_t now);
+void vb_roce_responder_input(struct vb_roce_qp *qp, const struct vb_packet *p, const uint8_t *payload, uint16_t port,
+                             uint64_t now);
 /* Processes an RC request with a reserved opcode. */
-void vb_responder_input_unknown(struct vb_roce_qp *qp, struct vb_psn psn);
+void vb_roce_responder_input_unknown(struct vb_roce_qp *qp, struct vb_psn psn);
 /* Processes a full middle packet of a send or write. Returns false if it is not the next one, or needs the full
  * checks. */
-bool vb_responder_input_middle(struct vb_roce_qp *qp, enum vb_op op, struct vb_psn psn, bool ack_req,
-                               const uint8_t *payload, uint16_t port, uint64_t now);
+bool vb_roce_responder_input_middle(struct vb_roce_qp *qp, enum vb_op op, struct vb_psn psn, bool ack_req,
+                                    const uint8_t *payload, uint16_t port, uint64_t now);
 
 /* ud.c */
 void vb_roce_datagram_input(struct vb_roce_qp *qp, const struct vb_packet *p, const uint8_t *payload,
                             const uint8_t *grh);
 
 /* uc.c: is the packet from the peer, and part of a message that is whole so far? */
-bool vb_uc_in_sequence(struct vb_roce_qp *qp, const struct vb_packet *p, uint16_t port);
+bool vb_roce_uc_in_sequence(struct vb_roce_qp *qp, const struct vb_packet *p, uint16_t port);
 
 /* ahead.c: requests that arrive ahead of a missing one */
-void vb_ahead_keep(struct vb_roce_qp *qp, const struct vb_packet *p, const uint8_t *payload, uint64_t now);
+void vb_roce_ahead_keep(struct vb_roce_qp *qp, const struct vb_packet *p, const uint8_t *payload, uint64_t now);
 /* Is the packet with the expected PSN kept? */
-bool vb_ahead_waits(const struct vb_roce_qp *qp);
+bool vb_roce_ahead_waits(const struct vb_roce_qp *qp);
 /* Does this duplicate of an executed packet vouch for the kept packet with the expected PSN? */
-bool vb_ahead_vouches(const struct vb_roce_qp *qp, const struct vb_bth *bth, uint64_t now);
-/* Returns the packet with the expected PSN, if it is kept. It is valid until the next vb_ahead_keep. A disputed packet
+bool vb_roce_ahead_vouches(const struct vb_roce_qp *qp, const struct vb_bth *bth, uint64_t now);
+/* Returns the packet with the expected PSN, if it is kept. It is valid until the next vb_roce_ahead_keep. A disputed packet
  * is requested again. */
-struct vb_roce_kept *vb_ahead_take(struct vb_roce_qp *qp);
+struct vb_roce_kept *vb_roce_ahead_take(struct vb_roce_qp *qp);
 /* Drops all kept packets. */
-void vb_ahead_drop(struct vb_roce_qp *qp);
+void vb_roce_ahead_drop(struct vb_roce_qp *qp);
 /* If no packet was added for a while: drops the kept ones, and frees the memory. */
-void vb_ahead_timeout(struct vb_roce_qp *qp, uint64_t now);
+void vb_roce_ahead_timeout(struct vb_roce_qp *qp, uint64_t now);
 /* Drops kept packets with these PSNs, which are not ahead any more. */
-void vb_ahead_pass(struct vb_roce_qp *qp, struct vb_psn from, uint32_t count);
+void vb_roce_ahead_pass(struct vb_roce_qp *qp, struct vb_psn from, uint32_t count);
 
 /* replay.c: stored reads and atomics */
-bool vb_resource_room(struct vb_roce_qp *qp);
-bool vb_resource_add(struct vb_roce_qp *qp, const struct vb_roce_resource *r);
-struct vb_psn vb_resource_before(struct vb_roce_qp *qp, struct vb_psn psn);
-void vb_resource_replay(struct vb_roce_qp *qp, const struct vb_packet *p);
-struct vb_roce_resource *vb_resource_unanswered(struct vb_roce_qp *qp);
-void vb_resource_sent(struct vb_roce_qp *qp, struct vb_roce_resource *r);
+bool vb_roce_resource_room(struct vb_roce_qp *qp);
+bool vb_roce_resource_add(struct vb_roce_qp *qp, const struct vb_roce_resource *r);
+struct vb_psn vb_roce_resource_before(struct vb_roce_qp *qp, struct vb_psn psn);
+void vb_roce_resource_replay(struct vb_roce_qp *qp, const struct vb_packet *p);
+struct vb_roce_resource *vb_roce_resource_unanswered(struct vb_roce_qp *qp);
+void vb_roce_resource_sent(struct vb_roce_qp *qp, struct vb_roce_resource *r);
 
 /* reply.c */
-void vb_owe_ack(struct vb_roce_qp *qp, uint64_t now);
-void vb_owe_rnr(struct vb_roce_qp *qp);
-void vb_owe_nak(struct vb_roce_qp *qp, enum vb_nak nak, struct vb_psn psn);
-bool vb_reply_middle(struct vb_roce_qp *qp, struct vb_roce_out *out);
-uint32_t vb_reply_more(struct vb_roce_qp *qp, struct vb_roce_out *out, uint32_t n, uint32_t apart);
-bool vb_reply_output(struct vb_roce_qp *qp, struct vb_roce_out *out, uint64_t now);
+void vb_roce_owe_ack(struct vb_roce_qp *qp, uint64_t now);
+void vb_roce_owe_rnr(struct vb_roce_qp *qp);
+void vb_roce_owe_nak(struct vb_roce_qp *qp, enum vb_nak nak, struct vb_psn psn);
+bool vb_roce_reply_middle(struct vb_roce_qp *qp, struct vb_roce_out *out);
+uint32_t vb_roce_reply_more(struct vb_roce_qp *qp, struct vb_roce_out *out, uint32_t n, uint32_t apart);
+bool vb_roce_reply_output(struct vb_roce_qp *qp, struct vb_roce_out *out, uint64_t now);
 /* Refuses a request: sends a NAK and takes the QP to error. */
-void vb_responder_refuse(struct vb_roce_qp *qp, enum vb_refusal why, struct vb_psn psn);
+void vb_roce_responder_refuse(struct vb_roce_qp *qp, enum vb_refusal why, struct vb_psn psn);
 
 /* --- roce.c --- */
 

@@ -60,10 +60,10 @@ static void repeat_from_una(struct vb_roce_qp *qp, uint32_t len, uint64_t now)
 	if (rq->mended_to < rq->mend_end)
 		rq->mended_to = rq->mend_end;
 	rq->probe_at = 0; /* the peer answers, so the timer starts again */
-	vb_requester_arm(qp, now);
+	vb_roce_requester_arm(qp, now);
 }
 
-void vb_mend_stop(struct vb_roce_qp *qp)
+void vb_roce_mend_stop(struct vb_roce_qp *qp)
 {
 	struct vb_roce_requester *rq = &qp->rq;
 
@@ -81,7 +81,7 @@ static bool repeat_all(struct vb_roce_qp *qp, uint64_t now)
 	        qp->rq.trials < TRIALS_MAX && (qp->rq.keeps == VB_ROCE_KEEPS || vb_roce_window_crowded(&qp->rq.window));
 
 	qp->rq.keeps = doubt ? VB_ROCE_KEEPS_UNKNOWN : VB_ROCE_KEEPS_NOT;
-	return vb_requester_go_back(qp, true, now);
+	return vb_roce_requester_go_back(qp, true, now);
 }
 
 bool vb_mend(struct vb_roce_qp *qp, uint64_t now)
@@ -98,13 +98,13 @@ bool vb_mend(struct vb_roce_qp *qp, uint64_t now)
 	if (rq->keeps == VB_ROCE_KEEPS_UNKNOWN && rq->trials >= TRIALS_MAX)
 		rq->keeps = VB_ROCE_KEEPS_NOT;
 	if (rq->keeps == VB_ROCE_KEEPS_NOT || rq->seq < rq->high)
-		return vb_requester_go_back(qp, true, now);
+		return vb_roce_requester_go_back(qp, true, now);
 	if (rq->keeps == VB_ROCE_KEEPS) {
 		repeat_from_una(qp, rq->mend_len, now);
 		return true;
 	}
 	if (rq->seq - rq->una < TRIAL_WINDOW || una_is_answered(qp))
-		return vb_requester_go_back(qp, true, now);
+		return vb_roce_requester_go_back(qp, true, now);
 	rq->keeps = VB_ROCE_KEEPS_TRIAL;
 	rq->trials++;
 	rq->mend_len = 1;
@@ -112,26 +112,26 @@ bool vb_mend(struct vb_roce_qp *qp, uint64_t now)
 	return true;
 }
 
-bool vb_mend_response(struct vb_roce_qp *qp, uint64_t now)
+bool vb_roce_mend_response(struct vb_roce_qp *qp, uint64_t now)
 {
 	struct vb_roce_requester *rq = &qp->rq;
 
 	if (rq->rnr_at || rq->seq <= rq->una)
 		return false;
 	if (rq->seq < rq->high)
-		return vb_requester_go_back(qp, false, now);
+		return vb_roce_requester_go_back(qp, false, now);
 	if (rq->mending && rq->mend_response && rq->una < rq->mend_end &&
 	    (rq->una >= rq->mend_next || now - rq->mend_last_at < vb_roce_window_patience(&rq->window, 0)))
 		return false;
-	vb_mend_stop(qp);
+	vb_roce_mend_stop(qp);
 	repeat_from_una(qp, 1, now);
 	return true;
 }
 
 /* A probe is always answered: the peer executes it, or acknowledges it as a duplicate. */
-void vb_mend_probe(struct vb_roce_qp *qp, uint64_t now)
+void vb_roce_mend_probe(struct vb_roce_qp *qp, uint64_t now)
 {
-	vb_mend_stop(qp);
+	vb_roce_mend_stop(qp);
 	repeat_from_una(qp, 1, now);
 	qp->rq.sure_from = qp->rq.high;
 }
@@ -141,7 +141,7 @@ static void end_mend(struct vb_roce_qp *qp)
 {
 	qp->rq.flat = 0;
 	qp->rq.mend_len = (qp->rq.mend_len + 1) / 2;
-	vb_mend_stop(qp);
+	vb_roce_mend_stop(qp);
 }
 
 /*
@@ -163,7 +163,7 @@ static void mend_next_gap(struct vb_roce_qp *qp, uint64_t now)
 	vb_roce_window_lost(&rq->window, true, now);
 }
 
-void vb_mend_progressed(struct vb_roce_qp *qp, uint64_t now)
+void vb_roce_mend_progressed(struct vb_roce_qp *qp, uint64_t now)
 {
 	struct vb_roce_requester *rq = &qp->rq;
 
@@ -171,21 +171,21 @@ void vb_mend_progressed(struct vb_roce_qp *qp, uint64_t now)
 		return;
 	/* too early for an answer to the repetition, so the packet was late, not lost */
 	if (now - rq->mend_at < rq->window.rtt_min) {
-		vb_mend_stop(qp);
+		vb_roce_mend_stop(qp);
 		return;
 	}
 	if (rq->una < rq->mend_end && rq->una < rq->mend_to)
 		return;
 	if (rq->mend_response) {
-		vb_mend_stop(qp);
-		if (rq->una < rq->got_to && una_is_answered(qp) && vb_mend_response(qp, now))
+		vb_roce_mend_stop(qp);
+		if (rq->una < rq->got_to && una_is_answered(qp) && vb_roce_mend_response(qp, now))
 			vb_roce_window_lost(&rq->window, true, now);
 		return;
 	}
 	if (rq->keeps == VB_ROCE_KEEPS_NOT || rq->keeps == VB_ROCE_KEEPS_UNKNOWN) { /* the repetition was a probe */
-		vb_mend_stop(qp);
+		vb_roce_mend_stop(qp);
 		if (rq->una == rq->mend_end && rq->una < rq->mend_to)
-			vb_requester_go_back(qp, true, now);
+			vb_roce_requester_go_back(qp, true, now);
 		return;
 	}
 	if (rq->keeps == VB_ROCE_KEEPS_TRIAL) {

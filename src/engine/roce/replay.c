@@ -10,18 +10,18 @@ static struct vb_roce_resource *resource_at(struct vb_roce_qp *qp, uint32_t i)
 
 /* Is there room for a request, possibly in place of the oldest one, if that was answered? A requester within the limit
  * does not repeat that one. */
-bool vb_resource_room(struct vb_roce_qp *qp)
+bool vb_roce_resource_room(struct vb_roce_qp *qp)
 {
 	struct vb_roce_responder *rs = &qp->rs;
 
 	return rs->res_tail - rs->res_head < qp->cfg.max_dest_rd_atomic || resource_at(qp, rs->res_head)->answered;
 }
 
-bool vb_resource_add(struct vb_roce_qp *qp, const struct vb_roce_resource *r)
+bool vb_roce_resource_add(struct vb_roce_qp *qp, const struct vb_roce_resource *r)
 {
 	struct vb_roce_responder *rs = &qp->rs;
 
-	if (!vb_resource_room(qp))
+	if (!vb_roce_resource_room(qp))
 		return false;
 	if (rs->res_tail - rs->res_head >= qp->cfg.max_dest_rd_atomic) { /* may exceed a limit that was lowered */
 		struct vb_roce_resource *old = resource_at(qp, rs->res_head++);
@@ -41,7 +41,7 @@ bool vb_resource_add(struct vb_roce_qp *qp, const struct vb_roce_resource *r)
  * The last PSN, at most psn, that belongs to no read or atomic. An acknowledgement with the PSN of a read would mean
  * that the read is done, and some requesters accept that.
  */
-struct vb_psn vb_resource_before(struct vb_roce_qp *qp, struct vb_psn psn)
+struct vb_psn vb_roce_resource_before(struct vb_roce_qp *qp, struct vb_psn psn)
 {
 	for (uint32_t i = qp->rs.res_tail; i != qp->rs.res_head; i--) {
 		const struct vb_roce_resource *r = resource_at(qp, i - 1);
@@ -53,7 +53,7 @@ struct vb_psn vb_resource_before(struct vb_roce_qp *qp, struct vb_psn psn)
 	return psn;
 }
 
-struct vb_roce_resource *vb_resource_unanswered(struct vb_roce_qp *qp)
+struct vb_roce_resource *vb_roce_resource_unanswered(struct vb_roce_qp *qp)
 {
 	if (!qp->rs.unanswered)
 		return NULL;
@@ -64,7 +64,7 @@ struct vb_roce_resource *vb_resource_unanswered(struct vb_roce_qp *qp)
 	return resource_at(qp, i);
 }
 
-void vb_resource_sent(struct vb_roce_qp *qp, struct vb_roce_resource *r)
+void vb_roce_resource_sent(struct vb_roce_qp *qp, struct vb_roce_resource *r)
 {
 	if (++r->next < r->end)
 		return;
@@ -97,7 +97,7 @@ static void answer_to(const struct vb_roce_qp *qp, struct vb_roce_resource *r, u
 
 /* Repeats an answer from the requested packet on, with a new FIRST packet. An answer in progress that has not reached
  * that packet just continues. An unknown request is dropped. */
-void vb_resource_replay(struct vb_roce_qp *qp, const struct vb_packet *p)
+void vb_roce_resource_replay(struct vb_roce_qp *qp, const struct vb_packet *p)
 {
 	for (uint32_t i = qp->rs.res_head; i != qp->rs.res_tail; i++) {
 		struct vb_roce_resource *r = resource_at(qp, i);

@@ -5,7 +5,7 @@
 
 #define RUN 240 /* the most packets of a response in a row, before requests are sent */
 
-void vb_owe_ack(struct vb_roce_qp *qp, uint64_t now)
+void vb_roce_owe_ack(struct vb_roce_qp *qp, uint64_t now)
 {
 	struct vb_roce_responder *rs = &qp->rs;
 
@@ -20,13 +20,13 @@ void vb_owe_ack(struct vb_roce_qp *qp, uint64_t now)
 		rs->ack_at = 0;
 }
 
-void vb_owe_rnr(struct vb_roce_qp *qp)
+void vb_roce_owe_rnr(struct vb_roce_qp *qp)
 {
 	qp->rs.owed = VB_ROCE_RNR;
 	qp->rs.nak_psn = qp->rs.epsn;
 }
 
-void vb_owe_nak(struct vb_roce_qp *qp, enum vb_nak nak, struct vb_psn psn)
+void vb_roce_owe_nak(struct vb_roce_qp *qp, enum vb_nak nak, struct vb_psn psn)
 {
 	qp->rs.owed = VB_ROCE_NAK;
 	qp->rs.nak = nak;
@@ -37,7 +37,7 @@ void vb_owe_nak(struct vb_roce_qp *qp, enum vb_nak nak, struct vb_psn psn)
  * Answers to earlier reads are sent before the NAK. deviates: by IBA 10.3.1 a QP in ERR sends nothing. This one still
  * sends pending answers, and repeats a lost NAK, so that the requester learns the reason.
  */
-void vb_responder_refuse(struct vb_roce_qp *qp, enum vb_refusal why, struct vb_psn psn)
+void vb_roce_responder_refuse(struct vb_roce_qp *qp, enum vb_refusal why, struct vb_psn psn)
 {
 	static const uint8_t naks[] = {[VB_REFUSE_INVALID] = VB_NAK_INVALID_REQUEST,
 	                               [VB_REFUSE_TOO_LONG] = VB_NAK_INVALID_REQUEST,
@@ -45,7 +45,7 @@ void vb_responder_refuse(struct vb_roce_qp *qp, enum vb_refusal why, struct vb_p
 	                               [VB_REFUSE_ACCESS] = VB_NAK_REMOTE_ACCESS,
 	                               [VB_REFUSE_RECEIVE] = VB_NAK_REMOTE_OPERATIONAL};
 
-	vb_owe_nak(qp, (enum vb_nak)naks[why], psn);
+	vb_roce_owe_nak(qp, (enum vb_nak)naks[why], psn);
 	qp->rs.closed = true;
 	vb_roce_end_receive(qp, vb_refused_rows[why].receive);
 	vb_roce_kill(qp, vb_refused_rows[why].event);
@@ -64,7 +64,7 @@ static void make_ack(struct vb_roce_qp *qp, struct vb_roce_out *out)
 	struct vb_packet p = {.bth = {.opcode = VB_RC_ACK, .psn = rs->nak_psn}, .aeth.msn = rs->msn};
 
 	if (rs->owed == VB_ROCE_ACK) {
-		p.bth.psn = vb_resource_before(qp, vb_psn_add(rs->epsn, -1));
+		p.bth.psn = vb_roce_resource_before(qp, vb_psn_add(rs->epsn, -1));
 		p.aeth.value = current_credits(qp);
 		qp->stats.acks_sent++;
 	} else if (rs->owed == VB_ROCE_RNR) {
@@ -129,7 +129,7 @@ static bool make_response(struct vb_roce_qp *qp, struct vb_roce_resource *r, str
 		return false;
 	if (vb_opcode_info(p.bth.opcode)->ext & VB_EXT_AETH)
 		p.aeth.value = current_credits(qp);
-	vb_resource_sent(qp, r);
+	vb_roce_resource_sent(qp, r);
 	/* the answer to the last request also acknowledges all requests before it */
 	if (vb_psn_equal(vb_psn_add(p.bth.psn, 1), rs->epsn)) {
 		rs->acked_to = rs->epsn;
@@ -145,9 +145,9 @@ static bool make_response(struct vb_roce_qp *qp, struct vb_roce_resource *r, str
 	return true;
 }
 
-/* Writes the next middle packet of the answer. Returns false if the memory is not mapped: vb_reply_output is tried next,
+/* Writes the next middle packet of the answer. Returns false if the memory is not mapped: vb_roce_reply_output is tried next,
  * fails in the same way, and reports it. */
-bool vb_reply_middle(struct vb_roce_qp *qp, struct vb_roce_out *out)
+bool vb_roce_reply_middle(struct vb_roce_qp *qp, struct vb_roce_out *out)
 {
 	struct vb_roce_resource *r = out->run.answered;
 	struct vb_psn psn = vb_psn_add(r->psn, (int32_t)r->next);
@@ -162,7 +162,7 @@ bool vb_reply_middle(struct vb_roce_qp *qp, struct vb_roce_out *out)
 }
 
 /* The same for several packets. */
-uint32_t vb_reply_more(struct vb_roce_qp *qp, struct vb_roce_out *out, uint32_t n, uint32_t apart)
+uint32_t vb_roce_reply_more(struct vb_roce_qp *qp, struct vb_roce_out *out, uint32_t n, uint32_t apart)
 {
 	struct vb_roce_resource *r = out->run.answered;
 	uint32_t mtu = qp->cfg.mtu, i;
@@ -194,19 +194,19 @@ static bool was_answered(struct vb_roce_qp *qp, struct vb_roce_resource *r)
 	return true;
 }
 
-bool vb_reply_output(struct vb_roce_qp *qp, struct vb_roce_out *out, uint64_t now)
+bool vb_roce_reply_output(struct vb_roce_qp *qp, struct vb_roce_out *out, uint64_t now)
 {
 	struct vb_roce_responder *rs = &qp->rs;
 	struct vb_roce_resource *r;
 
-	while ((r = vb_resource_unanswered(qp))) {
+	while ((r = vb_roce_resource_unanswered(qp))) {
 		if (make_response(qp, r, out))
 			return true;
 		if (was_answered(qp, r))
 			continue;
 		rs->unanswered = 0;
 		rs->res_head = rs->res_tail;
-		vb_responder_refuse(qp, VB_REFUSE_DENIED, vb_psn_add(r->psn, (int32_t)r->next));
+		vb_roce_responder_refuse(qp, VB_REFUSE_DENIED, vb_psn_add(r->psn, (int32_t)r->next));
 	}
 	if (rs->owed == VB_ROCE_NO_ACK || (rs->owed == VB_ROCE_ACK && rs->ack_at > now))
 		return false;

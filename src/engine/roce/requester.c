@@ -322,7 +322,7 @@ static void make_packet(struct vb_roce_qp *qp, struct vb_work_sent *s, uint64_t 
 	if (!mended && qp->rq.back_echo)
 		echo_first(&qp->rq, s, seq);
 	if (qp->cfg.type == VB_ROCE_RC) {
-		vb_requester_arm(qp, now);
+		vb_roce_requester_arm(qp, now);
 		p.bth.ack_req = (mended ? ask_mended(qp, seq, psns, now) : decide_ack_request(qp, false)) &&
 		                !vb_roce_is_answered(s);
 		if (p.bth.ack_req || (vb_roce_is_answered(s) && !second))
@@ -347,7 +347,7 @@ static void run_local(struct vb_roce_qp *qp)
 		rq->cur++;
 		if (!qp->ops->local_invalidate(qp->own, &s->rq))
 			s->status = VB_WORK_MW_BIND_ERR;
-		vb_requester_retire(qp);
+		vb_roce_requester_retire(qp);
 	}
 }
 
@@ -417,9 +417,9 @@ static void begin_run(struct vb_roce_qp *qp, const struct vb_work_sent *s, struc
 	vb_roce_run(out, (uint32_t)n, s->middle, NULL);
 }
 
-/* Writes the next middle packet. Returns false if the memory is not mapped: vb_requester_output is tried next, fails in
+/* Writes the next middle packet. Returns false if the memory is not mapped: vb_roce_requester_output is tried next, fails in
  * the same way, and reports it. */
-bool vb_requester_middle(struct vb_roce_qp *qp, struct vb_roce_out *out, uint64_t now)
+bool vb_roce_requester_middle(struct vb_roce_qp *qp, struct vb_roce_out *out, uint64_t now)
 {
 	struct vb_roce_requester *rq = &qp->rq;
 	struct vb_work_sent *s = vb_roce_send_at(qp, rq->cur);
@@ -441,7 +441,7 @@ bool vb_requester_middle(struct vb_roce_qp *qp, struct vb_roce_out *out, uint64_
 }
 
 /* The same for several packets that do not ask for an acknowledgement. Leaves out the last packet of the run. */
-uint32_t vb_requester_more(struct vb_roce_qp *qp, struct vb_roce_out *out, uint32_t n, uint32_t apart)
+uint32_t vb_roce_requester_more(struct vb_roce_qp *qp, struct vb_roce_out *out, uint32_t n, uint32_t apart)
 {
 	struct vb_roce_requester *rq = &qp->rq;
 	struct vb_work_sent *s = vb_roce_send_at(qp, rq->cur);
@@ -470,7 +470,7 @@ uint32_t vb_requester_more(struct vb_roce_qp *qp, struct vb_roce_out *out, uint3
 	return i;
 }
 
-bool vb_requester_output(struct vb_roce_qp *qp, struct vb_roce_out *out, uint64_t now)
+bool vb_roce_requester_output(struct vb_roce_qp *qp, struct vb_roce_out *out, uint64_t now)
 {
 	run_local(qp);
 	struct vb_work_sent *s = next_to_mend(qp);
@@ -481,7 +481,8 @@ bool vb_requester_output(struct vb_roce_qp *qp, struct vb_roce_out *out, uint64_
 		s = take_next_to_send(qp);
 	if (!s) {
 		if (qp->rq.started)
-			vb_requester_retire(qp); /* reports an error that was found earlier, when its turn has come */
+			vb_roce_requester_retire(
+			        qp); /* reports an error that was found earlier, when its turn has come */
 		return false;
 	}
 	if (qp->cfg.type == VB_ROCE_RC && !pace_allows(qp, now))
@@ -490,7 +491,7 @@ bool vb_requester_output(struct vb_roce_qp *qp, struct vb_roce_out *out, uint64_
 	uint8_t opcode = next_opcode(qp, s, at);
 
 	if (!fetch_payload(qp, s, at, opcode, out)) {
-		vb_requester_retire(qp);
+		vb_roce_requester_retire(qp);
 		return false;
 	}
 	make_packet(qp, s, seq, opcode, out, now);

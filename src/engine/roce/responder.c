@@ -52,7 +52,7 @@ static enum state check_psn(struct job *j)
 	struct vb_roce_responder *rs = &j->qp->rs;
 
 	if (!j->rc)
-		return vb_uc_in_sequence(j->qp, j->p, j->port) ? CHECK_OP_SEQUENCE : DONE;
+		return vb_roce_uc_in_sequence(j->qp, j->p, j->port) ? CHECK_OP_SEQUENCE : DONE;
 
 	int32_t ahead = vb_psn_diff(j->p->bth.psn, rs->epsn);
 
@@ -61,12 +61,12 @@ static enum state check_psn(struct job *j)
 	if (ahead < 0)
 		return DUPLICATE;
 	rs->port = j->port;
-	vb_ahead_pass(j->qp, rs->epsn, 1); /* a packet in order replaces the kept one */
+	vb_roce_ahead_pass(j->qp, rs->epsn, 1); /* a packet in order replaces the kept one */
 	if (rs->refused) {
 		rs->refused = rs->not_ready = false;
 		if (rs->owed >= VB_ROCE_RNR) { /* the NAK is not sent yet, and not needed now */
 			rs->owed = VB_ROCE_NO_ACK;
-			vb_owe_ack(j->qp, j->now);
+			vb_roce_owe_ack(j->qp, j->now);
 		}
 	}
 	return CHECK_OP_SEQUENCE;
@@ -193,7 +193,7 @@ static enum state execute_read(struct job *j)
 	        .msn = (j->qp->rs.msn + 1) & VB_MSN_MASK,
 	};
 
-	return vb_resource_add(j->qp, &r) ? COMPLETE : ERROR_INVALID;
+	return vb_roce_resource_add(j->qp, &r) ? COMPLETE : ERROR_INVALID;
 }
 
 /* IBA 9.4.5: a misaligned address is an invalid request */
@@ -205,7 +205,7 @@ static enum state execute_atomic(struct job *j)
 
 	if (a->va & 7)
 		return ERROR_INVALID;
-	if (!vb_resource_room(qp))
+	if (!vb_roce_resource_room(qp))
 		return ERROR_INVALID;
 	switch (qp->ops->atomic(qp->own, j->p->info->op == VB_OP_FETCH_ADD, a, &r.original)) {
 	case VB_MEMORY_OK:
@@ -216,7 +216,7 @@ static enum state execute_atomic(struct job *j)
 		return ERROR_ACCESS;
 	}
 	r.msn = (qp->rs.msn + 1) & VB_MSN_MASK;
-	vb_resource_add(qp, &r);
+	vb_roce_resource_add(qp, &r);
 	return COMPLETE;
 }
 
@@ -258,7 +258,7 @@ static enum state complete_request(struct job *j)
 	struct vb_roce_responder *rs = &j->qp->rs;
 
 	rs->epsn = vb_psn_add(j->p->bth.psn, (int32_t)request_psns(j));
-	vb_ahead_pass(j->qp, j->p->bth.psn, request_psns(j));
+	vb_roce_ahead_pass(j->qp, j->p->bth.psn, request_psns(j));
 	rs->in.offset += j->p->payload_len;
 	rs->in.op = j->p->info->op;
 	rs->in.active = !(j->flags & VB_LAST);
@@ -272,7 +272,7 @@ static enum state complete_request(struct job *j)
 static enum state acknowledge_request(struct job *j)
 {
 	if (j->p->bth.ack_req)
-		vb_owe_ack(j->qp, j->now);
+		vb_roce_owe_ack(j->qp, j->now);
 	return DONE;
 }
 
@@ -280,18 +280,18 @@ static enum state acknowledge_request(struct job *j)
 static enum state answer_duplicate(struct job *j)
 {
 	j->qp->stats.duplicate_request++;
-	j->qp->rs.vouched = vb_ahead_vouches(j->qp, &j->p->bth, j->now);
+	j->qp->rs.vouched = vb_roce_ahead_vouches(j->qp, &j->p->bth, j->now);
 	if (j->flags & VB_ANSWERED)
-		vb_resource_replay(j->qp, j->p);
+		vb_roce_resource_replay(j->qp, j->p);
 	else
-		vb_owe_ack(j->qp, j->now);
+		vb_roce_owe_ack(j->qp, j->now);
 	return DONE;
 }
 
 /* Is the packet with the expected PSN kept, and may the peer still vouch for it? */
 static bool awaits_voucher(const struct vb_roce_qp *qp, uint64_t now)
 {
-	return qp->rs.kept && !qp->rs.vouches && now < qp->rs.vouch_by && vb_ahead_waits(qp);
+	return qp->rs.kept && !qp->rs.vouches && now < qp->rs.vouch_by && vb_roce_ahead_waits(qp);
 }
 
 /*
@@ -311,12 +311,12 @@ static enum state error_sequence(struct job *j)
 		return DONE;
 	}
 	if (!j->qp->rs.refused && !awaits_voucher(j->qp, j->now)) {
-		vb_owe_nak(j->qp, VB_NAK_PSN_SEQUENCE, j->qp->rs.epsn);
+		vb_roce_owe_nak(j->qp, VB_NAK_PSN_SEQUENCE, j->qp->rs.epsn);
 		j->qp->rs.refused = true;
 	}
 	/* after an RNR NAK the peer repeats all packets anyway */
 	if (!j->qp->rs.not_ready && j->port == j->qp->rs.port)
-		vb_ahead_keep(j->qp, j->p, j->payload, j->now);
+		vb_roce_ahead_keep(j->qp, j->p, j->payload, j->now);
 	return DONE;
 }
 
@@ -332,8 +332,8 @@ static enum state error_not_ready(struct job *j)
 {
 	if (!j->rc)
 		return drop_message(j, &j->qp->stats.drop_no_receive);
-	vb_owe_rnr(j->qp);
-	vb_ahead_drop(j->qp); /* the peer repeats all packets */
+	vb_roce_owe_rnr(j->qp);
+	vb_roce_ahead_drop(j->qp); /* the peer repeats all packets */
 	j->qp->rs.refused = j->qp->rs.not_ready = true;
 	return DONE;
 }
@@ -342,7 +342,7 @@ static enum state error_invalid(struct job *j)
 {
 	if (!j->rc)
 		return drop_message(j, &j->qp->stats.drop_sequence);
-	vb_responder_refuse(j->qp, VB_REFUSE_INVALID, j->qp->rs.epsn);
+	vb_roce_responder_refuse(j->qp, VB_REFUSE_INVALID, j->qp->rs.epsn);
 	return DONE;
 }
 
@@ -351,7 +351,7 @@ static enum state error_too_long(struct job *j)
 {
 	if (!j->rc)
 		return drop_message(j, &j->qp->stats.drop_length);
-	vb_responder_refuse(j->qp, VB_REFUSE_TOO_LONG, j->qp->rs.epsn);
+	vb_roce_responder_refuse(j->qp, VB_REFUSE_TOO_LONG, j->qp->rs.epsn);
 	return DONE;
 }
 
@@ -359,7 +359,7 @@ static enum state error_access(struct job *j)
 {
 	if (!j->rc)
 		return drop_message(j, &j->qp->stats.drop_access);
-	vb_responder_refuse(j->qp, j->qp->rs.in.receive ? VB_REFUSE_ACCESS : VB_REFUSE_DENIED, j->qp->rs.epsn);
+	vb_roce_responder_refuse(j->qp, j->qp->rs.in.receive ? VB_REFUSE_ACCESS : VB_REFUSE_DENIED, j->qp->rs.epsn);
 	return DONE;
 }
 
@@ -367,7 +367,7 @@ static enum state error_access(struct job *j)
 static enum state error_receive(struct job *j)
 {
 	if (j->rc) {
-		vb_responder_refuse(j->qp, VB_REFUSE_RECEIVE, j->qp->rs.epsn);
+		vb_roce_responder_refuse(j->qp, VB_REFUSE_RECEIVE, j->qp->rs.epsn);
 		return DONE;
 	}
 	vb_roce_end_receive(j->qp, vb_refused_rows[VB_REFUSE_RECEIVE].receive);
@@ -399,7 +399,7 @@ static void repeat_nak(struct vb_roce_qp *qp, struct vb_psn psn)
 {
 	qp->stats.drop_state++;
 	if (vb_psn_equal(psn, qp->rs.nak_psn))
-		vb_owe_nak(qp, qp->rs.nak, qp->rs.nak_psn);
+		vb_roce_owe_nak(qp, qp->rs.nak, qp->rs.nak_psn);
 }
 
 static void run_states(struct vb_roce_qp *qp, const struct vb_packet *p, const uint8_t *payload, uint16_t port,
@@ -413,17 +413,17 @@ static void run_states(struct vb_roce_qp *qp, const struct vb_packet *p, const u
 }
 
 /* IBA 9.7.5.2: a reserved opcode is an invalid request if its PSN is expected; otherwise the packet is dropped. */
-void vb_responder_input_unknown(struct vb_roce_qp *qp, struct vb_psn psn)
+void vb_roce_responder_input_unknown(struct vb_roce_qp *qp, struct vb_psn psn)
 {
 	if (qp->rs.closed)
 		repeat_nak(qp, psn);
 	else if (!qp->dead && vb_psn_equal(psn, qp->rs.epsn))
-		vb_responder_refuse(qp, VB_REFUSE_INVALID, psn);
+		vb_roce_responder_refuse(qp, VB_REFUSE_INVALID, psn);
 }
 
 /* A shortcut for the most frequent packets. Leaves errors to the states above. */
-bool vb_responder_input_middle(struct vb_roce_qp *qp, enum vb_op op, struct vb_psn psn, bool ack_req,
-                               const uint8_t *payload, uint16_t port, uint64_t now)
+bool vb_roce_responder_input_middle(struct vb_roce_qp *qp, enum vb_op op, struct vb_psn psn, bool ack_req,
+                                    const uint8_t *payload, uint16_t port, uint64_t now)
 {
 	struct vb_roce_responder *rs = &qp->rs;
 	struct vb_roce_inbound *in = &rs->in;
@@ -445,7 +445,7 @@ bool vb_responder_input_middle(struct vb_roce_qp *qp, enum vb_op op, struct vb_p
 	in->offset += mtu;
 	rs->epsn = vb_psn_add(psn, 1);
 	if (ack_req && qp->cfg.type == VB_ROCE_RC)
-		vb_owe_ack(qp, now);
+		vb_roce_owe_ack(qp, now);
 	return true;
 }
 
@@ -454,7 +454,7 @@ static void run_kept(struct vb_roce_qp *qp, uint64_t now)
 {
 	struct vb_roce_kept *k;
 
-	while (!qp->dead && (k = vb_ahead_take(qp))) {
+	while (!qp->dead && (k = vb_roce_ahead_take(qp))) {
 		run_states(qp, &k->packet, k->payload, qp->rs.port, now);
 		qp->rs.ack_at = 0; /* the requester waits for it */
 	}
@@ -464,12 +464,12 @@ static void run_kept(struct vb_roce_qp *qp, uint64_t now)
 static void wait_for_voucher(struct vb_roce_qp *qp, uint64_t now)
 {
 	qp->rs.vouch_by = now + VOUCH_WAIT;
-	if (qp->rs.owed == VB_ROCE_ACK && vb_ahead_waits(qp))
+	if (qp->rs.owed == VB_ROCE_ACK && vb_roce_ahead_waits(qp))
 		qp->rs.ack_at = qp->rs.vouch_by;
 }
 
-void vb_responder_input(struct vb_roce_qp *qp, const struct vb_packet *p, const uint8_t *payload, uint16_t port,
-                        uint64_t now)
+void vb_roce_responder_input(struct vb_roce_qp *qp, const struct vb_packet *p, const uint8_t *payload, uint16_t port,
+                             uint64_t now)
 {
 	struct vb_roce_responder *rs = &qp->rs;
 

@@ -59,7 +59,7 @@ static uint64_t probe_time(const struct vb_roce_qp *qp)
 	return t < most ? t : most;
 }
 
-void vb_requester_arm(struct vb_roce_qp *qp, uint64_t now)
+void vb_roce_requester_arm(struct vb_roce_qp *qp, uint64_t now)
 {
 	if (!qp->rq.retry_at && retry_time(qp))
 		qp->rq.retry_at = now + next_retry(qp);
@@ -67,7 +67,7 @@ void vb_requester_arm(struct vb_roce_qp *qp, uint64_t now)
 		qp->rq.probe_at = now + probe_time(qp);
 }
 
-void vb_requester_progressed(struct vb_roce_qp *qp, uint64_t now)
+void vb_roce_requester_progressed(struct vb_roce_qp *qp, uint64_t now)
 {
 	struct vb_roce_requester *rq = &qp->rq;
 
@@ -75,7 +75,7 @@ void vb_requester_progressed(struct vb_roce_qp *qp, uint64_t now)
 	rq->rnr_left = qp->cfg.rnr_retry;
 	rq->retry_at = rq->probe_at = rq->rnr_at = 0;
 	if (rq->una < rq->high)
-		vb_requester_arm(qp, now);
+		vb_roce_requester_arm(qp, now);
 }
 
 /* refused: the peer has said that it has not executed una, so an answer belongs to packets that are sent from now
@@ -84,7 +84,7 @@ static void back_to_una(struct vb_roce_qp *qp, bool refused, uint64_t now)
 {
 	struct vb_roce_requester *rq = &qp->rq;
 
-	vb_mend_stop(qp);
+	vb_roce_mend_stop(qp);
 	rq->back_echo = false;
 	rq->sure_from = refused && rq->keeps == VB_ROCE_KEEPS ? rq->una : rq->high;
 	rq->back_una = rq->una;
@@ -96,7 +96,7 @@ static void back_to_una(struct vb_roce_qp *qp, bool refused, uint64_t now)
 	rq->unasked = UINT32_MAX / 2; /* the next packet asks for an acknowledgement */
 }
 
-bool vb_requester_go_back(struct vb_roce_qp *qp, bool refused, uint64_t now)
+bool vb_roce_requester_go_back(struct vb_roce_qp *qp, bool refused, uint64_t now)
 {
 	struct vb_roce_requester *rq = &qp->rq;
 
@@ -106,11 +106,11 @@ bool vb_requester_go_back(struct vb_roce_qp *qp, bool refused, uint64_t now)
 	back_to_una(qp, refused, now);
 	rq->back_echo = rq->keeps != VB_ROCE_KEEPS;
 	rq->probe_at = 0; /* the peer answers, so the timer starts again */
-	vb_requester_arm(qp, now);
+	vb_roce_requester_arm(qp, now);
 	return true;
 }
 
-void vb_requester_wait_rnr(struct vb_roce_qp *qp, uint8_t timer, uint64_t now)
+void vb_roce_requester_wait_rnr(struct vb_roce_qp *qp, uint8_t timer, uint64_t now)
 {
 	struct vb_roce_requester *rq = &qp->rq;
 
@@ -129,7 +129,7 @@ static void retry_from_una(struct vb_roce_qp *qp, uint64_t now)
 	qp->rq.stale = 0;
 	back_to_una(qp, false, now);
 	qp->rq.back_echo = qp->rq.keeps != VB_ROCE_KEEPS;
-	vb_requester_arm(qp, now);
+	vb_roce_requester_arm(qp, now);
 }
 
 /* If this machine was so busy that even the earlier repetition was not sent, sends that before a retry counts. */
@@ -161,7 +161,7 @@ static bool looks_late(struct vb_roce_requester *rq, uint64_t now)
 	return true;
 }
 
-void vb_requester_timeout(struct vb_roce_qp *qp, uint64_t now)
+void vb_roce_requester_timeout(struct vb_roce_qp *qp, uint64_t now)
 {
 	struct vb_roce_requester *rq = &qp->rq;
 
@@ -174,7 +174,7 @@ void vb_requester_timeout(struct vb_roce_qp *qp, uint64_t now)
 		return;
 	if (rq->retry_at && rq->retry_at <= now) {
 		if (!rq->retry_left) {
-			vb_requester_fail(qp, VB_WORK_RETRY_EXC_ERR);
+			vb_roce_requester_fail(qp, VB_WORK_RETRY_EXC_ERR);
 			return;
 		}
 		rq->retry_left--;
@@ -191,7 +191,7 @@ void vb_requester_timeout(struct vb_roce_qp *qp, uint64_t now)
 				vb_roce_window_lost(&rq->window, true, now);
 			else
 				vb_roce_window_late(&rq->window, now);
-			vb_mend_probe(qp, now);
+			vb_roce_mend_probe(qp, now);
 		}
 		rq->retry_at = retry_at;
 	}

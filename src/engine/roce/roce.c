@@ -87,10 +87,10 @@ static void flush_qp(struct vb_roce_qp *qp)
 	qp->dead = true;
 	qp->rq.started = false;
 	qp->rq.retry_at = qp->rq.probe_at = qp->rq.rnr_at = qp->rq.wake_at = 0;
-	vb_requester_flush(qp);
+	vb_roce_requester_flush(qp);
 	vb_roce_end_receive(qp, VB_WORK_WR_FLUSH_ERR);
 	qp->rs.in = (struct vb_roce_inbound){0};
-	vb_ahead_drop(qp);
+	vb_roce_ahead_drop(qp);
 	if (qp->rs.closed) /* a NAK must be sent or repeated */
 		return;
 	qp->rs.owed = VB_ROCE_NO_ACK;
@@ -183,9 +183,9 @@ void vb_roce_input(struct vb_roce_qp *qp, const struct vb_packet *p, const uint8
 	} else if (qp->cfg.type == VB_ROCE_UD) {
 		vb_roce_datagram_input(qp, p, payload, from->grh);
 	} else if (p->info->flags & VB_REQUEST) {
-		vb_responder_input(qp, p, payload, from->port, now);
+		vb_roce_responder_input(qp, p, payload, from->port, now);
 	} else if (qp->rq.started) {
-		vb_requester_input(qp, p, payload, now);
+		vb_roce_requester_input(qp, p, payload, now);
 	} else {
 		qp->stats.drop_state++;
 	}
@@ -196,7 +196,7 @@ void vb_roce_input_unknown(struct vb_roce_qp *qp, const struct vb_bth *bth)
 	bool rc = qp->cfg.type == VB_ROCE_RC && bth->opcode >> 5 == VB_SVC_RC >> 5;
 
 	if (rc && bth->dest_qpn == qp->cfg.qpn && pkey_matches(bth->pkey, qp->cfg.pkey))
-		vb_responder_input_unknown(qp, bth->psn);
+		vb_roce_responder_input_unknown(qp, bth->psn);
 }
 
 /* Reads the BTH byte by byte: opcode; flags; P_Key; resv8a; DestQP; ack; PSN. */
@@ -212,11 +212,11 @@ bool vb_roce_input_middle(struct vb_roce_qp *qp, const uint8_t *bytes, size_t le
 	bool ask = bytes[8] >> 7, taken = false;
 
 	if (bytes[0] == (VB_RC_WRITE_MIDDLE | services[qp->cfg.type]))
-		taken = vb_responder_input_middle(qp, VB_OP_WRITE, psn, ask, payload, port, now);
+		taken = vb_roce_responder_input_middle(qp, VB_OP_WRITE, psn, ask, payload, port, now);
 	else if (bytes[0] == (VB_RC_SEND_MIDDLE | services[qp->cfg.type]))
-		taken = vb_responder_input_middle(qp, VB_OP_SEND, psn, ask, payload, port, now);
+		taken = vb_roce_responder_input_middle(qp, VB_OP_SEND, psn, ask, payload, port, now);
 	else if (bytes[0] == VB_RC_READ_RESPONSE_MIDDLE && qp->cfg.type == VB_ROCE_RC)
-		taken = vb_requester_input_middle(qp, psn, payload, now);
+		taken = vb_roce_requester_input_middle(qp, psn, payload, now);
 	qp->stats.rcvd_pkts += taken;
 	qp->stats.rcvd_bytes += taken ? qp->cfg.mtu : 0;
 	return taken;
@@ -272,7 +272,7 @@ uint32_t vb_roce_output_more(struct vb_roce_qp *qp, struct vb_roce_out *out, uin
 {
 	if (n > out->run.left)
 		n = out->run.left;
-	n = out->run.answered ? vb_reply_more(qp, out, n, apart) : vb_requester_more(qp, out, n, apart);
+	n = out->run.answered ? vb_roce_reply_more(qp, out, n, apart) : vb_roce_requester_more(qp, out, n, apart);
 	out->run.left -= n;
 	qp->stats.sent_pkts += n;
 	qp->stats.sent_bytes += (uint64_t)n * qp->cfg.mtu;
@@ -297,7 +297,7 @@ static bool output_cnp(struct vb_roce_qp *qp, struct vb_roce_out *out)
  */
 static bool ack_waits(struct vb_roce_qp *qp)
 {
-	if (qp->rs.owed != VB_ROCE_ACK || vb_resource_unanswered(qp))
+	if (qp->rs.owed != VB_ROCE_ACK || vb_roce_resource_unanswered(qp))
 		qp->passed = 0;
 	return qp->rs.owed == VB_ROCE_ACK && (!qp->passed || qp->passed < qp->cfg.burst);
 }
@@ -305,21 +305,22 @@ static bool ack_waits(struct vb_roce_qp *qp)
 /* Alternates between answers and requests, so that neither starves the other. */
 bool vb_roce_output(struct vb_roce_qp *qp, struct vb_roce_out *out, uint64_t now)
 {
-	if (out->run.left && (out->run.answered ? vb_reply_middle(qp, out) : vb_requester_middle(qp, out, now)))
+	if (out->run.left &&
+	    (out->run.answered ? vb_roce_reply_middle(qp, out) : vb_roce_requester_middle(qp, out, now)))
 		return true;
 	out->run.left = 0;
 	out->payload_len = 0;
 	out->ah = NULL;
 	if (output_cnp(qp, out))
 		return true;
-	if (ack_waits(qp) && vb_requester_output(qp, out, now)) {
+	if (ack_waits(qp) && vb_roce_requester_output(qp, out, now)) {
 		qp->passed++;
 		return true;
 	}
 	qp->turn = !qp->turn;
 	if (qp->turn)
-		return vb_reply_output(qp, out, now) || vb_requester_output(qp, out, now);
-	return vb_requester_output(qp, out, now) || vb_reply_output(qp, out, now);
+		return vb_roce_reply_output(qp, out, now) || vb_roce_requester_output(qp, out, now);
+	return vb_roce_requester_output(qp, out, now) || vb_roce_reply_output(qp, out, now);
 }
 
 void vb_roce_sent(struct vb_roce_qp *qp)
@@ -327,7 +328,7 @@ void vb_roce_sent(struct vb_roce_qp *qp)
 	if (qp->cfg.type == VB_ROCE_RC || !qp->rq.started)
 		return;
 	qp->rq.una = qp->rq.seq;
-	vb_requester_retire(qp);
+	vb_roce_requester_retire(qp);
 }
 
 static uint64_t earlier_time(uint64_t a, uint64_t b)
@@ -348,8 +349,8 @@ void vb_roce_timeout(struct vb_roce_qp *qp, uint64_t now)
 {
 	if (qp->rs.ack_at && qp->rs.ack_at <= now)
 		qp->rs.ack_at = 0;
-	vb_ahead_timeout(qp, now);
-	vb_requester_timeout(qp, now);
+	vb_roce_ahead_timeout(qp, now);
+	vb_roce_requester_timeout(qp, now);
 }
 
 bool vb_roce_silent(const struct vb_roce_qp *qp, uint64_t now)

@@ -51,7 +51,7 @@ static bool from_the_peer(struct vb_roce_qp *qp, struct vb_psn psn, uint16_t por
  * A gap ends the current message silently, and the next message uses its receive. Packets are dropped up to the next
  * FIRST or ONLY. If a new message begins before the last packet of the current one, the current message is dropped.
  */
-bool vb_uc_in_sequence(struct vb_roce_qp *qp, const struct vb_packet *p, uint16_t port)
+bool vb_roce_uc_in_sequence(struct vb_roce_qp *qp, const struct vb_packet *p, uint16_t port)
 {
 	struct vb_roce_responder *rs = &qp->rs;
 	bool first = p->info->flags & VB_FIRST;

@@ -488,7 +488,7 @@ void vb_peer_pidfd(struct vb_node *node, struct vb_peer *p)
 
 	vb_lock(&node->progress);
 	while (left && vb_ring_ready(p) && atomic_load(&p->state) != VB_PEER_DEAD) {
-		unsigned n = vb_rx_drain(p, left);
+		unsigned n = vb_local_drain(p, left);
 
 		left -= n;
 		if (!n)
