@@ -24,7 +24,7 @@
 #endif
 
 static atomic_bool allowed;
-static _Thread_local bool never __attribute__((tls_model("initial-exec")));
+static _Atomic uintptr_t never; /* the progress thread. No thread-local storage: dlopen(3) may find no room for it */
 
 static int membarrier_now(int command)
 {
@@ -42,7 +42,7 @@ bool vb_lock_allow_favourites(void)
 
 void vb_lock_never_favourite(void)
 {
-	never = true;
+	atomic_store(&never, vb_self());
 }
 
 /* All threads of the process have a full barrier before this returns. */
@@ -77,7 +77,8 @@ static void consider(struct vb_lock *l, uintptr_t self, uintptr_t favourite)
 		l->streak = 0;
 		return;
 	}
-	if (++l->streak < FAVOURITE_AFTER << 4 * l->withdrawals || never ||
+	if (++l->streak < FAVOURITE_AFTER << 4 * l->withdrawals ||
+	    self == atomic_load_explicit(&never, memory_order_relaxed) ||
 	    !atomic_load_explicit(&allowed, memory_order_relaxed))
 		return;
 	l->streak = 0;

@@ -15,6 +15,7 @@ SOME=$((256 << 10)) # commands, answers, Identify data
 FEW=$((SIZE / 512)) # … and the ends of requests that do not fill an FPDU
 PACKET=4096 # at most
 target=
+export VERBENA_RDMA=copy # in the ring both ends copy, where that is faster
 check "two hosts" hosts
 head -c $SIZE /dev/urandom >"$work/file"
 

@@ -19,7 +19,7 @@ static struct guarded {
 	unsigned long a, b;
 } guarded[ROUNDS];
 static atomic_int reached[ROUNDS]; /* how many of the other threads have finished with it */
-static atomic_int favoured;        /* round that the favourite has reached; the others wait for it */
+static atomic_int favoured = -1;   /* round that the favourite has reached; the others wait for it */
 
 static bool has_favourite(struct vb_lock *l)
 {

@@ -49,7 +49,7 @@ static void a_page_that_is_not_mapped_is_a_fault(void)
 }
 
 /* Holds the record in the middle of its copy, and uses its memory for something else. */
-static void hold(int sig)
+__attribute__((unused)) static void hold(int sig)
 {
 	(void)sig;
 	if (!copying)
@@ -59,7 +59,7 @@ static void hold(int sig)
 }
 
 /* Fails if a copy goes on where a signal has interrupted it. */
-static void a_copy_that_is_held_in_its_middle_stores_no_byte_more(void)
+__attribute__((unused)) static void a_copy_that_is_held_in_its_middle_stores_no_byte_more(void)
 {
 	const struct itimerval often = {{0, 200}, {0, 200}}, never = {{0, 0}, {0, 0}};
 	unsigned held = 0;
@@ -102,7 +102,9 @@ int main(void)
 	printf("ok a held record is not stored\n");
 	a_page_that_is_not_mapped_is_a_fault();
 	printf("ok a page that is not mapped is a fault\n");
+#if !defined(__SANITIZE_THREAD__) /* it delays signals until a copy is over */
 	a_copy_that_is_held_in_its_middle_stores_no_byte_more();
 	printf("ok a copy that is held in its middle stores no byte more\n");
+#endif
 	return 0;
 }
