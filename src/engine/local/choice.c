@@ -41,25 +41,21 @@ bool vb_cost_end(struct vb_cost *c, uint64_t begin, uint64_t bytes)
 	return true;
 }
 
-/* VERBENA_SENDS: "ring" or "fetch" for all large SENDs, "random" for a new choice at each. For tests and figures. */
-enum forced { LEARN, RING, FETCH, RANDOM };
-
-static enum forced forced_way(void)
+enum vb_forced vb_forced_way(const char *variable, const char *copy, _Atomic int *known)
 {
-	static _Atomic int known = -1;
-	int f = atomic_load_explicit(&known, memory_order_relaxed);
+	int f = atomic_load_explicit(known, memory_order_relaxed);
 
-	if (__builtin_expect(f < 0, 0)) {
-		const char *text = vb_env("VERBENA_SENDS");
+	if (__builtin_expect(!f, 0)) {
+		const char *text = vb_env(variable);
 
-		f = !text                     ? LEARN
-		    : !strcmp(text, "ring")   ? RING
-		    : !strcmp(text, "fetch")  ? FETCH
-		    : !strcmp(text, "random") ? RANDOM
-		                              : LEARN;
-		atomic_store_explicit(&known, f, memory_order_relaxed);
+		f = !text                     ? VB_LEARN
+		    : !strcmp(text, "ring")   ? VB_FORCE_RING
+		    : !strcmp(text, copy)     ? VB_FORCE_COPY
+		    : !strcmp(text, "random") ? VB_FORCE_RANDOM
+		                              : VB_LEARN;
+		atomic_store_explicit(known, f, memory_order_relaxed);
 	}
-	return (enum forced)f;
+	return (enum vb_forced)f;
 }
 
 static enum vb_send_way other_way(enum vb_send_way way)
@@ -89,16 +85,17 @@ static void compare_ways(struct vb_choice *c, const struct vb_send_costs *theirs
 
 enum vb_send_way vb_choose(struct vb_choice *c, const struct vb_send_costs *theirs)
 {
+	static _Atomic int known;
 	uint32_t n = c->sends++;
 
-	switch (forced_way()) {
-	case RING:
+	switch (vb_forced_way("VERBENA_SENDS", "fetch", &known)) {
+	case VB_FORCE_RING:
 		return VB_SEND_RING;
-	case FETCH:
+	case VB_FORCE_COPY:
 		return VB_SEND_FETCHED;
-	case RANDOM:
+	case VB_FORCE_RANDOM:
 		return (n * 2654435761u) >> 31 ? VB_SEND_RING : VB_SEND_FETCHED;
-	case LEARN:
+	case VB_LEARN:
 		break;
 	}
 	if (n < FIRST_SENDS) {

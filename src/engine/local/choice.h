@@ -12,6 +12,13 @@
 /* Shorter SENDs always travel in the ring. */
 #define VB_CHOICE_MIN 8192u
 
+/* VERBENA_SENDS, VERBENA_RDMA: one way for all large messages, or a new choice at each. For tests and figures. */
+enum vb_forced { VB_LEARN = 1, VB_FORCE_RING, VB_FORCE_COPY, VB_FORCE_RANDOM };
+
+/* What an environment variable forces. copy: its word for one copy. The variable is read once; *known, 0 at first, keeps
+ * the answer. */
+enum vb_forced vb_forced_way(const char *variable, const char *copy, _Atomic int *known);
+
 /* What a copy costs, in ns per 64 KiB; 0: not measured yet. Single copies that were interrupted count little. */
 struct vb_cost {
 	uint32_t ns;

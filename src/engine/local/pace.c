@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "core/node.h"
-#include "util/env.h"
+#include "engine/local/choice.h"
 #include "util/log.h"
 
 #define FIRST_INTERVAL 16u /* operations before the first trial: a program that sends few is not worth one */
@@ -17,37 +17,23 @@
 
 enum stage { STEADY, TRY_RING, TRY_COPY };
 
-/* VERBENA_RDMA: "ring" or "copy" for all large operations, "random" for a new choice at each. For tests and figures. */
-enum forced { LEARN, RING, COPY, RANDOM };
-
-static enum forced forced_way(void)
+static enum vb_forced forced_rdma(void)
 {
-	static _Atomic int known = -1;
-	int f = atomic_load_explicit(&known, memory_order_relaxed);
+	static _Atomic int known;
 
-	if (__builtin_expect(f < 0, 0)) {
-		const char *text = vb_env("VERBENA_RDMA");
-
-		f = !text                     ? LEARN
-		    : !strcmp(text, "ring")   ? RING
-		    : !strcmp(text, "copy")   ? COPY
-		    : !strcmp(text, "random") ? RANDOM
-		                              : LEARN;
-		atomic_store_explicit(&known, f, memory_order_relaxed);
-	}
-	return (enum forced)f;
+	return vb_forced_way("VERBENA_RDMA", "copy", &known);
 }
 
 enum vb_rdma_way vb_pace_way(const struct vb_pace *p)
 {
-	switch (forced_way()) {
-	case RING:
+	switch (forced_rdma()) {
+	case VB_FORCE_RING:
 		return VB_RDMA_RING;
-	case COPY:
+	case VB_FORCE_COPY:
 		return VB_RDMA_COPY;
-	case RANDOM:
+	case VB_FORCE_RANDOM:
 		return (p->sent * 2654435761u) >> 31 ? VB_RDMA_RING : VB_RDMA_COPY;
-	case LEARN:
+	case VB_LEARN:
 		break;
 	}
 	if (p->stage == STEADY)
@@ -73,7 +59,7 @@ uint64_t vb_pace_sent(struct vb_pace *p)
 {
 	uint32_t n = ++p->sent;
 
-	if (forced_way() != LEARN)
+	if (forced_rdma() != VB_LEARN)
 		return 0;
 	if (p->stage == STEADY) {
 		if (n >= (p->interval ? p->interval : FIRST_INTERVAL))

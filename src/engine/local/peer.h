@@ -139,7 +139,8 @@ static inline bool vb_ring_want_space(struct vb_peer *p)
  */
 struct vb_peer *vb_peer_find(struct vb_node *node, uint32_t qpn, const union ibv_gid *dgid, unsigned wait_ms, int *err);
 
-/* Is no thread of the peer running, or ready to run? Reads /proc, which waits for nobody. Any lock may be held. */
+/* Is no thread of the peer running, or ready to run? Reads /proc, which waits for nobody. path/local/sleeps.c. Any lock
+ * may be held. */
 bool vb_peer_sleeps(const struct vb_peer *peer);
 
 /* Called while a peer is not ready: it may have lost our introduction because it had no free descriptors. Asks the

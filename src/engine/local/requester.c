@@ -64,7 +64,7 @@ enum vb_sq_status vb_local_retire_done(struct vb_qp *qp)
 					return VB_SQ_FAILED;
 				}
 			}
-			if (w->opcode == IBV_WR_RDMA_WRITE && w->slot)
+			if (w->opcode == IBV_WR_RDMA_WRITE && w->slot && w->begun)
 				vb_local_rdma_done(qp, w, VB_RDMA_RING, w->begun);
 			qp->local.ssn_una++;
 		} else if (w->state == VB_SWQE_DONE) {

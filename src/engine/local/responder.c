@@ -7,7 +7,7 @@
 #include "core/mr.h"
 #include "core/pd.h"
 #include "core/rq.h"
-#include "engine/local/local.h"
+#include "engine/local/responder.h"
 #include "engine/refusal.h"
 #include "engine/local/ring.h"
 #include "frame/fields.h"
@@ -41,7 +41,7 @@ enum verdict {
 
 /* --- acknowledgement --- */
 
-static void ack_later(struct vb_qp *qp)
+void vb_local_ack_later(struct vb_qp *qp)
 {
 	struct vb_node *node = qp->node;
 
@@ -52,8 +52,7 @@ static void ack_later(struct vb_qp *qp)
 	node->acks = qp;
 }
 
-/* Updates the number of requests that may be acknowledged, which are all before the oldest unanswered read. */
-static void update_ackable(struct vb_qp *qp)
+void vb_local_update_ackable(struct vb_qp *qp)
 {
 	uint64_t n = qp->local.inread_head == qp->local.inread_tail
 	                     ? qp->local.taken
@@ -61,7 +60,7 @@ static void update_ackable(struct vb_qp *qp)
 
 	atomic_store_explicit(&qp->local.executed, n, memory_order_relaxed);
 	atomic_store_explicit(&qp->shared->executed, n, memory_order_release);
-	ack_later(qp);
+	vb_local_ack_later(qp);
 }
 
 static void count_taken(struct vb_qp *qp)
@@ -69,7 +68,7 @@ static void count_taken(struct vb_qp *qp)
 	qp->local.taken++;
 	qp->local.epsn = (qp->local.epsn + 1) & VB_PSN_MASK;
 	qp->local.nak_state = false;
-	update_ackable(qp);
+	vb_local_update_ackable(qp);
 }
 
 static void publish_nak(struct vb_qp *qp, enum vb_ring_nak code)
@@ -81,7 +80,7 @@ static void publish_nak(struct vb_qp *qp, enum vb_ring_nak code)
 	atomic_store_explicit(&qp->shared->nak, VB_RING_NAK(qp->local.nak_counter, qp->local.epsn, code),
 	                      memory_order_release);
 	qp->local.nak_state = true;
-	ack_later(qp);
+	vb_local_ack_later(qp);
 }
 
 /* --- receive queue --- */
@@ -319,20 +318,11 @@ static enum verdict do_write(struct vb_qp *qp, struct req *q)
 	return OK;
 }
 
-/* Has the peer withdrawn its read with this PSN? Then it has completed, and its memory may be gone. */
-static bool is_withdrawn(const struct vb_qp *qp, const struct vb_peer *peer, uint32_t psn)
-{
-	uint32_t last =
-	        atomic_load_explicit(&vb_seg_qp(peer->seg, qp->attr.dest_qp_num)->withdrawn, memory_order_acquire);
-
-	return __builtin_expect(last != 0, 0) && ((last - psn) & VB_PSN_MASK) < VB_PSN_HALF;
-}
-
 static enum verdict do_read(struct vb_qp *qp, struct req *q)
 {
 	uint64_t va = 0;
 
-	if (is_withdrawn(qp, q->peer, qp->local.epsn)) {
+	if (vb_local_is_withdrawn(qp, q->peer, qp->local.epsn)) {
 		count_taken(qp);
 		return OK;
 	}
@@ -454,6 +444,11 @@ static void refuse_request(struct vb_qp *qp, enum verdict v, bool serving)
 		vb_async_raise(vb_ctx(qp->qp.context), refusals[v].event, &qp->qp);
 }
 
+void vb_local_refuse_read(struct vb_qp *qp)
+{
+	refuse_request(qp, DENIED, true);
+}
+
 static bool qp_receives(struct vb_qp *qp)
 {
 	unsigned s = atomic_load_explicit(&qp->state, memory_order_relaxed);
@@ -500,7 +495,7 @@ static void input_connected(struct vb_qp *qp, struct req *q)
 	if (psn != qp->local.epsn) {
 		/* behind epsn: a duplicate, which is acknowledged again. Ahead: an earlier request was refused */
 		if (((psn - qp->local.epsn) & VB_PSN_MASK) >= VB_PSN_HALF)
-			ack_later(qp);
+			vb_local_ack_later(qp);
 		else
 			VB_COUNT(drop_psn, 1);
 		return;
@@ -588,69 +583,6 @@ static void request_input(struct req *q)
 		vb_unlock(&qp->sq_lock);
 	}
 	input_connected(qp, q);
-}
-
-/* --- reads answered by the ring --- */
-
-static void inread_done(struct vb_qp *qp)
-{
-	qp->local.inread_head++;
-	update_ackable(qp);
-}
-
-void vb_local_serve_reads(struct vb_qp *qp)
-{
-	struct vb_peer *peer = qp->local.peer;
-
-	while (qp->local.inread_head != qp->local.inread_tail) {
-		struct vb_inread *r = &qp->local.inread[qp->local.inread_head % VB_RD_ATOM_SLOTS];
-		uint32_t piece = r->length - r->offset < VB_RING_PIECE ? r->length - r->offset : VB_RING_PIECE;
-		uint64_t va = 0;
-
-		if (is_withdrawn(qp, peer, r->psn)) {
-			inread_done(qp);
-			continue;
-		}
-		vb_lock(&peer->tx_lock);
-		uint32_t head = vb_rec_rdma_head(piece);
-		struct vb_rec *rec = vb_ring_reserve(peer, head + piece);
-		if (!rec && vb_ring_want_space(peer))
-			rec = vb_ring_reserve(peer, head + piece);
-		if (!rec) {
-			vb_unlock(&peer->tx_lock);
-			break;
-		}
-		struct vb_rec_ext *ext = (struct vb_rec_ext *)(rec + 1);
-		bool ok =
-		        !piece || (vb_own_memory(qp, r->key, r->addr + r->offset, piece, IBV_ACCESS_REMOTE_READ, &va) &&
-		                   vb_guard_copy((uint8_t *)rec + head, (const void *)(uintptr_t)va, piece));
-
-		if (ok) {
-			ext->remote_addr = r->offset;
-			ext->rkey = 0;
-			ext->total = r->length;
-			rec->dest = vb_rec_word(qp->attr.dest_qp_num, VB_REC_READ_DATA);
-			rec->src = qp->qp.qp_num;
-			rec->psn = r->psn;
-			rec->length = piece;
-			rec->ack = 0;
-			vb_ring_commit(peer, head + piece);
-			vb_peer_notify(peer);
-			vb_ring_prepare(peer);
-		}
-		vb_unlock(&peer->tx_lock);
-		if (!ok && is_withdrawn(qp, peer, r->psn)) /* meanwhile; then its region may be gone */
-			continue;
-		if (!ok) {
-			refuse_request(qp, DENIED, true);
-			return;
-		}
-		r->offset += piece;
-		if (r->offset == r->length)
-			inread_done(qp);
-	}
-	if (qp->local.inread_head != qp->local.inread_tail)
-		ack_later(qp); /* keeps the QP in the list of vb_local_publish_acks, which tries again */
 }
 
 /* --- the ring --- */

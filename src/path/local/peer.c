@@ -1,11 +1,9 @@
 // peer.c - connects two processes of this host: the broker exchanges their descriptors
 // see: docs/same-host.md
 // SPDX-License-Identifier: MIT
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -317,38 +315,6 @@ static void close_info(const struct vb_peer_info *info)
 }
 
 /* Clears our ring and shared slot for this lane, because another process may have owned the lane before. */
-bool vb_peer_sleeps(const struct vb_peer *peer)
-{
-	char path[64], text[512];
-	bool sleeps = false;
-	struct dirent *e;
-
-	snprintf(path, sizeof(path), "/proc/%d/task", peer->pid);
-	DIR *d = opendir(path);
-
-	while (d && (e = readdir(d))) {
-		if (e->d_name[0] == '.')
-			continue;
-		int fd = openat(dirfd(d), e->d_name, O_PATH | O_DIRECTORY | O_CLOEXEC);
-		int stat = fd < 0 ? -1 : openat(fd, "stat", O_RDONLY | O_CLOEXEC);
-		ssize_t n = stat < 0 ? -1 : read(stat, text, sizeof(text) - 1);
-
-		if (fd >= 0)
-			close(fd);
-		if (stat >= 0)
-			close(stat);
-		text[n < 0 ? 0 : n] = 0;
-		const char *state = strrchr(text, ')'); /* PID (NAME) STATE */
-
-		sleeps = state && state[1] && state[2] != 'R';
-		if (!sleeps)
-			break;
-	}
-	if (d)
-		closedir(d);
-	return sleeps;
-}
-
 static void reset_lane(struct vb_node *node, uint32_t lane)
 {
 	struct vb_slot_shared *slot = vb_seg_slot(node->seg, lane);

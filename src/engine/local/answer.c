@@ -1,0 +1,77 @@
+// answer.c - the responder's answers to RDMA reads: data in the ring, piece by piece
+// follows: IBA volume 1, 9.7.5.1.9 (RDMA READ responses), over rings in shared memory
+// SPDX-License-Identifier: MIT
+#include "core/mr.h"
+#include "engine/local/responder.h"
+#include "engine/local/ring.h"
+#include "frame/fields.h"
+#include "util/guard.h"
+
+bool vb_local_is_withdrawn(const struct vb_qp *qp, const struct vb_peer *peer, uint32_t psn)
+{
+	uint32_t last =
+	        atomic_load_explicit(&vb_seg_qp(peer->seg, qp->attr.dest_qp_num)->withdrawn, memory_order_acquire);
+
+	return __builtin_expect(last != 0, 0) && ((last - psn) & VB_PSN_MASK) < VB_PSN_HALF;
+}
+
+static void inread_done(struct vb_qp *qp)
+{
+	qp->local.inread_head++;
+	vb_local_update_ackable(qp);
+}
+
+void vb_local_serve_reads(struct vb_qp *qp)
+{
+	struct vb_peer *peer = qp->local.peer;
+
+	while (qp->local.inread_head != qp->local.inread_tail) {
+		struct vb_inread *r = &qp->local.inread[qp->local.inread_head % VB_RD_ATOM_SLOTS];
+		uint32_t piece = r->length - r->offset < VB_RING_PIECE ? r->length - r->offset : VB_RING_PIECE;
+		uint64_t va = 0;
+
+		if (vb_local_is_withdrawn(qp, peer, r->psn)) {
+			inread_done(qp);
+			continue;
+		}
+		vb_lock(&peer->tx_lock);
+		uint32_t head = vb_rec_rdma_head(piece);
+		struct vb_rec *rec = vb_ring_reserve(peer, head + piece);
+		if (!rec && vb_ring_want_space(peer))
+			rec = vb_ring_reserve(peer, head + piece);
+		if (!rec) {
+			vb_unlock(&peer->tx_lock);
+			break;
+		}
+		struct vb_rec_ext *ext = (struct vb_rec_ext *)(rec + 1);
+		bool ok =
+		        !piece || (vb_own_memory(qp, r->key, r->addr + r->offset, piece, IBV_ACCESS_REMOTE_READ, &va) &&
+		                   vb_guard_copy((uint8_t *)rec + head, (const void *)(uintptr_t)va, piece));
+
+		if (ok) {
+			ext->remote_addr = r->offset;
+			ext->rkey = 0;
+			ext->total = r->length;
+			rec->dest = vb_rec_word(qp->attr.dest_qp_num, VB_REC_READ_DATA);
+			rec->src = qp->qp.qp_num;
+			rec->psn = r->psn;
+			rec->length = piece;
+			rec->ack = 0;
+			vb_ring_commit(peer, head + piece);
+			vb_peer_notify(peer);
+			vb_ring_prepare(peer);
+		}
+		vb_unlock(&peer->tx_lock);
+		if (!ok && vb_local_is_withdrawn(qp, peer, r->psn)) /* meanwhile; then its region may be gone */
+			continue;
+		if (!ok) {
+			vb_local_refuse_read(qp);
+			return;
+		}
+		r->offset += piece;
+		if (r->offset == r->length)
+			inread_done(qp);
+	}
+	if (qp->local.inread_head != qp->local.inread_tail)
+		vb_local_ack_later(qp); /* keeps the QP in the list of vb_local_publish_acks, which tries again */
+}
