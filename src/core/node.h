@@ -36,6 +36,9 @@ struct vb_node {
 	_Atomic uint32_t empty_polls; /* consecutive polls without work since the last sched_yield */
 	_Atomic uint32_t yield_every; /* empty polls until the next sched_yield */
 	_Atomic uint64_t yield_after; /* no sched_yield before this time (ns); 0: at any time */
+	atomic_bool crowded;          /* another thread ran on the poller's core at its last sched_yield */
+	_Atomic uint64_t nap_after;   /* no nap before this time (ns) */
+	_Atomic uint32_t naps;        /* consecutive naps without work between them */
 	atomic_uint
 	        held_completions; /* completions that are held back for a moment, or until a thread sleeps: path/iwarp/path.c */
 	/* ns: when the progress thread wakes for a timer; UINT64_MAX: unknown, or never */

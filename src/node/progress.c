@@ -32,6 +32,14 @@
  * that the poller does not yield for the same time, at most YIELD_HOLD (ns). Otherwise it would run for only
  * microseconds per slice beside a busy program. */
 #define YIELD_HOLD VB_MS(4)
+/* A poller whose core other threads want sleeps for a moment once per NAP_EVERY (ns), because sched_yield alone can
+ * starve a thread that does not yield: Linux 6.18 let eight programs that poll and yield keep the broker from their
+ * cores for 13 s. Each nap in vain is twice as long as the one before it, up to NAP_MAX (ns), so that many pollers in
+ * vain leave the cores to their neighbours. */
+#define NAP_EVERY VB_MS(10)
+#define NAP_MIN VB_US(1)
+#define NAP_MAX VB_MS(1)
+#define NAP_SPACING VB_US(50) /* ns: the shortest time of polling between two naps */
 /* A QP leaves the active list after this many visits without outstanding work. */
 #define ACTIVE_IDLE 1000u
 /* After this many empty polls a hot ring may be replaced by one whose doorbell rings. */
@@ -356,6 +364,22 @@ static void poller_takes_over(struct vb_node *node)
 	vb_progress_wake(node); /* from now on the progress thread checks whether the program still polls */
 }
 
+/* The core is wanted by other threads. Returns true if the caller has slept instead of yielding. */
+static bool nap_sometimes(struct vb_node *node, uint64_t now)
+{
+	if (now < atomic_load_explicit(&node->nap_after, memory_order_relaxed))
+		return false;
+
+	uint32_t naps = atomic_load_explicit(&node->naps, memory_order_relaxed);
+	uint64_t length = naps < 10 ? NAP_MIN << naps : NAP_MAX;
+	uint64_t wait = naps < 4 ? NAP_EVERY >> naps : NAP_SPACING;
+
+	nanosleep(&(struct timespec){.tv_nsec = (long)length}, NULL);
+	atomic_store_explicit(&node->naps, naps + 1, memory_order_relaxed);
+	atomic_store_explicit(&node->nap_after, vb_now() + wait, memory_order_relaxed);
+	return true;
+}
+
 static void yield_sometimes(struct vb_node *node)
 {
 	uint32_t n = atomic_load_explicit(&node->empty_polls, memory_order_relaxed) + 1;
@@ -370,9 +394,12 @@ static void yield_sometimes(struct vb_node *node)
 	atomic_store_explicit(&node->empty_polls, 0, memory_order_relaxed);
 	if (before < atomic_load_explicit(&node->yield_after, memory_order_relaxed))
 		return;
+	if (atomic_load_explicit(&node->crowded, memory_order_relaxed) && nap_sometimes(node, before))
+		return;
 	sched_yield();
 	uint64_t taken = vb_now() - before;
 
+	atomic_store_explicit(&node->crowded, taken > YIELD_TAKEN, memory_order_relaxed);
 	if (taken > YIELD_TAKEN)
 		every = YIELD_MIN;
 	else if (every < YIELD_MAX)
@@ -400,10 +427,12 @@ unsigned vb_progress(struct vb_node *node, struct vb_cq *cq, unsigned want)
 	if (idle > TAKE_OVER && atomic_load_explicit(&node->owner, memory_order_relaxed) == VB_OWNER_THREAD)
 		poller_takes_over(node);
 	vb_unlock(&node->progress);
-	if (done)
+	if (done) {
 		atomic_store_explicit(&node->empty_polls, 0, memory_order_relaxed);
-	else
+		atomic_store_explicit(&node->naps, 0, memory_order_relaxed);
+	} else {
 		yield_sometimes(node);
+	}
 	return done;
 }
 

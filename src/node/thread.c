@@ -26,6 +26,9 @@
 /* That interval doubles up to WATCH_MAX, or up to WATCH_NETWORK if queue pairs use the network. */
 #define WATCH_MAX VB_US(800)
 #define WATCH_NETWORK VB_US(200)
+/* The interval while other threads want the cores. On Linux 6.18 threads that wake every millisecond, beside programs
+ * that poll and yield, keep other programs from these cores for seconds. */
+#define WATCH_CROWDED VB_MS(8)
 
 /* The kernel marks hdr->life when this thread ends for any reason (get_robust_list(2)). */
 static struct {
@@ -131,9 +134,12 @@ static void handle_events(struct vb_node *node, const struct epoll_event *ev, in
 static uint64_t watch_poller(struct vb_node *node, uint32_t *polls, uint64_t *interval)
 {
 	uint32_t now = atomic_load_explicit(&node->polls, memory_order_relaxed);
+	bool crowded = atomic_load_explicit(&node->crowded, memory_order_relaxed);
 
 	if (now != *polls) {
 		*polls = now;
+		if (crowded)
+			return *interval = WATCH_CROWDED;
 		uint64_t most = vb_awaits_network(node->io) ? WATCH_NETWORK : WATCH_MAX;
 
 		*interval = *interval * 2 < most ? *interval * 2 : most;
