@@ -19,6 +19,10 @@
 #define EXPORT __attribute__((visibility("default")))
 #define ANSWER_S 10 /* seconds to wait for an answer: a lost broker is replaced, and has its sockets, before that */
 #define BUCKETS 256
+/* A program that has bound this many ephemeral ports at one address in a row, which clients with many connections do,
+ * gets the next ones in advance: as many as it has bound, at most SPARES_MAX. */
+#define SPARES_AFTER 4u
+#define SPARES_MAX 16u
 
 /* The answer that a thread waits for. */
 enum awaited { AWAITS_NOTHING, AWAITS_BIND, AWAITS_LISTEN, AWAITS_UNBIND };
@@ -39,6 +43,10 @@ struct vb_gsi_client {
 	pthread_cond_t answered;
 	uint32_t last_id;
 	struct binding *bindings[BUCKETS];
+	struct vb_msg_cm_bind like; /* the last bindings to ephemeral ports were of this kind; id and port are 0 */
+	unsigned in_a_row;          /* so many of them, at most SPARES_MAX */
+	uint32_t spare[SPARES_MAX]; /* ids of such bindings that nobody uses yet, the oldest first */
+	unsigned nspare;
 };
 
 static bool client_is_ours(const struct vb_gsi_client *q)
@@ -377,37 +385,115 @@ static void leave_call(struct vb_gsi_client *q, int cancel)
 	vb_cancel_restore(cancel);
 }
 
-EXPORT int vb_gsi_client_bind(struct vb_gsi_client *q, uint16_t port_space, const uint8_t local[16], bool v4_only,
-                              bool v6_only, uint32_t ifindex, uint16_t *port, bool reuse, uint32_t *binding)
+/* Under lock. Sends the broker a new binding like this one. Returns its id, or 0 without memory. */
+static uint32_t binding_request(struct vb_gsi_client *q, const struct vb_msg_cm_bind *like)
 {
-	struct binding *b = client_is_ours(q) ? calloc(1, sizeof(*b)) : NULL;
-	int err;
+	struct binding *b = calloc(1, sizeof(*b));
 
 	if (!b)
-		return client_is_ours(q) ? ENOMEM : EINVAL;
-	b->msg = (struct vb_msg_cm_bind){.ifindex = ifindex,
-	                                 .port_space = port_space,
-	                                 .port = *port,
-	                                 .v4_only = v4_only,
-	                                 .reuse = reuse,
-	                                 .v6_only = v6_only};
-	memcpy(b->msg.local, local, sizeof(b->msg.local));
+		return 0;
+	b->msg = *like;
 	b->awaited = AWAITS_BIND;
-	int cancel = enter_call(q);
 	do
 		b->msg.id = ++q->last_id;
 	while (!b->msg.id || *place_of(q, b->msg.id));
-	uint32_t id = b->msg.id;
-	*place_of(q, id) = b;
+	*place_of(q, b->msg.id) = b;
 	/* if there is no broker now, vb_gsi_on_reattached sends the message */
 	vb_broker_post(q->node->io->broker, VB_MSG_CM_BIND, &b->msg, sizeof(b->msg), false);
-	err = binding_await(q, id);
-	if (err) {
+	return b->msg.id;
+}
+
+/* Under lock. Waits for the broker's answer. A binding that was refused is forgotten. */
+static int binding_result(struct vb_gsi_client *q, uint32_t id, uint16_t *port)
+{
+	int err = id ? binding_await(q, id) : ENOMEM;
+
+	if (!err)
+		*port = (*place_of(q, id))->msg.port;
+	else if (id)
 		forget_binding(q, id);
-	} else {
-		*port = b->msg.port;
-		*binding = id;
+	return err;
+}
+
+/* Under lock. Notes that the program binds an ephemeral port. */
+static void count_in_a_row(struct vb_gsi_client *q, const struct vb_msg_cm_bind *like)
+{
+	if (!memcmp(&q->like, like, sizeof(*like))) {
+		q->in_a_row += q->in_a_row < SPARES_MAX;
+		return;
 	}
+	while (q->nspare)
+		forget_binding(q, q->spare[--q->nspare]);
+	q->like = *like;
+	q->in_a_row = 1;
+}
+
+static uint32_t spare_take(struct vb_gsi_client *q)
+{
+	uint32_t id = q->nspare ? q->spare[0] : 0;
+
+	if (id)
+		memmove(q->spare, q->spare + 1, --q->nspare * sizeof(q->spare[0]));
+	return id;
+}
+
+/* Under lock. Half of the spares at once, so that the broker and this process wake once for several of them. */
+static void spares_request(struct vb_gsi_client *q)
+{
+	if (q->in_a_row < SPARES_AFTER || q->nspare > q->in_a_row / 2)
+		return;
+	while (q->nspare < q->in_a_row) {
+		uint32_t id = binding_request(q, &q->like);
+
+		if (!id)
+			return;
+		q->spare[q->nspare++] = id;
+	}
+}
+
+/* Under lock. A spare that the broker refused is replaced by a binding of its own. */
+static int bind_ephemeral(struct vb_gsi_client *q, const struct vb_msg_cm_bind *like, uint16_t *port, uint32_t *id)
+{
+	int err = EAGAIN;
+
+	count_in_a_row(q, like);
+	*id = spare_take(q);
+	spares_request(q);
+	if (*id)
+		err = binding_result(q, *id, port);
+	if (err) {
+		*id = binding_request(q, like);
+		err = binding_result(q, *id, port);
+	}
+	return err;
+}
+
+EXPORT int vb_gsi_client_bind(struct vb_gsi_client *q, uint16_t port_space, const uint8_t local[16], bool v4_only,
+                              bool v6_only, uint32_t ifindex, uint16_t *port, bool reuse, uint32_t *binding)
+{
+	struct vb_msg_cm_bind like;
+	uint32_t id;
+	int err;
+
+	if (!client_is_ours(q))
+		return EINVAL;
+	memset(&like, 0, sizeof(like)); /* with its padding, for memcmp */
+	like.ifindex = ifindex;
+	like.port_space = port_space;
+	like.port = *port;
+	like.v4_only = v4_only;
+	like.reuse = reuse;
+	like.v6_only = v6_only;
+	memcpy(like.local, local, sizeof(like.local));
+	int cancel = enter_call(q);
+	if (*port || reuse) {
+		id = binding_request(q, &like);
+		err = binding_result(q, id, port);
+	} else {
+		err = bind_ephemeral(q, &like, port, &id);
+	}
+	if (!err)
+		*binding = id;
 	leave_call(q, cancel);
 	return err;
 }

@@ -442,6 +442,37 @@ static void bindings_and_lanes_live_through_a_brokers_death(void)
 	agent_end(&b);
 }
 
+/* A program that binds many gets the next ones in advance. */
+static void many_ports_in_a_row_are_different_across_a_brokers_death(void)
+{
+	enum { EACH = 50, ALL = 3 * EACH };
+	struct agent a, b;
+	static uint16_t ports[ALL];
+	struct wanted one = {.ps = VB_PS_TCP}, other = {.ps = VB_PS_TCP};
+
+	begin();
+	v4(one.local, "10.1.1.1");
+	v4(other.local, "10.1.1.2");
+	agent_start(&a);
+	agent_start(&b);
+	for (int i = 0; i < ALL; i++) {
+		if (i == EACH) {
+			pid_t old = broker_pid();
+
+			CHECK(old && kill(old, SIGKILL) == 0);
+		}
+		SAME(agent_bind(i < 2 * EACH || i % 2 ? &a : &b, &one, &ports[i], NULL), 0);
+		CHECK(ports[i] != 0);
+		for (int k = 0; k < i; k++)
+			CHECK(ports[k] != ports[i]);
+		if (i % 20 == 19)
+			SAME(agent_bind(&a, &other, NULL, NULL), 0);
+	}
+	SAME(agent_bind(&a, &other, NULL, NULL), 0);
+	agent_end(&a);
+	agent_end(&b);
+}
+
 /* A program may close its listener and then tell another program that the port is free. */
 static void a_closed_listeners_port_is_free_at_once(void)
 {
@@ -823,6 +854,8 @@ int main(int argc, char **argv)
 	        {"both may reuse a port until one listens", both_may_reuse_a_port_until_one_listens},
 	        {"each family has any address of its own", each_family_has_any_address_of_its_own},
 	        {"a port of the broker's choice is one's own", a_port_of_the_brokers_choice_is_ones_own},
+	        {"many ports in a row are different, across a broker's death",
+	         many_ports_in_a_row_are_different_across_a_brokers_death},
 	        {"a listener hears what is for its address", a_listener_hears_what_is_for_its_address},
 	        {"it is opened once, and again after a close", it_is_opened_once_and_again_after_a_close},
 	        {"a child has its own", a_child_has_its_own},
