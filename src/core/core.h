@@ -210,6 +210,17 @@ struct vb_inread {
 	uint32_t psn, length, offset;
 };
 
+/* Small RDMA writes to and fro (engine/local/pingpong.c). Under sq_lock. */
+struct vb_pingpong {
+	uint64_t
+	        until; /* ns: the oldest request's completion is held until then, or until the peer's answer; 0: it is not */
+	uint64_t taken;                  /* the QP's count `executed` when the hold began */
+	uint16_t skip, ring_skip;        /* so many of the next writes are not held, or do not go into the ring */
+	uint8_t hits, misses;            /* holds in a row with an answer; without one, after that */
+	uint8_t failures, ring_failures; /* the logarithms of the next skips */
+	uint8_t looks;
+};
+
 /*
  * The same-host path's part of a queue pair (engine/local). It lies in struct vb_qp, not behind a pointer as those of
  * RoCE and iWARP, so that a send touches no more cache lines.
@@ -241,6 +252,7 @@ struct vb_local_qp {
 	uint64_t withdrawn_end;
 	bool holding;  /* writes in the ring are held (engine/local/withdraw.c) */
 	uint32_t owed; /* 1 << 24 | PSN of a withdrawn write whose last record is not in the ring yet; or 0 */
+	struct vb_pingpong pingpong;
 	enum { VB_TIMER_NONE, VB_TIMER_RNR, VB_TIMER_RETRY } timer_kind;
 
 	/* responder: all under node->progress; on lines of its own, because one thread may send while another receives */

@@ -15,7 +15,7 @@
  * the doorbell page, is writable by peers. A wrong value there can only cause needless polls.
  */
 #define VB_SEG_MAGIC 0x56524253u /* "VRBS" */
-#define VB_SEG_VERSION 6u
+#define VB_SEG_VERSION 7u
 
 #define VB_LANE_QPS (1u << VB_LANE_SHIFT)
 #define VB_QP_INDEX(qpn) ((qpn) & (VB_LANE_QPS - 1))
@@ -73,7 +73,9 @@ struct vb_qp_shared {
 	/* 1 << 24 | PSN of the last read that this requester has withdrawn: the responder forgets it, and all reads
 	 * before it. 0: the responder has none of these any more */
 	_Atomic uint32_t withdrawn;
-	uint32_t reserved0[4];
+	_Atomic uint32_t
+	        pingpong; /* small writes to this QP may come in the ring: its program polls for their completions */
+	uint32_t reserved0[3];
 	/* line 1: written by the responder */
 	_Atomic uint64_t acked; /* requests executed since RTR, in order */
 	_Atomic uint64_t nak;

@@ -7,6 +7,7 @@
 #include "core/mr.h"
 #include "core/opcode.h"
 #include "core/pd.h"
+#include "engine/local/pingpong.h"
 #include "engine/local/requester.h"
 #include "engine/local/ring.h"
 #include "frame/fields.h"
@@ -315,6 +316,8 @@ static bool is_write_by_ring(struct vb_qp *qp, const struct vb_swqe *w)
 
 	if (qp->local.sq_emit_off)
 		return w->slot;
+	if (w->length <= VB_PINGPONG_MAX)
+		return vb_local_pingpong_answers(qp, w);
 	return has_choice(qp, w) && atomic_load_explicit(&peer->theirs->can_place, memory_order_relaxed) &&
 	       qp->node->membarrier && !peer->fence && way_of(qp, w) == VB_RDMA_RING;
 }
@@ -337,13 +340,15 @@ static enum vb_emit emit_write_by_ring(struct vb_qp *qp, struct vb_swqe *w)
 	bool begins = !qp->local.sq_emit_off;
 
 	w->slot = 1;
+	vb_local_pingpong_hold(qp, w);
 	enum vb_emit r = emit_by_ring(qp, w, VB_REC_WRITE, 0);
 
 	if (!begins)
 		return r;
 	if (r == VB_EMIT_OK || (r == VB_EMIT_BLOCKED && qp->local.sq_emit_off)) {
 		w->begun = rdma_is_sent(qp, w);
-		vb_local_expect_work(qp);
+		if (!qp->local.pingpong.until)
+			vb_local_expect_work(qp, VB_WITHDRAW_AFTER);
 	} else {
 		w->slot = 0; /* nothing of it is in the ring */
 	}
@@ -384,7 +389,11 @@ static enum vb_emit emit_rdma(struct vb_qp *qp, struct vb_swqe *w)
 		}
 		uint64_t begun = imm ? 0 : rdma_is_sent(qp, w);
 
-		switch (w->data_written ? VB_DIRECT_DONE : vb_local_direct(qp, w)) {
+		vb_local_pingpong_hold(qp, w); /* before the copy, after which the peer may answer at once */
+		enum vb_direct_result done = w->data_written ? VB_DIRECT_DONE : vb_local_direct(qp, w);
+		if (done != VB_DIRECT_DONE)
+			vb_local_pingpong_release(qp);
+		switch (done) {
 		case VB_DIRECT_DONE:
 			if (!imm)
 				vb_local_rdma_done(qp, w, VB_RDMA_COPY, begun);
@@ -415,7 +424,7 @@ static enum vb_emit emit_rdma(struct vb_qp *qp, struct vb_swqe *w)
 	w->begun = 0;
 	if (r == VB_EMIT_OK && may_copy) {
 		w->begun = rdma_is_sent(qp, w);
-		vb_local_expect_work(qp);
+		vb_local_expect_work(qp, VB_WITHDRAW_AFTER);
 	}
 	return r;
 }

@@ -17,7 +17,7 @@
 
 enum stage { STEADY, TRY_RING, TRY_COPY };
 
-static enum vb_forced forced_rdma(void)
+enum vb_forced vb_pace_forced(void)
 {
 	static _Atomic int known;
 
@@ -26,7 +26,7 @@ static enum vb_forced forced_rdma(void)
 
 enum vb_rdma_way vb_pace_way(const struct vb_pace *p)
 {
-	switch (forced_rdma()) {
+	switch (vb_pace_forced()) {
 	case VB_FORCE_RING:
 		return VB_RDMA_RING;
 	case VB_FORCE_COPY:
@@ -59,7 +59,7 @@ uint64_t vb_pace_sent(struct vb_pace *p)
 {
 	uint32_t n = ++p->sent;
 
-	if (forced_rdma() != VB_LEARN)
+	if (vb_pace_forced() != VB_LEARN)
 		return 0;
 	if (p->stage == STEADY) {
 		if (n >= (p->interval ? p->interval : FIRST_INTERVAL))

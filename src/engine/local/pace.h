@@ -7,6 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "engine/local/choice.h"
+
 /* Shorter operations always travel by one copy. */
 #define VB_PACE_MIN 8192u
 
@@ -33,6 +35,8 @@ struct vb_pace {
 	uint64_t done_at;     /* when the last measured operation was completed */
 };
 
+/* The way that VERBENA_RDMA forces. */
+enum vb_forced vb_pace_forced(void);
 /* How the next operation travels, if it is sent now. Changes nothing. */
 enum vb_rdma_way vb_pace_way(const struct vb_pace *p);
 /* An operation is sent by the way that vb_pace_way chose. Returns the time if it is to be measured, else 0. */

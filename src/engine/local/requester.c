@@ -7,6 +7,7 @@
 #include "core/mr.h"
 #include "core/opcode.h"
 #include "core/pd.h"
+#include "engine/local/pingpong.h"
 #include "engine/local/requester.h"
 #include "engine/local/ring.h"
 #include "frame/aeth.h"
@@ -51,10 +52,11 @@ enum vb_sq_status vb_local_retire_done(struct vb_qp *qp)
 	while (qp->sq_una != qp->sq_emit || vb_sq_at(qp, qp->sq_una)->state == VB_SWQE_DONE) {
 		struct vb_swqe *w = vb_sq_at(qp, qp->sq_una);
 
-		if (qp->sq_una == qp->sq_head)
+		if (qp->sq_una == qp->sq_head || (w->state != VB_SWQE_SENT && vb_local_pingpong_holds(qp)))
 			break;
 		if (w->state == VB_SWQE_SENT) {
-			if (qp->local.ssn_una >= qp->local.acked_seen || w->opcode == IBV_WR_RDMA_READ)
+			if (vb_local_pingpong_holds(qp) || qp->local.ssn_una >= qp->local.acked_seen ||
+			    w->opcode == IBV_WR_RDMA_READ)
 				break;
 			if (is_atomic(w)) {
 				qp->local.rd_outstanding--;
@@ -148,6 +150,8 @@ enum vb_sq_status vb_local_kick(struct vb_qp *qp)
 		return VB_SQ_GOOD;
 	struct vb_peer *peer = qp->local.peer;
 	uint64_t before = qp->local.last_ring_end;
+
+	vb_local_pingpong_release(qp);
 	enum vb_sq_status status = emit_all(qp);
 
 	if (status == VB_SQ_GOOD && qp->sq_emit != qp->sq_head && vb_ring_want_space(peer))
@@ -186,6 +190,7 @@ static void fail_oldest(struct vb_qp *qp, enum ibv_wc_status status)
 
 void vb_local_settle(struct vb_qp *qp)
 {
+	vb_local_pingpong_release(qp);
 	if (atomic_load_explicit(&qp->state, memory_order_relaxed) == IBV_QPS_RTS &&
 	    vb_local_retire_done(qp) == VB_SQ_FAILED)
 		fail_oldest(qp, vb_sq_at(qp, qp->sq_una)->status);
@@ -510,6 +515,8 @@ uint64_t vb_local_deadline(struct vb_qp *qp)
 	}
 	if (qp->local.look && (!at || qp->local.look < at))
 		at = qp->local.look;
+	if (qp->local.pingpong.until && (!at || qp->local.pingpong.until < at))
+		at = qp->local.pingpong.until;
 	vb_unlock(&qp->sq_lock);
 	return at;
 }
@@ -561,6 +568,7 @@ static void start_requester(struct vb_qp *qp)
 	l->look = 0;
 	l->holding = false;
 	l->owed = 0;
+	vb_local_pingpong_reset(qp);
 }
 
 void vb_local_entered(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_state next)

@@ -6,6 +6,7 @@
 
 #include "core/sq.h"
 #include "engine/local/local.h"
+#include "util/units.h"
 
 enum vb_emit {
 	VB_EMIT_OK,
@@ -69,9 +70,10 @@ static inline struct vb_pace *vb_pace_of(struct vb_peer *peer, const struct vb_s
 /* Completes requests in order up to the first that is not done. Under sq_lock. */
 enum vb_sq_status vb_local_retire_done(struct vb_qp *qp);
 
-/* A request has been put into the ring that one copy could execute: it is withdrawn if the peer does not work. Under
- * sq_lock. withdraw.c, as are the next two. */
-void vb_local_expect_work(struct vb_qp *qp);
+#define VB_WITHDRAW_AFTER VB_US(300) /* ns: requests in flight on which nothing happens for this long are withdrawn */
+/* A request has been put into the ring that one copy could execute: it is withdrawn if the peer does not work within
+ * that time (ns). Under sq_lock. withdraw.c, as are the next two. */
+void vb_local_expect_work(struct vb_qp *qp, uint64_t within);
 /* If it is time: withdraws the oldest reads and writes, if the peer does not work. Under sq_lock. */
 enum vb_sq_status vb_local_look(struct vb_qp *qp, uint64_t now);
 /* The QP ends: its held writes are the peer's again. Under sq_lock. */

@@ -2,12 +2,12 @@
 // see: docs/same-host.md
 // SPDX-License-Identifier: MIT
 #include "core/node.h"
+#include "engine/local/pingpong.h"
 #include "engine/local/requester.h"
 #include "engine/local/ring.h"
 #include "frame/fields.h"
 #include "util/units.h"
 
-#define LOOK VB_US(300)     /* ns: requests in flight on which nothing happens for this long are withdrawn */
 #define LOOK_SOON VB_US(20) /* ns: next look while the peer stores a record's data */
 #define SPINS 2000u         /* waits as long as it may take to store the data of one record */
 
@@ -21,17 +21,21 @@ static uint64_t signs_of_work(const struct vb_qp *qp)
 	       atomic_load_explicit(&theirs->placed, memory_order_relaxed);
 }
 
-void vb_local_expect_work(struct vb_qp *qp)
+void vb_local_expect_work(struct vb_qp *qp, uint64_t within)
 {
-	if (qp->local.look)
+	if (qp->local.look && within == VB_WITHDRAW_AFTER)
 		return;
 	qp->local.look_seen = signs_of_work(qp);
-	qp->local.look = vb_now() + LOOK;
+	qp->local.look = vb_now() + within;
 	vb_timer_at(qp->node, qp->local.look);
 }
 
 static void choose_copies(struct vb_qp *qp, const struct vb_swqe *w)
 {
+	if (w->length <= VB_PINGPONG_MAX) {
+		vb_local_pingpong_failed(qp);
+		return;
+	}
 	vb_lock(&qp->local.peer->tx_lock);
 	vb_pace_failed(vb_pace_of(qp->local.peer, w));
 	vb_unlock(&qp->local.peer->tx_lock);
@@ -210,7 +214,7 @@ enum vb_sq_status vb_local_look(struct vb_qp *qp, uint64_t now)
 	bool idle = qp->sq_una == qp->sq_emit && !l->sq_emit_off;
 	uint64_t seen = signs_of_work(qp);
 
-	l->look = idle ? 0 : now + LOOK;
+	l->look = idle ? 0 : now + VB_WITHDRAW_AFTER;
 	if (idle || (!l->holding && seen != l->look_seen)) {
 		l->look_seen = seen;
 		return VB_SQ_GOOD;
