@@ -49,15 +49,15 @@ struct vb_roce_stats vb_roce_totals;
 
 /* --- callbacks of the engine for queues and memory; the others are in queue_ops.c --- */
 
-static bool copied_out(struct vb_roce_path *w, bool done, uint32_t len)
+static bool copied_out(struct vb_roce_path *path, bool done, uint32_t len)
 {
-	w->q.stats.bytes_copied_out += done ? len : 0;
+	path->q.stats.bytes_copied_out += done ? len : 0;
 	return done;
 }
 
-static bool copied_in(struct vb_roce_path *w, bool done, uint32_t len)
+static bool copied_in(struct vb_roce_path *path, bool done, uint32_t len)
 {
-	w->q.stats.bytes_copied_in += done ? len : 0;
+	path->q.stats.bytes_copied_in += done ? len : 0;
 	return done;
 }
 
@@ -66,40 +66,40 @@ static bool copied_in(struct vb_roce_path *w, bool done, uint32_t len)
  * retried and its data is probably not in the near cache, it computes the sum in place and the kernel gathers the data:
  * this is slower than a copy within the cache, but faster than a copy from memory.
  */
-static bool place_payload(struct vb_roce_path *w, uint8_t *dst, const uint8_t *src, uint32_t len, uint64_t region)
+static bool place_payload(struct vb_roce_path *path, uint8_t *dst, const uint8_t *src, uint32_t len, uint64_t region)
 {
 	if (len % 256 || !len || !vb_guard_can_sum())
-		return copied_out(w, vb_guard_copy(dst, src, len), len);
-	struct vb_tx_laid *laid = &w->laid[(uint32_t)(dst - w->laying) / w->laying_apart];
-	bool in_place = region > NEAR && len >= VB_TX_IN_PLACE_MIN && w->q.cfg.type == VB_ROCE_RC && !w->q.again &&
-	                vb_tx_in_place(w->tx);
+		return copied_out(path, vb_guard_copy(dst, src, len), len);
+	struct vb_tx_laid *laid = &path->laid[(uint32_t)(dst - path->laying) / path->laying_apart];
+	bool in_place = region > NEAR && len >= VB_TX_IN_PLACE_MIN && path->q.cfg.type == VB_ROCE_RC &&
+	                !path->q.again && vb_tx_in_place(path->tx);
 
 	if (!(in_place ? vb_guard_sum(src, len, laid->sum) : vb_guard_copy_sum(dst, src, len, laid->sum)))
 		return false;
 	laid->at = dst; /* only after success, because the next packet may use the place of a failed one */
 	laid->from = in_place ? src : NULL;
 	laid->len = len;
-	w->q.stats.bytes_in_place += in_place ? len : 0;
-	return copied_out(w, true, in_place ? 0 : len);
+	path->q.stats.bytes_in_place += in_place ? len : 0;
+	return copied_out(path, true, in_place ? 0 : len);
 }
 
 static bool fetch_payload(void *own, const struct vb_work *work, uint32_t offset, void *dst, uint32_t len)
 {
-	struct vb_roce_path *w = ((struct vb_qp *)own)->roce;
-	const struct vb_known *k = vb_queue_pieces(own, &w->known, work, 0);
+	struct vb_roce_path *path = ((struct vb_qp *)own)->roce;
+	const struct vb_known *k = vb_queue_pieces(own, &path->known, work, 0);
 
 	if (k && k->n == 1 && offset + (uint64_t)len <= k->iov[0].iov_len)
-		return place_payload(w, dst, (uint8_t *)k->iov[0].iov_base + offset, len, k->region);
-	return copied_out(w, k && vb_copy_from(k->iov, k->n, offset, dst, len), len);
+		return place_payload(path, dst, (uint8_t *)k->iov[0].iov_base + offset, len, k->region);
+	return copied_out(path, k && vb_copy_from(k->iov, k->n, offset, dst, len), len);
 }
 
 /* Stores the data of a READ or the result of an atomic. */
 static bool scatter_payload(void *own, const struct vb_work *work, uint32_t offset, const void *bytes, uint32_t len)
 {
-	struct vb_roce_path *w = ((struct vb_qp *)own)->roce;
-	const struct vb_known *k = vb_queue_pieces(own, &w->known, work, IBV_ACCESS_LOCAL_WRITE);
+	struct vb_roce_path *path = ((struct vb_qp *)own)->roce;
+	const struct vb_known *k = vb_queue_pieces(own, &path->known, work, IBV_ACCESS_LOCAL_WRITE);
 
-	return copied_in(w, k && vb_copy_to(k->iov, k->n, offset, bytes, len), len);
+	return copied_in(path, k && vb_copy_to(k->iov, k->n, offset, bytes, len), len);
 }
 
 static bool scatter_receive(void *own, uint32_t offset, const void *bytes, uint32_t len)
@@ -139,11 +139,11 @@ static bool write_memory(void *own, uint32_t rkey, uint64_t va, const void *byte
 
 static bool read_memory(void *own, uint32_t rkey, uint64_t va, void *dst, uint32_t len)
 {
-	struct vb_roce_path *w = ((struct vb_qp *)own)->roce;
+	struct vb_roce_path *path = ((struct vb_qp *)own)->roce;
 	uint64_t at;
 
 	return memory_named(own, rkey, va, len, IBV_ACCESS_REMOTE_READ, &at) &&
-	       place_payload(w, dst, (const void *)(uintptr_t)at, len, w->known.view.length);
+	       place_payload(path, dst, (const void *)(uintptr_t)at, len, path->known.view.length);
 }
 
 static bool local_invalidate(void *own, const struct vb_work *work)
@@ -301,9 +301,9 @@ int vb_roce_path_open_locked(struct vb_qp *qp)
 	        [IBV_QPT_RC] = VB_ROCE_RC, [IBV_QPT_UC] = VB_ROCE_UC, [IBV_QPT_UD] = VB_ROCE_UD};
 	struct vb_roce_sockets *s = qp->node->io->roce;
 	uint32_t sends = qp->type == IBV_QPT_UD ? 1 : qp->sq_max_wr;
-	struct vb_roce_path *w = calloc(1, sizeof(*w) + sends * sizeof(w->sends[0]));
+	struct vb_roce_path *path = calloc(1, sizeof(*path) + sends * sizeof(path->sends[0]));
 
-	if (!w)
+	if (!path)
 		return ENOMEM;
 	const struct vb_roce_config cfg = {.type = types[qp->type],
 	                                   .mtu = mtu_of(qp),
@@ -315,15 +315,15 @@ int vb_roce_path_open_locked(struct vb_qp *qp)
 	                                   .ack_delay = ACK_DELAY,
 	                                   .burst = vb_tx_burst(mtu_of(qp) + VB_BTH_LEN)};
 
-	if (qp->type != IBV_QPT_UD && fill_address(qp, &w->to)) {
-		free(w);
+	if (qp->type != IBV_QPT_UD && fill_address(qp, &path->to)) {
+		free(path);
 		return EINVAL;
 	}
-	w->tx = vb_tx_of(s, qp->qp.qp_num, qp->attr.dest_qp_num);
-	vb_roce_init(&w->q, &cfg, &ops, qp, w->sends, sends);
-	if (qp->type == IBV_QPT_RC && ahead_open(cfg.mtu, &w->ahead))
-		vb_roce_keep_ahead(&w->q, &w->ahead);
-	qp->roce = w;
+	path->tx = vb_tx_of(s, qp->qp.qp_num, qp->attr.dest_qp_num);
+	vb_roce_init(&path->q, &cfg, &ops, qp, path->sends, sends);
+	if (qp->type == IBV_QPT_RC && ahead_open(cfg.mtu, &path->ahead))
+		vb_roce_keep_ahead(&path->q, &path->ahead);
+	qp->roce = path;
 	if (qp->type != IBV_QPT_UD)
 		qp->path = &vb_roce_path_ops;
 	configure_engine(qp);
@@ -344,21 +344,21 @@ int vb_roce_path_open(struct vb_qp *qp)
 
 void vb_roce_path_close(struct vb_qp *qp)
 {
-	struct vb_roce_path *w = qp->roce;
+	struct vb_roce_path *path = qp->roce;
 
-	if (!w)
+	if (!path)
 		return;
-#define X(name, text) vb_roce_totals.name += w->q.stats.name;
+#define X(name, text) vb_roce_totals.name += path->q.stats.name;
 	VB_ROCE_COUNTERS(X)
 #undef X
 	atomic_fetch_sub(&qp->node->io->transport[VB_TRANSPORT_ROCE].users, 1);
 	qp->roce = NULL;
 	atomic_store(&qp->due, 0);
 	vb_log(VB_LOG_DEBUG, "RoCE: queue pair 0x%x: window %u packets, round trip %lu us (least %lu)", qp->qp.qp_num,
-	       w->q.rq.window.packets, w->q.rq.window.srtt / 1000, w->q.rq.window.rtt_min / 1000);
-	if (w->ahead.slots)
-		munmap(w->ahead.slots, AHEAD);
-	free(w);
+	       path->q.rq.window.packets, path->q.rq.window.srtt / 1000, path->q.rq.window.rtt_min / 1000);
+	if (path->ahead.slots)
+		munmap(path->ahead.slots, AHEAD);
+	free(path);
 }
 
 void vb_roce_path_closed(struct vb_qp *qp)
@@ -382,22 +382,22 @@ void vb_roce_path_reset(struct vb_qp *qp)
 /* Reinitialises the requester when the QP leaves SQE. The responder keeps its state. */
 static void revive_requester(struct vb_qp *qp)
 {
-	struct vb_roce_path *w = qp->roce;
-	struct vb_roce_responder rs = w->q.rs;
-	struct vb_roce_stats stats = w->q.stats;
-	struct vb_roce_config cfg = w->q.cfg;
+	struct vb_roce_path *path = qp->roce;
+	struct vb_roce_responder rs = path->q.rs;
+	struct vb_roce_stats stats = path->q.stats;
+	struct vb_roce_config cfg = path->q.cfg;
 
-	vb_roce_init(&w->q, &cfg, &ops, qp, w->sends, w->q.mask + 1);
-	w->q.rs = rs;
-	w->q.stats = stats;
-	w->failed = VB_WORK_EVENT_NONE;
+	vb_roce_init(&path->q, &cfg, &ops, qp, path->sends, path->q.mask + 1);
+	path->q.rs = rs;
+	path->q.stats = stats;
+	path->failed = VB_WORK_EVENT_NONE;
 }
 
 void vb_roce_path_entered(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_state next)
 {
-	struct vb_roce_path *w = qp->roce;
+	struct vb_roce_path *path = qp->roce;
 
-	if (!w)
+	if (!path)
 		return;
 	if (cur == IBV_QPS_SQE && qp->type == IBV_QPT_UC)
 		revive_requester(qp);
@@ -405,10 +405,10 @@ void vb_roce_path_entered(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_s
 	if (qp->type == IBV_QPT_UD)
 		return;
 	if (next == IBV_QPS_RTS && (cur == IBV_QPS_RTR || cur == IBV_QPS_SQE))
-		vb_roce_start(&w->q);
-	vb_roce_pause(&w->q, next == IBV_QPS_SQD);
+		vb_roce_start(&path->q);
+	vb_roce_pause(&path->q, next == IBV_QPS_SQD);
 	if (next == IBV_QPS_SQD && cur == IBV_QPS_SQD) /* IBV_QP_AV */
-		fill_address(qp, &w->to);
+		fill_address(qp, &path->to);
 }
 
 static bool roce_idle(const struct vb_qp *qp)
@@ -437,20 +437,20 @@ static void set_due(struct vb_qp *qp, uint64_t at)
 }
 
 /* Adds the MIDDLE packets that follow, as many as fit in the same send. */
-static void emit_more(struct vb_roce_path *w, struct vb_roce_out *out)
+static void emit_more(struct vb_roce_path *path, struct vb_roce_out *out)
 {
-	uint32_t mtu = w->q.cfg.mtu, n;
+	uint32_t mtu = path->q.cfg.mtu, n;
 
-	while (out->run.left > 1 && (n = vb_tx_more(w->tx, &w->to, VB_BTH_LEN + mtu))) {
-		out->packet = vb_tx_room(w->tx);
-		w->laying = out->packet;
-		w->laying_apart = VB_BTH_LEN + mtu + VB_ICRC_LEN;
+	while (out->run.left > 1 && (n = vb_tx_more(path->tx, &path->to, VB_BTH_LEN + mtu))) {
+		out->packet = vb_tx_room(path->tx);
+		path->laying = out->packet;
+		path->laying_apart = VB_BTH_LEN + mtu + VB_ICRC_LEN;
 		for (uint32_t i = 0; i < n; i++)
-			w->laid[i].at = NULL;
-		n = out->packet ? vb_roce_output_more(&w->q, out, n, w->laying_apart) : 0;
+			path->laid[i].at = NULL;
+		n = out->packet ? vb_roce_output_more(&path->q, out, n, path->laying_apart) : 0;
 		if (!n)
 			break;
-		vb_tx_add_more(w->tx, n, VB_BTH_LEN + mtu, w->laid);
+		vb_tx_add_more(path->tx, n, VB_BTH_LEN + mtu, path->laid);
 	}
 }
 
@@ -469,48 +469,51 @@ static bool is_send(uint8_t opcode)
  */
 static void emit_packets(struct vb_qp *qp, uint64_t now)
 {
-	struct vb_roce_path *w = qp->roce;
+	struct vb_roce_path *path = qp->roce;
 	bool paced = qp->type == IBV_QPT_UC;
 	uint32_t bytes = 0;
 	struct vb_roce_out out;
 	bool all = true, sends = true; /* sends: all requests so far are sends */
 
-	vb_roce_path_locked(w);
+	vb_roce_path_locked(path);
 	out.run.left = 0;
-	if (paced && now < w->next_burst) {
-		set_due(qp, w->next_burst);
+	if (paced && now < path->next_burst) {
+		set_due(qp, path->next_burst);
 		return;
 	}
-	if (!vb_tx_begin(w->tx)) {
+	if (!vb_tx_begin(path->tx)) {
 		set_due(qp, now + VB_TX_AGAIN);
 		return;
 	}
 	for (;;) {
-		out.packet = paced && bytes > UC_BURST ? NULL : vb_tx_room(w->tx);
+		out.packet = paced && bytes > UC_BURST ? NULL : vb_tx_room(path->tx);
 		if (!out.packet) {
 			all = false;
 			break;
 		}
-		w->laying = out.packet;
-		w->laying_apart = UINT32_MAX;
-		w->laid[0].at = NULL;
-		if (!vb_roce_output(&w->q, &out, now))
+		path->laying = out.packet;
+		path->laying_apart = UINT32_MAX;
+		path->laid[0].at = NULL;
+		if (!vb_roce_output(&path->q, &out, now))
 			break;
 		if (out.opcode == VB_RC_ACK && sends)
-			vb_tx_add_ahead(w->tx, &w->to, out.header_len);
+			vb_tx_add_ahead(path->tx, &path->to, out.header_len);
 		else
-			vb_tx_add(w->tx, &w->to, out.header_len, out.header_len + out.payload_len + out.pad, w->laid);
+			vb_tx_add(path->tx, &path->to, out.header_len, out.header_len + out.payload_len + out.pad,
+			          path->laid);
 		sends = sends && is_send(out.opcode);
 		bytes += out.payload_len;
 		if (!paced)
-			emit_more(w, &out);
+			emit_more(path, &out);
 	}
-	all = vb_tx_end(w->tx) && all;
+	all = vb_tx_end(path->tx) && all;
 	if (qp->type == IBV_QPT_UC)
-		vb_roce_sent(&w->q);
+		vb_roce_sent(&path->q);
 	if (paced && bytes > UC_BURST)
-		w->next_burst = now + UC_PERIOD;
-	set_due(qp, all ? vb_roce_deadline(&w->q) : paced && bytes > UC_BURST ? w->next_burst : now + VB_TX_AGAIN);
+		path->next_burst = now + UC_PERIOD;
+	set_due(qp, all                         ? vb_roce_deadline(&path->q)
+	            : paced && bytes > UC_BURST ? path->next_burst
+	                                        : now + VB_TX_AGAIN);
 }
 
 void vb_roce_last_words(struct vb_qp *qp)
@@ -543,12 +546,12 @@ static void roce_settle(struct vb_qp *qp)
 
 static bool waits_for_more(struct vb_qp *qp, uint64_t now)
 {
-	struct vb_roce_path *w = qp->roce;
-	const struct vb_roce_requester *rq = &w->q.rq;
+	struct vb_roce_path *path = qp->roce;
+	const struct vb_roce_requester *rq = &path->q.rq;
 
-	w->train = now - w->kicked_at < TRAIN_GAP ? w->train + 1 : 0;
-	w->kicked_at = now;
-	if (w->train < TRAIN_MIN || qp->type != IBV_QPT_RC || rq->una == rq->seq)
+	path->train = now - path->kicked_at < TRAIN_GAP ? path->train + 1 : 0;
+	path->kicked_at = now;
+	if (path->train < TRAIN_MIN || qp->type != IBV_QPT_RC || rq->una == rq->seq)
 		return false;
 	return qp->sq_head - qp->sq_emit < TRAIN_MAX && vb_sq_at(qp, qp->sq_head - 1)->length <= TRAIN_SHORT &&
 	       atomic_load_explicit(&qp->node->owner, memory_order_relaxed) == VB_OWNER_POLLER;
@@ -608,10 +611,10 @@ struct vb_qp *vb_find_roce_receiver(struct vb_node *node, uint32_t qpn)
 
 bool vb_roce_path_middle(struct vb_qp *qp, const uint8_t *bytes, size_t len, uint16_t port, uint64_t now)
 {
-	struct vb_roce_path *w = qp->roce;
+	struct vb_roce_path *path = qp->roce;
 
-	return w && !w->failed && atomic_load_explicit(&qp->state, memory_order_relaxed) >= IBV_QPS_RTR &&
-	       vb_roce_input_middle(&w->q, bytes, len, port, now);
+	return path && !path->failed && atomic_load_explicit(&qp->state, memory_order_relaxed) >= IBV_QPS_RTR &&
+	       vb_roce_input_middle(&path->q, bytes, len, port, now);
 }
 
 void vb_roce_path_input(struct vb_qp *qp, const struct vb_packet *p, const uint8_t *payload,
@@ -641,12 +644,12 @@ void vb_roce_path_answer(struct vb_qp *qp, uint64_t now, bool crowded)
 	if (qp->type == IBV_QPT_UD)
 		return;
 	vb_lock(&qp->sq_lock);
-	struct vb_roce_path *w = qp->roce;
+	struct vb_roce_path *path = qp->roce;
 
 	if (crowded && qp->type == IBV_QPT_UC)
-		vb_roce_congested(&w->q, now);
-	if (qp->sq_emit == qp->sq_head && vb_roce_silent(&w->q, now) && !vb_tx_waits(w->tx))
-		set_due(qp, vb_roce_deadline(&w->q));
+		vb_roce_congested(&path->q, now);
+	if (qp->sq_emit == qp->sq_head && vb_roce_silent(&path->q, now) && !vb_tx_waits(path->tx))
+		set_due(qp, vb_roce_deadline(&path->q));
 	else
 		emit_packets(qp, now);
 	roce_settle(qp);

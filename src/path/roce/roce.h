@@ -177,9 +177,9 @@ struct vb_roce_path {
 };
 
 /* Called after sq_lock was taken. */
-static inline void vb_roce_path_locked(struct vb_roce_path *w)
+static inline void vb_roce_path_locked(struct vb_roce_path *path)
 {
-	vb_known_forget(&w->known);
+	vb_known_forget(&path->known);
 }
 
 /* Counters of queue pairs whose RoCE path is closed. */
