@@ -141,7 +141,7 @@ static enum vb_verdict do_send(struct vb_qp *qp, struct vb_local_req *q)
 }
 
 /* The immediate of an RDMA write consumes a receive (IBA 9.7.4.1.1). */
-static enum vb_verdict complete_write_imm(struct vb_qp *qp, struct vb_local_req *q, uint32_t length)
+static inline enum vb_verdict complete_write_imm(struct vb_qp *qp, struct vb_local_req *q, uint32_t length)
 {
 	if (!qp->inbound->active && !vb_receive_take(qp))
 		return VB_VERDICT_RNR;
