@@ -10,23 +10,12 @@
 
 #include "core/device.h"
 #include "core/verbs.h"
-
-/* The checksum of RFC 1071 over an IPv4 header of 20 bytes: 0 if the header's own checksum is correct. */
-static uint16_t ipv4_checksum(const uint8_t *p)
-{
-	uint32_t sum = 0;
-
-	for (int i = 0; i < 20; i += 2)
-		sum += (uint32_t)p[i] << 8 | p[i + 1];
-	while (sum >> 16)
-		sum = (sum & 0xffff) + (sum >> 16);
-	return (uint16_t)~sum;
-}
+#include "frame/net.h"
 
 /* Returns 4, 6, or 0 for neither. An IPv4 header is in the last 20 of the 40 bytes, behind arbitrary bytes. */
 static int ip_version(const uint8_t *grh)
 {
-	bool v4 = grh[20] == 0x45 && !ipv4_checksum(grh + 20);
+	bool v4 = grh[20] == 0x45 && !vb_ipv4_checksum(grh + 20);
 
 	if (grh[0] >> 4 == 6)
 		return v4 ? 4 : 6;

@@ -62,7 +62,7 @@ struct vb_work {
 
 /* A taken request, until it completes. Packets are counted from the QP's start, without wrap-around. */
 struct vb_work_sent {
-	struct vb_work rq;
+	struct vb_work work;
 	uint64_t seq;      /* number of its first packet; the PSN is cfg.sq_psn + seq. iWARP: its MSN */
 	uint64_t receives; /* number of messages up to this one that consume a receive */
 	uint32_t packets;  /* number of PSNs; 0 for VB_VERB_LOCAL_INV */

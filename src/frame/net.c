@@ -70,10 +70,9 @@ uint32_t vb_flow_label_of_qps(uint32_t qpn, uint32_t other_qpn)
 	return product & VB_FLOW_LABEL_MASK;
 }
 
-/* RFC 1071 */
-static uint16_t header_checksum(const uint8_t *bytes, size_t len)
+uint16_t vb_ipv4_checksum(const uint8_t header[VB_IPV4_LEN])
 {
-	struct vb_reader r = vb_reader(bytes, len);
+	struct vb_reader r = vb_reader(header, VB_IPV4_LEN);
 	uint32_t sum = 0;
 
 	while (vb_left(&r))
@@ -105,7 +104,7 @@ static size_t ipv4_header_checked(uint8_t header[VB_IPV4_LEN], const struct vb_f
                                   const struct vb_ip_fields *ip, size_t udp_payload_len)
 {
 	ipv4_header(header, flow, ip, udp_payload_len, 0);
-	return ipv4_header(header, flow, ip, udp_payload_len, header_checksum(header, VB_IPV4_LEN));
+	return ipv4_header(header, flow, ip, udp_payload_len, vb_ipv4_checksum(header));
 }
 
 static size_t ipv6_header(uint8_t header[VB_IPV6_LEN], const struct vb_flow *flow, const struct vb_ip_fields *ip,

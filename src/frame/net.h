@@ -51,6 +51,9 @@ bool vb_gid_of_sockaddr(uint8_t gid[VB_GID_LEN], const struct sockaddr *sa);
 uint16_t vb_flow_label_sport(uint32_t flow_label);
 uint32_t vb_flow_label_of_qps(uint32_t qpn, uint32_t other_qpn);
 
+/* The checksum of RFC 1071 over an IPv4 header without options: 0 if the header's own checksum is correct. */
+uint16_t vb_ipv4_checksum(const uint8_t header[VB_IPV4_LEN]);
+
 /*
  * Writes the IP header of a datagram with this many bytes of UDP payload. Returns its length: 20 for IPv4, without
  * options, with DF (CA17-3, CA17-7) and a valid checksum; 40 for IPv6.

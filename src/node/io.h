@@ -58,24 +58,28 @@ struct vb_io {
 
 /* path/local/peer.c */
 struct vb_peer *vb_peer_self(struct vb_node *node);
-void vb_peer_on_meet_reply(struct vb_node *node, uint64_t tag, int err, const struct vb_peer_info *info);
 void vb_peer_on_introduced(struct vb_node *node, const struct vb_peer_info *info); /* takes the descriptors */
-void vb_questions_on_reattached(struct vb_node *node);          /* sends open questions to a new broker */
-void vb_peer_pidfd(struct vb_node *node, struct vb_peer *peer); /* its pidfd became readable */
-void vb_questions_note(struct vb_node *node); /* the progress thread will send them. Any lock may be held */
-void vb_questions_send(struct vb_node *node); /* those that are not sent yet. No spin lock held */
+void vb_peer_pidfd(struct vb_node *node, struct vb_peer *peer);                    /* its pidfd became readable */
 void vb_peers_free(struct vb_node *node);
 void vb_peers_in_child(struct vb_node *node); /* in a child of fork(): maps private memory in place of peers' memory */
-void vb_announce_gids(struct vb_node *node);
-void vb_await_broker(struct vb_node *node);
 
 /* Keeps the peer's memory mapped until vb_peer_release, even if the peer ends. Returns false if it is not mapped. */
 bool vb_peer_hold(struct vb_peer *p);
 void vb_peer_release(struct vb_peer *p);
 
+/* path/local/meeting.c */
+void vb_peer_on_meet_reply(struct vb_node *node, uint64_t tag, int err, const struct vb_peer_info *info);
+void vb_questions_on_reattached(struct vb_node *node); /* sends open questions to a new broker */
+void vb_questions_note(struct vb_node *node);          /* the progress thread will send them. Any lock may be held */
+void vb_questions_send(struct vb_node *node);          /* those that are not sent yet. No spin lock held */
+
 /* The process of a QP number, if the broker has told it before. Does not ask the broker. NULL with EAGAIN: a question
  * is open, or none was asked. Any lock may be held. */
 struct vb_peer *vb_peer_known(struct vb_node *node, uint32_t qpn, const union ibv_gid *dgid, int *err);
+
+/* path/local/announce.c */
+void vb_announce_gids(struct vb_node *node);
+void vb_await_broker(struct vb_node *node);
 
 /* path/local/shared_map.c */
 void vb_maps_work(struct vb_node *node); /* maps and unmaps what was noted; progress thread */

@@ -27,9 +27,9 @@ static const struct {
         [IBV_WR_LOCAL_INV] = {VB_VERB_LOCAL_INV, 0},
 };
 
-static struct vb_swqe *swqe_of(struct vb_qp *qp, const struct vb_work *rq)
+static struct vb_swqe *swqe_of(struct vb_qp *qp, const struct vb_work *work)
 {
-	return vb_sq_at(qp, (uint32_t)rq->cookie);
+	return vb_sq_at(qp, (uint32_t)work->cookie);
 }
 
 /* Checks the memory for the response to a READ or an atomic, so that an error shows before the request is sent. */
@@ -46,7 +46,7 @@ static void check_answer_target(struct vb_qp *qp, struct vb_swqe *w, bool atomic
 	w->state = VB_SWQE_DONE;
 }
 
-bool vb_queue_next_send(void *own, struct vb_work *rq)
+bool vb_queue_next_send(void *own, struct vb_work *work)
 {
 	struct vb_qp *qp = own;
 
@@ -56,7 +56,7 @@ bool vb_queue_next_send(void *own, struct vb_work *rq)
 	bool atomic = w->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || w->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
 	bool add = w->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
 
-	*rq = (struct vb_work){
+	*work = (struct vb_work){
 	        .cookie = qp->sq_emit,
 	        .remote_addr = w->remote_addr,
 	        .compare = atomic ? w->compare_add : 0,
@@ -68,15 +68,15 @@ bool vb_queue_next_send(void *own, struct vb_work *rq)
 	        .flags = verbs[w->opcode].flags,
 	};
 	if (w->flags & IBV_SEND_SOLICITED)
-		rq->flags |= VB_WORK_SOLICITED;
+		work->flags |= VB_WORK_SOLICITED;
 	if (w->flags & IBV_SEND_FENCE)
-		rq->flags |= VB_WORK_FENCE;
+		work->flags |= VB_WORK_FENCE;
 	if (w->state != VB_SWQE_DONE && (atomic || w->opcode == IBV_WR_RDMA_READ))
 		check_answer_target(qp, w, atomic);
 	/* The request failed in check_answer_target or when it was posted. An impossible length makes the engine fail it, in
 	 * order. */
 	if (w->state == VB_SWQE_DONE)
-		rq->length = UINT32_MAX;
+		work->length = UINT32_MAX;
 	qp->sq_emit++;
 	return true;
 }
@@ -92,10 +92,10 @@ static enum ibv_wc_status wc_status(enum vb_work_status status)
 	return of[status];
 }
 
-void vb_queue_complete_send(void *own, const struct vb_work *rq, enum vb_work_status status)
+void vb_queue_complete_send(void *own, const struct vb_work *work, enum vb_work_status status)
 {
 	struct vb_qp *qp = own;
-	struct vb_swqe *w = swqe_of(qp, rq);
+	struct vb_swqe *w = swqe_of(qp, work);
 
 	if ((w->flags & IBV_SEND_SIGNALED) || status != VB_WORK_SUCCESS)
 		vb_sq_tell(qp, w,
@@ -114,21 +114,22 @@ static uint64_t region_length(struct vb_qp *qp, const struct vb_swqe *w)
 	return atomic_load_explicit(&vb_seg_mr_of(qp->node->seg, sge->lkey)->length, memory_order_relaxed);
 }
 
-const struct vb_known *vb_queue_pieces(struct vb_qp *qp, struct vb_known *k, const struct vb_work *rq, uint32_t access)
+const struct vb_known *vb_queue_pieces(struct vb_qp *qp, struct vb_known *k, const struct vb_work *work,
+                                       uint32_t access)
 {
-	if (k->gathered && k->cookie == (uint32_t)rq->cookie && k->access == access)
+	if (k->gathered && k->cookie == (uint32_t)work->cookie && k->access == access)
 		return k;
-	k->n = vb_gather(qp, swqe_of(qp, rq), access, k->iov);
+	k->n = vb_gather(qp, swqe_of(qp, work), access, k->iov);
 	k->gathered = k->n >= 0;
-	k->region = k->n == 1 ? region_length(qp, swqe_of(qp, rq)) : 0;
-	k->cookie = (uint32_t)rq->cookie;
+	k->region = k->n == 1 ? region_length(qp, swqe_of(qp, work)) : 0;
+	k->cookie = (uint32_t)work->cookie;
 	k->access = access;
 	return k->gathered ? k : NULL;
 }
 
-bool vb_queue_local_invalidate(struct vb_qp *qp, const struct vb_work *rq)
+bool vb_queue_local_invalidate(struct vb_qp *qp, const struct vb_work *work)
 {
-	return !vb_mr_invalidate(qp->node, vb_pd_id(qp->pd), rq->imm, false);
+	return !vb_mr_invalidate(qp->node, vb_pd_id(qp->pd), work->imm, false);
 }
 
 /* --- the receive queue --- */

@@ -26,19 +26,20 @@ static inline void vb_known_forget(struct vb_known *k)
 }
 
 /* See struct vb_roce_ops. `own` is the queue pair. */
-bool vb_queue_next_send(void *own, struct vb_work *rq);
-void vb_queue_complete_send(void *own, const struct vb_work *rq, enum vb_work_status status);
+bool vb_queue_next_send(void *own, struct vb_work *work);
+void vb_queue_complete_send(void *own, const struct vb_work *work, enum vb_work_status status);
 bool vb_queue_take_receive(void *own, uint32_t *room);
 void vb_queue_complete_receive(void *own, const struct vb_receipt *receipt);
 enum vb_memory_result vb_queue_atomic(void *own, bool add, const struct vb_atomic *a, uint64_t *original);
 
 /* Execute a Local Invalidate, and a Send with Invalidate from the peer. Return false if the key is not valid here. The
  * caller then calls vb_known_forget. */
-bool vb_queue_local_invalidate(struct vb_qp *qp, const struct vb_work *rq);
+bool vb_queue_local_invalidate(struct vb_qp *qp, const struct vb_work *work);
 bool vb_queue_invalidate(struct vb_qp *qp, uint32_t rkey);
 
 /* Returns the pieces of a request's local memory, or NULL if its L_Keys do not allow the access. */
-const struct vb_known *vb_queue_pieces(struct vb_qp *qp, struct vb_known *k, const struct vb_work *rq, uint32_t access);
+const struct vb_known *vb_queue_pieces(struct vb_qp *qp, struct vb_known *k, const struct vb_work *work,
+                                       uint32_t access);
 /* Looks up the memory region of an R_Key and stores it in k->view. Returns false if there is none. Unlike
  * vb_own_memory, it reads the key's entry once until vb_known_forget. */
 bool vb_queue_find_region(struct vb_qp *qp, struct vb_known *k, uint32_t rkey);

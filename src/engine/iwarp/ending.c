@@ -24,7 +24,7 @@ static void flush_requests(struct vb_iw_qp *q, uint32_t bad, enum vb_work_status
 	while (rq->head != rq->tail) {
 		uint32_t i = rq->head++;
 
-		q->ops->complete_send(q->own, &vb_iw_send_at(q, i)->rq, i == bad ? status : VB_WORK_WR_FLUSH_ERR);
+		q->ops->complete_send(q->own, &vb_iw_send_at(q, i)->work, i == bad ? status : VB_WORK_WR_FLUSH_ERR);
 	}
 	rq->cur = rq->tail;
 	rq->started = rq->fault = rq->immediate = rq->rtr_read = false;
@@ -134,10 +134,11 @@ static enum vb_work_status terminate_status(uint16_t term)
 static bool is_meant(const struct vb_work_sent *s, const struct vb_ddp *h)
 {
 	if (h->tagged)
-		return s->rq.verb == VB_VERB_WRITE && h->stag == s->rq.rkey && h->to - s->rq.remote_addr < s->rq.length;
+		return s->work.verb == VB_VERB_WRITE && h->stag == s->work.rkey &&
+		       h->to - s->work.remote_addr < s->work.length;
 	if (h->qn == VB_QN_READ)
-		return vb_iw_is_answered(&s->rq) && h->msn == (uint32_t)s->seq;
-	return h->qn == VB_QN_SEND && s->rq.verb == VB_VERB_SEND && h->msn == (uint32_t)s->seq;
+		return vb_iw_is_answered(&s->work) && h->msn == (uint32_t)s->seq;
+	return h->qn == VB_QN_SEND && s->work.verb == VB_VERB_SEND && h->msn == (uint32_t)s->seq;
 }
 
 /* Finds the request that caused the Terminate, among those that are being sent or await an answer. Sends and writes

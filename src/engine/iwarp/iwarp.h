@@ -30,10 +30,10 @@ struct vb_iw_ops {
 	/* As in struct vb_roce_ops. A send with immediate data fails with LOC_QP_OP_ERR, because RDMAP has none. After
 	 * failed(VB_WORK_EVENT_SQ) possibly no request has completed with an error, because the peer's Terminate may
 	 * concern a request that had completed before. */
-	bool (*next_send)(void *own, struct vb_work *rq);
-	void (*complete_send)(void *own, const struct vb_work *rq, enum vb_work_status status);
-	/* Invalidates rq->imm. Returns false if there is no such key. */
-	bool (*local_invalidate)(void *own, const struct vb_work *rq);
+	bool (*next_send)(void *own, struct vb_work *work);
+	void (*complete_send)(void *own, const struct vb_work *work, enum vb_work_status status);
+	/* Invalidates work->imm. Returns false if there is no such key. */
+	bool (*local_invalidate)(void *own, const struct vb_work *work);
 	bool (*take_receive)(void *own, uint32_t *room);
 	void (*complete_receive)(void *own, const struct vb_receipt *receipt);
 	enum vb_memory_result (*atomic)(void *own, bool add, const struct vb_atomic *a, uint64_t *original);
@@ -41,11 +41,11 @@ struct vb_iw_ops {
 	void (*failed)(void *own, enum vb_work_event event);
 
 	/* Source: the data of a send or write. Sink: the memory for the response to a read or atomic. */
-	int (*source)(void *own, const struct vb_work *rq, uint32_t offset, uint32_t len, struct iovec *iov);
-	int (*sink)(void *own, const struct vb_work *rq, uint32_t offset, uint32_t len, struct iovec *iov);
+	int (*source)(void *own, const struct vb_work *work, uint32_t offset, uint32_t len, struct iovec *iov);
+	int (*sink)(void *own, const struct vb_work *work, uint32_t offset, uint32_t len, struct iovec *iov);
 	/* STag and offset of our sink for a Read Request. Any values will do, because responses are matched by their
 	 * order. */
-	void (*sink_name)(void *own, const struct vb_work *rq, uint32_t *stag, uint64_t *to);
+	void (*sink_name)(void *own, const struct vb_work *work, uint32_t *stag, uint64_t *to);
 	/* The memory of the taken receive. */
 	int (*sink_receive)(void *own, uint32_t offset, uint32_t len, struct iovec *iov);
 

@@ -17,14 +17,14 @@ static inline struct vb_work_sent *vb_iw_send_at(const struct vb_iw_qp *q, uint3
 	return &q->sends[i & q->mask];
 }
 
-static inline bool vb_iw_is_atomic(const struct vb_work *rq)
+static inline bool vb_iw_is_atomic(const struct vb_work *work)
 {
-	return rq->verb == VB_VERB_CMP_SWAP || rq->verb == VB_VERB_FETCH_ADD;
+	return work->verb == VB_VERB_CMP_SWAP || work->verb == VB_VERB_FETCH_ADD;
 }
 
-static inline bool vb_iw_is_answered(const struct vb_work *rq)
+static inline bool vb_iw_is_answered(const struct vb_work *work)
 {
-	return rq->verb == VB_VERB_READ || vb_iw_is_atomic(rq);
+	return work->verb == VB_VERB_READ || vb_iw_is_atomic(work);
 }
 
 /* --- output.c: FPDUs that TCP has not accepted yet --- */

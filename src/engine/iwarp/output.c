@@ -46,7 +46,7 @@ static int pieces_of(struct vb_iw_qp *q, uint8_t source, uint32_t of, uint32_t o
 {
 	if (source == VB_IW_OF_ANSWER)
 		return vb_iw_answer_source(q, &q->rs.answers[of % VB_IW_ANSWERS], offset, len, iov);
-	return q->ops->source(q->own, &vb_iw_send_at(q, of)->rq, offset, len, iov);
+	return q->ops->source(q->own, &vb_iw_send_at(q, of)->work, offset, len, iov);
 }
 
 static bool copy_payload(struct vb_iw_qp *q, const struct vb_iw_part *p, uint8_t *to)

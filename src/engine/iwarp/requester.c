@@ -9,26 +9,26 @@
  * Finds errors before anything is sent. RDMAP has no send with immediate data. The Immediate Data message of RFC 7306,
  * 6 consumes a receive of its own, which suits RDMA writes only.
  */
-static enum vb_work_status request_fault(const struct vb_iw_qp *q, const struct vb_work *rq)
+static enum vb_work_status request_fault(const struct vb_iw_qp *q, const struct vb_work *work)
 {
-	if (rq->verb == VB_VERB_LOCAL_INV)
+	if (work->verb == VB_VERB_LOCAL_INV)
 		return VB_WORK_SUCCESS;
-	if (rq->verb > VB_VERB_LOCAL_INV || (rq->verb == VB_VERB_SEND && rq->flags & VB_WORK_IMM))
+	if (work->verb > VB_VERB_LOCAL_INV || (work->verb == VB_VERB_SEND && work->flags & VB_WORK_IMM))
 		return VB_WORK_LOC_QP_OP_ERR;
-	if (rq->length > VB_WORK_MAX_MESSAGE || (vb_iw_is_atomic(rq) && rq->length != sizeof(uint64_t)))
+	if (work->length > VB_WORK_MAX_MESSAGE || (vb_iw_is_atomic(work) && work->length != sizeof(uint64_t)))
 		return VB_WORK_LOC_LEN_ERR;
-	return vb_iw_is_answered(rq) && !q->cfg.ord ? VB_WORK_LOC_QP_OP_ERR : VB_WORK_SUCCESS;
+	return vb_iw_is_answered(work) && !q->cfg.ord ? VB_WORK_LOC_QP_OP_ERR : VB_WORK_SUCCESS;
 }
 
 static bool take_send(struct vb_iw_qp *q)
 {
 	struct vb_work_sent *s = vb_iw_send_at(q, q->rq.tail);
 
-	if (q->rq.tail - q->rq.head > q->mask || !q->ops->next_send(q->own, &s->rq))
+	if (q->rq.tail - q->rq.head > q->mask || !q->ops->next_send(q->own, &s->work))
 		return false;
 	s->done = false;
 	s->packets = 0;
-	s->status = request_fault(q, &s->rq);
+	s->status = request_fault(q, &s->work);
 	q->rq.tail++;
 	return true;
 }
@@ -52,7 +52,7 @@ void vb_iw_retire(struct vb_iw_qp *q)
 		const struct vb_work_sent *s = vb_iw_send_at(q, rq->head);
 
 		rq->head++;
-		q->ops->complete_send(q->own, &s->rq, VB_WORK_SUCCESS);
+		q->ops->complete_send(q->own, &s->work, VB_WORK_SUCCESS);
 	}
 	if (rq->fault && rq->head == rq->cur)
 		vb_iw_fail(q, VB_TERM_LOCAL_CATASTROPHIC, rq->cur, vb_iw_send_at(q, rq->cur)->status,
@@ -64,7 +64,7 @@ void vb_iw_request_out(struct vb_iw_qp *q, const struct vb_iw_fpdu *f)
 	struct vb_work_sent *s = vb_iw_send_at(q, f->of);
 
 	q->rq.unsent--;
-	if (f->last && !vb_iw_is_answered(&s->rq))
+	if (f->last && !vb_iw_is_answered(&s->work))
 		s->done = true;
 }
 
@@ -77,7 +77,7 @@ struct vb_work_sent *vb_iw_oldest_read(struct vb_iw_qp *q, uint32_t *index)
 	for (; rq->rd_next != rq->cur; rq->rd_next++) {
 		struct vb_work_sent *s = vb_iw_send_at(q, rq->rd_next);
 
-		if (vb_iw_is_answered(&s->rq) && !s->done) {
+		if (vb_iw_is_answered(&s->work) && !s->done) {
 			*index = rq->rd_next;
 			return s;
 		}
@@ -110,11 +110,11 @@ static struct vb_ddp ddp_header(uint8_t opcode, bool last)
 	};
 }
 
-static uint8_t send_opcode(const struct vb_work *rq)
+static uint8_t send_opcode(const struct vb_work *work)
 {
-	if (rq->flags & VB_WORK_INV)
-		return rq->flags & VB_WORK_SOLICITED ? VB_RDMAP_SEND_SE_INVALIDATE : VB_RDMAP_SEND_INVALIDATE;
-	return rq->flags & VB_WORK_SOLICITED ? VB_RDMAP_SEND_SE : VB_RDMAP_SEND;
+	if (work->flags & VB_WORK_INV)
+		return work->flags & VB_WORK_SOLICITED ? VB_RDMAP_SEND_SE_INVALIDATE : VB_RDMAP_SEND_INVALIDATE;
+	return work->flags & VB_WORK_SOLICITED ? VB_RDMAP_SEND_SE : VB_RDMAP_SEND;
 }
 
 /* Sends the next FPDU of the current message. */
@@ -146,15 +146,15 @@ static bool source_is_accessible(struct vb_iw_qp *q, const struct vb_work_sent *
 {
 	struct iovec iov[VB_IW_PIECES];
 
-	return q->rq.started || s->rq.length <= VB_IW_COPY_MAX ||
-	       q->ops->source(q->own, &s->rq, 0, s->rq.length, iov) >= 0;
+	return q->rq.started || s->work.length <= VB_IW_COPY_MAX ||
+	       q->ops->source(q->own, &s->work, 0, s->work.length, iov) >= 0;
 }
 
 static enum vb_iw_made make_send(struct vb_iw_qp *q, struct vb_work_sent *s)
 {
-	uint32_t left = s->rq.length - q->rq.offset, most = vb_iw_most_payload(q, false);
+	uint32_t left = s->work.length - q->rq.offset, most = vb_iw_most_payload(q, false);
 	struct vb_iw_part p = {
-	        .ddp = ddp_header(send_opcode(&s->rq), left <= most),
+	        .ddp = ddp_header(send_opcode(&s->work), left <= most),
 	        .payload = left < most ? left : most,
 	        .offset = q->rq.offset,
 	        .last = left <= most,
@@ -164,7 +164,7 @@ static enum vb_iw_made make_send(struct vb_iw_qp *q, struct vb_work_sent *s)
 		return stop_stream(q, s, VB_WORK_LOC_PROT_ERR);
 	p.ddp.msn = q->rq.msn[VB_QN_SEND];
 	p.ddp.mo = q->rq.offset;
-	p.ddp.stag = s->rq.flags & VB_WORK_INV ? s->rq.imm : 0;
+	p.ddp.stag = s->work.flags & VB_WORK_INV ? s->work.imm : 0;
 	enum vb_iw_made made = put_send(q, s, &p);
 
 	s->seq = p.ddp.msn;
@@ -178,13 +178,13 @@ static enum vb_iw_made make_immediate(struct vb_iw_qp *q, struct vb_work_sent *s
 	uint8_t body[VB_IMMEDIATE_LEN];
 	struct vb_writer w = vb_writer(body, sizeof(body));
 	struct vb_iw_part p = {
-	        .ddp = ddp_header(s->rq.flags & VB_WORK_SOLICITED ? VB_RDMAP_IMMEDIATE_SE : VB_RDMAP_IMMEDIATE, true),
+	        .ddp = ddp_header(s->work.flags & VB_WORK_SOLICITED ? VB_RDMAP_IMMEDIATE_SE : VB_RDMAP_IMMEDIATE, true),
 	        .body = body,
 	        .body_len = sizeof(body),
 	        .last = true,
 	};
 
-	vb_immediate_encode(&w, &(struct vb_immediate){.data = s->rq.imm});
+	vb_immediate_encode(&w, &(struct vb_immediate){.data = s->work.imm});
 	p.ddp.msn = q->rq.msn[VB_QN_SEND];
 	enum vb_iw_made made = put_send(q, s, &p);
 
@@ -195,21 +195,21 @@ static enum vb_iw_made make_immediate(struct vb_iw_qp *q, struct vb_work_sent *s
 
 static enum vb_iw_made make_write(struct vb_iw_qp *q, struct vb_work_sent *s)
 {
-	uint32_t left = s->rq.length - q->rq.offset, most = vb_iw_most_payload(q, true);
+	uint32_t left = s->work.length - q->rq.offset, most = vb_iw_most_payload(q, true);
 	bool ends = left <= most;
 	struct vb_iw_part p = {
 	        .ddp = ddp_header(VB_RDMAP_WRITE, ends),
 	        .payload = ends ? left : most,
 	        .offset = q->rq.offset,
-	        .last = ends && !(s->rq.flags & VB_WORK_IMM),
+	        .last = ends && !(s->work.flags & VB_WORK_IMM),
 	};
 
 	if (q->rq.immediate)
 		return make_immediate(q, s);
 	if (!source_is_accessible(q, s))
 		return stop_stream(q, s, VB_WORK_LOC_PROT_ERR);
-	p.ddp.stag = s->rq.rkey;
-	p.ddp.to = s->rq.remote_addr + q->rq.offset;
+	p.ddp.stag = s->work.rkey;
+	p.ddp.to = s->work.remote_addr + q->rq.offset;
 	enum vb_iw_made made = put_send(q, s, &p);
 
 	if (made == VB_IW_MADE)
@@ -243,9 +243,9 @@ static enum vb_iw_made make_read(struct vb_iw_qp *q, struct vb_work_sent *s)
 {
 	uint8_t body[VB_READ_REQUEST_LEN];
 	struct vb_writer w = vb_writer(body, sizeof(body));
-	struct vb_read_request r = {.length = s->rq.length, .stag = s->rq.rkey, .to = s->rq.remote_addr};
+	struct vb_read_request r = {.length = s->work.length, .stag = s->work.rkey, .to = s->work.remote_addr};
 
-	q->ops->sink_name(q->own, &s->rq, &r.sink_stag, &r.sink_to);
+	q->ops->sink_name(q->own, &s->work, &r.sink_stag, &r.sink_to);
 	vb_read_request_encode(&w, &r);
 	return put_asked(q, s, VB_RDMAP_READ_REQUEST, body);
 }
@@ -254,17 +254,17 @@ static enum vb_iw_made make_read(struct vb_iw_qp *q, struct vb_work_sent *s)
  * whole word. */
 static enum vb_iw_made make_atomic(struct vb_iw_qp *q, struct vb_work_sent *s)
 {
-	bool add = s->rq.verb == VB_VERB_FETCH_ADD;
+	bool add = s->work.verb == VB_VERB_FETCH_ADD;
 	uint8_t body[VB_ATOMIC_REQUEST_LEN];
 	struct vb_writer w = vb_writer(body, sizeof(body));
 	struct vb_atomic_request a = {
 	        .op = add ? VB_RDMAP_FETCH_ADD : VB_RDMAP_CMP_SWAP,
 	        .id = q->rq.msn[VB_QN_READ],
-	        .stag = s->rq.rkey,
-	        .to = s->rq.remote_addr,
-	        .swap_add = s->rq.swap_add,
+	        .stag = s->work.rkey,
+	        .to = s->work.remote_addr,
+	        .swap_add = s->work.swap_add,
 	        .swap_add_mask = add ? 0 : UINT64_MAX,
-	        .compare = add ? 0 : s->rq.compare,
+	        .compare = add ? 0 : s->work.compare,
 	        .compare_mask = add ? 0 : UINT64_MAX,
 	};
 
@@ -280,7 +280,7 @@ static bool run_local(struct vb_iw_qp *q, struct vb_work_sent *s)
 {
 	if (q->rq.cur != q->rq.head)
 		return false;
-	if (!q->ops->local_invalidate(q->own, &s->rq)) {
+	if (!q->ops->local_invalidate(q->own, &s->work)) {
 		stop_stream(q, s, VB_WORK_MW_BIND_ERR);
 		return false;
 	}
@@ -295,9 +295,9 @@ static bool may_begin(struct vb_iw_qp *q, struct vb_work_sent *s)
 {
 	uint32_t ord = q->cfg.ord ? q->cfg.ord : 1;
 
-	if (s->rq.flags & VB_WORK_FENCE && q->rq.rd)
+	if (s->work.flags & VB_WORK_FENCE && q->rq.rd)
 		return false;
-	if (!vb_iw_is_answered(&s->rq) || q->rq.rd < ord)
+	if (!vb_iw_is_answered(&s->work) || q->rq.rd < ord)
 		return true;
 	if (!s->packets++) /* counts each request once */
 		q->stats.ord_waits++;
@@ -315,7 +315,7 @@ enum vb_iw_made vb_iw_make_request(struct vb_iw_qp *q)
 		s = vb_iw_send_at(q, rq->cur);
 		if (s->status)
 			return stop_stream(q, s, s->status);
-		if (s->rq.verb != VB_VERB_LOCAL_INV) {
+		if (s->work.verb != VB_VERB_LOCAL_INV) {
 			if (!may_begin(q, s))
 				return VB_IW_NOTHING;
 			break;
@@ -326,7 +326,7 @@ enum vb_iw_made vb_iw_make_request(struct vb_iw_qp *q)
 	if (rq->fault)
 		return VB_IW_NOTHING;
 	s = vb_iw_send_at(q, rq->cur);
-	switch (s->rq.verb) {
+	switch (s->work.verb) {
 	case VB_VERB_SEND:
 		return make_send(q, s);
 	case VB_VERB_WRITE:

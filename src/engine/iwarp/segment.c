@@ -212,13 +212,13 @@ static bool begin_response(struct vb_iw_qp *q, const struct vb_iw_segment *s)
 
 	if (q->rq.rtr_read)
 		return s->length || !s->ddp.last ? refuse_response(q, s, VB_TERM_TAGGED_BOUNDS) : true;
-	if (!send || send->rq.verb != VB_VERB_READ)
+	if (!send || send->work.verb != VB_VERB_READ)
 		return refuse_response(q, s, VB_TERM_OPERATION_OPCODE);
-	uint32_t left = send->rq.length - q->rq.got;
+	uint32_t left = send->work.length - q->rq.got;
 
 	if (s->length > left || (s->ddp.last && s->length != left))
 		return refuse_response(q, s, VB_TERM_TAGGED_BOUNDS);
-	q->ops->sink_name(q->own, &send->rq, &stag, &to);
+	q->ops->sink_name(q->own, &send->work, &stag, &to);
 	if (s->length && s->ddp.stag != stag)
 		return refuse_response(q, s, VB_TERM_TAGGED_STAG);
 	if (s->length && s->ddp.to != to + q->rq.got)
@@ -257,12 +257,12 @@ static void atomic_response(struct vb_iw_qp *q, const struct vb_iw_segment *s, c
 	struct iovec iov[VB_IW_PIECES];
 
 	vb_atomic_response_decode(&r, &response);
-	if (!send || !vb_iw_is_atomic(&send->rq) || response.id != (uint32_t)send->seq) {
+	if (!send || !vb_iw_is_atomic(&send->work) || response.id != (uint32_t)send->seq) {
 		refuse_response(q, s, VB_TERM_OPERATION_OPCODE);
 		return;
 	}
 	q->rs.msn[VB_QN_ATOMIC_RESPONSE]++;
-	int n = q->ops->sink(q->own, &send->rq, 0, sizeof(response.original), iov);
+	int n = q->ops->sink(q->own, &send->work, 0, sizeof(response.original), iov);
 
 	if (n < 0 || !q->ops->copy_in(q->own, iov, n, &response.original, sizeof(response.original), false)) {
 		sink_gone(q);
@@ -317,7 +317,7 @@ static int find_pieces(struct vb_iw_qp *q, const struct vb_iw_segment *s, uint32
 		return q->ops->target(q->own, s->ddp.stag, s->ddp.to + done, len, VB_RIGHT_WRITE, iov);
 	const struct vb_work_sent *send = vb_iw_oldest_read(q, &index);
 
-	return send ? q->ops->sink(q->own, &send->rq, q->rq.got + done, len, iov) : -1;
+	return send ? q->ops->sink(q->own, &send->work, q->rq.got + done, len, iov) : -1;
 }
 
 int vb_iw_segment_pieces(struct vb_iw_qp *q, const struct vb_iw_segment *s, uint32_t done, uint32_t len,

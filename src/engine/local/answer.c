@@ -15,6 +15,33 @@ bool vb_local_is_withdrawn(const struct vb_qp *qp, const struct vb_peer *peer, u
 	return __builtin_expect(last != 0, 0) && ((last - psn) & VB_PSN_MASK) < VB_PSN_HALF;
 }
 
+enum vb_verdict vb_local_accept_read(struct vb_qp *qp, struct vb_local_req *q)
+{
+	uint64_t va = 0;
+
+	if (vb_local_is_withdrawn(qp, q->peer, qp->local.epsn)) {
+		vb_local_count_taken(qp);
+		return VB_VERDICT_OK;
+	}
+	if (q->ext.total && !vb_local_allows(qp, IBV_ACCESS_REMOTE_READ))
+		return VB_VERDICT_INVALID;
+	if (q->ext.total &&
+	    !vb_own_memory(qp, q->ext.rkey, q->ext.remote_addr, q->ext.total, IBV_ACCESS_REMOTE_READ, &va))
+		return VB_VERDICT_DENIED;
+	if (qp->local.inread_tail - qp->local.inread_head >= VB_RD_ATOM_SLOTS ||
+	    /* more than max_dest_rd_atomic (IBA C9-59) */
+	    qp->local.inread_tail - qp->local.inread_head >= qp->attr.max_dest_rd_atomic)
+		return VB_VERDICT_INVALID;
+	qp->local.inread[qp->local.inread_tail++ % VB_RD_ATOM_SLOTS] = (struct vb_inread){.index = qp->local.taken,
+	                                                                                  .addr = q->ext.remote_addr,
+	                                                                                  .key = q->ext.rkey,
+	                                                                                  .psn = qp->local.epsn,
+	                                                                                  .length = q->ext.total};
+	vb_local_count_taken(qp);
+	vb_local_serve_reads(qp);
+	return VB_VERDICT_OK;
+}
+
 static void inread_done(struct vb_qp *qp)
 {
 	qp->local.inread_head++;

@@ -135,7 +135,7 @@ static inline bool vb_ring_want_space(struct vb_peer *p)
 /*
  * Returns the process that owns the lane of qpn at address dgid, if it was met before. Otherwise asks the broker, and
  * waits up to wait_ms for its answer. *err: 0, EAGAIN (asked, no answer yet), ENOENT, EACCES; ENOMEM if wait_ms > 0.
- * path/local/peer.c. If wait_ms > 0 no spin lock may be held, otherwise any lock.
+ * path/local/meeting.c. If wait_ms > 0 no spin lock may be held, otherwise any lock.
  */
 struct vb_peer *vb_peer_find(struct vb_node *node, uint32_t qpn, const union ibv_gid *dgid, unsigned wait_ms, int *err);
 

@@ -1,43 +1,16 @@
 // responder.c - executes the records of a peer's ring, with the specification's checks in their order
 // follows: IBA volume 1, 9.6 (packet validation), 9.7.3 to 9.7.4 (responder), 9.8.2 (UC), 9.8.3 (UD)
 // SPDX-License-Identifier: MIT
-#include <errno.h>
 #include <string.h>
 
 #include "core/mr.h"
 #include "core/pd.h"
 #include "core/rq.h"
 #include "engine/local/responder.h"
-#include "engine/refusal.h"
 #include "engine/local/ring.h"
 #include "frame/fields.h"
 #include "frame/net.h"
 #include "util/guard.h"
-
-/* A record. Parts that are read more than once are copies in local memory, because the peer may change the ring. */
-struct req {
-	struct vb_peer *peer;
-	const struct vb_rec *in_ring;
-	uint64_t end; /* where it ends in the ring */
-	bool held;    /* it must not be executed yet */
-	struct vb_rec rec;
-	struct vb_rec_ext ext;
-	const uint8_t *payload;
-	uint32_t room; /* payload bytes that fit in the record */
-	unsigned type, flags;
-};
-
-/* After the last values, those of VB_REFUSALS, the QP goes to ERR. */
-enum verdict {
-	OK,
-	HELD,
-	DROP,
-	RNR,
-	SOURCE,
-#define X(name, receive, event) name,
-	VB_REFUSALS(X)
-#undef X
-};
 
 /* --- acknowledgement --- */
 
@@ -63,14 +36,6 @@ void vb_local_update_ackable(struct vb_qp *qp)
 	vb_local_ack_later(qp);
 }
 
-static void count_taken(struct vb_qp *qp)
-{
-	qp->local.taken++;
-	qp->local.epsn = (qp->local.epsn + 1) & VB_PSN_MASK;
-	qp->local.nak_state = false;
-	vb_local_update_ackable(qp);
-}
-
 static void publish_nak(struct vb_qp *qp, enum vb_ring_nak code)
 {
 	atomic_store_explicit(&qp->shared->taken, qp->local.taken, memory_order_relaxed);
@@ -85,8 +50,8 @@ static void publish_nak(struct vb_qp *qp, enum vb_ring_nak code)
 
 /* --- receive queue --- */
 
-static void receive_complete(struct vb_qp *qp, struct req *q, enum ibv_wc_status status, enum ibv_wc_opcode opcode,
-                             uint32_t length)
+void vb_local_receive_complete(struct vb_qp *qp, struct vb_local_req *q, enum ibv_wc_status status,
+                               enum ibv_wc_opcode opcode, uint32_t length)
 {
 	struct vb_cqe cqe = {
 	        .wc = {.wr_id = qp->inbound->wqe.wr_id,
@@ -114,24 +79,16 @@ static void receive_complete(struct vb_qp *qp, struct req *q, enum ibv_wc_status
 	vb_cq_push(qp->rcq, &cqe, q && (q->flags & VB_RECF_SOLICITED));
 }
 
-static enum verdict receive_scatter(struct vb_qp *qp, const uint8_t *src, uint32_t n)
+static enum vb_verdict receive_scatter(struct vb_qp *qp, const uint8_t *src, uint32_t n)
 {
 	if (!vb_receive_store(qp, qp->inbound->offset, src, n))
-		return RECEIVE;
+		return VB_VERDICT_RECEIVE;
 	qp->inbound->offset += n;
 	VB_COUNT(ring_bytes, n);
-	return OK;
+	return VB_VERDICT_OK;
 }
 
-/* IBA 10.6.5: SEND with Invalidate. */
-static enum verdict invalidate_key(struct vb_qp *qp, struct req *q)
-{
-	if (!(q->flags & VB_RECF_INV))
-		return OK;
-	return vb_mr_invalidate(qp->node, vb_pd_id(qp->pd), q->rec.imm, true) ? ACCESS : OK;
-}
-
-static void note_dropped(struct req *q)
+static void note_dropped(struct vb_local_req *q)
 {
 	q->peer->dropped = true;
 }
@@ -140,117 +97,62 @@ static void note_dropped(struct req *q)
 
 /* Stores a large piece, and measures what that costs: for the class of messages of one piece, or of several. The last
  * piece of several may be too short for that. Out of the way of small messages. */
-static __attribute__((noinline)) enum verdict scatter_measured(struct vb_qp *qp, struct req *q)
+static __attribute__((noinline)) enum vb_verdict scatter_measured(struct vb_qp *qp, struct vb_local_req *q)
 {
 	unsigned class = (q->flags & (VB_RECF_FIRST | VB_RECF_LAST)) != (VB_RECF_FIRST | VB_RECF_LAST);
 	struct vb_cost *cost = &q->peer->ring_cost[class];
 	uint64_t begin = vb_cost_begin(cost);
-	enum verdict v = receive_scatter(qp, q->payload, q->rec.length);
+	enum vb_verdict v = receive_scatter(qp, q->payload, q->rec.length);
 
-	if (v == OK && vb_cost_end(cost, begin, q->rec.length))
+	if (v == VB_VERDICT_OK && vb_cost_end(cost, begin, q->rec.length))
 		atomic_store_explicit(&q->peer->ours->costs[class].ring, cost->ns, memory_order_relaxed);
 	return v;
 }
 
-static enum verdict do_send(struct vb_qp *qp, struct req *q)
+static enum vb_verdict do_send(struct vb_qp *qp, struct vb_local_req *q)
 {
 	if (q->flags & VB_RECF_FIRST) {
 		/* UC: the previous message was incomplete, and its receive is reused (IBA 9.8.2.2) */
 		if (qp->inbound->active)
 			qp->inbound->offset = 0;
 		else if (!vb_receive_take(qp))
-			return RNR;
+			return VB_VERDICT_RNR;
 	} else if (!qp->inbound->active) {
-		return DROP;
+		return VB_VERDICT_DROP;
 	}
 	if (q->rec.length > qp->inbound->wqe.length || qp->inbound->offset > qp->inbound->wqe.length - q->rec.length)
-		return TOO_LONG;
+		return VB_VERDICT_TOO_LONG;
 
-	enum verdict v = q->rec.length < VB_CHOICE_MIN ? receive_scatter(qp, q->payload, q->rec.length)
-	                                               : scatter_measured(qp, q);
+	enum vb_verdict v = q->rec.length < VB_CHOICE_MIN ? receive_scatter(qp, q->payload, q->rec.length)
+	                                                  : scatter_measured(qp, q);
 
-	if (v != OK)
+	if (v != VB_VERDICT_OK)
 		return v;
 	if (!(q->flags & VB_RECF_LAST))
-		return OK;
-	v = invalidate_key(qp, q);
-	if (v != OK)
+		return VB_VERDICT_OK;
+	v = vb_local_invalidate_sent(qp, q);
+	if (v != VB_VERDICT_OK)
 		return v;
 	uint32_t length = qp->inbound->offset;
 
-	count_taken(qp);
-	receive_complete(qp, q, IBV_WC_SUCCESS, IBV_WC_RECV, length);
-	return OK;
-}
-
-/* Executes a SEND whose data this side fetches, by one copy from the sender's buffers to the receiver's. */
-static enum verdict do_pull(struct vb_qp *qp, struct req *q)
-{
-	struct vb_rec_span span[VB_MAX_SGE + 1];
-	uint32_t n = q->rec.length / sizeof(span[0]), total = q->ext.total;
-	struct iovec iov[VB_MAX_SGE];
-	uint64_t off = 0;
-
-	if (n > VB_MAX_SGE || q->rec.length > q->room)
-		return INVALID;
-	memcpy(span, q->payload, n * sizeof(span[0]));
-	if (!qp->inbound->active && !vb_receive_take(qp))
-		return RNR;
-	if (total > qp->inbound->wqe.length)
-		return TOO_LONG;
-	unsigned class = vb_choice_class(total);
-	struct vb_cost *cost = &q->peer->fetch_cost[class];
-	uint64_t begin = vb_cost_begin(cost);
-
-	for (uint32_t i = 0; i < n; off += span[i].length, i++) {
-		if (span[i].length > total - off)
-			return TOO_LONG;
-		int k = vb_receive_pieces(qp, off, span[i].length, iov);
-		int err = k < 0                    ? VB_EFAULT_LOCAL
-		          : vb_peer_alive(q->peer) ? q->peer->copy->read(q->peer, span[i].addr, iov, k, span[i].length)
-		                                   : ESRCH;
-
-		if (err == VB_EFAULT_LOCAL)
-			return RECEIVE;
-		if (err == ESRCH)
-			return DROP; /* the sender has ended; the next message uses the receive (inbound->active) */
-		if (err == EFAULT)
-			return SOURCE; /* the receive stays for the next message, and this QP continues */
-		if (err)
-			return DROP; /* copies are forbidden: can_pull is cleared now, so the retry sends the data */
-	}
-	if (begin && vb_cost_end(cost, begin, total))
-		atomic_store_explicit(&q->peer->ours->costs[class].fetch, cost->ns, memory_order_relaxed);
-
-	enum verdict v = invalidate_key(qp, q);
-
-	if (v != OK)
-		return v;
-	VB_COUNT(one_copy_bytes, total);
-	count_taken(qp);
-	receive_complete(qp, q, IBV_WC_SUCCESS, IBV_WC_RECV, total);
-	return OK;
-}
-
-/* An operation that the QP does not allow is an invalid request, whatever the key (IBA 9.7.4.1.4, like rxe). */
-static bool qp_allows(const struct vb_qp *qp, uint32_t access)
-{
-	return (qp->attr.qp_access_flags & access) == access;
+	vb_local_count_taken(qp);
+	vb_local_receive_complete(qp, q, IBV_WC_SUCCESS, IBV_WC_RECV, length);
+	return VB_VERDICT_OK;
 }
 
 /* The immediate of an RDMA write consumes a receive (IBA 9.7.4.1.1). */
-static enum verdict complete_write_imm(struct vb_qp *qp, struct req *q, uint32_t length)
+static inline enum vb_verdict complete_write_imm(struct vb_qp *qp, struct vb_local_req *q, uint32_t length)
 {
 	if (!qp->inbound->active && !vb_receive_take(qp))
-		return RNR;
-	count_taken(qp);
-	receive_complete(qp, q, IBV_WC_SUCCESS, IBV_WC_RECV_RDMA_WITH_IMM, length);
-	return OK;
+		return VB_VERDICT_RNR;
+	vb_local_count_taken(qp);
+	vb_local_receive_complete(qp, q, IBV_WC_SUCCESS, IBV_WC_RECV_RDMA_WITH_IMM, length);
+	return VB_VERDICT_OK;
 }
 
 /* Does this part of an RDMA write take a receive before its key is checked? On a network the packet with the immediate
  * does. It is also the first packet if the message is a single packet. So both paths consume the same receives. */
-static bool receives_first(const struct vb_qp *qp, const struct req *q)
+static bool receives_first(const struct vb_qp *qp, const struct vb_local_req *q)
 {
 	unsigned ends = q->flags & (VB_RECF_LAST | VB_RECF_IMM);
 
@@ -261,7 +163,7 @@ static bool receives_first(const struct vb_qp *qp, const struct req *q)
 
 /* Stores data that the sender may withdraw. The claim is published before, so either this process sees that the record
  * is held, or the sender sees the claim. The fence between is the sender's membarrier(2) (withdraw.c). */
-static enum vb_placed place_data(struct req *q, uint64_t va)
+static enum vb_placed place_data(struct vb_local_req *q, uint64_t va)
 {
 	struct vb_slot_shared *ours = q->peer->ours;
 
@@ -278,19 +180,19 @@ static enum vb_placed place_data(struct req *q, uint64_t va)
 	return placed;
 }
 
-static enum verdict do_write(struct vb_qp *qp, struct req *q)
+static enum vb_verdict do_write(struct vb_qp *qp, struct vb_local_req *q)
 {
 	bool last = q->flags & VB_RECF_LAST;
 	uint64_t va;
 
 	if (q->rec.length && q->type != VB_REC_WRITTEN) {
 		bool receives = receives_first(qp, q);
-		enum verdict refused = receives ? ACCESS : DENIED;
+		enum vb_verdict refused = receives ? VB_VERDICT_ACCESS : VB_VERDICT_DENIED;
 
-		if (!qp_allows(qp, IBV_ACCESS_REMOTE_WRITE))
-			return INVALID;
+		if (!vb_local_allows(qp, IBV_ACCESS_REMOTE_WRITE))
+			return VB_VERDICT_INVALID;
 		if (receives && !qp->inbound->active && !vb_receive_take(qp))
-			return RNR; /* before the data is stored, because the retry sends it again */
+			return VB_VERDICT_RNR; /* before the data is stored, because the retry sends it again */
 		/* the check of the first piece covers the whole message (IBA 9.7.4.1.5) */
 		uint32_t checked =
 		        (q->flags & VB_RECF_FIRST) && q->ext.total > q->rec.length ? q->ext.total : q->rec.length;
@@ -298,12 +200,12 @@ static enum verdict do_write(struct vb_qp *qp, struct req *q)
 		if (!vb_own_memory(qp, q->ext.rkey, q->ext.remote_addr, checked, IBV_ACCESS_REMOTE_WRITE, &va))
 			return refused;
 		if (last && (q->flags & VB_RECF_IMM) && !qp->inbound->active && !vb_receive_take(qp))
-			return RNR;
+			return VB_VERDICT_RNR;
 		if ((q->flags & VB_RECF_MAY_HOLD) && qp->type == IBV_QPT_RC && vb_guard_can_place()) {
 			enum vb_placed placed = place_data(q, va);
 
 			if (placed != VB_PLACE_DONE)
-				return placed == VB_PLACE_HELD ? HELD : refused;
+				return placed == VB_PLACE_HELD ? VB_VERDICT_HELD : refused;
 		} else if (!(last ? vb_guard_copy_tail : vb_guard_copy)((void *)(uintptr_t)va, q->payload,
 		                                                        q->rec.length)) {
 			return refused;
@@ -311,99 +213,72 @@ static enum verdict do_write(struct vb_qp *qp, struct req *q)
 		VB_COUNT(ring_bytes, q->rec.length);
 	}
 	if (!last)
-		return OK;
+		return VB_VERDICT_OK;
 	if (q->flags & VB_RECF_IMM)
 		return complete_write_imm(qp, q, q->ext.total);
-	count_taken(qp);
-	return OK;
+	vb_local_count_taken(qp);
+	return VB_VERDICT_OK;
 }
 
-static enum verdict do_read(struct vb_qp *qp, struct req *q)
-{
-	uint64_t va = 0;
-
-	if (vb_local_is_withdrawn(qp, q->peer, qp->local.epsn)) {
-		count_taken(qp);
-		return OK;
-	}
-	if (q->ext.total && !qp_allows(qp, IBV_ACCESS_REMOTE_READ))
-		return INVALID;
-	if (q->ext.total &&
-	    !vb_own_memory(qp, q->ext.rkey, q->ext.remote_addr, q->ext.total, IBV_ACCESS_REMOTE_READ, &va))
-		return DENIED;
-	if (qp->local.inread_tail - qp->local.inread_head >= VB_RD_ATOM_SLOTS ||
-	    /* more than max_dest_rd_atomic (IBA C9-59) */
-	    qp->local.inread_tail - qp->local.inread_head >= qp->attr.max_dest_rd_atomic)
-		return INVALID;
-	qp->local.inread[qp->local.inread_tail++ % VB_RD_ATOM_SLOTS] = (struct vb_inread){.index = qp->local.taken,
-	                                                                                  .addr = q->ext.remote_addr,
-	                                                                                  .key = q->ext.rkey,
-	                                                                                  .psn = qp->local.epsn,
-	                                                                                  .length = q->ext.total};
-	count_taken(qp);
-	vb_local_serve_reads(qp);
-	return OK;
-}
-
-static enum verdict do_atomic(struct vb_qp *qp, struct req *q)
+static enum vb_verdict do_atomic(struct vb_qp *qp, struct vb_local_req *q)
 {
 	uint64_t va, old;
 
 	/* IBA C9-86: a misaligned address is an invalid request */
-	if (!qp->attr.max_dest_rd_atomic || !qp_allows(qp, IBV_ACCESS_REMOTE_ATOMIC) || (q->ext.remote_addr & 7))
-		return INVALID;
+	if (!qp->attr.max_dest_rd_atomic || !vb_local_allows(qp, IBV_ACCESS_REMOTE_ATOMIC) || (q->ext.remote_addr & 7))
+		return VB_VERDICT_INVALID;
 	if (!vb_own_memory(qp, q->ext.rkey, q->ext.remote_addr, 8, IBV_ACCESS_REMOTE_ATOMIC, &va))
-		return DENIED;
+		return VB_VERDICT_DENIED;
 	if (va & 7)
-		return INVALID;
+		return VB_VERDICT_INVALID;
 	if (!(q->flags & VB_RECF_FETCH_ADD
 	              ? vb_guard_add((uint64_t *)(uintptr_t)va, q->ext.compare_add, &old)
 	              : vb_guard_cas((uint64_t *)(uintptr_t)va, q->ext.compare_add, q->ext.swap, &old)))
-		return DENIED;
+		return VB_VERDICT_DENIED;
 	atomic_store_explicit(&qp->shared->atomic_result[VB_REC_SLOT(&q->ext) % VB_RD_ATOM_SLOTS], old,
 	                      memory_order_relaxed);
-	count_taken(qp);
-	return OK;
+	vb_local_count_taken(qp);
+	return VB_VERDICT_OK;
 }
 
 /* Judges a one-copy operation that the requester's own check refused, so that both ends reach the state that the
  * specification requires. */
-static enum verdict do_verdict(struct vb_qp *qp, struct req *q)
+static enum vb_verdict do_verdict(struct vb_qp *qp, struct vb_local_req *q)
 {
 	uint32_t access = q->flags & VB_RECF_IS_READ ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE;
 	uint64_t va;
 
-	if (!qp_allows(qp, access))
-		return INVALID;
+	if (!vb_local_allows(qp, access))
+		return VB_VERDICT_INVALID;
 	if (receives_first(qp, q) && !qp->inbound->active && !vb_receive_take(qp))
-		return RNR;
+		return VB_VERDICT_RNR;
 	if (!(q->flags & VB_RECF_FAULT) &&
 	    /* allowed now, after a re-registration: the requester tries again */
 	    vb_own_memory(qp, q->ext.rkey, q->ext.remote_addr, q->ext.total, access, &va))
-		return DROP;
-	return receives_first(qp, q) ? ACCESS : DENIED;
+		return VB_VERDICT_DROP;
+	return receives_first(qp, q) ? VB_VERDICT_ACCESS : VB_VERDICT_DENIED;
 }
 
-static enum verdict execute_request(struct vb_qp *qp, struct req *q)
+static enum vb_verdict execute_request(struct vb_qp *qp, struct vb_local_req *q)
 {
 	switch (q->type) {
 	case VB_REC_SEND:
 		return do_send(qp, q);
 	case VB_REC_PULL:
-		return do_pull(qp, q);
+		return vb_local_pull(qp, q);
 	case VB_REC_WRITE:
 	case VB_REC_WRITTEN:
 		return do_write(qp, q);
 	case VB_REC_NOTIFY:
 		return complete_write_imm(qp, q, q->ext.total);
 	case VB_REC_READ:
-		return qp->type == IBV_QPT_RC ? do_read(qp, q) : DROP;
+		return qp->type == IBV_QPT_RC ? vb_local_accept_read(qp, q) : VB_VERDICT_DROP;
 	case VB_REC_ATOMIC:
-		return qp->type == IBV_QPT_RC ? do_atomic(qp, q) : DROP;
+		return qp->type == IBV_QPT_RC ? do_atomic(qp, q) : VB_VERDICT_DROP;
 	case VB_REC_VERDICT:
 		return do_verdict(qp, q);
 	default:
-		return DROP;
+		return VB_VERDICT_DROP;
 	}
 }
 
@@ -418,20 +293,21 @@ static const struct {
 #define NAK_REQ VB_RING_NAK_INV_REQ
 #define NAK_ACCESS VB_RING_NAK_ACCESS
 #define NAK_RQ VB_RING_NAK_OP
-#define X(name, receive, event) [name] = {IBV_WC_##receive, NAK_##event, (enum ibv_event_type)EVENT_##event},
+#define X(name, receive, event) \
+	[VB_VERDICT_##name] = {IBV_WC_##receive, NAK_##event, (enum ibv_event_type)EVENT_##event},
         VB_REFUSALS(X)
 #undef X
 };
 
 /* Completes the receive that the message had taken. */
-static void end_receive(struct vb_qp *qp, enum verdict v)
+static void end_receive(struct vb_qp *qp, enum vb_verdict v)
 {
 	if (qp->inbound->active)
-		receive_complete(qp, NULL, refusals[v].receive, IBV_WC_RECV, 0);
+		vb_local_receive_complete(qp, NULL, refusals[v].receive, IBV_WC_RECV, 0);
 }
 
 /* RC: sends the NAK and takes the QP to ERR. If no receive reports the error, an asynchronous event does. */
-static void refuse_request(struct vb_qp *qp, enum verdict v, bool serving)
+static void refuse_request(struct vb_qp *qp, enum vb_verdict v, bool serving)
 {
 	if (!serving && qp->local.inread && qp->local.inread_head != qp->local.inread_tail)
 		vb_local_serve_reads(qp); /* answers earlier requests first, as far as there is room */
@@ -446,7 +322,7 @@ static void refuse_request(struct vb_qp *qp, enum verdict v, bool serving)
 
 void vb_local_refuse_read(struct vb_qp *qp)
 {
-	refuse_request(qp, DENIED, true);
+	refuse_request(qp, VB_VERDICT_DENIED, true);
 }
 
 static bool qp_receives(struct vb_qp *qp)
@@ -458,19 +334,19 @@ static bool qp_receives(struct vb_qp *qp)
 
 /* UC, IBA 9.8.2.2, 9.9.3: a message that fails is dropped silently, with its later pieces. If a buffer of the receive
  * fails, this QP goes to ERR. The same as in engine/roce/responder.c. */
-static void input_unreliable(struct vb_qp *qp, struct req *q)
+static void input_unreliable(struct vb_qp *qp, struct vb_local_req *q)
 {
 	bool begins = q->flags & VB_RECF_FIRST;
-	enum verdict v = begins || !qp->inbound->dropped ? execute_request(qp, q) : DROP;
+	enum vb_verdict v = begins || !qp->inbound->dropped ? execute_request(qp, q) : VB_VERDICT_DROP;
 
-	if (v == OK) {
+	if (v == VB_VERDICT_OK) {
 		qp->inbound->dropped = false;
 		return;
 	}
 	VB_COUNT(drop_state, 1);
 	note_dropped(q);
 	qp->inbound->dropped = !(q->flags & VB_RECF_LAST);
-	if (v == RECEIVE) {
+	if (v == VB_VERDICT_RECEIVE) {
 		end_receive(qp, v);
 		vb_lock(&qp->sq_lock);
 		vb_qp_error(qp);
@@ -478,7 +354,7 @@ static void input_unreliable(struct vb_qp *qp, struct req *q)
 	}
 }
 
-static void input_connected(struct vb_qp *qp, struct req *q)
+static void input_connected(struct vb_qp *qp, struct vb_local_req *q)
 {
 	uint32_t psn = q->rec.psn & VB_PSN_MASK;
 
@@ -505,22 +381,22 @@ static void input_connected(struct vb_qp *qp, struct req *q)
 			return;
 		qp->local.nak_state = false; /* the request is repeated from its first piece on */
 	}
-	enum verdict v = execute_request(qp, q);
+	enum vb_verdict v = execute_request(qp, q);
 
-	if (v == OK || v == HELD)
+	if (v == VB_VERDICT_OK || v == VB_VERDICT_HELD)
 		return;
-	if (v == DROP) {
+	if (v == VB_VERDICT_DROP) {
 		VB_COUNT(drop_state, 1);
 		note_dropped(q);
 		return;
 	}
-	if (v == RNR || v == SOURCE)
-		publish_nak(qp, v == RNR ? VB_RING_NAK_RNR : VB_RING_NAK_SOURCE);
+	if (v == VB_VERDICT_RNR || v == VB_VERDICT_SOURCE)
+		publish_nak(qp, v == VB_VERDICT_RNR ? VB_RING_NAK_RNR : VB_RING_NAK_SOURCE);
 	else
 		refuse_request(qp, v, false);
 }
 
-static void input_ud(struct vb_qp *qp, struct req *q)
+static void input_ud(struct vb_qp *qp, struct vb_local_req *q)
 {
 	if (q->ext.rkey != qp->attr.qkey) { /* IBA 9.6.1.4.1: dropped and counted */
 		VB_COUNT(drop_qkey, 1);
@@ -533,17 +409,17 @@ static void input_ud(struct vb_qp *qp, struct req *q)
 	if (q->rec.length > qp->inbound->wqe.length) {
 		/* deviates: IBA 9.8.3.2.2 drops the datagram. Adapters complete the receive with an error, and
 		 * programs expect that */
-		receive_complete(qp, q, IBV_WC_LOC_LEN_ERR, IBV_WC_RECV, 0);
+		vb_local_receive_complete(qp, q, IBV_WC_LOC_LEN_ERR, IBV_WC_RECV, 0);
 		VB_COUNT(drop_length, 1);
 		return;
 	}
-	if (receive_scatter(qp, q->payload, q->rec.length) != OK)
-		receive_complete(qp, q, IBV_WC_LOC_PROT_ERR, IBV_WC_RECV, 0);
+	if (receive_scatter(qp, q->payload, q->rec.length) != VB_VERDICT_OK)
+		vb_local_receive_complete(qp, q, IBV_WC_LOC_PROT_ERR, IBV_WC_RECV, 0);
 	else
-		receive_complete(qp, q, IBV_WC_SUCCESS, IBV_WC_RECV, q->rec.length);
+		vb_local_receive_complete(qp, q, IBV_WC_SUCCESS, IBV_WC_RECV, q->rec.length);
 }
 
-static void request_input(struct req *q)
+static void request_input(struct vb_local_req *q)
 {
 	struct vb_node *node = q->peer->node;
 	struct vb_qp *qp =
@@ -597,7 +473,7 @@ static uint32_t record_head(unsigned type, uint32_t length, bool with_ext)
 }
 
 /* Copies head and extension of a record, once. Returns false if they contradict its mark. */
-static bool record_load(struct req *q, struct vb_peer *peer, const uint8_t *at, uint32_t size)
+static bool record_load(struct vb_local_req *q, struct vb_peer *peer, const uint8_t *at, uint32_t size)
 {
 	static const uint8_t with_ext[VB_REC_TYPES] = {
 	        [VB_REC_PULL] = 1,    [VB_REC_WRITE] = 1, [VB_REC_HELD] = 1,      [VB_REC_WRITTEN] = 1,
@@ -625,7 +501,7 @@ static bool record_load(struct req *q, struct vb_peer *peer, const uint8_t *at, 
 unsigned vb_local_drain(struct vb_peer *peer, unsigned budget)
 {
 	unsigned done = 0;
-	struct req q;
+	struct vb_local_req q;
 
 	while (done < budget) {
 		const uint8_t *at = peer->rx + (peer->rx_head & VB_RING_MASK);
@@ -657,45 +533,4 @@ unsigned vb_local_drain(struct vb_peer *peer, unsigned budget)
 		done++;
 	}
 	return done;
-}
-
-static void publish_ack(struct vb_qp *qp)
-{
-	uint64_t n = atomic_load_explicit(&qp->local.executed, memory_order_relaxed);
-
-	if (n != qp->local.taken)
-		atomic_store_explicit(&qp->shared->taken, qp->local.taken, memory_order_release);
-	if (atomic_load_explicit(&qp->local.ack_sent, memory_order_relaxed) != n || qp->local.nak_state) {
-		atomic_store_explicit(&qp->shared->acked, n, memory_order_release);
-		atomic_store_explicit(&qp->local.ack_sent, n, memory_order_relaxed);
-		if (qp->local.peer)
-			qp->local.peer->ack_doorbell = true;
-	}
-}
-
-void vb_local_publish_acks(struct vb_node *node)
-{
-	struct vb_qp *again = NULL;
-
-	while (node->acks) {
-		struct vb_qp *qp = node->acks;
-		struct vb_peer *peer = qp->local.peer;
-
-		node->acks = qp->local.acks_next;
-		qp->local.on_acks = false;
-		if (qp->local.inread && qp->local.inread_head != qp->local.inread_tail && peer && vb_peer_alive(peer)) {
-			vb_local_serve_reads(qp); /* may put the QP back into the list */
-			if (qp->local.on_acks) {
-				node->acks = qp->local.acks_next;
-				qp->local.acks_next = again;
-				again = qp;
-			}
-		}
-		publish_ack(qp);
-		if (peer && peer->ack_doorbell) {
-			peer->ack_doorbell = false;
-			vb_peer_notify(peer);
-		}
-	}
-	node->acks = again;
 }

@@ -1,10 +1,39 @@
-// responder.h - functions that the files of the same-host responder share
+// responder.h - a received record, its verdicts, and functions that the files of the same-host responder share
 // follows: IBA volume 1, 9.7.3 to 9.7.5, over rings in shared memory
 // SPDX-License-Identifier: MIT
 #ifndef VB_ENGINE_LOCAL_RESPONDER_H
 #define VB_ENGINE_LOCAL_RESPONDER_H
 
+#include "core/mr.h"
+#include "core/pd.h"
 #include "engine/local/local.h"
+#include "engine/refusal.h"
+#include "frame/fields.h"
+
+/* A record. Parts that are read more than once are copies in local memory, because the peer may change the ring. */
+struct vb_local_req {
+	struct vb_peer *peer;
+	const struct vb_rec *in_ring;
+	uint64_t end; /* where it ends in the ring */
+	bool held;    /* it must not be executed yet */
+	struct vb_rec rec;
+	struct vb_rec_ext ext;
+	const uint8_t *payload;
+	uint32_t room; /* payload bytes that fit in the record */
+	unsigned type, flags;
+};
+
+/* After the last values, those of VB_REFUSALS, the QP goes to ERR. */
+enum vb_verdict {
+	VB_VERDICT_OK,
+	VB_VERDICT_HELD,
+	VB_VERDICT_DROP,
+	VB_VERDICT_RNR,
+	VB_VERDICT_SOURCE,
+#define X(name, receive, event) VB_VERDICT_##name,
+	VB_REFUSALS(X)
+#undef X
+};
 
 /* All are called under progress. */
 
@@ -16,5 +45,36 @@ void vb_local_update_ackable(struct vb_qp *qp);
 void vb_local_refuse_read(struct vb_qp *qp);
 /* Has the peer withdrawn its read with this PSN? Then it has completed, and its memory may be gone. */
 bool vb_local_is_withdrawn(const struct vb_qp *qp, const struct vb_peer *peer, uint32_t psn);
+
+/* Counts an executed request: it is acknowledged, unless a read before it is not answered yet. */
+static inline void vb_local_count_taken(struct vb_qp *qp)
+{
+	qp->local.taken++;
+	qp->local.epsn = (qp->local.epsn + 1) & VB_PSN_MASK;
+	qp->local.nak_state = false;
+	vb_local_update_ackable(qp);
+}
+
+/* Completes the receive in use. q: its last record, or NULL. */
+void vb_local_receive_complete(struct vb_qp *qp, struct vb_local_req *q, enum ibv_wc_status status,
+                               enum ibv_wc_opcode opcode, uint32_t length);
+/* Invalidates the key that a SEND with Invalidate names (IBA 10.6.5). */
+static inline enum vb_verdict vb_local_invalidate_sent(struct vb_qp *qp, struct vb_local_req *q)
+{
+	if (!(q->flags & VB_RECF_INV))
+		return VB_VERDICT_OK;
+	return vb_mr_invalidate(qp->node, vb_pd_id(qp->pd), q->rec.imm, true) ? VB_VERDICT_ACCESS : VB_VERDICT_OK;
+}
+
+/* An operation that the QP does not allow is an invalid request, whatever the key (IBA 9.7.4.1.4, like rxe). */
+static inline bool vb_local_allows(const struct vb_qp *qp, uint32_t access)
+{
+	return (qp->attr.qp_access_flags & access) == access;
+}
+
+/* Executes a SEND whose data this side fetches. pull.c */
+enum vb_verdict vb_local_pull(struct vb_qp *qp, struct vb_local_req *q);
+/* Checks a read and answers it as far as there is room. answer.c */
+enum vb_verdict vb_local_accept_read(struct vb_qp *qp, struct vb_local_req *q);
 
 #endif

@@ -247,11 +247,11 @@ static bool response_fits(const struct vb_roce_qp *qp, const struct vb_work_sent
 		return false;
 	if (p->info->op == VB_OP_ATOMIC_ACK)
 		return vb_roce_is_atomic(s);
-	if (s->rq.verb != VB_VERB_READ)
+	if (s->work.verb != VB_VERB_READ)
 		return false;
 	bool last = seq + 1 == s->seq + s->packets;
 
-	return s->chunk && p->payload_len == (last ? vb_last_len(s->rq.length, qp->cfg.mtu) : qp->cfg.mtu) &&
+	return s->chunk && p->payload_len == (last ? vb_last_len(s->work.length, qp->cfg.mtu) : qp->cfg.mtu) &&
 	       !(p->info->flags & VB_LAST) == (seq + 1 != vb_roce_chunk_end(s, seq));
 }
 
@@ -259,9 +259,9 @@ static bool store_response(struct vb_roce_qp *qp, const struct vb_work_sent *s, 
                            const uint8_t *payload, uint64_t seq)
 {
 	if (p->info->op == VB_OP_ATOMIC_ACK)
-		return qp->ops->scatter(qp->own, &s->rq, 0, &p->atomic_ack.original, 8);
+		return qp->ops->scatter(qp->own, &s->work, 0, &p->atomic_ack.original, 8);
 	return !p->payload_len ||
-	       qp->ops->scatter(qp->own, &s->rq, (uint32_t)(seq - s->seq) * qp->cfg.mtu, payload, p->payload_len);
+	       qp->ops->scatter(qp->own, &s->work, (uint32_t)(seq - s->seq) * qp->cfg.mtu, payload, p->payload_len);
 }
 
 static void take_response(struct vb_roce_qp *qp, const struct vb_packet *p, const uint8_t *payload, uint64_t seq,
@@ -307,10 +307,10 @@ bool vb_roce_requester_input_middle(struct vb_roce_qp *qp, struct vb_psn psn, co
 	if (!rq->started || rq->head == rq->tail || !vb_psn_equal(psn, vb_roce_send_psn(qp, seq)) ||
 	    seq + 1 >= rq->seq || rq->mending || rq->stale || has_come(rq, seq))
 		return false;
-	if (s->rq.verb != VB_VERB_READ || s->status || seq < s->seq || !s->chunk ||
+	if (s->work.verb != VB_VERB_READ || s->status || seq < s->seq || !s->chunk ||
 	    seq + 1 >= vb_roce_chunk_end(s, seq))
 		return false;
-	if (!qp->ops->scatter(qp->own, &s->rq, (uint32_t)(seq - s->seq) * qp->cfg.mtu, payload, qp->cfg.mtu))
+	if (!qp->ops->scatter(qp->own, &s->work, (uint32_t)(seq - s->seq) * qp->cfg.mtu, payload, qp->cfg.mtu))
 		return false;
 	rq->una = seq + 1;
 	if (rq->executed < seq)

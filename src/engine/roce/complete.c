@@ -10,7 +10,7 @@ static void complete_oldest(struct vb_roce_qp *qp, enum vb_work_status status)
 	if (qp->rq.cur == qp->rq.head)
 		qp->rq.cur++;
 	qp->rq.head++;
-	qp->ops->complete_send(qp->own, &s->rq, status);
+	qp->ops->complete_send(qp->own, &s->work, status);
 }
 
 void vb_roce_requester_flush(struct vb_roce_qp *qp)
@@ -46,7 +46,7 @@ void vb_roce_requester_retire(struct vb_roce_qp *qp)
 			vb_roce_requester_fail(qp, s->status);
 			return;
 		}
-		if (s->rq.verb == VB_VERB_LOCAL_INV ? !s->done : s->seq + s->packets > rq->una)
+		if (s->work.verb == VB_VERB_LOCAL_INV ? !s->done : s->seq + s->packets > rq->una)
 			return;
 		complete_oldest(qp, VB_WORK_SUCCESS);
 	}

@@ -18,18 +18,18 @@ static inline struct vb_work_sent *vb_roce_send_at(struct vb_roce_qp *qp, uint32
 
 static inline bool vb_roce_is_atomic(const struct vb_work_sent *s)
 {
-	return s->rq.verb == VB_VERB_CMP_SWAP || s->rq.verb == VB_VERB_FETCH_ADD;
+	return s->work.verb == VB_VERB_CMP_SWAP || s->work.verb == VB_VERB_FETCH_ADD;
 }
 
 /* Does the request need a response with data, not just an acknowledgement? */
 static inline bool vb_roce_is_answered(const struct vb_work_sent *s)
 {
-	return s->rq.verb == VB_VERB_READ || vb_roce_is_atomic(s);
+	return s->work.verb == VB_VERB_READ || vb_roce_is_atomic(s);
 }
 
 static inline bool vb_roce_takes_receive(const struct vb_work_sent *s)
 {
-	return s->rq.verb == VB_VERB_SEND || (s->rq.verb == VB_VERB_WRITE && s->rq.flags & VB_WORK_IMM);
+	return s->work.verb == VB_VERB_SEND || (s->work.verb == VB_VERB_WRITE && s->work.flags & VB_WORK_IMM);
 }
 
 /* The end of the READ request to which this packet of the response belongs. */

@@ -41,7 +41,7 @@ static void repeat_from_una(struct vb_roce_qp *qp, uint32_t len, uint64_t now)
 		if (!vb_roce_is_answered(s) || s->seq + s->packets <= rq->una)
 			continue;
 		len = s->seq > rq->una ? (uint32_t)(s->seq - rq->una) : 1;
-		if (s->seq <= rq->una && s->rq.verb == VB_VERB_READ)
+		if (s->seq <= rq->una && s->work.verb == VB_VERB_READ)
 			len = (uint32_t)(vb_roce_chunk_end(s, rq->una) - rq->una);
 		break;
 	}

@@ -29,8 +29,8 @@ static int opcode_of(const struct vb_roce_qp *qp, const struct vb_work_sent *s, 
 	unsigned tail = 0;
 
 	if (position & VB_LAST)
-		tail = s->rq.flags & VB_WORK_IMM ? VB_EXT_IMMDT : s->rq.flags & VB_WORK_INV ? VB_EXT_IETH : 0;
-	return vb_opcode_find(services[qp->cfg.type], operations[s->rq.verb], position, tail);
+		tail = s->work.flags & VB_WORK_IMM ? VB_EXT_IMMDT : s->work.flags & VB_WORK_INV ? VB_EXT_IETH : 0;
+	return vb_opcode_find(services[qp->cfg.type], operations[s->work.verb], position, tail);
 }
 
 /* --- taking requests --- */
@@ -38,9 +38,9 @@ static int opcode_of(const struct vb_roce_qp *qp, const struct vb_work_sent *s, 
 /* Finds errors before anything is sent. */
 static enum vb_work_status find_fault(const struct vb_roce_qp *qp, const struct vb_work_sent *s)
 {
-	if (s->rq.verb == VB_VERB_LOCAL_INV)
+	if (s->work.verb == VB_VERB_LOCAL_INV)
 		return VB_WORK_SUCCESS;
-	if (s->rq.length > (qp->cfg.type == VB_ROCE_UD ? qp->cfg.mtu : VB_WORK_MAX_MESSAGE))
+	if (s->work.length > (qp->cfg.type == VB_ROCE_UD ? qp->cfg.mtu : VB_WORK_MAX_MESSAGE))
 		return VB_WORK_LOC_LEN_ERR;
 	if (opcode_of(qp, s, VB_ONLY) < 0)
 		return VB_WORK_LOC_QP_OP_ERR;
@@ -52,15 +52,15 @@ static bool take_send(struct vb_roce_qp *qp)
 	struct vb_roce_requester *rq = &qp->rq;
 	struct vb_work_sent *s = vb_roce_send_at(qp, rq->tail);
 
-	if (rq->tail - rq->head > qp->mask || !qp->ops->next_send(qp->own, &s->rq))
+	if (rq->tail - rq->head > qp->mask || !qp->ops->next_send(qp->own, &s->work))
 		return false;
 	s->seq = rq->taken_seq;
 	s->chunk = 0;
 	s->done = false;
 	s->status = find_fault(qp, s);
-	s->packets = s->rq.verb == VB_VERB_LOCAL_INV ? 0
-	             : vb_roce_is_atomic(s)          ? 1
-	                                             : vb_packet_count(s->rq.length, qp->cfg.mtu);
+	s->packets = s->work.verb == VB_VERB_LOCAL_INV ? 0
+	             : vb_roce_is_atomic(s)            ? 1
+	                                               : vb_packet_count(s->work.length, qp->cfg.mtu);
 	if (s->packets > 2 && !vb_roce_is_answered(s))
 		s->middle = (uint8_t)opcode_of(qp, s, VB_MIDDLE);
 	rq->receives += vb_roce_takes_receive(s);
@@ -104,7 +104,7 @@ static void choose_chunk(const struct vb_roce_qp *qp, struct vb_work_sent *s)
 /* The number of PSNs of the packet. A READ request has one for each packet of its response. */
 static uint64_t psn_span(const struct vb_work_sent *s, uint64_t seq)
 {
-	return s->rq.verb == VB_VERB_READ ? vb_roce_chunk_end(s, seq) - seq : 1;
+	return s->work.verb == VB_VERB_READ ? vb_roce_chunk_end(s, seq) - seq : 1;
 }
 
 /* The size of the window. It is doubled while a missing packet is repeated, because packets that the peer keeps are not
@@ -150,17 +150,17 @@ static bool may_go(struct vb_roce_qp *qp, struct vb_work_sent *s)
 {
 	const struct vb_roce_requester *rq = &qp->rq;
 
-	if (s->status || s->rq.verb == VB_VERB_LOCAL_INV)
+	if (s->status || s->work.verb == VB_VERB_LOCAL_INV)
 		return false;
 	if (rq->paused && rq->seq == s->seq && rq->seq >= rq->high)
 		return false;
 	if (qp->cfg.type != VB_ROCE_RC)
 		return true;
-	if (s->rq.flags & VB_WORK_FENCE && rq->seq == s->seq && rq->rd)
+	if (s->work.flags & VB_WORK_FENCE && rq->seq == s->seq && rq->rd)
 		return false;
 	if (vb_roce_is_answered(s) && rq->rd >= reads_at_once(qp))
 		return false;
-	if (s->rq.verb == VB_VERB_READ)
+	if (s->work.verb == VB_VERB_READ)
 		choose_chunk(qp, s);
 	if (rq->keeps == VB_ROCE_KEEPS_TRIAL)
 		return false;
@@ -190,7 +190,7 @@ static struct vb_work_sent *take_next_to_send(struct vb_roce_qp *qp)
 static void fill_request(struct vb_packet *p, const struct vb_roce_qp *qp, const struct vb_work_sent *s, uint32_t at,
                          uint32_t psns)
 {
-	const struct vb_work *r = &s->rq;
+	const struct vb_work *r = &s->work;
 	uint64_t offset = (uint64_t)at * qp->cfg.mtu;
 	uint32_t left = (uint32_t)(r->length - offset), asked = psns * qp->cfg.mtu;
 
@@ -212,12 +212,13 @@ static uint8_t next_opcode(const struct vb_roce_qp *qp, const struct vb_work_sen
 static bool fetch_payload(struct vb_roce_qp *qp, struct vb_work_sent *s, uint32_t at, uint8_t opcode,
                           struct vb_roce_out *out)
 {
-	uint32_t offset = at * qp->cfg.mtu, left = s->rq.length - offset, len = left < qp->cfg.mtu ? left : qp->cfg.mtu;
+	uint32_t offset = at * qp->cfg.mtu, left = s->work.length - offset,
+	         len = left < qp->cfg.mtu ? left : qp->cfg.mtu;
 
 	if (vb_roce_is_answered(s))
 		return true;
 	qp->again = qp->rq.seq < qp->rq.high || qp->rq.mend_next < qp->rq.mend_end;
-	if (len && !qp->ops->fetch(qp->own, &s->rq, offset, vb_roce_payload(out, opcode), len)) {
+	if (len && !qp->ops->fetch(qp->own, &s->work, offset, vb_roce_payload(out, opcode), len)) {
 		s->status = VB_WORK_LOC_PROT_ERR;
 		return false;
 	}
@@ -313,9 +314,9 @@ static void make_packet(struct vb_roce_qp *qp, struct vb_work_sent *s, uint64_t 
 	bool first_time = seq >= qp->rq.high, second = mended && qp->rq.echo;
 	struct vb_packet p = {.bth = {.opcode = opcode, .psn = vb_roce_send_psn(qp, seq)}};
 
-	p.bth.solicited = last && s->rq.flags & VB_WORK_SOLICITED && vb_roce_takes_receive(s);
+	p.bth.solicited = last && s->work.flags & VB_WORK_SOLICITED && vb_roce_takes_receive(s);
 	if (qp->cfg.type == VB_ROCE_UD)
-		p.bth.dest_qpn = s->rq.ud_qpn;
+		p.bth.dest_qpn = s->work.ud_qpn;
 	fill_request(&p, qp, s, (uint32_t)(seq - s->seq), (uint32_t)psns);
 	if (!mended)
 		count_sent(qp, s, psns);
@@ -328,7 +329,7 @@ static void make_packet(struct vb_roce_qp *qp, struct vb_work_sent *s, uint64_t 
 		if (p.bth.ack_req || (vb_roce_is_answered(s) && !second))
 			time_it(qp, seq, first_time, now);
 	}
-	out->ah = s->rq.ah;
+	out->ah = s->work.ah;
 	vb_roce_seal(qp, out, &p);
 }
 
@@ -341,11 +342,11 @@ static void run_local(struct vb_roce_qp *qp)
 	while (rq->started && (rq->cur != rq->tail || take_send(qp))) {
 		struct vb_work_sent *s = vb_roce_send_at(qp, rq->cur);
 
-		if (rq->cur != rq->head || s->rq.verb != VB_VERB_LOCAL_INV)
+		if (rq->cur != rq->head || s->work.verb != VB_VERB_LOCAL_INV)
 			return;
 		s->done = true;
 		rq->cur++;
-		if (!qp->ops->local_invalidate(qp->own, &s->rq))
+		if (!qp->ops->local_invalidate(qp->own, &s->work))
 			s->status = VB_WORK_MW_BIND_ERR;
 		vb_roce_requester_retire(qp);
 	}
@@ -427,7 +428,7 @@ bool vb_roce_requester_middle(struct vb_roce_qp *qp, struct vb_roce_out *out, ui
 	bool asks = false;
 
 	qp->again = seq < rq->high;
-	if (!qp->ops->fetch(qp->own, &s->rq, (uint32_t)(seq - s->seq) * qp->cfg.mtu, out->packet + VB_BTH_LEN,
+	if (!qp->ops->fetch(qp->own, &s->work, (uint32_t)(seq - s->seq) * qp->cfg.mtu, out->packet + VB_BTH_LEN,
 	                    qp->cfg.mtu))
 		return false;
 	count_sent(qp, s, 1);
@@ -457,7 +458,8 @@ uint32_t vb_roce_requester_more(struct vb_roce_qp *qp, struct vb_roce_out *out, 
 	for (i = 0; i < n; i++) {
 		uint8_t *packet = out->packet + (size_t)i * apart;
 
-		if (!qp->ops->fetch(qp->own, &s->rq, (uint32_t)(rq->seq + i - s->seq) * mtu, packet + VB_BTH_LEN, mtu))
+		if (!qp->ops->fetch(qp->own, &s->work, (uint32_t)(rq->seq + i - s->seq) * mtu, packet + VB_BTH_LEN,
+		                    mtu))
 			break;
 		vb_roce_middle_bth(out, packet, vb_roce_send_psn(qp, rq->seq + i), false);
 	}

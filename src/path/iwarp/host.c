@@ -48,48 +48,49 @@ void vb_iwarp_in_child(struct vb_node *node)
 	vb_iwarp_tails_in_child(); /* closes the sockets of all streams */
 	if (!h)
 		return;
-	for (struct vb_iwarp_path *w = h->paths; w; w = w->next) {
-		w->fd = -1;
-		w->in_set = false;
+	for (struct vb_iwarp_path *path = h->paths; path; path = path->next) {
+		path->fd = -1;
+		path->in_set = false;
 	}
 	close(h->epoll_fd);
 	h->epoll_fd = -1;
 }
 
-static struct epoll_event host_interest(struct vb_iwarp_path *w)
+static struct epoll_event host_interest(struct vb_iwarp_path *path)
 {
-	return (struct epoll_event){.events = (w->starving ? 0 : EPOLLIN) | (w->blocked ? EPOLLOUT : 0), .data.ptr = w};
+	return (struct epoll_event){.events = (path->starving ? 0 : EPOLLIN) | (path->blocked ? EPOLLOUT : 0),
+	                            .data.ptr = path};
 }
 
 /* Under progress + sq_lock. */
-static void enter_set(struct vb_iwarp_host *h, struct vb_iwarp_path *w, bool in)
+static void enter_set(struct vb_iwarp_host *h, struct vb_iwarp_path *path, bool in)
 {
-	struct epoll_event ev = host_interest(w);
+	struct epoll_event ev = host_interest(path);
 
-	if (w->in_set == in)
+	if (path->in_set == in)
 		return;
-	if (epoll_ctl(h->epoll_fd, in ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, w->fd, &ev) && in)
-		vb_log(VB_LOG_ERROR, "queue pair 0x%x: its connection cannot be watched", w->qp->qp.qp_num);
-	w->in_set = in;
-	w->asked = ev.events;
+	if (epoll_ctl(h->epoll_fd, in ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, path->fd, &ev) && in)
+		vb_log(VB_LOG_ERROR, "queue pair 0x%x: its connection cannot be watched", path->qp->qp.qp_num);
+	path->in_set = in;
+	path->asked = ev.events;
 }
 
-void vb_iwarp_rewatch(struct vb_iwarp_path *w)
+void vb_iwarp_rewatch(struct vb_iwarp_path *path)
 {
-	struct epoll_event ev = host_interest(w);
+	struct epoll_event ev = host_interest(path);
 
-	if (!w->in_set || w->asked == ev.events)
+	if (!path->in_set || path->asked == ev.events)
 		return;
-	w->asked = ev.events;
-	epoll_ctl(w->qp->node->io->iwarp->epoll_fd, EPOLL_CTL_MOD, w->fd, &ev);
+	path->asked = ev.events;
+	epoll_ctl(path->qp->node->io->iwarp->epoll_fd, EPOLL_CTL_MOD, path->fd, &ev);
 }
 
 static void enter_all(struct vb_iwarp_host *h, bool in)
 {
-	for (struct vb_iwarp_path *w = h->paths; w; w = w->next) {
-		vb_lock(&w->qp->sq_lock);
-		enter_set(h, w, in);
-		vb_unlock(&w->qp->sq_lock);
+	for (struct vb_iwarp_path *path = h->paths; path; path = path->next) {
+		vb_lock(&path->qp->sq_lock);
+		enter_set(h, path, in);
+		vb_unlock(&path->qp->sq_lock);
 	}
 }
 
@@ -105,16 +106,16 @@ void vb_iwarp_watch(struct vb_node *node, bool watch)
 		enter_all(h, watch);
 }
 
-void vb_iwarp_host_join(struct vb_iwarp_path *w)
+void vb_iwarp_host_join(struct vb_iwarp_path *path)
 {
-	struct vb_node *node = w->qp->node;
+	struct vb_node *node = path->qp->node;
 	struct vb_iwarp_host *h = node->io->iwarp;
 
-	w->next = h->paths;
-	w->prev = &h->paths;
-	if (w->next)
-		w->next->prev = &w->next;
-	h->paths = w;
+	path->next = h->paths;
+	path->prev = &h->paths;
+	if (path->next)
+		path->next->prev = &path->next;
+	h->paths = path;
 	h->n++;
 	atomic_store(&node->io->transport[VB_TRANSPORT_IWARP].users, h->n);
 	if (h->n == VB_IWARP_FEW + 1)
@@ -123,14 +124,14 @@ void vb_iwarp_host_join(struct vb_iwarp_path *w)
 		enter_all(h, true); /* skips streams that are in the set already */
 }
 
-void vb_iwarp_host_leave(struct vb_iwarp_path *w)
+void vb_iwarp_host_leave(struct vb_iwarp_path *path)
 {
-	struct vb_iwarp_host *h = w->qp->node->io->iwarp;
+	struct vb_iwarp_host *h = path->qp->node->io->iwarp;
 
-	enter_set(h, w, false);
-	*w->prev = w->next;
-	if (w->next)
-		w->next->prev = w->prev;
+	enter_set(h, path, false);
+	*path->prev = path->next;
+	if (path->next)
+		path->next->prev = path->prev;
 	h->n--;
-	atomic_store(&w->qp->node->io->transport[VB_TRANSPORT_IWARP].users, h->n);
+	atomic_store(&path->qp->node->io->transport[VB_TRANSPORT_IWARP].users, h->n);
 }

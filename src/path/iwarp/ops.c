@@ -5,21 +5,21 @@
 #include "path/iwarp/path.h"
 #include "util/guard.h"
 
-void vb_iwarp_release(struct vb_iwarp_path *w)
+void vb_iwarp_release(struct vb_iwarp_path *path)
 {
-	if (!w->held)
+	if (!path->held)
 		return;
-	w->held = false;
-	atomic_fetch_sub(&w->qp->node->held_completions, 1);
-	vb_queue_complete_send(w->qp, &w->held_rq, VB_WORK_SUCCESS);
+	path->held = false;
+	atomic_fetch_sub(&path->qp->node->held_completions, 1);
+	vb_queue_complete_send(path->qp, &path->held_work, VB_WORK_SUCCESS);
 }
 
 void vb_iwarp_release_all(struct vb_node *node)
 {
-	for (struct vb_iwarp_path *w = node->io->iwarp->paths; w; w = w->next) {
-		vb_lock(&w->qp->sq_lock);
-		vb_iwarp_release(w);
-		vb_unlock(&w->qp->sq_lock);
+	for (struct vb_iwarp_path *path = node->io->iwarp->paths; path; path = path->next) {
+		vb_lock(&path->qp->sq_lock);
+		vb_iwarp_release(path);
+		vb_unlock(&path->qp->sq_lock);
 	}
 }
 
@@ -33,30 +33,30 @@ static bool is_armed(struct vb_cq *cq)
 	return armed;
 }
 
-static void complete_send(void *own, const struct vb_work *rq, enum vb_work_status status)
+static void complete_send(void *own, const struct vb_work *work, enum vb_work_status status)
 {
-	struct vb_iwarp_path *w = ((struct vb_qp *)own)->iwarp;
+	struct vb_iwarp_path *path = ((struct vb_qp *)own)->iwarp;
 
-	vb_iwarp_release(w);
-	if (!w->may_hold || status != VB_WORK_SUCCESS) {
-		vb_queue_complete_send(own, rq, status);
+	vb_iwarp_release(path);
+	if (!path->may_hold || status != VB_WORK_SUCCESS) {
+		vb_queue_complete_send(own, work, status);
 		return;
 	}
-	w->may_hold = false;
-	w->held = true;
-	w->held_rq = *rq;
-	w->held_until = vb_now() + w->hold_ns;
-	atomic_fetch_add(&w->qp->node->held_completions, 1);
-	if (is_armed(w->qp->scq))
-		vb_iwarp_release(w);
+	path->may_hold = false;
+	path->held = true;
+	path->held_work = *work;
+	path->held_until = vb_now() + path->hold_ns;
+	atomic_fetch_add(&path->qp->node->held_completions, 1);
+	if (is_armed(path->qp->scq))
+		vb_iwarp_release(path);
 }
 
-static bool iwarp_local_invalidate(void *own, const struct vb_work *rq)
+static bool iwarp_local_invalidate(void *own, const struct vb_work *work)
 {
 	struct vb_qp *qp = own;
 
 	vb_known_forget(&qp->iwarp->known);
-	return vb_queue_local_invalidate(qp, rq);
+	return vb_queue_local_invalidate(qp, work);
 }
 
 static bool iwarp_invalidate(void *own, uint32_t stag)
@@ -77,10 +77,10 @@ static void iwarp_failed(void *own, enum vb_work_event event)
 
 /* --- memory of our own requests --- */
 
-static int request_pieces(struct vb_qp *qp, const struct vb_work *rq, uint32_t access, uint32_t offset, uint32_t len,
+static int request_pieces(struct vb_qp *qp, const struct vb_work *work, uint32_t access, uint32_t offset, uint32_t len,
                           struct iovec *out)
 {
-	const struct vb_known *k = vb_queue_pieces(qp, &qp->iwarp->known, rq, access);
+	const struct vb_known *k = vb_queue_pieces(qp, &qp->iwarp->known, work, access);
 	int n = 0;
 
 	for (int i = 0; k && i < k->n && len; i++) {
@@ -99,20 +99,20 @@ static int request_pieces(struct vb_qp *qp, const struct vb_work *rq, uint32_t a
 	return k && !len ? n : -1;
 }
 
-static int iwarp_source(void *own, const struct vb_work *rq, uint32_t offset, uint32_t len, struct iovec *iov)
+static int iwarp_source(void *own, const struct vb_work *work, uint32_t offset, uint32_t len, struct iovec *iov)
 {
-	return request_pieces(own, rq, 0, offset, len, iov);
+	return request_pieces(own, work, 0, offset, len, iov);
 }
 
-static int iwarp_sink(void *own, const struct vb_work *rq, uint32_t offset, uint32_t len, struct iovec *iov)
+static int iwarp_sink(void *own, const struct vb_work *work, uint32_t offset, uint32_t len, struct iovec *iov)
 {
-	return request_pieces(own, rq, IBV_ACCESS_LOCAL_WRITE, offset, len, iov);
+	return request_pieces(own, work, IBV_ACCESS_LOCAL_WRITE, offset, len, iov);
 }
 
 /* STag and offset do not reveal the address of the memory. */
-static void sink_name(void *own, const struct vb_work *rq, uint32_t *stag, uint64_t *to)
+static void sink_name(void *own, const struct vb_work *work, uint32_t *stag, uint64_t *to)
 {
-	*stag = (uint32_t)rq->cookie << 8 | 1;
+	*stag = (uint32_t)work->cookie << 8 | 1;
 	*to = 0;
 }
 

@@ -43,22 +43,22 @@ struct vb_iw_stats vb_iw_totals;
 
 /* --- sending --- */
 
-static void refresh_emss(struct vb_iwarp_path *w)
+static void refresh_emss(struct vb_iwarp_path *path)
 {
-	struct vb_iw_config c = w->q.cfg;
+	struct vb_iw_config c = path->q.cfg;
 	int mss = 0;
 	socklen_t len = sizeof(mss);
 
-	if (getsockopt(w->fd, IPPROTO_TCP, TCP_MAXSEG, &mss, &len) || mss <= 0 || (uint32_t)mss == c.emss)
+	if (getsockopt(path->fd, IPPROTO_TCP, TCP_MAXSEG, &mss, &len) || mss <= 0 || (uint32_t)mss == c.emss)
 		return;
 	c.emss = (uint32_t)mss;
-	vb_iw_reconfigure(&w->q, &c);
+	vb_iw_reconfigure(&path->q, &c);
 }
 
-static void lose_socket(struct vb_iwarp_path *w, int err)
+static void lose_socket(struct vb_iwarp_path *path, int err)
 {
-	w->lost = err;
-	w->status = err;
+	path->lost = err;
+	path->status = err;
 }
 
 /* A small message is one piece, which is sent by a plain system call: without an iovec, and without the C library's
@@ -78,53 +78,53 @@ static ssize_t hand_over(int fd, struct iovec *iov, int n)
 }
 
 /* Makes one system call. Returns false if no more can be sent now, or at all. */
-static bool send_some(struct vb_iwarp_path *w, size_t *budget)
+static bool send_some(struct vb_iwarp_path *path, size_t *budget)
 {
 	struct iovec iov[PIECES];
-	int n = vb_iw_output(&w->q, iov, PIECES, BURST);
+	int n = vb_iw_output(&path->q, iov, PIECES, BURST);
 	size_t want = 0;
 
-	w->blocked = n > 0;
-	if (!w->blocked)
+	path->blocked = n > 0;
+	if (!path->blocked)
 		return false;
 	for (int i = 0; i < n; i++)
 		want += iov[i].iov_len;
-	ssize_t done = hand_over(w->fd, iov, n);
+	ssize_t done = hand_over(path->fd, iov, n);
 
 	if (done < 0) {
 		if (errno == EFAULT) {
-			w->status = EFAULT;
-			vb_iw_closed(&w->q, VB_IW_FAULT);
+			path->status = EFAULT;
+			vb_iw_closed(&path->q, VB_IW_FAULT);
 		} else if (errno != EAGAIN && errno != EINTR) {
-			lose_socket(w, errno);
+			lose_socket(path, errno);
 		}
 		return errno == EINTR;
 	}
-	vb_iw_sent(&w->q, (size_t)done);
+	vb_iw_sent(&path->q, (size_t)done);
 	*budget -= (size_t)done < *budget ? (size_t)done : *budget;
 	return (size_t)done == want && *budget;
 }
 
 /* Is there anything that may be sent? Under sq_lock. */
-static bool wants_to_send(const struct vb_iwarp_path *w)
+static bool wants_to_send(const struct vb_iwarp_path *path)
 {
-	return w->qp->sq_emit != w->qp->sq_head || !vb_iw_quiet(&w->q);
+	return path->qp->sq_emit != path->qp->sq_head || !vb_iw_quiet(&path->q);
 }
 
 /* Sends all that may be sent. Under sq_lock. */
-static void emit_stream(struct vb_iwarp_path *w)
+static void emit_stream(struct vb_iwarp_path *path)
 {
 	size_t budget = SEND_BUDGET;
 	int saved = errno;
 	bool more;
 
-	if (++w->turn % EMSS_EVERY == 0)
-		refresh_emss(w);
-	while ((more = send_some(w, &budget)) && wants_to_send(w))
+	if (++path->turn % EMSS_EVERY == 0)
+		refresh_emss(path);
+	while ((more = send_some(path, &budget)) && wants_to_send(path))
 		;
 	if (more)
-		w->blocked = false;
-	vb_iwarp_rewatch(w);
+		path->blocked = false;
+	vb_iwarp_rewatch(path);
 	errno = saved;
 }
 
@@ -147,10 +147,10 @@ static ssize_t read_socket(int fd, struct iovec *iov, int n)
 }
 
 /* Makes one system call. Returns the number of bytes. *more: more data may be there. Under progress + sq_lock. */
-static size_t take_some(struct vb_iwarp_path *w, bool *more)
+static size_t take_some(struct vb_iwarp_path *path, bool *more)
 {
 	struct iovec iov[VB_IW_PIECES + 8];
-	int n = vb_iw_room(&w->q, iov, VB_IW_PIECES + 8);
+	int n = vb_iw_room(&path->q, iov, VB_IW_PIECES + 8);
 	size_t want = 0;
 
 	*more = false;
@@ -158,41 +158,41 @@ static size_t take_some(struct vb_iwarp_path *w, bool *more)
 		return 0;
 	for (int i = 0; i < n; i++)
 		want += iov[i].iov_len;
-	ssize_t got = read_socket(w->fd, iov, n);
+	ssize_t got = read_socket(path->fd, iov, n);
 
 	if (got > 0) {
-		vb_iw_received(&w->q, (size_t)got);
+		vb_iw_received(&path->q, (size_t)got);
 		*more = (size_t)got == want;
 		return (size_t)got;
 	}
 	if (!got) {
-		lose_socket(w, ESHUTDOWN);
-		w->status = 0;
+		lose_socket(path, ESHUTDOWN);
+		path->status = 0;
 	} else if (errno == EFAULT) {
-		w->status = EFAULT;
-		vb_iw_closed(&w->q, VB_IW_FAULT);
+		path->status = EFAULT;
+		vb_iw_closed(&path->q, VB_IW_FAULT);
 	} else if (errno != EAGAIN && errno != EINTR) {
-		lose_socket(w, errno);
+		lose_socket(path, errno);
 	}
 	return 0;
 }
 
 /* Reads all data that has arrived, up to READ_BUDGET. Under progress + sq_lock. */
-static size_t receive_all(struct vb_iwarp_path *w)
+static size_t receive_all(struct vb_iwarp_path *path)
 {
 	size_t all = 0;
 	bool more = true;
 
-	while (more && all < READ_BUDGET && !w->failed)
-		all += take_some(w, &more);
+	while (more && all < READ_BUDGET && !path->failed)
+		all += take_some(path, &more);
 	return all;
 }
 
 /* --- failure --- */
 
-static bool stream_ended(const struct vb_iwarp_path *w)
+static bool stream_ended(const struct vb_iwarp_path *path)
 {
-	return w->failed || w->lost || vb_iw_over(&w->q);
+	return path->failed || path->lost || vb_iw_over(&path->q);
 }
 
 static enum ibv_event_type event_of(enum vb_work_event event)
@@ -203,50 +203,50 @@ static enum ibv_event_type event_of(enum vb_work_event event)
 }
 
 /* Called when the connection has ended. Processes data that arrived before. Under progress + sq_lock. */
-static void close_engine(struct vb_iwarp_path *w)
+static void close_engine(struct vb_iwarp_path *path)
 {
-	int lost = w->lost, status = w->status;
+	int lost = path->lost, status = path->status;
 
-	vb_iw_retry(&w->q);
-	if (lost != ESHUTDOWN && !w->failed)
-		receive_all(w);
-	w->lost = lost;
-	w->status = status;
-	vb_iw_closed(&w->q, lost == ESHUTDOWN ? VB_IW_FIN : VB_IW_RESET);
+	vb_iw_retry(&path->q);
+	if (lost != ESHUTDOWN && !path->failed)
+		receive_all(path);
+	path->lost = lost;
+	path->status = status;
+	vb_iw_closed(&path->q, lost == ESHUTDOWN ? VB_IW_FIN : VB_IW_RESET);
 }
 
-static void log_end(const struct vb_iwarp_path *w)
+static void log_end(const struct vb_iwarp_path *path)
 {
 	struct vb_iw_terminate t;
-	bool ours = vb_iw_sent_terminate(&w->q, &t);
+	bool ours = vb_iw_sent_terminate(&path->q, &t);
 
-	if (ours || vb_iw_got_terminate(&w->q, &t))
-		vb_log(VB_LOG_WARN, "queue pair 0x%x: %s ended its connection: %s", w->qp->qp.qp_num,
+	if (ours || vb_iw_got_terminate(&path->q, &t))
+		vb_log(VB_LOG_WARN, "queue pair 0x%x: %s ended its connection: %s", path->qp->qp.qp_num,
 		       ours ? "we" : "the peer", vb_term_text((uint16_t)(t.layer << 12 | t.etype << 8 | t.code)));
 }
 
 static void iwarp_settle(struct vb_qp *qp)
 {
-	struct vb_iwarp_path *w = qp->iwarp;
+	struct vb_iwarp_path *path = qp->iwarp;
 
-	if (!w || !stream_ended(w))
+	if (!path || !stream_ended(path))
 		return;
-	vb_known_forget(&w->known);
+	vb_known_forget(&path->known);
 	struct vb_context *ctx = vb_ctx(qp->qp.context);
-	bool reported = w->failed != VB_WORK_EVENT_NONE;
+	bool reported = path->failed != VB_WORK_EVENT_NONE;
 
-	if (w->lost) {
-		close_engine(w);
+	if (path->lost) {
+		close_engine(path);
 		/* An end of the connection alone raises no event: the engine failed before, or the peer sent a
 		 * Terminate. */
-		reported = reported || vb_iw_got_terminate(&w->q, &(struct vb_iw_terminate){0});
-	} else if (!w->status) {
-		w->status = EPROTO;
+		reported = reported || vb_iw_got_terminate(&path->q, &(struct vb_iw_terminate){0});
+	} else if (!path->status) {
+		path->status = EPROTO;
 	}
-	enum vb_work_event event = reported ? w->failed : VB_WORK_EVENT_NONE;
+	enum vb_work_event event = reported ? path->failed : VB_WORK_EVENT_NONE;
 
 	if (atomic_load(&qp->state) != IBV_QPS_ERR)
-		log_end(w);
+		log_end(path);
 	vb_qp_error(qp);
 	if (event)
 		vb_async_raise(ctx, event_of(event), &qp->qp);
@@ -271,74 +271,76 @@ static bool may_hold(struct vb_qp *qp)
 }
 
 /* Ends the hold if data arrived (company), or its time is over. */
-static bool end_hold(struct vb_iwarp_path *w, bool company)
+static bool end_hold(struct vb_iwarp_path *path, bool company)
 {
-	if (company && (w->held || w->missed) && w->hold_ns < HOLD_MAX)
-		w->hold_ns *= 2;
+	if (company && (path->held || path->missed) && path->hold_ns < HOLD_MAX)
+		path->hold_ns *= 2;
 	if (company)
-		w->missed = false;
-	if (!w->held || (!company && vb_now() < w->held_until))
+		path->missed = false;
+	if (!path->held || (!company && vb_now() < path->held_until))
 		return false;
-	w->missed = !company;
-	vb_iwarp_release(w);
+	path->missed = !company;
+	vb_iwarp_release(path);
 	return true;
 }
 
 static enum vb_sq_status iwarp_kick(struct vb_qp *qp)
 {
-	struct vb_iwarp_path *w = qp->iwarp;
+	struct vb_iwarp_path *path = qp->iwarp;
 
 	atomic_store_explicit(&qp->sq_pending, qp->sq_head - qp->sq_una, memory_order_relaxed);
-	if (w->missed && w->hold_ns > HOLD_MIN)
-		w->hold_ns /= 2;
-	w->missed = false;
-	if (w->held)
-		vb_iwarp_release(w);
-	if (w->blocked) /* continues when the socket is writable */
+	if (path->missed && path->hold_ns > HOLD_MIN)
+		path->hold_ns /= 2;
+	path->missed = false;
+	if (path->held)
+		vb_iwarp_release(path);
+	if (path->blocked) /* continues when the socket is writable */
 		return VB_SQ_GOOD;
-	vb_known_forget(&w->known);
-	atomic_store_explicit(&w->seldom, false, memory_order_relaxed);
-	vb_iwarp_heat(w);
-	w->may_hold = may_hold(qp);
-	emit_stream(w);
-	w->may_hold = false;
-	return stream_ended(w) ? VB_SQ_FAILED : VB_SQ_GOOD;
+	vb_known_forget(&path->known);
+	atomic_store_explicit(&path->seldom, false, memory_order_relaxed);
+	vb_iwarp_heat(path);
+	path->may_hold = may_hold(qp);
+	emit_stream(path);
+	path->may_hold = false;
+	return stream_ended(path) ? VB_SQ_FAILED : VB_SQ_GOOD;
 }
 
 /* --- operation --- */
 
 /* Polls a quiet stream less often, because its system calls delay busy streams. Under progress + sq_lock. */
-static void adjust_polling(struct vb_iwarp_path *w, bool done)
+static void adjust_polling(struct vb_iwarp_path *path, bool done)
 {
-	w->in_vain = done || w->held || w->missed || w->blocked || w->starving || w->lost ? 0 : w->in_vain + 1;
-	if ((w->in_vain >= QUIET) != atomic_load_explicit(&w->seldom, memory_order_relaxed))
-		atomic_store_explicit(&w->seldom, w->in_vain >= QUIET, memory_order_relaxed);
+	path->in_vain = done || path->held || path->missed || path->blocked || path->starving || path->lost
+	                        ? 0
+	                        : path->in_vain + 1;
+	if ((path->in_vain >= QUIET) != atomic_load_explicit(&path->seldom, memory_order_relaxed))
+		atomic_store_explicit(&path->seldom, path->in_vain >= QUIET, memory_order_relaxed);
 }
 
 /* Under progress. */
-static unsigned visit_stream(struct vb_iwarp_path *w, bool finish)
+static unsigned visit_stream(struct vb_iwarp_path *path, bool finish)
 {
-	struct vb_qp *qp = w->qp;
+	struct vb_qp *qp = path->qp;
 	size_t done = 0;
 
 	if (finish)
 		vb_lock(&qp->sq_lock);
 	else if (!vb_trylock(&qp->sq_lock))
 		return 0;
-	vb_known_forget(&w->known);
-	if (w->starving)
-		done = vb_iwarp_feed(w, finish);
-	done += receive_all(w);
-	if (vb_iw_starved(&w->q) != w->starving)
-		vb_iwarp_starve(w);
+	vb_known_forget(&path->known);
+	if (path->starving)
+		done = vb_iwarp_feed(path, finish);
+	done += receive_all(path);
+	if (vb_iw_starved(&path->q) != path->starving)
+		vb_iwarp_starve(path);
 	if (done)
-		vb_iwarp_heat(w);
-	if ((w->held || w->missed) && end_hold(w, done))
+		vb_iwarp_heat(path);
+	if ((path->held || path->missed) && end_hold(path, done))
 		done = 1;
-	if ((w->blocked || (done && wants_to_send(w))) && !w->lost)
-		emit_stream(w);
-	adjust_polling(w, done);
-	if (stream_ended(w)) { /* w may be freed then */
+	if ((path->blocked || (done && wants_to_send(path))) && !path->lost)
+		emit_stream(path);
+	adjust_polling(path, done);
+	if (stream_ended(path)) { /* path may be freed then */
 		iwarp_settle(qp);
 		done = 1;
 	}
@@ -347,9 +349,9 @@ static unsigned visit_stream(struct vb_iwarp_path *w, bool finish)
 	return done != 0;
 }
 
-static bool has_turn(const struct vb_iwarp_host *h, struct vb_iwarp_path *w)
+static bool has_turn(const struct vb_iwarp_host *h, struct vb_iwarp_path *path)
 {
-	return h->n == 1 || !(h->turn % SELDOM) || !atomic_load_explicit(&w->seldom, memory_order_relaxed);
+	return h->n == 1 || !(h->turn % SELDOM) || !atomic_load_explicit(&path->seldom, memory_order_relaxed);
 }
 
 unsigned vb_iwarp_poll(struct vb_node *node, bool finish)
@@ -361,10 +363,10 @@ unsigned vb_iwarp_poll(struct vb_node *node, bool finish)
 
 	h->turn++;
 	if (h->n <= VB_IWARP_FEW) {
-		for (struct vb_iwarp_path *w = h->paths, *next; w; w = next) {
-			next = w->next;
-			if (finish || has_turn(h, w))
-				done += visit_stream(w, finish);
+		for (struct vb_iwarp_path *path = h->paths, *next; path; path = next) {
+			next = path->next;
+			if (finish || has_turn(h, path))
+				done += visit_stream(path, finish);
 		}
 	} else {
 		int cancel;
@@ -375,9 +377,9 @@ unsigned vb_iwarp_poll(struct vb_node *node, bool finish)
 
 		for (int i = 0; i < n; i++)
 			done += visit_stream(ev[i].data.ptr, finish);
-		for (struct vb_iwarp_path *w = h->starved, *next; w; w = next) {
-			next = w->starved_next;
-			done += visit_stream(w, finish);
+		for (struct vb_iwarp_path *path = h->starved, *next; path; path = next) {
+			next = path->starved_next;
+			done += visit_stream(path, finish);
 		}
 	}
 	errno = saved;
@@ -386,12 +388,12 @@ unsigned vb_iwarp_poll(struct vb_node *node, bool finish)
 
 void vb_iwarp_last_words(struct vb_node *node)
 {
-	for (struct vb_iwarp_path *w = node->io->iwarp->paths; w; w = w->next) {
-		if (!vb_trylock(&w->qp->sq_lock))
+	for (struct vb_iwarp_path *path = node->io->iwarp->paths; path; path = path->next) {
+		if (!vb_trylock(&path->qp->sq_lock))
 			continue;
-		vb_known_forget(&w->known);
-		emit_stream(w);
-		vb_unlock(&w->qp->sq_lock);
+		vb_known_forget(&path->known);
+		emit_stream(path);
+		vb_unlock(&path->qp->sq_lock);
 	}
 }
 
@@ -399,13 +401,13 @@ void vb_iwarp_last_ends(struct vb_node *node)
 {
 	static uint8_t nowhere[65536];
 
-	for (struct vb_iwarp_path *w = node->io->iwarp->paths; w; w = w->next) {
-		if (!vb_trylock(&w->qp->sq_lock))
+	for (struct vb_iwarp_path *path = node->io->iwarp->paths; path; path = path->next) {
+		if (!vb_trylock(&path->qp->sq_lock))
 			continue;
-		shutdown(w->fd, SHUT_WR);
-		for (int i = 0; i < 64 && recv(w->fd, nowhere, sizeof(nowhere), MSG_DONTWAIT) > 0; i++)
+		shutdown(path->fd, SHUT_WR);
+		for (int i = 0; i < 64 && recv(path->fd, nowhere, sizeof(nowhere), MSG_DONTWAIT) > 0; i++)
 			; /* unread data would make close() reset the connection */
-		vb_unlock(&w->qp->sq_lock);
+		vb_unlock(&path->qp->sq_lock);
 	}
 }
 
@@ -433,33 +435,33 @@ static bool iwarp_idle(const struct vb_qp *qp)
 
 static struct vb_iwarp_path *path_new(struct vb_qp *qp, const struct vb_iwarp_stream *s)
 {
-	struct vb_iwarp_path *w = calloc(1, sizeof(*w) + qp->sq_max_wr * sizeof(w->sends[0]));
+	struct vb_iwarp_path *path = calloc(1, sizeof(*path) + qp->sq_max_wr * sizeof(path->sends[0]));
 
-	if (!w)
+	if (!path)
 		return NULL;
-	w->qp = qp;
-	w->fd = s->fd;
-	w->hold_ns = HOLD_START;
-	w->memory = mmap(NULL, VB_IWARP_STAGE + VB_IWARP_OUT, PROT_READ | PROT_WRITE,
-	                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	w->tail = w->memory == MAP_FAILED ? NULL : vb_iwarp_tail_new(qp->node, s);
-	if (w->tail)
-		return w;
-	if (w->memory != MAP_FAILED)
-		munmap(w->memory, VB_IWARP_STAGE + VB_IWARP_OUT);
-	free(w);
+	path->qp = qp;
+	path->fd = s->fd;
+	path->hold_ns = HOLD_START;
+	path->memory = mmap(NULL, VB_IWARP_STAGE + VB_IWARP_OUT, PROT_READ | PROT_WRITE,
+	                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	path->tail = path->memory == MAP_FAILED ? NULL : vb_iwarp_tail_new(qp->node, s);
+	if (path->tail)
+		return path;
+	if (path->memory != MAP_FAILED)
+		munmap(path->memory, VB_IWARP_STAGE + VB_IWARP_OUT);
+	free(path);
 	return NULL;
 }
 
-static void path_free(struct vb_iwarp_path *w)
+static void path_free(struct vb_iwarp_path *path)
 {
-	munmap(w->memory, VB_IWARP_STAGE + VB_IWARP_OUT);
-	free(w);
+	munmap(path->memory, VB_IWARP_STAGE + VB_IWARP_OUT);
+	free(path);
 }
 
-static void start_engine(struct vb_iwarp_path *w, const struct vb_iwarp_stream *s)
+static void start_engine(struct vb_iwarp_path *path, const struct vb_iwarp_stream *s)
 {
-	struct vb_qp *qp = w->qp;
+	struct vb_qp *qp = path->qp;
 	struct vb_iw_config c = {.crc = s->crc,
 	                         .markers_in = s->markers_in,
 	                         .markers_out = s->markers_out,
@@ -470,48 +472,48 @@ static void start_engine(struct vb_iwarp_path *w, const struct vb_iwarp_stream *
 	                         .ord = s->ord,
 	                         .access = vb_rights_of(qp->attr.qp_access_flags)};
 
-	vb_iw_init(&w->q, &c, &vb_iwarp_ops, qp, w->sends, qp->sq_max_wr, w->memory, VB_IWARP_STAGE,
-	           w->memory + VB_IWARP_STAGE, VB_IWARP_OUT);
-	refresh_emss(w);
+	vb_iw_init(&path->q, &c, &vb_iwarp_ops, qp, path->sends, qp->sq_max_wr, path->memory, VB_IWARP_STAGE,
+	           path->memory + VB_IWARP_STAGE, VB_IWARP_OUT);
+	refresh_emss(path);
 	if (s->waits_for_initiator)
-		vb_iw_hold_until_input(&w->q);
+		vb_iw_hold_until_input(&path->q);
 	if (s->expect_rtr != VB_IW_RTR_NONE)
-		vb_iw_expect_rtr(&w->q, s->expect_rtr);
+		vb_iw_expect_rtr(&path->q, s->expect_rtr);
 	if (s->send_rtr != VB_IW_RTR_NONE)
-		vb_iw_send_rtr(&w->q, s->send_rtr);
+		vb_iw_send_rtr(&path->q, s->send_rtr);
 }
 
 /* Under progress. */
-static void start_stream(struct vb_iwarp_path *w, const struct vb_iwarp_stream *s)
+static void start_stream(struct vb_iwarp_path *path, const struct vb_iwarp_stream *s)
 {
-	struct vb_qp *qp = w->qp;
+	struct vb_qp *qp = path->qp;
 
-	vb_iwarp_host_join(w);
+	vb_iwarp_host_join(path);
 	vb_lock(&qp->sq_lock);
-	qp->iwarp = w;
+	qp->iwarp = path;
 	qp->path = &vb_iwarp_path_ops;
 	qp->attr.max_rd_atomic = (uint8_t)(s->ord < 255 ? s->ord : 255);
 	qp->attr.max_dest_rd_atomic = (uint8_t)(s->ird < 255 ? s->ird : 255);
-	start_engine(w, s);
+	start_engine(path, s);
 	vb_qp_set_state(qp, IBV_QPS_RTS);
 	if (s->early_len)
-		vb_iw_input(&w->q, s->early, s->early_len); /* fits in the stage */
-	vb_iwarp_starve(w);
-	if (!w->failed)
-		emit_stream(w);
-	if (stream_ended(w))
+		vb_iw_input(&path->q, s->early, s->early_len); /* fits in the stage */
+	vb_iwarp_starve(path);
+	if (!path->failed)
+		emit_stream(path);
+	if (stream_ended(path))
 		iwarp_settle(qp);
 	vb_unlock(&qp->sq_lock);
 }
 
 int vb_iwarp_attach(struct vb_qp *qp, const struct vb_iwarp_stream *s)
 {
-	struct vb_iwarp_path *w = NULL;
+	struct vb_iwarp_path *path = NULL;
 	int err = EINVAL;
 
 	if (qp->type == IBV_QPT_RC && vb_qp_is_iwarp(qp)) {
-		w = path_new(qp, s);
-		err = w ? 0 : ENOMEM;
+		path = path_new(qp, s);
+		err = path ? 0 : ENOMEM;
 	}
 	if (err)
 		return err;
@@ -520,14 +522,14 @@ int vb_iwarp_attach(struct vb_qp *qp, const struct vb_iwarp_stream *s)
 	vb_mutex_lock(&qp->modify_lock, VB_RANK_MODIFY);
 	vb_lock(&qp->node->progress);
 	if (atomic_load(&qp->state) == IBV_QPS_INIT)
-		start_stream(w, s);
+		start_stream(path, s);
 	else
 		err = EINVAL;
 	vb_unlock(&qp->node->progress);
 	vb_mutex_unlock(&qp->modify_lock);
 	if (err) {
-		vb_iwarp_tail_drop(w->tail);
-		path_free(w);
+		vb_iwarp_tail_drop(path->tail);
+		path_free(path);
 	}
 	return err;
 }
@@ -535,14 +537,14 @@ int vb_iwarp_attach(struct vb_qp *qp, const struct vb_iwarp_stream *s)
 /* --- end --- */
 
 /* Copies the remaining output, which the tail sends. */
-static uint8_t *take_leftover(struct vb_iwarp_path *w, size_t *len)
+static uint8_t *take_leftover(struct vb_iwarp_path *path, size_t *len)
 {
 	struct iovec iov[64];
 	uint8_t *rest = NULL;
 	int n;
 
 	*len = 0;
-	while (!w->lost && (n = vb_iw_output(&w->q, iov, 64, BURST)) > 0) {
+	while (!path->lost && (n = vb_iw_output(&path->q, iov, 64, BURST)) > 0) {
 		size_t bytes = 0, at = *len;
 
 		for (int i = 0; i < n; i++)
@@ -557,7 +559,7 @@ static uint8_t *take_leftover(struct vb_iwarp_path *w, size_t *len)
 				return rest;
 			at += iov[i].iov_len;
 		}
-		vb_iw_sent(&w->q, bytes);
+		vb_iw_sent(&path->q, bytes);
 		*len = at;
 		if (*len > VB_IWARP_OUT)
 			break;
@@ -573,43 +575,43 @@ static uint8_t *take_leftover(struct vb_iwarp_path *w, size_t *len)
  */
 static void iwarp_abort_stream(struct vb_qp *qp)
 {
-	struct vb_iwarp_path *w = qp->iwarp;
+	struct vb_iwarp_path *path = qp->iwarp;
 
-	if (!w->lost && !vb_iw_over(&w->q))
-		w->aborted = true;
+	if (!path->lost && !vb_iw_over(&path->q))
+		path->aborted = true;
 }
 
-static void reset_stream(struct vb_iwarp_path *w)
+static void reset_stream(struct vb_iwarp_path *path)
 {
-	vb_iw_abort(&w->q, false);
-	(void)connect(w->fd, &(struct sockaddr){.sa_family = AF_UNSPEC}, sizeof(struct sockaddr));
+	vb_iw_abort(&path->q, false);
+	(void)connect(path->fd, &(struct sockaddr){.sa_family = AF_UNSPEC}, sizeof(struct sockaddr));
 }
 
 /* Called when the queue pair leaves its connection, which ends. Completes the engine's requests. */
 static void iwarp_closed(struct vb_qp *qp)
 {
-	struct vb_iwarp_path *w = qp->iwarp;
+	struct vb_iwarp_path *path = qp->iwarp;
 	uint8_t *rest;
 	size_t len;
 
-	vb_known_forget(&w->known);
-	vb_iwarp_release(w);
-	if (w->aborted)
-		reset_stream(w);
-	if (!vb_iw_over(&w->q)) {
-		emit_stream(w);
-		vb_iw_abort(&w->q, false);
+	vb_known_forget(&path->known);
+	vb_iwarp_release(path);
+	if (path->aborted)
+		reset_stream(path);
+	if (!vb_iw_over(&path->q)) {
+		emit_stream(path);
+		vb_iw_abort(&path->q, false);
 	}
-	rest = take_leftover(w, &len);
-	vb_iwarp_unstarve(w);
-	vb_iwarp_host_leave(w);
-#define X(name, text) vb_iw_totals.name += w->q.stats.name;
+	rest = take_leftover(path, &len);
+	vb_iwarp_unstarve(path);
+	vb_iwarp_host_leave(path);
+#define X(name, text) vb_iw_totals.name += path->q.stats.name;
 	VB_IW_COUNTERS(X)
 #undef X
 	qp->iwarp = NULL;
 	vb_path_none(qp);
-	vb_iwarp_tail_end(w->tail, w->status, rest, len);
-	path_free(w);
+	vb_iwarp_tail_end(path->tail, path->status, rest, len);
+	path_free(path);
 	vb_local_closed(qp);
 }
 

@@ -31,7 +31,7 @@ struct vb_iwarp_path {
 	bool missed; /* the hold was in vain, and nothing was posted or arrived since */
 	uint64_t hold_ns;
 	uint64_t held_until;
-	struct vb_work held_rq;
+	struct vb_work held_work;
 	_Atomic uint8_t heat; /* 0: the stream is idle */
 	/* the stream is polled less often, because nothing arrived in many polls and nothing was posted */
 	atomic_bool seldom;
@@ -73,11 +73,11 @@ void vb_iwarp_in_child(struct vb_node *node);
 /* watch: the sockets wake the progress thread; otherwise a thread polls them. Under progress. */
 void vb_iwarp_watch(struct vb_node *node, bool watch);
 /* Updates the events requested from the set. Under sq_lock. */
-void vb_iwarp_rewatch(struct vb_iwarp_path *w);
+void vb_iwarp_rewatch(struct vb_iwarp_path *path);
 /* Under progress, no queue pair's lock held. */
-void vb_iwarp_host_join(struct vb_iwarp_path *w);
+void vb_iwarp_host_join(struct vb_iwarp_path *path);
 /* Under progress + sq_lock. */
-void vb_iwarp_host_leave(struct vb_iwarp_path *w);
+void vb_iwarp_host_leave(struct vb_iwarp_path *path);
 
 /* --- path.c --- */
 
@@ -91,17 +91,17 @@ void vb_iwarp_last_ends(struct vb_node *node);
 /* --- starve.c --- */
 
 /* Called after input: starts or ends starvation as the engine reports. Under progress + sq_lock. */
-void vb_iwarp_starve(struct vb_iwarp_path *w);
+void vb_iwarp_starve(struct vb_iwarp_path *path);
 /* Visits a starved stream: continues if there is a receive, and ends the stream if the connection has ended or the
  * message has waited too long. finish: checks the connection now. Under progress + sq_lock. Returns the amount of
  * work. */
-unsigned vb_iwarp_feed(struct vb_iwarp_path *w, bool finish);
+unsigned vb_iwarp_feed(struct vb_iwarp_path *path, bool finish);
 /* Ends starvation. Under progress + sq_lock. */
-void vb_iwarp_unstarve(struct vb_iwarp_path *w);
+void vb_iwarp_unstarve(struct vb_iwarp_path *path);
 /* When the progress thread must visit starved or idle streams; ns, 0: never. Under progress. */
 uint64_t vb_iwarp_due(struct vb_node *node);
 /* Marks a stream as in use. Under sq_lock. */
-void vb_iwarp_heat(struct vb_iwarp_path *w);
+void vb_iwarp_heat(struct vb_iwarp_path *path);
 /* Called from time to time: frees memory of idle streams. No lock held. */
 void vb_iwarp_trim(struct vb_node *node);
 
@@ -109,7 +109,7 @@ void vb_iwarp_trim(struct vb_node *node);
 
 extern const struct vb_iw_ops vb_iwarp_ops;
 /* Releases a held completion. Under sq_lock. */
-void vb_iwarp_release(struct vb_iwarp_path *w);
+void vb_iwarp_release(struct vb_iwarp_path *path);
 void vb_iwarp_release_all(struct vb_node *node); /* under progress */
 
 /* --- socket.c --- */

@@ -19,110 +19,110 @@
 
 /* --- starved --- */
 
-static struct vb_rq *receive_queue(const struct vb_iwarp_path *w)
+static struct vb_rq *receive_queue(const struct vb_iwarp_path *path)
 {
-	return w->qp->srq ? &w->qp->srq->rq : &w->qp->rq;
+	return path->qp->srq ? &path->qp->srq->rq : &path->qp->rq;
 }
 
 /* Asks threads that post a receive to notify this stream. Returns whether there is a receive now. */
-static bool want_receive(struct vb_iwarp_path *w)
+static bool want_receive(struct vb_iwarp_path *path)
 {
-	struct vb_rq *rq = receive_queue(w);
+	struct vb_rq *rq = receive_queue(path);
 	bool there;
 
 	vb_lock(&rq->lock);
-	rq->rnr_waiter = w->qp->node;
+	rq->rnr_waiter = path->qp->node;
 	there = vb_rq_count(rq);
 	vb_unlock(&rq->lock);
 	return there;
 }
 
-static void join_starved(struct vb_iwarp_path *w)
+static void join_starved(struct vb_iwarp_path *path)
 {
-	struct vb_iwarp_host *h = w->qp->node->io->iwarp;
+	struct vb_iwarp_host *h = path->qp->node->io->iwarp;
 
-	w->starving = true;
-	w->fin = false;
-	w->starved_next = h->starved;
-	w->starved_prev = &h->starved;
-	if (w->starved_next)
-		w->starved_next->starved_prev = &w->starved_next;
-	h->starved = w;
+	path->starving = true;
+	path->fin = false;
+	path->starved_next = h->starved;
+	path->starved_prev = &h->starved;
+	if (path->starved_next)
+		path->starved_next->starved_prev = &path->starved_next;
+	h->starved = path;
 }
 
-void vb_iwarp_unstarve(struct vb_iwarp_path *w)
+void vb_iwarp_unstarve(struct vb_iwarp_path *path)
 {
-	if (!w->starving)
+	if (!path->starving)
 		return;
-	w->starving = false;
-	*w->starved_prev = w->starved_next;
-	if (w->starved_next)
-		w->starved_next->starved_prev = w->starved_prev;
+	path->starving = false;
+	*path->starved_prev = path->starved_next;
+	if (path->starved_next)
+		path->starved_next->starved_prev = path->starved_prev;
 }
 
-void vb_iwarp_starve(struct vb_iwarp_path *w)
+void vb_iwarp_starve(struct vb_iwarp_path *path)
 {
-	bool was = w->starving;
+	bool was = path->starving;
 
-	while (vb_iw_starved(&w->q) && want_receive(w))
-		vb_iw_retry(&w->q);
-	if (vb_iw_starved(&w->q) && !was) {
-		join_starved(w);
-		w->look_at = vb_now() + EVERY;
-		w->patience = w->look_at + PATIENCE;
-		vb_timer_at(w->qp->node, w->look_at);
-	} else if (!vb_iw_starved(&w->q)) {
-		vb_iwarp_unstarve(w);
+	while (vb_iw_starved(&path->q) && want_receive(path))
+		vb_iw_retry(&path->q);
+	if (vb_iw_starved(&path->q) && !was) {
+		join_starved(path);
+		path->look_at = vb_now() + EVERY;
+		path->patience = path->look_at + PATIENCE;
+		vb_timer_at(path->qp->node, path->look_at);
+	} else if (!vb_iw_starved(&path->q)) {
+		vb_iwarp_unstarve(path);
 	}
-	if (was != w->starving)
-		vb_iwarp_rewatch(w);
+	if (was != path->starving)
+		vb_iwarp_rewatch(path);
 }
 
 /* Checks whether the connection has ended, because nothing is read that would show it. */
-static void find_end(struct vb_iwarp_path *w, uint64_t now)
+static void find_end(struct vb_iwarp_path *path, uint64_t now)
 {
-	struct pollfd p = {.fd = w->fd, .events = w->fin ? 0 : POLLRDHUP};
+	struct pollfd p = {.fd = path->fd, .events = path->fin ? 0 : POLLRDHUP};
 	socklen_t len = sizeof(int);
 	int err = 0, cancel;
 
-	w->look_at = now + EVERY;
-	want_receive(w); /* another stream may have taken a receive of a shared queue, and the notification */
+	path->look_at = now + EVERY;
+	want_receive(path); /* another stream may have taken a receive of a shared queue, and the notification */
 	vb_cancel_defer(&cancel);
 	int n = poll(&p, 1, 0);
 	vb_cancel_restore(cancel);
 	if (n <= 0)
 		return;
 	if (p.revents & (POLLERR | POLLHUP)) {
-		getsockopt(w->fd, SOL_SOCKET, SO_ERROR, &err, &len);
-		w->lost = w->status = err ? err : ECONNRESET;
+		getsockopt(path->fd, SOL_SOCKET, SO_ERROR, &err, &len);
+		path->lost = path->status = err ? err : ECONNRESET;
 	} else if (p.revents & POLLRDHUP) {
-		w->fin = true;
-		if (w->patience > now + AFTER_FIN)
-			w->patience = now + AFTER_FIN;
+		path->fin = true;
+		if (path->patience > now + AFTER_FIN)
+			path->patience = now + AFTER_FIN;
 	}
 }
 
-unsigned vb_iwarp_feed(struct vb_iwarp_path *w, bool finish)
+unsigned vb_iwarp_feed(struct vb_iwarp_path *path, bool finish)
 {
 	int saved = errno;
 
-	if (vb_rq_count(receive_queue(w))) {
-		vb_iw_retry(&w->q);
-		w->patience = vb_now() + PATIENCE;
-		vb_iwarp_starve(w);
+	if (vb_rq_count(receive_queue(path))) {
+		vb_iw_retry(&path->q);
+		path->patience = vb_now() + PATIENCE;
+		vb_iwarp_starve(path);
 		return 1;
 	}
 	uint64_t now = vb_now();
 
-	if (finish || now >= w->look_at)
-		find_end(w, now);
+	if (finish || now >= path->look_at)
+		find_end(path, now);
 	errno = saved;
-	if (w->lost || now < w->patience)
+	if (path->lost || now < path->patience)
 		return 0;
-	if (w->fin)
-		w->lost = ESHUTDOWN;
+	if (path->fin)
+		path->lost = ESHUTDOWN;
 	else
-		vb_iw_give_up(&w->q);
+		vb_iw_give_up(&path->q);
 	return 1;
 }
 
@@ -137,25 +137,25 @@ uint64_t vb_iwarp_due(struct vb_node *node)
 
 /* --- idle --- */
 
-void vb_iwarp_heat(struct vb_iwarp_path *w)
+void vb_iwarp_heat(struct vb_iwarp_path *path)
 {
-	struct vb_iwarp_host *h = w->qp->node->io->iwarp;
+	struct vb_iwarp_host *h = path->qp->node->io->iwarp;
 
-	if (atomic_load_explicit(&w->heat, memory_order_relaxed) == HOT)
+	if (atomic_load_explicit(&path->heat, memory_order_relaxed) == HOT)
 		return;
-	atomic_store_explicit(&w->heat, HOT, memory_order_relaxed);
+	atomic_store_explicit(&path->heat, HOT, memory_order_relaxed);
 	if (!atomic_load_explicit(&h->trim_at, memory_order_relaxed))
 		atomic_store_explicit(&h->trim_at, vb_now() + COOLS, memory_order_relaxed);
 }
 
 /* Under progress. */
-static void cool_stream(struct vb_iwarp_path *w)
+static void cool_stream(struct vb_iwarp_path *path)
 {
-	if (!vb_trylock(&w->qp->sq_lock))
+	if (!vb_trylock(&path->qp->sq_lock))
 		return;
-	if (atomic_fetch_sub(&w->heat, 1) == 1 && vb_iw_empty(&w->q))
-		madvise(w->memory, VB_IWARP_STAGE + VB_IWARP_OUT, MADV_DONTNEED);
-	vb_unlock(&w->qp->sq_lock);
+	if (atomic_fetch_sub(&path->heat, 1) == 1 && vb_iw_empty(&path->q))
+		madvise(path->memory, VB_IWARP_STAGE + VB_IWARP_OUT, MADV_DONTNEED);
+	vb_unlock(&path->qp->sq_lock);
 }
 
 void vb_iwarp_trim(struct vb_node *node)
@@ -168,10 +168,10 @@ void vb_iwarp_trim(struct vb_node *node)
 		return;
 	/* a stream that is used from now on sets the time again */
 	atomic_store(&h->trim_at, 0);
-	for (struct vb_iwarp_path *w = h->paths; w; w = w->next) {
-		if (atomic_load(&w->heat))
-			cool_stream(w);
-		warm = warm || atomic_load(&w->heat);
+	for (struct vb_iwarp_path *path = h->paths; path; path = path->next) {
+		if (atomic_load(&path->heat))
+			cool_stream(path);
+		warm = warm || atomic_load(&path->heat);
 	}
 	if (warm)
 		atomic_store(&h->trim_at, vb_now() + COOLS);

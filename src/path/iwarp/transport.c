@@ -29,8 +29,8 @@ static void iwarp_log_counters(struct vb_node *node)
 {
 	struct vb_iw_stats sum = vb_iw_totals;
 
-	for (struct vb_iwarp_path *w = node ? node->io->iwarp->paths : NULL; w; w = w->next) {
-#define X(name, text) sum.name += w->q.stats.name;
+	for (struct vb_iwarp_path *path = node ? node->io->iwarp->paths : NULL; path; path = path->next) {
+#define X(name, text) sum.name += path->q.stats.name;
 		VB_IW_COUNTERS(X)
 #undef X
 	}

@@ -1,26 +1,17 @@
 // path.c - the RoCE path: connects a queue pair with the RoCE engine and the senders
 // follows: IBA volume 1, 9.7 to 9.9, 10.3; annex A17 (RoCEv2)
 // SPDX-License-Identifier: MIT
-#include <arpa/inet.h>
 #include <errno.h>
-#include <net/if_arp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "path/roce/roce.h"
 
-#include "core/cq.h"
 #include "core/device.h"
-#include "core/mcast.h"
-#include "core/mr.h"
-#include "core/pd.h"
-#include "core/rq.h"
 #include "core/sq.h"
 #include "engine/local/local.h"
-#include "frame/segment.h"
 #include "path/path.h"
-#include "util/guard.h"
 #include "util/log.h"
 #include "util/units.h"
 
@@ -33,8 +24,6 @@ struct vb_roce_stats vb_roce_totals;
  */
 #define UC_BURST (128u << 10) /* bytes */
 #define UC_PERIOD VB_US(100)  /* ns */
-#define AHEAD (16u << 20)     /* bytes; address space for out-of-order packets of one QP */
-#define NEAR (4u << 20)       /* bytes; a larger region does not fit in the processor's nearest cache */
 #define ACK_DELAY VB_US(10)   /* ns; how long an acknowledgement may wait for another packet to the peer */
 
 /*
@@ -46,153 +35,6 @@ struct vb_roce_stats vb_roce_totals;
 #define TRAIN_MIN 8         /* consecutive posts before the first request waits */
 #define TRAIN_MAX 16        /* the most requests that wait */
 #define TRAIN_SHORT 512u    /* bytes; a longer request does not wait */
-
-/* --- callbacks of the engine for queues and memory; the others are in queue_ops.c --- */
-
-static bool copied_out(struct vb_roce_path *w, bool done, uint32_t len)
-{
-	w->q.stats.bytes_copied_out += done ? len : 0;
-	return done;
-}
-
-static bool copied_in(struct vb_roce_path *w, bool done, uint32_t len)
-{
-	w->q.stats.bytes_copied_in += done ? len : 0;
-	return done;
-}
-
-/*
- * Places the payload of a packet. For a full packet it computes the CRC sum during the copy. If the packet can be
- * retried and its data is probably not in the near cache, it computes the sum in place and the kernel gathers the data:
- * this is slower than a copy within the cache, but faster than a copy from memory.
- */
-static bool place_payload(struct vb_roce_path *w, uint8_t *dst, const uint8_t *src, uint32_t len, uint64_t region)
-{
-	if (len % 256 || !len || !vb_guard_can_sum())
-		return copied_out(w, vb_guard_copy(dst, src, len), len);
-	struct vb_tx_laid *laid = &w->laid[(uint32_t)(dst - w->laying) / w->laying_apart];
-	bool in_place = region > NEAR && len >= VB_TX_IN_PLACE_MIN && w->q.cfg.type == VB_ROCE_RC && !w->q.again &&
-	                vb_tx_in_place(w->tx);
-
-	if (!(in_place ? vb_guard_sum(src, len, laid->sum) : vb_guard_copy_sum(dst, src, len, laid->sum)))
-		return false;
-	laid->at = dst; /* only after success, because the next packet may use the place of a failed one */
-	laid->from = in_place ? src : NULL;
-	laid->len = len;
-	w->q.stats.bytes_in_place += in_place ? len : 0;
-	return copied_out(w, true, in_place ? 0 : len);
-}
-
-static bool fetch_payload(void *own, const struct vb_work *work, uint32_t offset, void *dst, uint32_t len)
-{
-	struct vb_roce_path *w = ((struct vb_qp *)own)->roce;
-	const struct vb_known *k = vb_queue_pieces(own, &w->known, work, 0);
-
-	if (k && k->n == 1 && offset + (uint64_t)len <= k->iov[0].iov_len)
-		return place_payload(w, dst, (uint8_t *)k->iov[0].iov_base + offset, len, k->region);
-	return copied_out(w, k && vb_copy_from(k->iov, k->n, offset, dst, len), len);
-}
-
-/* Stores the data of a READ or the result of an atomic. */
-static bool scatter_payload(void *own, const struct vb_work *work, uint32_t offset, const void *bytes, uint32_t len)
-{
-	struct vb_roce_path *w = ((struct vb_qp *)own)->roce;
-	const struct vb_known *k = vb_queue_pieces(own, &w->known, work, IBV_ACCESS_LOCAL_WRITE);
-
-	return copied_in(w, k && vb_copy_to(k->iov, k->n, offset, bytes, len), len);
-}
-
-static bool scatter_receive(void *own, uint32_t offset, const void *bytes, uint32_t len)
-{
-	return copied_in(((struct vb_qp *)own)->roce, vb_receive_store(own, offset, bytes, len), len);
-}
-
-static uint32_t posted_receives(void *own)
-{
-	struct vb_qp *qp = own;
-
-	return qp->srq ? UINT32_MAX : vb_rq_count(&qp->rq);
-}
-
-static bool memory_named(struct vb_qp *qp, uint32_t rkey, uint64_t va, uint32_t len, uint32_t access, uint64_t *at)
-{
-	return vb_queue_find_region(qp, &qp->roce->known, rkey) &&
-	       vb_mr_view_allows(&qp->roce->known.view, vb_pd_id(qp->pd), va, len, access, at);
-}
-
-static bool check_memory(void *own, uint32_t rkey, uint64_t va, uint32_t len, enum vb_right access)
-{
-	uint64_t at;
-
-	return memory_named(own, rkey, va, len, vb_ibv_access_of(access), &at);
-}
-
-static bool write_memory(void *own, uint32_t rkey, uint64_t va, const void *bytes, uint32_t len, bool last)
-{
-	uint64_t at;
-
-	if (!memory_named(own, rkey, va, len, IBV_ACCESS_REMOTE_WRITE, &at))
-		return false;
-	return copied_in(((struct vb_qp *)own)->roce,
-	                 (last ? vb_guard_copy_tail : vb_guard_copy)((void *)(uintptr_t)at, bytes, len), len);
-}
-
-static bool read_memory(void *own, uint32_t rkey, uint64_t va, void *dst, uint32_t len)
-{
-	struct vb_roce_path *w = ((struct vb_qp *)own)->roce;
-	uint64_t at;
-
-	return memory_named(own, rkey, va, len, IBV_ACCESS_REMOTE_READ, &at) &&
-	       place_payload(w, dst, (const void *)(uintptr_t)at, len, w->known.view.length);
-}
-
-static bool local_invalidate(void *own, const struct vb_work *work)
-{
-	struct vb_qp *qp = own;
-
-	vb_roce_path_locked(qp->roce);
-	return vb_queue_local_invalidate(qp, work);
-}
-
-static bool invalidate_key(void *own, uint32_t rkey)
-{
-	struct vb_qp *qp = own;
-
-	vb_roce_path_locked(qp->roce);
-	return vb_queue_invalidate(qp, rkey);
-}
-
-/* Gives the memory back to the kernel; the next access reads zeros. */
-static void ahead_unused(void *own)
-{
-	madvise(((struct vb_qp *)own)->roce->ahead.slots, AHEAD, MADV_DONTNEED);
-}
-
-static void engine_failed(void *own, enum vb_work_event event)
-{
-	struct vb_qp *qp = own;
-
-	qp->roce->failed = (uint8_t)event;
-}
-
-static const struct vb_roce_ops ops = {
-        .next_send = vb_queue_next_send,
-        .complete_send = vb_queue_complete_send,
-        .fetch = fetch_payload,
-        .scatter = scatter_payload,
-        .local_invalidate = local_invalidate,
-        .take_receive = vb_queue_take_receive,
-        .scatter_receive = scatter_receive,
-        .complete_receive = vb_queue_complete_receive,
-        .receives = posted_receives,
-        .check = check_memory,
-        .write = write_memory,
-        .read = read_memory,
-        .atomic = vb_queue_atomic,
-        .invalidate = invalidate_key,
-        .ahead_unused = ahead_unused,
-        .failed = engine_failed,
-};
 
 /* --- start and end --- */
 
@@ -213,58 +55,6 @@ static void configure_engine(struct vb_qp *qp)
 	vb_roce_reconfigure(&qp->roce->q, &c);
 }
 
-/* The default GID of an interface without a MAC address, which is lo. */
-static const uint8_t default_of_lo[VB_GID_LEN] = {0xfe, 0x80, [8] = 2, [11] = 0xff, [12] = 0xfe};
-
-static bool is_default_of_lo(const uint8_t gid[VB_GID_LEN])
-{
-	return !memcmp(gid, default_of_lo, VB_GID_LEN);
-}
-
-/* Returns an address of the interface, or NULL. Prefers IPv6, because the receiver of a datagram then gets a GRH. */
-static const uint8_t *choose_address(const struct vb_netdev *nd)
-{
-	for (size_t i = 0; i < nd->n_addrs; i++)
-		if (!vb_gid_is_ipv4(nd->addrs[i]))
-			return nd->addrs[i];
-	return nd->n_addrs ? nd->addrs[0] : NULL;
-}
-
-/* The default GID of lo is not an address of this host, so the kernel cannot send packets to it. Both ends replace it
- * with the same address of lo. These packets do not leave the host. */
-static void replace_default(struct vb_roce_addr *to, struct vb_device *dev)
-{
-	bool src = is_default_of_lo(to->src), dst = is_default_of_lo(to->dst);
-	struct vb_netdev nd;
-
-	vb_device_netdev(dev, &nd);
-	if (nd.arphrd != ARPHRD_LOOPBACK)
-		return;
-	for (size_t i = 0; i < nd.n_addrs; i++)
-		if (is_default_of_lo(nd.addrs[i])) /* an administrator has assigned it to lo as an address */
-			return;
-	const uint8_t *own = choose_address(&nd);
-	if (own && src)
-		memcpy(to->src, own, VB_GID_LEN);
-	if (own && dst)
-		memcpy(to->dst, own, VB_GID_LEN);
-}
-
-static void address_from_ah(struct vb_roce_addr *to, struct vb_qp *qp, const union ibv_gid *sgid,
-                            const struct ibv_ah_attr *ah)
-{
-	union ibv_gid group; /* the multicast IP address, or the unicast destination */
-
-	*to = (struct vb_roce_addr){.ifindex = (uint32_t)vb_ctx(qp->qp.context)->dev->ifindex,
-	                            .traffic_class = ah->grh.traffic_class,
-	                            .hop_limit = ah->grh.hop_limit};
-	memcpy(to->src, sgid->raw, VB_GID_LEN);
-	vb_mcast_address(&ah->grh.dgid, &group);
-	memcpy(to->dst, group.raw, VB_GID_LEN);
-	if (is_default_of_lo(to->dst) || is_default_of_lo(to->src))
-		replace_default(to, vb_ctx(qp->qp.context)->dev);
-}
-
 /* Sets the addresses of a connected queue pair from its present address vector. */
 static int fill_address(struct vb_qp *qp, struct vb_roce_addr *to)
 {
@@ -273,7 +63,7 @@ static int fill_address(struct vb_qp *qp, struct vb_roce_addr *to)
 	int err = vb_query_gid_at(vb_ctx(qp->qp.context)->dev, 1, ah->grh.sgid_index, &sgid);
 
 	if (!err)
-		address_from_ah(to, qp, &sgid, ah);
+		vb_roce_address(to, qp, &sgid, ah);
 	return err;
 }
 
@@ -287,9 +77,9 @@ static uint32_t mtu_of(const struct vb_qp *qp)
 static void *ahead_open(uint32_t mtu, struct vb_roce_ahead *ahead)
 {
 	ahead->n = 1;
-	while (ahead->n * 2 * VB_ROCE_SLOT(mtu) <= AHEAD)
+	while (ahead->n * 2 * VB_ROCE_SLOT(mtu) <= VB_ROCE_AHEAD)
 		ahead->n *= 2;
-	void *p = mmap(NULL, AHEAD, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	void *p = mmap(NULL, VB_ROCE_AHEAD, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
 	ahead->slots = p == MAP_FAILED ? NULL : p;
 	return ahead->slots;
@@ -301,9 +91,9 @@ int vb_roce_path_open_locked(struct vb_qp *qp)
 	        [IBV_QPT_RC] = VB_ROCE_RC, [IBV_QPT_UC] = VB_ROCE_UC, [IBV_QPT_UD] = VB_ROCE_UD};
 	struct vb_roce_sockets *s = qp->node->io->roce;
 	uint32_t sends = qp->type == IBV_QPT_UD ? 1 : qp->sq_max_wr;
-	struct vb_roce_path *w = calloc(1, sizeof(*w) + sends * sizeof(w->sends[0]));
+	struct vb_roce_path *path = calloc(1, sizeof(*path) + sends * sizeof(path->sends[0]));
 
-	if (!w)
+	if (!path)
 		return ENOMEM;
 	const struct vb_roce_config cfg = {.type = types[qp->type],
 	                                   .mtu = mtu_of(qp),
@@ -315,15 +105,15 @@ int vb_roce_path_open_locked(struct vb_qp *qp)
 	                                   .ack_delay = ACK_DELAY,
 	                                   .burst = vb_tx_burst(mtu_of(qp) + VB_BTH_LEN)};
 
-	if (qp->type != IBV_QPT_UD && fill_address(qp, &w->to)) {
-		free(w);
+	if (qp->type != IBV_QPT_UD && fill_address(qp, &path->to)) {
+		free(path);
 		return EINVAL;
 	}
-	w->tx = vb_tx_of(s, qp->qp.qp_num, qp->attr.dest_qp_num);
-	vb_roce_init(&w->q, &cfg, &ops, qp, w->sends, sends);
-	if (qp->type == IBV_QPT_RC && ahead_open(cfg.mtu, &w->ahead))
-		vb_roce_keep_ahead(&w->q, &w->ahead);
-	qp->roce = w;
+	path->tx = vb_tx_of(s, qp->qp.qp_num, qp->attr.dest_qp_num);
+	vb_roce_init(&path->q, &cfg, &vb_roce_engine_ops, qp, path->sends, sends);
+	if (qp->type == IBV_QPT_RC && ahead_open(cfg.mtu, &path->ahead))
+		vb_roce_keep_ahead(&path->q, &path->ahead);
+	qp->roce = path;
 	if (qp->type != IBV_QPT_UD)
 		qp->path = &vb_roce_path_ops;
 	configure_engine(qp);
@@ -344,21 +134,21 @@ int vb_roce_path_open(struct vb_qp *qp)
 
 void vb_roce_path_close(struct vb_qp *qp)
 {
-	struct vb_roce_path *w = qp->roce;
+	struct vb_roce_path *path = qp->roce;
 
-	if (!w)
+	if (!path)
 		return;
-#define X(name, text) vb_roce_totals.name += w->q.stats.name;
+#define X(name, text) vb_roce_totals.name += path->q.stats.name;
 	VB_ROCE_COUNTERS(X)
 #undef X
 	atomic_fetch_sub(&qp->node->io->transport[VB_TRANSPORT_ROCE].users, 1);
 	qp->roce = NULL;
 	atomic_store(&qp->due, 0);
 	vb_log(VB_LOG_DEBUG, "RoCE: queue pair 0x%x: window %u packets, round trip %lu us (least %lu)", qp->qp.qp_num,
-	       w->q.rq.window.packets, w->q.rq.window.srtt / 1000, w->q.rq.window.rtt_min / 1000);
-	if (w->ahead.slots)
-		munmap(w->ahead.slots, AHEAD);
-	free(w);
+	       path->q.rq.window.packets, path->q.rq.window.srtt / 1000, path->q.rq.window.rtt_min / 1000);
+	if (path->ahead.slots)
+		munmap(path->ahead.slots, VB_ROCE_AHEAD);
+	free(path);
 }
 
 void vb_roce_path_closed(struct vb_qp *qp)
@@ -382,22 +172,22 @@ void vb_roce_path_reset(struct vb_qp *qp)
 /* Reinitialises the requester when the QP leaves SQE. The responder keeps its state. */
 static void revive_requester(struct vb_qp *qp)
 {
-	struct vb_roce_path *w = qp->roce;
-	struct vb_roce_responder rs = w->q.rs;
-	struct vb_roce_stats stats = w->q.stats;
-	struct vb_roce_config cfg = w->q.cfg;
+	struct vb_roce_path *path = qp->roce;
+	struct vb_roce_responder rs = path->q.rs;
+	struct vb_roce_stats stats = path->q.stats;
+	struct vb_roce_config cfg = path->q.cfg;
 
-	vb_roce_init(&w->q, &cfg, &ops, qp, w->sends, w->q.mask + 1);
-	w->q.rs = rs;
-	w->q.stats = stats;
-	w->failed = VB_WORK_EVENT_NONE;
+	vb_roce_init(&path->q, &cfg, &vb_roce_engine_ops, qp, path->sends, path->q.mask + 1);
+	path->q.rs = rs;
+	path->q.stats = stats;
+	path->failed = VB_WORK_EVENT_NONE;
 }
 
 void vb_roce_path_entered(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_state next)
 {
-	struct vb_roce_path *w = qp->roce;
+	struct vb_roce_path *path = qp->roce;
 
-	if (!w)
+	if (!path)
 		return;
 	if (cur == IBV_QPS_SQE && qp->type == IBV_QPT_UC)
 		revive_requester(qp);
@@ -405,10 +195,10 @@ void vb_roce_path_entered(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_s
 	if (qp->type == IBV_QPT_UD)
 		return;
 	if (next == IBV_QPS_RTS && (cur == IBV_QPS_RTR || cur == IBV_QPS_SQE))
-		vb_roce_start(&w->q);
-	vb_roce_pause(&w->q, next == IBV_QPS_SQD);
+		vb_roce_start(&path->q);
+	vb_roce_pause(&path->q, next == IBV_QPS_SQD);
 	if (next == IBV_QPS_SQD && cur == IBV_QPS_SQD) /* IBV_QP_AV */
-		fill_address(qp, &w->to);
+		fill_address(qp, &path->to);
 }
 
 static bool roce_idle(const struct vb_qp *qp)
@@ -437,20 +227,20 @@ static void set_due(struct vb_qp *qp, uint64_t at)
 }
 
 /* Adds the MIDDLE packets that follow, as many as fit in the same send. */
-static void emit_more(struct vb_roce_path *w, struct vb_roce_out *out)
+static void emit_more(struct vb_roce_path *path, struct vb_roce_out *out)
 {
-	uint32_t mtu = w->q.cfg.mtu, n;
+	uint32_t mtu = path->q.cfg.mtu, n;
 
-	while (out->run.left > 1 && (n = vb_tx_more(w->tx, &w->to, VB_BTH_LEN + mtu))) {
-		out->packet = vb_tx_room(w->tx);
-		w->laying = out->packet;
-		w->laying_apart = VB_BTH_LEN + mtu + VB_ICRC_LEN;
+	while (out->run.left > 1 && (n = vb_tx_more(path->tx, &path->to, VB_BTH_LEN + mtu))) {
+		out->packet = vb_tx_room(path->tx);
+		path->laying = out->packet;
+		path->laying_apart = VB_BTH_LEN + mtu + VB_ICRC_LEN;
 		for (uint32_t i = 0; i < n; i++)
-			w->laid[i].at = NULL;
-		n = out->packet ? vb_roce_output_more(&w->q, out, n, w->laying_apart) : 0;
+			path->laid[i].at = NULL;
+		n = out->packet ? vb_roce_output_more(&path->q, out, n, path->laying_apart) : 0;
 		if (!n)
 			break;
-		vb_tx_add_more(w->tx, n, VB_BTH_LEN + mtu, w->laid);
+		vb_tx_add_more(path->tx, n, VB_BTH_LEN + mtu, path->laid);
 	}
 }
 
@@ -469,48 +259,51 @@ static bool is_send(uint8_t opcode)
  */
 static void emit_packets(struct vb_qp *qp, uint64_t now)
 {
-	struct vb_roce_path *w = qp->roce;
+	struct vb_roce_path *path = qp->roce;
 	bool paced = qp->type == IBV_QPT_UC;
 	uint32_t bytes = 0;
 	struct vb_roce_out out;
 	bool all = true, sends = true; /* sends: all requests so far are sends */
 
-	vb_roce_path_locked(w);
+	vb_roce_path_locked(path);
 	out.run.left = 0;
-	if (paced && now < w->next_burst) {
-		set_due(qp, w->next_burst);
+	if (paced && now < path->next_burst) {
+		set_due(qp, path->next_burst);
 		return;
 	}
-	if (!vb_tx_begin(w->tx)) {
+	if (!vb_tx_begin(path->tx)) {
 		set_due(qp, now + VB_TX_AGAIN);
 		return;
 	}
 	for (;;) {
-		out.packet = paced && bytes > UC_BURST ? NULL : vb_tx_room(w->tx);
+		out.packet = paced && bytes > UC_BURST ? NULL : vb_tx_room(path->tx);
 		if (!out.packet) {
 			all = false;
 			break;
 		}
-		w->laying = out.packet;
-		w->laying_apart = UINT32_MAX;
-		w->laid[0].at = NULL;
-		if (!vb_roce_output(&w->q, &out, now))
+		path->laying = out.packet;
+		path->laying_apart = UINT32_MAX;
+		path->laid[0].at = NULL;
+		if (!vb_roce_output(&path->q, &out, now))
 			break;
 		if (out.opcode == VB_RC_ACK && sends)
-			vb_tx_add_ahead(w->tx, &w->to, out.header_len);
+			vb_tx_add_ahead(path->tx, &path->to, out.header_len);
 		else
-			vb_tx_add(w->tx, &w->to, out.header_len, out.header_len + out.payload_len + out.pad, w->laid);
+			vb_tx_add(path->tx, &path->to, out.header_len, out.header_len + out.payload_len + out.pad,
+			          path->laid);
 		sends = sends && is_send(out.opcode);
 		bytes += out.payload_len;
 		if (!paced)
-			emit_more(w, &out);
+			emit_more(path, &out);
 	}
-	all = vb_tx_end(w->tx) && all;
+	all = vb_tx_end(path->tx) && all;
 	if (qp->type == IBV_QPT_UC)
-		vb_roce_sent(&w->q);
+		vb_roce_sent(&path->q);
 	if (paced && bytes > UC_BURST)
-		w->next_burst = now + UC_PERIOD;
-	set_due(qp, all ? vb_roce_deadline(&w->q) : paced && bytes > UC_BURST ? w->next_burst : now + VB_TX_AGAIN);
+		path->next_burst = now + UC_PERIOD;
+	set_due(qp, all                         ? vb_roce_deadline(&path->q)
+	            : paced && bytes > UC_BURST ? path->next_burst
+	                                        : now + VB_TX_AGAIN);
 }
 
 void vb_roce_last_words(struct vb_qp *qp)
@@ -543,12 +336,12 @@ static void roce_settle(struct vb_qp *qp)
 
 static bool waits_for_more(struct vb_qp *qp, uint64_t now)
 {
-	struct vb_roce_path *w = qp->roce;
-	const struct vb_roce_requester *rq = &w->q.rq;
+	struct vb_roce_path *path = qp->roce;
+	const struct vb_roce_requester *rq = &path->q.rq;
 
-	w->train = now - w->kicked_at < TRAIN_GAP ? w->train + 1 : 0;
-	w->kicked_at = now;
-	if (w->train < TRAIN_MIN || qp->type != IBV_QPT_RC || rq->una == rq->seq)
+	path->train = now - path->kicked_at < TRAIN_GAP ? path->train + 1 : 0;
+	path->kicked_at = now;
+	if (path->train < TRAIN_MIN || qp->type != IBV_QPT_RC || rq->una == rq->seq)
 		return false;
 	return qp->sq_head - qp->sq_emit < TRAIN_MAX && vb_sq_at(qp, qp->sq_head - 1)->length <= TRAIN_SHORT &&
 	       atomic_load_explicit(&qp->node->owner, memory_order_relaxed) == VB_OWNER_POLLER;
@@ -608,10 +401,10 @@ struct vb_qp *vb_find_roce_receiver(struct vb_node *node, uint32_t qpn)
 
 bool vb_roce_path_middle(struct vb_qp *qp, const uint8_t *bytes, size_t len, uint16_t port, uint64_t now)
 {
-	struct vb_roce_path *w = qp->roce;
+	struct vb_roce_path *path = qp->roce;
 
-	return w && !w->failed && atomic_load_explicit(&qp->state, memory_order_relaxed) >= IBV_QPS_RTR &&
-	       vb_roce_input_middle(&w->q, bytes, len, port, now);
+	return path && !path->failed && atomic_load_explicit(&qp->state, memory_order_relaxed) >= IBV_QPS_RTR &&
+	       vb_roce_input_middle(&path->q, bytes, len, port, now);
 }
 
 void vb_roce_path_input(struct vb_qp *qp, const struct vb_packet *p, const uint8_t *payload,
@@ -641,12 +434,12 @@ void vb_roce_path_answer(struct vb_qp *qp, uint64_t now, bool crowded)
 	if (qp->type == IBV_QPT_UD)
 		return;
 	vb_lock(&qp->sq_lock);
-	struct vb_roce_path *w = qp->roce;
+	struct vb_roce_path *path = qp->roce;
 
 	if (crowded && qp->type == IBV_QPT_UC)
-		vb_roce_congested(&w->q, now);
-	if (qp->sq_emit == qp->sq_head && vb_roce_silent(&w->q, now) && !vb_tx_waits(w->tx))
-		set_due(qp, vb_roce_deadline(&w->q));
+		vb_roce_congested(&path->q, now);
+	if (qp->sq_emit == qp->sq_head && vb_roce_silent(&path->q, now) && !vb_tx_waits(path->tx))
+		set_due(qp, vb_roce_deadline(&path->q));
 	else
 		emit_packets(qp, now);
 	roce_settle(qp);
@@ -669,72 +462,3 @@ const struct vb_path_ops vb_roce_path_ops = {
         .next_psns = roce_next_psns,
         .reset = vb_roce_path_reset,
 };
-
-/* --- datagrams --- */
-
-static struct vb_tx *tx_of_datagram(struct vb_qp *qp, const struct vb_swqe *w)
-{
-	return vb_tx_of(qp->node->io->roce, qp->qp.qp_num, w->ud_qpn);
-}
-
-static void build_datagram(struct vb_qp *qp, const struct vb_swqe *w, uint8_t *to, size_t *header_len, size_t *len)
-{
-	bool imm = w->opcode == IBV_WR_SEND_WITH_IMM;
-	struct vb_writer out = vb_writer(to, VB_ROCE_MAX_HEADER);
-	struct vb_packet p = {
-	        .bth = {.opcode = imm ? VB_UD_SEND_ONLY_IMM : VB_UD_SEND_ONLY,
-	                .pad = vb_pad_count(w->length),
-	                .solicited = w->flags & IBV_SEND_SOLICITED,
-	                .migreq = true,
-	                .pkey = VB_DEFAULT_PKEY,
-	                .dest_qpn = w->ud_qpn,
-	                .psn = vb_psn(w->psn)},
-	        .deth = {w->ud_qkey & VB_QKEY_CONTROLLED ? qp->attr.qkey : w->ud_qkey, qp->qp.qp_num}, /* IBA 10.2.5 */
-	        .immdt = {ntohl(w->imm)}};
-
-	vb_packet_encode(&out, &p);
-	*header_len = out.pos;
-	*len = out.pos + w->length + p.bth.pad;
-	memset(to + out.pos + w->length, 0, p.bth.pad);
-}
-
-enum vb_datagram_result vb_roce_datagram(struct vb_qp *qp, struct vb_swqe *w)
-{
-	struct vb_tx *tx;
-	struct vb_roce_addr to;
-	struct iovec iov[VB_MAX_SGE + 1];
-	size_t header_len, len;
-	int n;
-
-	if (!atomic_load_explicit(&qp->node->io->roce->up, memory_order_acquire))
-		return VB_DATAGRAM_LOST;
-	n = vb_gather(qp, w, 0, iov);
-	if (n < 0)
-		return VB_DATAGRAM_FAULT;
-	tx = tx_of_datagram(qp, w);
-	if (qp->datagram.tx_open != tx) {
-		vb_roce_datagrams_end(qp);
-		if (!vb_tx_begin(tx))
-			return VB_DATAGRAM_WAIT;
-		qp->datagram.tx_open = tx;
-	}
-	uint8_t *room = vb_tx_room(tx);
-
-	if (!room)
-		return VB_DATAGRAM_WAIT;
-	build_datagram(qp, w, room, &header_len, &len);
-	if (!vb_copy_from(iov, n, 0, room + header_len, w->length))
-		return VB_DATAGRAM_FAULT;
-	address_from_ah(&to, qp, &w->ah->sgid, &w->ah->attr);
-	vb_tx_add(tx, &to, header_len, len, NULL);
-	return VB_DATAGRAM_SENT;
-}
-
-void vb_roce_datagrams_end(struct vb_qp *qp)
-{
-	struct vb_tx *tx = qp->datagram.tx_open;
-
-	qp->datagram.tx_open = NULL;
-	if (tx)
-		vb_tx_end(tx);
-}

@@ -156,7 +156,15 @@ void vb_roce_multicast(struct vb_node *node, const struct vb_roce_arrival *a, co
 
 #define VB_TX_AGAIN VB_US(50) /* ns; pause before the sender retries packets that the kernel did not accept */
 
+/* --- addresses: address.c --- */
+
+/* Sets the addresses of packets from this GID of ours to the destination of the address vector. */
+void vb_roce_address(struct vb_roce_addr *to, struct vb_qp *qp, const union ibv_gid *sgid,
+                     const struct ibv_ah_attr *ah);
+
 /* --- queue pairs: path.c --- */
+
+#define VB_ROCE_AHEAD (16u << 20) /* bytes; address space for out-of-order packets of one QP */
 
 struct vb_roce_path {
 	struct vb_roce_qp q;
@@ -177,9 +185,9 @@ struct vb_roce_path {
 };
 
 /* Called after sq_lock was taken. */
-static inline void vb_roce_path_locked(struct vb_roce_path *w)
+static inline void vb_roce_path_locked(struct vb_roce_path *path)
 {
-	vb_known_forget(&w->known);
+	vb_known_forget(&path->known);
 }
 
 /* Counters of queue pairs whose RoCE path is closed. */
@@ -195,8 +203,6 @@ void vb_roce_path_close(struct vb_qp *qp);
 void vb_roce_path_entered(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_state next);
 void vb_roce_path_closed(struct vb_qp *qp);
 void vb_roce_path_reset(struct vb_qp *qp);
-enum vb_datagram_result vb_roce_datagram(struct vb_qp *qp, struct vb_swqe *w);
-void vb_roce_datagrams_end(struct vb_qp *qp);
 /* Sends delayed acknowledgements now, because the program may exit before their time. Under progress + sq_lock. */
 void vb_roce_last_words(struct vb_qp *qp);
 /* Returns the QP with this number if it has a RoCE engine, otherwise NULL. Under progress. */
@@ -211,5 +217,14 @@ void vb_roce_path_input(struct vb_qp *qp, const struct vb_packet *p, const uint8
 void vb_roce_path_input_unknown(struct vb_qp *qp, const struct vb_bth *bth);
 /* Sends the QP's responses after input. crowded: many more packets wait in the socket. Under progress. */
 void vb_roce_path_answer(struct vb_qp *qp, uint64_t now, bool crowded);
+
+/* --- callbacks of the engine: ops.c --- */
+
+extern const struct vb_roce_ops vb_roce_engine_ops;
+
+/* --- datagrams: datagram.c. See struct vb_path_ops --- */
+
+enum vb_datagram_result vb_roce_datagram(struct vb_qp *qp, struct vb_swqe *w);
+void vb_roce_datagrams_end(struct vb_qp *qp);
 
 #endif

@@ -4,31 +4,31 @@
 
 #include <string.h>
 
-static bool next_send(void *own, struct vb_work *rq)
+static bool next_send(void *own, struct vb_work *work)
 {
 	struct fx *fx = own;
 
 	if (fx->taken == fx->posts)
 		return false;
-	*rq = fx->posted[fx->taken++];
+	*work = fx->posted[fx->taken++];
 	return true;
 }
 
-static void complete_send(void *own, const struct vb_work *rq, enum vb_work_status status)
+static void complete_send(void *own, const struct vb_work *work, enum vb_work_status status)
 {
 	struct fx *fx = own;
 
-	CHECK(fx->dones < FX_LIST && rq->cookie == fx->dones && fx->dones < fx->taken);
-	fx->done[fx->dones].cookie = rq->cookie;
+	CHECK(fx->dones < FX_LIST && work->cookie == fx->dones && fx->dones < fx->taken);
+	fx->done[fx->dones].cookie = work->cookie;
 	fx->done[fx->dones++].status = status;
 }
 
-static bool run_local(void *own, const struct vb_work *rq)
+static bool run_local(void *own, const struct vb_work *work)
 {
 	struct fx *fx = own;
 
 	fx->locals++;
-	return !(fx->no_access >> rq->cookie & 1);
+	return !(fx->no_access >> work->cookie & 1);
 }
 
 static bool take_receive(void *own, uint32_t *room)
@@ -108,23 +108,23 @@ static void failed(void *own, enum vb_work_event event)
 	fx->event[fx->events++] = event;
 }
 
-static int local_pieces(void *own, const struct vb_work *rq, uint32_t offset, uint32_t len, struct iovec *iov)
+static int local_pieces(void *own, const struct vb_work *work, uint32_t offset, uint32_t len, struct iovec *iov)
 {
 	struct fx *fx = own;
-	uint8_t *bytes = fx->local[rq->cookie % 4];
+	uint8_t *bytes = fx->local[work->cookie % 4];
 
-	CHECK(len <= rq->length && offset <= rq->length - len);
-	if (fx->no_access >> rq->cookie & 1 || offset + len > FX_LOCAL)
+	CHECK(len <= work->length && offset <= work->length - len);
+	if (fx->no_access >> work->cookie & 1 || offset + len > FX_LOCAL)
 		return -1;
 	iov[0] = (struct iovec){bytes + offset, len / 2};
 	iov[1] = (struct iovec){bytes + offset + len / 2, len - len / 2};
 	return 2;
 }
 
-static void sink_name(void *own, const struct vb_work *rq, uint32_t *stag, uint64_t *to)
+static void sink_name(void *own, const struct vb_work *work, uint32_t *stag, uint64_t *to)
 {
 	*stag = FX_SINK_STAG;
-	*to = FX_SINK_TO(rq->cookie);
+	*to = FX_SINK_TO(work->cookie);
 }
 
 static int sink_receive(void *own, uint32_t offset, uint32_t len, struct iovec *iov)
@@ -217,12 +217,12 @@ void fx_free(struct fx *fx)
 
 struct vb_work *fx_post(struct fx *fx, uint8_t verb, uint32_t length)
 {
-	struct vb_work *rq = &fx->posted[fx->posts];
+	struct vb_work *work = &fx->posted[fx->posts];
 
 	CHECK(fx->posts < FX_LIST);
-	*rq = (struct vb_work){
+	*work = (struct vb_work){
 	        .cookie = fx->posts++, .verb = verb, .length = length, .remote_addr = FX_VA, .rkey = FX_STAG};
-	return rq;
+	return work;
 }
 
 void fx_output(struct fx *fx)

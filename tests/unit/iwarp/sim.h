@@ -42,7 +42,7 @@ struct sim_region {
 };
 
 struct sim_request {
-	struct vb_work rq;
+	struct vb_work work;
 	struct sim_buffer local;
 	struct sim_region remote; /* at the other side; its STag is the index with some bits */
 	uint32_t seed;            /* seed of its data */

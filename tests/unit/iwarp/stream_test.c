@@ -63,10 +63,10 @@ static void each_send_has_its_opcode(void)
 {
 	begin();
 	for (uint8_t i = 0; i < 4; i++) {
-		struct vb_work *rq = fx_post(&fx, VB_VERB_SEND, 8);
+		struct vb_work *work = fx_post(&fx, VB_VERB_SEND, 8);
 
-		rq->flags = (uint8_t)((i & 1 ? VB_WORK_SOLICITED : 0) | (i & 2 ? VB_WORK_INV : 0));
-		rq->imm = 0x1234;
+		work->flags = (uint8_t)((i & 1 ? VB_WORK_SOLICITED : 0) | (i & 2 ? VB_WORK_INV : 0));
+		work->imm = 0x1234;
 	}
 	look();
 	CHECK(sents == 4 && sent[0].opcode == VB_RDMAP_SEND && sent[1].opcode == VB_RDMAP_SEND_SE);
@@ -77,10 +77,10 @@ static void each_send_has_its_opcode(void)
 static void a_write_with_immediate_is_a_write_and_immediate_data(void)
 {
 	begin();
-	struct vb_work *rq = fx_post(&fx, VB_VERB_WRITE, 10);
+	struct vb_work *work = fx_post(&fx, VB_VERB_WRITE, 10);
 
-	rq->flags = VB_WORK_IMM | VB_WORK_SOLICITED;
-	rq->imm = 0xa1b2c3d4;
+	work->flags = VB_WORK_IMM | VB_WORK_SOLICITED;
+	work->imm = 0xa1b2c3d4;
 	look();
 	CHECK(sents == 2 && sent[0].opcode == VB_RDMAP_WRITE && sent[0].last && sent[0].stag == FX_STAG &&
 	      sent[0].to == FX_VA);
@@ -133,10 +133,10 @@ static void an_atomic_asks_and_stores_what_was_there(void)
 	uint64_t original = 0x1122334455667788, got;
 
 	begin();
-	struct vb_work *rq = fx_post(&fx, VB_VERB_CMP_SWAP, 8);
+	struct vb_work *work = fx_post(&fx, VB_VERB_CMP_SWAP, 8);
 
-	rq->compare = 5;
-	rq->swap_add = 6;
+	work->compare = 5;
+	work->swap_add = 6;
 	look();
 	struct vb_reader r = vb_reader(rest[0], sent_len[0]);
 

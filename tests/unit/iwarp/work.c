@@ -42,10 +42,10 @@ static void init_region(struct sim_node *n, struct sim_request *r, uint8_t acces
 	r->remote.valid = true;
 	r->remote.base = (uint64_t)sim_below(n->sim, UINT32_MAX) << 20;
 	if (!sim_below(n->sim, 8)) /* up to the very end */
-		r->remote.base = UINT64_MAX - r->rq.length + (r->rq.length ? 1 : 0);
-	r->rq.rkey = STAG((uint32_t)(r - n->requests));
-	r->rq.remote_addr = r->remote.base;
-	sim_buffer_init(n->sim, &r->remote.buffer, r->rq.length);
+		r->remote.base = UINT64_MAX - r->work.length + (r->work.length ? 1 : 0);
+	r->work.rkey = STAG((uint32_t)(r - n->requests));
+	r->work.remote_addr = r->remote.base;
+	sim_buffer_init(n->sim, &r->remote.buffer, r->work.length);
 }
 
 static void post_receive(struct sim_node *n, uint32_t consumer, uint32_t length)
@@ -63,11 +63,11 @@ static void init_atomic(struct sim_node *n, struct sim_request *r)
 {
 	uint64_t value = ((uint64_t)sim_below(n->sim, UINT32_MAX) << 32) | sim_below(n->sim, UINT32_MAX);
 
-	r->rq.length = 8;
+	r->work.length = 8;
 	init_region(n, r, VB_RIGHT_ATOMIC);
 	r->original = value;
-	r->rq.swap_add = (uint64_t)sim_below(n->sim, UINT32_MAX) << 31;
-	r->rq.compare = sim_below(n->sim, 2) ? value : 5;
+	r->work.swap_add = (uint64_t)sim_below(n->sim, UINT32_MAX) << 31;
+	r->work.compare = sim_below(n->sim, 2) ? value : 5;
 }
 
 static void choose_verb(struct sim_node *n, struct sim_request *r)
@@ -78,37 +78,37 @@ static void choose_verb(struct sim_node *n, struct sim_request *r)
 	case 0:
 	case 1:
 	case 2:
-		r->rq.verb = VB_VERB_WRITE;
+		r->work.verb = VB_VERB_WRITE;
 		init_region(n, r, VB_RIGHT_WRITE);
 		if (!sim_below(sim, 3))
-			r->rq.flags |= VB_WORK_IMM;
-		r->takes_receive = r->rq.flags & VB_WORK_IMM;
+			r->work.flags |= VB_WORK_IMM;
+		r->takes_receive = r->work.flags & VB_WORK_IMM;
 		break;
 	case 3:
 	case 4:
 	case 5:
-		r->rq.verb = VB_VERB_READ;
+		r->work.verb = VB_VERB_READ;
 		init_region(n, r, VB_RIGHT_READ);
 		sim_fill(&r->remote.buffer, r->seed);
 		break;
 	case 6:
-		r->rq.verb = sim_below(sim, 2) ? VB_VERB_CMP_SWAP : VB_VERB_FETCH_ADD;
+		r->work.verb = sim_below(sim, 2) ? VB_VERB_CMP_SWAP : VB_VERB_FETCH_ADD;
 		init_atomic(n, r);
 		break;
 	case 7:
-		r->rq.verb = VB_VERB_LOCAL_INV;
+		r->work.verb = VB_VERB_LOCAL_INV;
 		break;
 	default:
-		r->rq.verb = VB_VERB_SEND;
+		r->work.verb = VB_VERB_SEND;
 		r->takes_receive = true;
 		if (!sim_below(sim, 5)) {
-			uint32_t length = r->rq.length;
+			uint32_t length = r->work.length;
 
-			r->rq.flags |= VB_WORK_INV;
-			r->rq.length = 16;
+			r->work.flags |= VB_WORK_INV;
+			r->work.length = 16;
 			init_region(n, r, VB_RIGHT_WRITE);
-			r->rq.length = length;
-			r->rq.imm = r->rq.rkey;
+			r->work.length = length;
+			r->work.imm = r->work.rkey;
 		}
 	}
 }
@@ -120,31 +120,31 @@ void sim_post(struct sim_node *n)
 	bool reads;
 
 	*r = (struct sim_request){
-	        .rq = {.cookie = n->posted, .length = some_length(sim), .imm = sim_below(sim, UINT32_MAX)},
+	        .work = {.cookie = n->posted, .length = some_length(sim), .imm = sim_below(sim, UINT32_MAX)},
 	        .seed = sim_below(sim, 65536)};
 	choose_verb(n, r);
-	reads = r->rq.verb >= VB_VERB_READ && r->rq.verb <= VB_VERB_FETCH_ADD;
+	reads = r->work.verb >= VB_VERB_READ && r->work.verb <= VB_VERB_FETCH_ADD;
 	if (!sim_below(sim, 4))
-		r->rq.flags |= VB_WORK_SOLICITED;
+		r->work.flags |= VB_WORK_SOLICITED;
 	if (!sim_below(sim, 6))
-		r->rq.flags |= VB_WORK_FENCE;
-	sim_buffer_init(sim, &r->local, r->rq.length);
+		r->work.flags |= VB_WORK_FENCE;
+	sim_buffer_init(sim, &r->local, r->work.length);
 	if (!reads)
 		sim_fill(&r->local, r->seed);
 	if (r->takes_receive)
-		post_receive(peer_of(n), n->posted, r->rq.verb == VB_VERB_SEND ? r->rq.length : 0);
+		post_receive(peer_of(n), n->posted, r->work.verb == VB_VERB_SEND ? r->work.length : 0);
 	n->posted++;
 }
 
 /* --- queues --- */
 
-static bool next_send(void *own, struct vb_work *rq)
+static bool next_send(void *own, struct vb_work *work)
 {
 	struct sim_node *n = own;
 
 	if (n->taken == n->posted)
 		return false;
-	*rq = n->requests[n->taken++].rq;
+	*work = n->requests[n->taken++].work;
 	return true;
 }
 
@@ -161,23 +161,23 @@ static void check_atomic(struct sim_node *n, const struct sim_request *r)
 	}
 	memcpy(&got, bytes, 8);
 	/* the value in the cell was changed in place: r->original is the result */
-	uint64_t before = r->rq.verb == VB_VERB_FETCH_ADD ? r->original - r->rq.swap_add : got;
+	uint64_t before = r->work.verb == VB_VERB_FETCH_ADD ? r->original - r->work.swap_add : got;
 
 	SIM_MUST(n->sim, got == before);
-	if (r->rq.verb == VB_VERB_CMP_SWAP)
-		SIM_MUST(n->sim, r->original == (got == r->rq.compare ? r->rq.swap_add : got));
+	if (r->work.verb == VB_VERB_CMP_SWAP)
+		SIM_MUST(n->sim, r->original == (got == r->work.compare ? r->work.swap_add : got));
 }
 
-static void complete_send(void *own, const struct vb_work *rq, enum vb_work_status status)
+static void complete_send(void *own, const struct vb_work *work, enum vb_work_status status)
 {
 	struct sim_node *n = own;
-	struct sim_request *r = &n->requests[rq->cookie];
+	struct sim_request *r = &n->requests[work->cookie];
 
-	SIM_MUST(n->sim, rq->cookie == n->completed && n->completed < n->taken);
+	SIM_MUST(n->sim, work->cookie == n->completed && n->completed < n->taken);
 	n->completed++;
 	if (n->sim->verbose)
-		fprintf(stderr, "  %d: request %u verb %d length %u: status %d\n", n->id, (unsigned)rq->cookie,
-		        rq->verb, rq->length, status);
+		fprintf(stderr, "  %d: request %u verb %d length %u: status %d\n", n->id, (unsigned)work->cookie,
+		        work->verb, work->length, status);
 	if (status != VB_WORK_SUCCESS) {
 		if (!n->bad_seen)
 			n->failure = status;
@@ -185,17 +185,17 @@ static void complete_send(void *own, const struct vb_work *rq, enum vb_work_stat
 		return;
 	}
 	SIM_MUST(n->sim, !n->bad_seen);
-	if (rq->verb == VB_VERB_READ)
-		SIM_MUST(n->sim, sim_filled(&r->local, rq->length, r->seed));
-	if (rq->verb == VB_VERB_CMP_SWAP || rq->verb == VB_VERB_FETCH_ADD)
+	if (work->verb == VB_VERB_READ)
+		SIM_MUST(n->sim, sim_filled(&r->local, work->length, r->seed));
+	if (work->verb == VB_VERB_CMP_SWAP || work->verb == VB_VERB_FETCH_ADD)
 		check_atomic(n, r);
 }
 
-static bool local(void *own, const struct vb_work *rq)
+static bool local(void *own, const struct vb_work *work)
 {
 	struct sim_node *n = own;
 
-	SIM_MUST(n->sim, n->completed == rq->cookie);
+	SIM_MUST(n->sim, n->completed == work->cookie);
 	return true;
 }
 
@@ -212,15 +212,15 @@ static bool take_receive(void *own, uint32_t *room)
 static void check_receipt(struct sim_node *n, uint32_t i, const struct vb_receipt *receipt)
 {
 	const struct sim_request *r = &peer_of(n)->requests[n->consumer[i]];
-	bool send = r->rq.verb == VB_VERB_SEND;
+	bool send = r->work.verb == VB_VERB_SEND;
 
-	SIM_MUST(n->sim, receipt->length == r->rq.length);
-	SIM_MUST(n->sim, receipt->solicited == !!(r->rq.flags & VB_WORK_SOLICITED));
-	SIM_MUST(n->sim, receipt->flags == (r->rq.flags & (VB_WORK_IMM | VB_WORK_INV)));
-	SIM_MUST(n->sim, !receipt->flags || receipt->imm == r->rq.imm);
+	SIM_MUST(n->sim, receipt->length == r->work.length);
+	SIM_MUST(n->sim, receipt->solicited == !!(r->work.flags & VB_WORK_SOLICITED));
+	SIM_MUST(n->sim, receipt->flags == (r->work.flags & (VB_WORK_IMM | VB_WORK_INV)));
+	SIM_MUST(n->sim, !receipt->flags || receipt->imm == r->work.imm);
 	SIM_MUST(n->sim, receipt->write_imm == !send);
-	SIM_MUST(n->sim, sim_filled(send ? &n->receives[i].buffer : &r->remote.buffer, r->rq.length, r->seed));
-	SIM_MUST(n->sim, !(r->rq.flags & VB_WORK_INV) || !r->remote.valid);
+	SIM_MUST(n->sim, sim_filled(send ? &n->receives[i].buffer : &r->remote.buffer, r->work.length, r->seed));
+	SIM_MUST(n->sim, !(r->work.flags & VB_WORK_INV) || !r->remote.valid);
 }
 
 static void complete_receive(void *own, const struct vb_receipt *receipt)
@@ -245,29 +245,29 @@ static void failed(void *own, enum vb_work_event event)
 
 /* --- memory --- */
 
-static int source(void *own, const struct vb_work *rq, uint32_t offset, uint32_t len, struct iovec *iov)
+static int source(void *own, const struct vb_work *work, uint32_t offset, uint32_t len, struct iovec *iov)
 {
 	struct sim_node *n = own;
-	struct sim_request *r = &n->requests[rq->cookie];
+	struct sim_request *r = &n->requests[work->cookie];
 
 	if (!r->sourced)
-		SIM_MUST(n->sim, !(rq->flags & VB_WORK_FENCE) || !n->qp.rq.rd);
+		SIM_MUST(n->sim, !(work->flags & VB_WORK_FENCE) || !n->qp.rq.rd);
 	r->sourced = true;
-	SIM_MUST(n->sim, n->completed <= rq->cookie || n->failed);
+	SIM_MUST(n->sim, n->completed <= work->cookie || n->failed);
 	return sim_pieces(&r->local, offset, len, iov);
 }
 
-static int sink(void *own, const struct vb_work *rq, uint32_t offset, uint32_t len, struct iovec *iov)
+static int sink(void *own, const struct vb_work *work, uint32_t offset, uint32_t len, struct iovec *iov)
 {
 	struct sim_node *n = own;
 
-	return sim_pieces(&n->requests[rq->cookie].local, offset, len, iov);
+	return sim_pieces(&n->requests[work->cookie].local, offset, len, iov);
 }
 
-static void sink_name(void *own, const struct vb_work *rq, uint32_t *stag, uint64_t *to)
+static void sink_name(void *own, const struct vb_work *work, uint32_t *stag, uint64_t *to)
 {
-	*stag = 0x77000000u | (uint32_t)rq->cookie;
-	*to = rq->cookie << 36;
+	*stag = 0x77000000u | (uint32_t)work->cookie;
+	*to = work->cookie << 36;
 }
 
 static int sink_receive(void *own, uint32_t offset, uint32_t len, struct iovec *iov)
@@ -408,13 +408,13 @@ static void check_request(struct sim *sim, const struct sim_request *r, bool don
 	SIM_MUST(sim, sim_guarded(&r->local) && sim_guarded(&r->remote.buffer));
 	if (r->remote.frozen)
 		SIM_MUST(sim, !memcmp(r->remote.frozen, r->remote.buffer.bytes, r->remote.buffer.total));
-	if (r->rq.verb != VB_VERB_READ && r->rq.verb != VB_VERB_CMP_SWAP && r->rq.verb != VB_VERB_FETCH_ADD)
-		SIM_MUST(sim, sim_filled(&r->local, r->rq.length, r->seed));
-	if (r->rq.verb == VB_VERB_READ)
-		SIM_MUST(sim, sim_filled(&r->remote.buffer, r->rq.length, r->seed));
-	if (done && r->rq.verb == VB_VERB_WRITE) {
-		SIM_MUST(sim, sim_filled(&r->remote.buffer, r->rq.length, r->seed));
-		SIM_MUST(sim, r->remote.last_stored == !!r->rq.length);
+	if (r->work.verb != VB_VERB_READ && r->work.verb != VB_VERB_CMP_SWAP && r->work.verb != VB_VERB_FETCH_ADD)
+		SIM_MUST(sim, sim_filled(&r->local, r->work.length, r->seed));
+	if (r->work.verb == VB_VERB_READ)
+		SIM_MUST(sim, sim_filled(&r->remote.buffer, r->work.length, r->seed));
+	if (done && r->work.verb == VB_VERB_WRITE) {
+		SIM_MUST(sim, sim_filled(&r->remote.buffer, r->work.length, r->seed));
+		SIM_MUST(sim, r->remote.last_stored == !!r->work.length);
 	}
 }
 

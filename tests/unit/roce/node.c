@@ -79,7 +79,7 @@ static struct sim_request *request_of(struct sim_node *n, const struct vb_work *
 {
 	struct sim_request *r = &n->requests[work->cookie];
 
-	SIM_MUST(n->sim, work->cookie < n->posted && !memcmp(&r->rq, work, sizeof(*work)));
+	SIM_MUST(n->sim, work->cookie < n->posted && !memcmp(&r->work, work, sizeof(*work)));
 	return r;
 }
 
@@ -91,7 +91,7 @@ static bool next_send(void *own, struct vb_work *work)
 		return false;
 	struct sim_request *r = &n->requests[n->taken++];
 
-	*work = r->rq;
+	*work = r->work;
 	r->psn = n->psns_taken;
 	r->psns = work->verb == VB_VERB_LOCAL_INV ? 0
 	          : work->length                  ? (work->length + n->qp.cfg.mtu - 1) / n->qp.cfg.mtu
@@ -226,7 +226,7 @@ static void check_bytes(struct sim_node *n, const struct sim_receive *r, const s
 	struct sim_node *peer = &n->sim->node[!n->id];
 	struct iovec from[SIM_SGES], to[2];
 	uint8_t want[SIM_SLOT], got[SIM_SLOT];
-	uint32_t len = sent->rq.length, at = 0;
+	uint32_t len = sent->work.length, at = 0;
 	int k = pieces(peer, sent->sge, sent->sges, 0, len, from);
 
 	for (int i = 0; i < k; at += from[i++].iov_len)
@@ -275,11 +275,11 @@ static void complete_receive(void *own, const struct vb_receipt *receipt)
 
 	if (!sent)
 		return;
-	SIM_MUST(sim, receipt->length == sent->rq.length + grh);
-	SIM_MUST(sim, receipt->flags == (sent->rq.flags & (VB_WORK_IMM | VB_WORK_INV)));
-	SIM_MUST(sim, !receipt->flags || receipt->imm == sent->rq.imm);
-	SIM_MUST(sim, receipt->solicited == !!(sent->rq.flags & VB_WORK_SOLICITED));
-	SIM_MUST(sim, receipt->write_imm == (sent->rq.verb == VB_VERB_WRITE));
+	SIM_MUST(sim, receipt->length == sent->work.length + grh);
+	SIM_MUST(sim, receipt->flags == (sent->work.flags & (VB_WORK_IMM | VB_WORK_INV)));
+	SIM_MUST(sim, !receipt->flags || receipt->imm == sent->work.imm);
+	SIM_MUST(sim, receipt->solicited == !!(sent->work.flags & VB_WORK_SOLICITED));
+	SIM_MUST(sim, receipt->write_imm == (sent->work.verb == VB_VERB_WRITE));
 	if (!receipt->write_imm)
 		check_bytes(n, r, sent, grh);
 	if (grh) {

@@ -183,9 +183,9 @@ static void check_order(struct sim_node *n, uint64_t psn)
 	uint32_t i = n->completed, reads = 0;
 
 	while (i < n->taken && n->requests[i].psn + n->requests[i].psns <= psn)
-		reads += n->requests[i].rq.verb >= VB_VERB_READ && n->requests[i].rq.verb <= VB_VERB_FETCH_ADD, i++;
+		reads += n->requests[i].work.verb >= VB_VERB_READ && n->requests[i].work.verb <= VB_VERB_FETCH_ADD, i++;
 	SIM_MUST(n->sim, i < n->taken && reads <= n->qp.cfg.max_rd_atomic);
-	SIM_MUST(n->sim, !(n->requests[i].rq.flags & VB_WORK_FENCE) || psn != n->requests[i].psn || !reads);
+	SIM_MUST(n->sim, !(n->requests[i].work.flags & VB_WORK_FENCE) || psn != n->requests[i].psn || !reads);
 }
 
 /* One for each gap (IBA 9.7.5.2). */

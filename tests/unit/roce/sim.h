@@ -26,7 +26,7 @@ struct sim_sge {
 
 /* A posted send, and its expected result. */
 struct sim_request {
-	struct vb_work rq;
+	struct vb_work work;
 	struct sim_sge sge[SIM_SGES];
 	uint32_t sges;
 	uint32_t from;      /* reads: where in the peer's memory */

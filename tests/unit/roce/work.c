@@ -57,7 +57,7 @@ static bool being_read(struct sim_node *n, uint32_t at, uint32_t len)
 	for (uint32_t i = n->completed; i < n->posted; i++) {
 		const struct sim_request *r = &n->requests[i];
 
-		if (r->rq.verb == VB_VERB_READ && at < r->from + r->rq.length && r->from < at + len)
+		if (r->work.verb == VB_VERB_READ && at < r->from + r->work.length && r->from < at + len)
 			return true;
 	}
 	return false;
@@ -67,12 +67,12 @@ static void plan_send(struct sim_node *n, struct sim_request *r)
 {
 	uint32_t len = size(n, n->sim->mode == SIM_DATAGRAMS ? n->qp.cfg.mtu : 65536);
 
-	r->rq.verb = VB_VERB_SEND;
-	r->rq.length = len;
+	r->work.verb = VB_VERB_SEND;
+	r->work.length = len;
 	if (below(n, 3) == 0 || n->sim->mode >= SIM_UNRELIABLE)
-		r->rq.flags |= VB_WORK_IMM;
+		r->work.flags |= VB_WORK_IMM;
 	else if (below(n, 4) == 0)
-		r->rq.flags |= VB_WORK_INV;
+		r->work.flags |= VB_WORK_INV;
 	split(n, r, n->base[SIM_R_SOURCE] + below(n, SIM_SOURCE - len + 1), len);
 }
 
@@ -86,12 +86,12 @@ static void plan_write(struct sim_node *n, struct sim_request *r)
 		plan_send(n, r);
 		return;
 	}
-	r->rq.verb = VB_VERB_WRITE;
-	r->rq.length = len;
-	r->rq.remote_addr = at;
-	r->rq.rkey = sim_key(peer->id, SIM_R_TARGET);
+	r->work.verb = VB_VERB_WRITE;
+	r->work.length = len;
+	r->work.remote_addr = at;
+	r->work.rkey = sim_key(peer->id, SIM_R_TARGET);
 	if (below(n, 4) == 0)
-		r->rq.flags |= VB_WORK_IMM;
+		r->work.flags |= VB_WORK_IMM;
 	split(n, r, n->base[SIM_R_SOURCE] + below(n, SIM_SOURCE - len + 1), len);
 	for (uint32_t i = 0; i < r->sges; off += r->sge[i++].len)
 		memcpy(peer->model + at + off, n->memory + r->sge[i].at, r->sge[i].len);
@@ -103,10 +103,10 @@ static void plan_read(struct sim_node *n, struct sim_request *r)
 	enum sim_region region = below(n, 2) ? SIM_R_CONST : SIM_R_TARGET;
 	uint32_t len = size(n, 65536), at = peer->base[region] + below(n, peer->size[region] - len + 1);
 
-	r->rq.verb = VB_VERB_READ;
-	r->rq.length = len;
-	r->rq.remote_addr = r->from = at;
-	r->rq.rkey = sim_key(peer->id, region);
+	r->work.verb = VB_VERB_READ;
+	r->work.length = len;
+	r->work.remote_addr = r->from = at;
+	r->work.rkey = sim_key(peer->id, region);
 	r->expected = malloc(len + 1);
 	memcpy(r->expected, peer->model + at, len);
 	split(n, r, n->base[SIM_R_READS] + n->posted % SIM_SLOTS * SIM_SLOT + below(n, 256), len);
@@ -122,16 +122,16 @@ static void plan_atomic(struct sim_node *n, struct sim_request *r)
 		plan_send(n, r);
 		return;
 	}
-	r->rq.verb = below(n, 2) ? VB_VERB_CMP_SWAP : VB_VERB_FETCH_ADD;
-	r->rq.length = 8;
-	r->rq.remote_addr = at;
-	r->rq.rkey = sim_key(peer->id, SIM_R_TARGET);
-	r->rq.swap_add = net_random(&n->sim->net);
+	r->work.verb = below(n, 2) ? VB_VERB_CMP_SWAP : VB_VERB_FETCH_ADD;
+	r->work.length = 8;
+	r->work.remote_addr = at;
+	r->work.rkey = sim_key(peer->id, SIM_R_TARGET);
+	r->work.swap_add = net_random(&n->sim->net);
 	memcpy(&r->original, peer->model + at, 8);
-	r->rq.compare = below(n, 3) ? r->original : 1;
-	next = r->original + r->rq.swap_add;
-	if (r->rq.verb == VB_VERB_CMP_SWAP)
-		next = r->original == r->rq.compare ? r->rq.swap_add : r->original;
+	r->work.compare = below(n, 3) ? r->original : 1;
+	next = r->original + r->work.swap_add;
+	if (r->work.verb == VB_VERB_CMP_SWAP)
+		next = r->original == r->work.compare ? r->work.swap_add : r->original;
 	memcpy(peer->model + at, &next, 8);
 	r->sges = 1;
 	r->sge[0] = (struct sim_sge){n->base[SIM_R_READS] + n->posted % SIM_SLOTS * SIM_SLOT + below(n, 256), 8};
@@ -143,13 +143,13 @@ static void spoil(struct sim_node *n, struct sim_request *r)
 	r->bad = true;
 	switch (below(n, 3)) {
 	case 0:
-		r->rq.rkey ^= 0x40;
+		r->work.rkey ^= 0x40;
 		break;
 	case 1:
-		r->rq.remote_addr += 0x1000000;
+		r->work.remote_addr += 0x1000000;
 		break;
 	default:
-		r->rq.remote_addr = UINT64_MAX - 15;
+		r->work.remote_addr = UINT64_MAX - 15;
 	}
 }
 
@@ -159,16 +159,16 @@ static void plan(struct sim_node *n, struct sim_request *r)
 	                                                                         plan_atomic, plan_send,  plan_write};
 	bool bad = n->sim->mode == SIM_REFUSED && n->id == 0 && n->posted + 1 == n->goal / 2;
 
-	*r = (struct sim_request){.rq.cookie = n->posted};
+	*r = (struct sim_request){.work.cookie = n->posted};
 	if (n->sim->mode == SIM_DATAGRAMS)
 		plan_send(n, r);
 	else if (n->sim->mode == SIM_UNRELIABLE)
 		plans[below(n, 2)](n, r);
 	else if (below(n, 24) == 0 && !bad)
-		r->rq.verb = VB_VERB_LOCAL_INV;
+		r->work.verb = VB_VERB_LOCAL_INV;
 	else
 		plans[bad ? 1 + below(n, 3) : below(n, 6)](n, r);
-	if (bad && r->rq.length && r->rq.verb != VB_VERB_SEND)
+	if (bad && r->work.length && r->work.verb != VB_VERB_SEND)
 		spoil(n, r);
 }
 
@@ -177,17 +177,17 @@ static void post_send(struct sim_node *n)
 	struct sim_request *r = &n->requests[n->posted];
 
 	plan(n, r);
-	bool takes = r->rq.verb == VB_VERB_SEND || r->rq.flags & VB_WORK_IMM;
+	bool takes = r->work.verb == VB_VERB_SEND || r->work.flags & VB_WORK_IMM;
 
 	if (takes && below(n, 3) == 0)
-		r->rq.flags |= VB_WORK_SOLICITED;
+		r->work.flags |= VB_WORK_SOLICITED;
 	if (below(n, 6) == 0)
-		r->rq.flags |= VB_WORK_FENCE;
-	r->rq.imm = n->order;
+		r->work.flags |= VB_WORK_FENCE;
+	r->work.imm = n->order;
 	if (takes)
 		r->order = ++n->order;
-	r->rq.ud_qpn = n->qp.cfg.dest_qpn;
-	r->rq.ud_qkey = n->qp.cfg.qkey;
+	r->work.ud_qpn = n->qp.cfg.dest_qpn;
+	r->work.ud_qkey = n->qp.cfg.qkey;
 	n->posted++;
 }
 

@@ -1,0 +1,56 @@
+// pull.c - the receiver of a large SEND fetches its data from the sender's memory
+// follows: IBA volume 1, 9.7.4 to 9.7.5.1 (SEND); process_vm_readv(2)
+// SPDX-License-Identifier: MIT
+#include <errno.h>
+#include <string.h>
+
+#include "engine/local/responder.h"
+
+/* Executes a SEND whose data this side fetches, by one copy from the sender's buffers to the receiver's. */
+enum vb_verdict vb_local_pull(struct vb_qp *qp, struct vb_local_req *q)
+{
+	struct vb_rec_span span[VB_MAX_SGE + 1];
+	uint32_t n = q->rec.length / sizeof(span[0]), total = q->ext.total;
+	struct iovec iov[VB_MAX_SGE];
+	uint64_t off = 0;
+
+	if (n > VB_MAX_SGE || q->rec.length > q->room)
+		return VB_VERDICT_INVALID;
+	memcpy(span, q->payload, n * sizeof(span[0]));
+	if (!qp->inbound->active && !vb_receive_take(qp))
+		return VB_VERDICT_RNR;
+	if (total > qp->inbound->wqe.length)
+		return VB_VERDICT_TOO_LONG;
+	unsigned class = vb_choice_class(total);
+	struct vb_cost *cost = &q->peer->fetch_cost[class];
+	uint64_t begin = vb_cost_begin(cost);
+
+	for (uint32_t i = 0; i < n; off += span[i].length, i++) {
+		if (span[i].length > total - off)
+			return VB_VERDICT_TOO_LONG;
+		int k = vb_receive_pieces(qp, off, span[i].length, iov);
+		int err = k < 0                    ? VB_EFAULT_LOCAL
+		          : vb_peer_alive(q->peer) ? q->peer->copy->read(q->peer, span[i].addr, iov, k, span[i].length)
+		                                   : ESRCH;
+
+		if (err == VB_EFAULT_LOCAL)
+			return VB_VERDICT_RECEIVE;
+		if (err == ESRCH)
+			return VB_VERDICT_DROP; /* the sender has ended; the next message uses the receive (inbound->active) */
+		if (err == EFAULT)
+			return VB_VERDICT_SOURCE; /* the receive stays for the next message, and this QP continues */
+		if (err)
+			return VB_VERDICT_DROP; /* copies are forbidden: can_pull is cleared now, so the retry sends the data */
+	}
+	if (begin && vb_cost_end(cost, begin, total))
+		atomic_store_explicit(&q->peer->ours->costs[class].fetch, cost->ns, memory_order_relaxed);
+
+	enum vb_verdict v = vb_local_invalidate_sent(qp, q);
+
+	if (v != VB_VERDICT_OK)
+		return v;
+	VB_COUNT(one_copy_bytes, total);
+	vb_local_count_taken(qp);
+	vb_local_receive_complete(qp, q, IBV_WC_SUCCESS, IBV_WC_RECV, total);
+	return VB_VERDICT_OK;
+}
