@@ -19,6 +19,7 @@
 #include "broker/proto/runtime.h"
 #include "node/control_verbs.h"
 #include "node/io.h"
+#include "node/stat.h"
 #include "util/control_dir.h"
 #include "util/log.h"
 #include "util/timespec.h"
@@ -311,6 +312,7 @@ struct vb_control *vb_control_start(struct vb_node *node)
 		return NULL;
 	*c = (struct vb_control){.node = node, .listener.fd = -1, .timer.fd = -1, .dir_fd = -1};
 	vb_control_add("about", vb_control_about);
+	vb_stat_start();
 	int err = open_listener(c);
 	if (!err)
 		return c;

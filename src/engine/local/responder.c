@@ -66,6 +66,7 @@ void vb_local_update_ackable(struct vb_qp *qp)
 static void count_taken(struct vb_qp *qp)
 {
 	qp->local.taken++;
+	qp->local.received.messages++;
 	qp->local.epsn = (qp->local.epsn + 1) & VB_PSN_MASK;
 	qp->local.nak_state = false;
 	vb_local_update_ackable(qp);
@@ -171,6 +172,7 @@ static enum verdict do_send(struct vb_qp *qp, struct req *q)
 
 	if (v != OK)
 		return v;
+	qp->local.received.bytes[0] += q->rec.length;
 	if (!(q->flags & VB_RECF_LAST))
 		return OK;
 	v = invalidate_key(qp, q);
@@ -227,6 +229,7 @@ static enum verdict do_pull(struct vb_qp *qp, struct req *q)
 	if (v != OK)
 		return v;
 	VB_COUNT(one_copy_bytes, total);
+	qp->local.received.bytes[0] += total;
 	count_taken(qp);
 	receive_complete(qp, q, IBV_WC_SUCCESS, IBV_WC_RECV, total);
 	return OK;
@@ -310,6 +313,7 @@ static enum verdict do_write(struct vb_qp *qp, struct req *q)
 		}
 		VB_COUNT(ring_bytes, q->rec.length);
 	}
+	qp->local.received.bytes[0] += q->rec.length;
 	if (!last)
 		return OK;
 	if (q->flags & VB_RECF_IMM)
@@ -395,6 +399,7 @@ static enum verdict execute_request(struct vb_qp *qp, struct req *q)
 	case VB_REC_WRITTEN:
 		return do_write(qp, q);
 	case VB_REC_NOTIFY:
+		qp->local.received.bytes[0] += q->ext.total;
 		return complete_write_imm(qp, q, q->ext.total);
 	case VB_REC_READ:
 		return qp->type == IBV_QPT_RC ? do_read(qp, q) : DROP;
@@ -478,6 +483,19 @@ static void input_unreliable(struct vb_qp *qp, struct req *q)
 	}
 }
 
+/* A duplicate is acknowledged again. */
+static void took_again(struct vb_qp *qp)
+{
+	qp->local.received.duplicates++;
+	vb_local_ack_later(qp);
+}
+
+static void skipped_ahead(struct vb_qp *qp)
+{
+	qp->local.received.ahead++;
+	VB_COUNT(drop_psn, 1);
+}
+
 static void input_connected(struct vb_qp *qp, struct req *q)
 {
 	uint32_t psn = q->rec.psn & VB_PSN_MASK;
@@ -495,9 +513,9 @@ static void input_connected(struct vb_qp *qp, struct req *q)
 	if (psn != qp->local.epsn) {
 		/* behind epsn: a duplicate, which is acknowledged again. Ahead: an earlier request was refused */
 		if (((psn - qp->local.epsn) & VB_PSN_MASK) >= VB_PSN_HALF)
-			vb_local_ack_later(qp);
+			took_again(qp);
 		else
-			VB_COUNT(drop_psn, 1);
+			skipped_ahead(qp);
 		return;
 	}
 	if (qp->local.nak_state) {
@@ -514,6 +532,7 @@ static void input_connected(struct vb_qp *qp, struct req *q)
 		note_dropped(q);
 		return;
 	}
+	qp->local.received.no_receive += v == RNR;
 	if (v == RNR || v == SOURCE)
 		publish_nak(qp, v == RNR ? VB_RING_NAK_RNR : VB_RING_NAK_SOURCE);
 	else
@@ -528,8 +547,11 @@ static void input_ud(struct vb_qp *qp, struct req *q)
 	}
 	if (q->rec.length < VB_GRH_LEN || !vb_receive_take(qp)) {
 		VB_COUNT(drop_rnr_ud, 1);
+		qp->local.received.no_receive++;
 		return;
 	}
+	qp->local.received.messages++;
+	qp->local.received.bytes[0] += q->rec.length - VB_GRH_LEN;
 	if (q->rec.length > qp->inbound->wqe.length) {
 		/* deviates: IBA 9.8.3.2.2 drops the datagram. Adapters complete the receive with an error, and
 		 * programs expect that */
