@@ -7,9 +7,11 @@
 #include <stdint.h>
 
 /* X(name, text). Data is counted in bytes here; Linux shows port_xmit_data and port_rcv_data in units of 4 bytes. */
-#define VB_COUNTS(X)                                                                \
-	X(port_xmit_data, "payload sent")                                           \
-	X(port_rcv_data, "payload received")                                        \
+#define VB_COUNTS(X) VB_COUNTS_DATA(X) VB_COUNTS_EVENTS(X)
+#define VB_COUNTS_DATA(X)                 \
+	X(port_xmit_data, "payload sent") \
+	X(port_rcv_data, "payload received")
+#define VB_COUNTS_EVENTS(X)                                                         \
 	X(port_xmit_packets, "packets sent; on one host, messages")                 \
 	X(port_rcv_packets, "packets received; on one host, messages")              \
 	X(out_of_sequence, "requests ahead of the expected PSN")                    \
