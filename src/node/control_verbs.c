@@ -16,6 +16,7 @@
 #include "util/control_dir.h"
 
 #define VERBS_MAX 64u
+#define EXPORT __attribute__((visibility("default"))) /* for librdmacm */
 
 /* Entries are only added. An entry is complete when its verb is not NULL. */
 static struct {
@@ -35,7 +36,7 @@ static int (*find_verb(const char *verb))(struct vb_control_call *)
 	return NULL;
 }
 
-bool vb_control_add(const char *verb, int (*serve)(struct vb_control_call *))
+EXPORT bool vb_control_add(const char *verb, int (*serve)(struct vb_control_call *))
 {
 	if (find_verb(verb))
 		return find_verb(verb) == serve;
@@ -69,7 +70,7 @@ bool vb_control_word(const char *args, const char *key, char *value, size_t size
 	return false;
 }
 
-bool vb_control_number(const char *args, const char *key, uint64_t *n)
+EXPORT bool vb_control_number(const char *args, const char *key, uint64_t *n)
 {
 	char text[24], *end;
 

@@ -58,7 +58,7 @@ static const struct column connection_columns[] = {{"PID", "pid", NUMBER},
                                                    {"DEVICE", "device", TEXT},
                                                    {"PORT SPACE", "port_space", TEXT},
                                                    {"STATE", "state", TEXT},
-                                                   {"QPN", "qpn", HEX},
+                                                   {"PEER QPN", "peer_qpn", HEX},
                                                    {"LOCAL", "local", TEXT},
                                                    {"REMOTE", "remote", TEXT},
                                                    {0}};
