@@ -93,6 +93,14 @@ static void take_program(struct stat_rows *out, struct ctl_list *list, struct ct
 	}
 }
 
+static void say_silent(struct stat_rows *out, const char *name, const struct ctl_program *p)
+{
+	out->silent = true;
+	if (name)
+		cmd_complain(name, "program %d did not answer: %s%s", p->pid, strerror(p->err),
+		             p->err == ETIMEDOUT ? " (it may be stopped)" : "");
+}
+
 /* All programs are asked at once, and those with more rows one after another. */
 static int ask_for(struct stat_rows *out, const char *name, const char *what, const struct stat_query *query)
 {
@@ -110,9 +118,7 @@ static int ask_for(struct stat_rows *out, const char *name, const char *what, co
 			continue;
 		out->programs++;
 		if (p->err) {
-			cmd_complain(name, "program %d did not answer: %s%s", p->pid, strerror(p->err),
-			             p->err == ETIMEDOUT ? " (it may be stopped)" : "");
-			out->silent = true;
+			say_silent(out, name, p);
 		}
 	}
 	ctl_free(&list);
@@ -201,8 +207,7 @@ static int ask_processes(struct stat_rows *out, const char *name, const struct s
 		if (devices && about) {
 			add_process(out, p, about, devices);
 		} else if (p->err && p->err != ESRCH) {
-			cmd_complain(name, "program %d did not answer: %s", p->pid, strerror(p->err));
-			out->silent = true;
+			say_silent(out, name, p);
 		}
 		json_object_put(devices);
 		json_object_put(about);
