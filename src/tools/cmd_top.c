@@ -21,6 +21,7 @@
 #define LINES_LEAST 6
 #define WIDTH_LEAST 40
 #define HEAD_LINES 3
+#define SECOND_LOOK 0.5 /* s */
 
 static const char *const usage =
         "usage: verbena top [qps|devices|processes] [OPTION...]\n"
@@ -48,6 +49,7 @@ struct top {
 	struct stat_rows rows;
 	struct json_object *before; /* the rows of the last look; or NULL */
 	double looked_at;
+	bool first; /* there was one look at these objects */
 	size_t scroll;
 };
 
@@ -84,6 +86,7 @@ static int look(struct top *t)
 		return err;
 	if (!strcmp(t->what, "devices"))
 		stat_rows_by_device(&rows, &t->query);
+	t->first = !t->before;
 	if (t->before)
 		stat_rows_rates(rows.rows, t->before, strcmp(t->what, "devices") ? t->what : "adapters",
 		                now - t->looked_at);
@@ -226,13 +229,19 @@ static bool obey_key(struct top *t, int key, bool *again)
 	return true;
 }
 
+/* The first look shows no rates, so the second one comes soon. */
+static double pause_of(const struct top *t)
+{
+	return t->first && t->delay > SECOND_LOOK ? SECOND_LOOK : t->delay;
+}
+
 /* Waits for keys until it is time for the next look. */
 static bool serve_keys(struct top *t)
 {
 	bool again = false;
 
 	while (!again) {
-		double left = t->looked_at + t->delay - top_seconds();
+		double left = t->looked_at + pause_of(t) - top_seconds();
 
 		if (left <= 0)
 			return true;

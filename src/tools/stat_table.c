@@ -144,6 +144,10 @@ void stat_table_cell(const char *what, unsigned column, struct json_object *row,
 	struct json_object *value;
 
 	buf[0] = '\0';
+	if (rates && (c->kind == BYTES || c->kind == EVENTS) && !json_object_object_get_ex(row, "rates", NULL)) {
+		snprintf(buf, size, "-"); /* it is new */
+		return;
+	}
 	switch (c->kind) {
 	case BYTES:
 		if (rates)

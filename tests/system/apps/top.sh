@@ -13,18 +13,20 @@ shows() { screen | grep -qE -- "$1"; }
 open_top() { # WIDTH HEIGHT ARGS…
 	local width=$1 height=$2
 	shift 2
-	tm kill-server 2>/dev/null
-	tm -f /dev/null new-session -d -s top -x "$width" -y "$height" \
+	tm kill-session -t top 2>/dev/null
+	tm new-session -d -s top -x "$width" -y "$height" \
 		"env VERBENA_RUNTIME='$VERBENA_RUNTIME' '$VERBENA' top $*; echo status \$?; sleep 300"
 }
 
+# keeps the server of tmux alive between two sessions
+tm -f /dev/null new-session -d -s keep 'sleep 600'
 open_top 160 30
 check "without programs it says so" wait_for 20 shows 'no program with an open adapter'
 tm send-keys -t top q
 check "q quits with success" wait_for 20 shows '^status 0'
 
 for size in 64 4096; do
-	start_server ib_send_lat -d roce_lo -F -D 250 -s $size && start_client ib_send_lat -d roce_lo -F -D 250 -s $size
+	start_server ib_send_lat -d roce_lo -e -F -n 100000000 -s $size && start_client ib_send_lat -d roce_lo -e -F -n 100000000 -s $size
 	all_servers="${all_servers:-} $server $client"
 done
 open_top 170 30
@@ -67,8 +69,8 @@ check "--json is JSON" sh -c '"$0" top --json --delay 0.1 | python3 -c "import j
 no_terminal() { "$VERBENA" top </dev/null >"$work/out" 2>&1; [ $? = 1 ] && grep -q 'no terminal' "$work/out"; }
 check "what is no terminal is an error" no_terminal
 unknown_terminal() {
-	tm kill-server 2>/dev/null
-	tm -f /dev/null new-session -d -s top -x 120 -y 20 "env TERM=nonsense '$VERBENA' top; echo status \$?; sleep 300"
+	tm kill-session -t top 2>/dev/null
+	tm new-session -d -s top -x 120 -y 20 "env TERM=nonsense '$VERBENA' top; echo status \$?; sleep 300"
 	wait_for 20 shows '^status 1' && shows "'nonsense' is not known"
 }
 check "a terminal of an unknown type is an error" unknown_terminal
