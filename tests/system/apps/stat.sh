@@ -40,6 +40,17 @@ check "the adapter has what both programs have sent" stat_has \
 check "rates are above zero while programs send" stat_has 'len(d["qps"]) == 2 and all(r["rates"]["xmit_bytes"] > 0 for r in d["qps"])' qps --rates 0.3
 check "regions have a key, a length and rights" stat_has 'len(d["mrs"]) == 2 and all(r["key"] and r["length"] and "local_write" in r["access"] for r in d["mrs"])' mrs
 check "completion queues have a size" stat_has 'len(d["cqs"]) == 4 and all(r["capacity"] >= 1 and r["armed"] == "no" for r in d["cqs"])' cqs
+sysfs=/sys/class/infiniband/roce_lo/ports/1
+live_file() { # NAME: it has a number above zero, for cat and for stdio
+	local a b
+	a=$("$VERBENA" run cat "$sysfs/$1") && b=$("$VERBENA" run awk '{ print }' "$sysfs/$1") || return 1
+	echo "$a $b"
+	[ "$a" -gt 0 ] && [ "$b" -gt 0 ]
+}
+for f in counters/port_xmit_data counters/port_rcv_packets hw_counters/sent_pkts; do
+	check "the file $f has what running programs have counted" live_file $f
+done
+check "a counter without a source reads as zero" sh -c '[ "$("$0" run cat '"$sysfs"'/counters/symbol_error)" = 0 ]' "$VERBENA"
 pid=$(program_of "$server")
 check "--pid shows one program" stat_has "[r['pid'] for r in d['qps']] == [$pid]" qps --pid "$pid"
 check "--device leaves others out" stat_has 'd["qps"] == []' qps --device roce_none
@@ -109,6 +120,7 @@ kill -KILL "$pid"
 wait "$server" 2>/dev/null
 kill "$client" 2>/dev/null
 wait "$client" 2>/dev/null
+check "a counter without programs reads as zero" sh -c '[ "$("$0" run cat '"$sysfs"'/counters/port_xmit_data)" = 0 ]' "$VERBENA"
 check "a killed program is not shown any more" wait_for 20 stat_has 'd == {"processes": []}' processes
 check "and its name is removed" sh -c '[ -z "$(ls "$0"/control-*)" ]' "$VERBENA_RUNTIME"
 
