@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "core/counts.h"
 #include "core/limits.h"
 #include "core/seg.h"
 #include "util/lock.h"
@@ -125,6 +126,9 @@ struct vb_cq {
 	uint64_t wc_flags;
 	struct vb_lock poll_lock; /* extended polling: held from start_poll to end_poll, taken before all others */
 	bool ignore_overrun;      /* the oldest entry makes room */
+	/* completions with an error, by [receive][flushed]; under lock */
+	uint64_t errors[2][2];
+	struct vb_cq *next, **prev; /* node->cqs, under node->ctx_lock */
 };
 
 /* A receive queue entry: sges lie in rq->sge[slot * max_sge]. */
@@ -254,6 +258,7 @@ struct vb_local_qp {
 	uint32_t owed; /* 1 << 24 | PSN of a withdrawn write whose last record is not in the ring yet; or 0 */
 	struct vb_pingpong pingpong;
 	enum { VB_TIMER_NONE, VB_TIMER_RNR, VB_TIMER_RETRY } timer_kind;
+	struct vb_local_sent sent;
 
 	/* responder: all under node->progress; on lines of its own, because one thread may send while another receives */
 	_Alignas(VB_LINE) uint32_t epsn; /* PSN expected next */
@@ -269,6 +274,7 @@ struct vb_local_qp {
 	struct vb_qp *acks_next;
 	struct vb_inread *inread; /* reads answered by the ring: max_dest_rd_atomic entries */
 	uint32_t inread_head, inread_tail;
+	struct vb_local_received received;
 };
 
 /* The part of a UD queue pair. */

@@ -10,6 +10,7 @@
 #include "core/async.h"
 #include "core/channel.h"
 #include "core/context.h"
+#include "core/device.h"
 #include "core/handle.h"
 #include "core/node.h"
 #include "core/verbs.h"
@@ -33,6 +34,37 @@ static void init_locks(struct vb_cq *cq)
 	pthread_cond_init(&cq->ack_cond, NULL);
 	vb_lock_init(&cq->lock, VB_RANK_CQ);
 	vb_lock_init(&cq->poll_lock, VB_RANK_PROGRAM);
+}
+
+/* The list shows a person what there is. */
+static void enter_list(struct vb_cq *cq)
+{
+	struct vb_node *node = cq->node;
+
+	vb_mutex_lock(&node->ctx_lock, VB_RANK_CONTEXTS);
+	if (!node->cqs)
+		node->cqs_end = &node->cqs;
+	cq->prev = node->cqs_end;
+	*node->cqs_end = cq;
+	node->cqs_end = &cq->next;
+	vb_mutex_unlock(&node->ctx_lock);
+}
+
+/* Its errors still count for the adapter. */
+static void leave_list(struct vb_cq *cq)
+{
+	struct vb_node *node = cq->node;
+	struct vb_device *dev = vb_ctx((struct ibv_context *)cq->made.context)->dev;
+
+	vb_mutex_lock(&node->ctx_lock, VB_RANK_CONTEXTS);
+	*cq->prev = cq->next;
+	if (cq->next)
+		cq->next->prev = cq->prev;
+	else
+		node->cqs_end = cq->prev;
+	for (int i = 0; i < 4; i++)
+		dev->ended_cqs[i / 2][i % 2] += cq->errors[i / 2][i % 2];
+	vb_mutex_unlock(&node->ctx_lock);
 }
 
 struct vb_cq *vb_cq_new(struct ibv_context *context, uint32_t cqe, void *cq_context, struct ibv_comp_channel *channel,
@@ -74,6 +106,7 @@ struct vb_cq *vb_cq_new(struct ibv_context *context, uint32_t cqe, void *cq_cont
 		__atomic_fetch_add(&channel->refcnt, 1, __ATOMIC_ACQ_REL);
 	}
 	vb_context_hold(ctx);
+	enter_list(cq);
 	return cq;
 }
 
@@ -146,6 +179,7 @@ int vb_destroy_cq(struct ibv_cq *ibcq)
 	if (cq->channel)
 		vb_channel_forget(cq->channel, cq);
 	wait_acked(cq);
+	leave_list(cq);
 	vb_async_forget(ctx, IBV_EVENT_CQ_ERR, cq);
 	if (cq->channel)
 		__atomic_fetch_sub(&cq->channel->ch.refcnt, 1, __ATOMIC_ACQ_REL);

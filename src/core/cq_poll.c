@@ -45,7 +45,7 @@ static void tell_overrun(struct vb_cq *cq)
 {
 	vb_log(VB_LOG_ERROR, "a completion queue of %u entries has overrun: its queue pairs go to ERR", cq->capacity);
 	vb_async_raise(vb_ctx(cq->cq.context), IBV_EVENT_CQ_ERR, cq);
-	atomic_store(&cq->node->overrun, true);
+	atomic_fetch_or(&cq->node->attention, VB_ATTEND_OVERRUN);
 	vb_timer_armed(cq->node);
 }
 
@@ -62,7 +62,11 @@ void vb_cq_push(struct vb_cq *cq, const struct vb_cqe *cqe, bool solicited)
 		if (cq->want_timestamp && !slot->timestamp)
 			slot->timestamp = vb_now();
 		atomic_store_explicit(&cq->tail, tail + 1, memory_order_release);
-		notify = cq_disarm(cq, solicited || cqe->wc.status != IBV_WC_SUCCESS);
+		if (__builtin_expect(cqe->wc.status != IBV_WC_SUCCESS, 0)) {
+			cq->errors[(cqe->wc.opcode & IBV_WC_RECV) != 0][cqe->wc.status == IBV_WC_WR_FLUSH_ERR]++;
+			solicited = true;
+		}
+		notify = cq_disarm(cq, solicited);
 	} else {
 		vb_cqe_leaves(cqe);
 	}

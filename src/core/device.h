@@ -10,6 +10,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "core/counts.h"
 #include "core/gid.h"
 #include "core/limits.h"
 #include "core/netif.h"
@@ -42,6 +43,12 @@ struct vb_device {
 	struct vb_gid_table gids;
 	unsigned pending; /* VB_DEV_ bits not yet returned by vb_device_refresh */
 	bool gone;
+
+	/* Counters in this process. Of queue pairs that have left their path: under node->progress. Of destroyed CQs, as
+	 * vb_cq.errors: under node->ctx_lock. Those that were shown last, so that none seems to go back: the progress
+	 * thread's. */
+	struct vb_counts ended, shown;
+	uint64_t ended_cqs[2][2];
 };
 
 /* The device list (node/device_list.c). These functions ask the kernel, and are thread-safe. */

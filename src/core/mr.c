@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "core/device.h"
 #include "core/handle.h"
 #include "core/pages.h"
 #include "core/pd.h"
@@ -56,6 +57,8 @@ static void rewrite_end(const struct vb_mr *mr, uint32_t key)
 	atomic_store_explicit(&e->access, mr->access, memory_order_relaxed);
 	atomic_store_explicit(&e->pd, vb_pd_id(vb_pd(mr->mr.pd)), memory_order_relaxed);
 	atomic_store_explicit(&e->map_id, 0, memory_order_relaxed);
+	atomic_store_explicit(&e->device, (uint64_t)vb_ctx((struct ibv_context *)mr->made.context)->dev->number,
+	                      memory_order_relaxed);
 	atomic_store_explicit(&e->iova, mr->iova, memory_order_relaxed);
 	atomic_store_explicit(&e->length, mr->mr.length, memory_order_relaxed);
 	atomic_store_explicit(&e->addr, (uintptr_t)mr->mr.addr, memory_order_relaxed);

@@ -10,6 +10,11 @@ struct vb_keys;
 
 enum vb_owner { VB_OWNER_THREAD, VB_OWNER_POLLER };
 
+enum {
+	VB_ATTEND_OVERRUN = 1, /* a CQ lost a completion, and its queue pairs are not in ERR yet */
+	VB_ATTEND_WALK = 2,    /* the progress thread wants to look at queue pairs: node/walk.c */
+};
+
 /* One per process, alive while a context is open. Made by vb_node_get(), node/node.c. */
 struct vb_node {
 	void *seg; /* our segment, writable */
@@ -30,7 +35,7 @@ struct vb_node {
 	struct vb_qp *active_cursor;
 
 	_Atomic uint32_t owner;       /* enum vb_owner: the owner of progress */
-	atomic_bool overrun;          /* a CQ lost a completion, and its queue pairs are not in ERR yet */
+	_Atomic uint8_t attention;    /* VB_ATTEND_*: what the owner of progress must do soon */
 	_Atomic uint32_t polls;       /* counts polls for work; the progress thread watches it */
 	_Atomic uint32_t idle_polls;  /* polls since the last ibv_req_notify_cq, or since progress changed its owner */
 	_Atomic uint32_t empty_polls; /* consecutive polls without work since the last sched_yield */
@@ -50,8 +55,9 @@ struct vb_node {
 	unsigned mcast_count;
 
 	pthread_mutex_t ctx_lock;
-	struct vb_context *contexts; /* under ctx_lock */
-	pthread_mutex_t mr_lock;     /* keys, and the key table in the segment */
+	struct vb_context *contexts;  /* under ctx_lock */
+	struct vb_cq *cqs, **cqs_end; /* in order of their handles; under ctx_lock */
+	pthread_mutex_t mr_lock;      /* keys, and the key table in the segment */
 	struct vb_keys *keys;
 	uint32_t mr_count;
 	uint32_t qp_next, qp_count, qp_entries; /* under progress. qp_entries: entries that a QP number uses */
@@ -117,7 +123,7 @@ uint64_t vb_now(void);
 /* --- implemented in core/; engine/, path/ and node/ call them --- */
 
 /* Appends a completion, and signals the channel if the CQ is armed. solicited: the completion is solicited; errors
- * always are. If the CQ is full, the entry is dropped, IBV_EVENT_CQ_ERR is raised once, and node->overrun is set. Any
+ * always are. If the CQ is full, the entry is dropped, IBV_EVENT_CQ_ERR is raised once, and VB_ATTEND_OVERRUN is set. Any
  * thread; takes cq->lock. */
 void vb_cq_push(struct vb_cq *cq, const struct vb_cqe *cqe, bool solicited);
 /* Takes the QP to ERR: sets state and shared state, then completes every outstanding send and receive of its own

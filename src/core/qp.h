@@ -40,4 +40,10 @@ void vb_qp_flush(struct vb_qp *qp);
 /* Sets the ibv_wr_* functions of qp->qpx. wr.c */
 void vb_qp_fill_wr(struct vb_qp *qp);
 
+/* The adapter; NULL for a queue pair that no program has made (tests). The program may have overwritten qp.context. */
+static inline struct vb_device *vb_qp_device(const struct vb_qp *qp)
+{
+	return qp->made.context ? vb_ctx((struct ibv_context *)qp->made.context)->dev : NULL;
+}
+
 #endif

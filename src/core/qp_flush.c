@@ -115,7 +115,7 @@ static void end_overrun(struct vb_qp *qp)
 
 void vb_qp_end_overrun(struct vb_node *node)
 {
-	atomic_store(&node->overrun, false);
+	atomic_fetch_and(&node->attention, (uint8_t)~VB_ATTEND_OVERRUN);
 	for (uint32_t i = 0; i < VB_LANE_QPS; i++) {
 		struct vb_qp *qp = atomic_load_explicit(&node->qps[i], memory_order_relaxed);
 

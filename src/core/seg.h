@@ -37,9 +37,10 @@ struct vb_mr_shared {
 	_Atomic uint32_t map_id; /* != 0: backed by a shared mapping that a peer may map (path/local/shared_map.c) */
 	_Atomic uint64_t iova;   /* the first address that peers use in requests */
 	_Atomic uint64_t length;
-	_Atomic uint64_t addr; /* the owner's virtual address of iova */
-	_Atomic uint64_t seq;  /* odd while the owner rewrites this entry */
-	uint64_t reserved[2];
+	_Atomic uint64_t addr;   /* the owner's virtual address of iova */
+	_Atomic uint64_t seq;    /* odd while the owner rewrites this entry */
+	_Atomic uint64_t device; /* the number of the adapter; for the owner alone */
+	uint64_t reserved[1];
 };
 
 /* nak: counter << 32 | psn << 8 | code; a new value is a new NAK. */
@@ -86,7 +87,9 @@ struct vb_qp_shared {
 	/* line 4: like acked, but stored at once. Peers read it only after the owner or its QP has ended, so the line
 	 * usually stays in the owner's cache */
 	_Atomic uint64_t executed;
-	uint64_t reserved2[7];
+	/* bytes that the owner has written to its peer, and read from it, by one copy since RTS. For people */
+	_Atomic uint64_t copied[2];
+	uint64_t reserved2[5];
 };
 
 #define VB_HAZARDS 8u /* copies that may be in progress at once to or from one peer */

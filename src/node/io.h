@@ -17,6 +17,8 @@ struct vb_io {
 	struct vb_netmon *netmon;
 	struct vb_roce_sockets *roce;
 	struct vb_watches *watches;
+	struct vb_control *control;   /* or NULL */
+	struct vb_walk *_Atomic walk; /* that the owner of progress shall do; or NULL */
 	struct vb_iwarp_host *iwarp;
 	struct vb_transport transport[VB_TRANSPORTS];
 	pthread_t thread;

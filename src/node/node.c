@@ -18,6 +18,7 @@
 #include "core/key.h"
 #include "engine/local/ring.h"
 #include "frame/fields.h"
+#include "node/control.h"
 #include "node/io.h"
 #include "node/wake.h"
 #include "util/calls.h"
@@ -88,6 +89,8 @@ static void in_child(void)
 		for (unsigned i = 0; i < VB_TRANSPORTS; i++)
 			vb_transports[i]->in_child(node);
 		vb_watches_in_child(node);
+		vb_control_in_child(node->io->control);
+		node->io->control = NULL;
 		pthread_mutex_init(&node->mr_lock, NULL);
 		pthread_mutex_init(&node->io->meet_lock, NULL);
 		pthread_mutex_init(&node->ctx_lock, NULL);
@@ -110,6 +113,7 @@ static void node_free(struct vb_node *node)
 	if (io) {
 		for (unsigned i = 0; i < VB_TRANSPORTS; i++)
 			vb_transports[i]->free(node);
+		vb_control_stop(io->control);
 		vb_watches_free(io->watches);
 		if (io->broker)
 			vb_broker_disconnect(io->broker);
@@ -222,6 +226,7 @@ static int node_start(struct vb_node *node)
 		err = watch_fd(io, vb_netmon_fd(io->netmon), &io->netmon);
 	vb_announce_gids(node);
 	vb_await_broker(node);
+	io->control = err ? NULL : vb_control_start(node);
 	return err ? err : vb_progress_start(node);
 }
 
@@ -321,8 +326,10 @@ __attribute__((destructor)) static void at_end(void)
 	node = the_node;
 	the_users += node != NULL; /* so that the node is not freed any more */
 	vb_mutex_unlock(&the_lock);
-	if (node)
+	if (node) {
 		log_at_end(node);
+		vb_control_remove_name(node->io->control);
+	}
 	if (!node || !take_over(node))
 		return;
 	for (unsigned i = 0; i < VB_TRANSPORTS; i++)

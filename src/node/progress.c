@@ -9,6 +9,7 @@
 #include "engine/local/ring.h"
 #include "node/io.h"
 #include "node/wake.h"
+#include "node/walk.h"
 #include "util/units.h"
 
 /* The most records taken from a ring per poll, and QPs visited by a poller. */
@@ -282,6 +283,16 @@ static unsigned poll_transports(struct vb_node *node, unsigned done, bool finish
 	return n;
 }
 
+static __attribute__((noinline, cold)) void attend(struct vb_node *node)
+{
+	unsigned what = atomic_load(&node->attention);
+
+	if (what & VB_ATTEND_OVERRUN)
+		vb_qp_end_overrun(node);
+	if (what & VB_ATTEND_WALK)
+		vb_walk_now(node);
+}
+
 unsigned vb_progress_locked(struct vb_node *node, struct vb_cq *cq, unsigned want, bool finish)
 {
 	struct vb_io *io = node->io;
@@ -293,8 +304,8 @@ unsigned vb_progress_locked(struct vb_node *node, struct vb_cq *cq, unsigned wan
 		finish = true;
 		cq = NULL;
 	}
-	if (__builtin_expect(atomic_load_explicit(&node->overrun, memory_order_relaxed), 0))
-		vb_qp_end_overrun(node);
+	if (__builtin_expect(atomic_load_explicit(&node->attention, memory_order_relaxed), 0))
+		attend(node);
 	if (atomic_load_explicit(&io->owing, memory_order_relaxed))
 		vb_node_publish(node);
 	for (unsigned i = 0; i < io->nhot; i++) {

@@ -6,9 +6,12 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct vb_node;
+struct vb_qp;
+struct vb_counts;
 
 enum vb_transport_index { VB_TRANSPORT_ROCE, VB_TRANSPORT_IWARP, VB_TRANSPORTS };
 
@@ -38,6 +41,9 @@ struct vb_transport_ops {
 	void (*last_ends)(struct vb_node *node);
 	/* Logs the counters of ended queue pairs and, unless node is NULL, of existing ones, under its progress. */
 	void (*log_counters)(struct vb_node *node);
+	/* If the queue pair uses the transport: adds its counters, and writes the peer's address (or "") unless peer is NULL. False if it
+	 * does not. Must not allocate. Under progress. Never NULL. */
+	bool (*show)(const struct vb_qp *qp, struct vb_counts *c, char *peer, size_t size);
 };
 
 /* The state of a transport in a node. */

@@ -160,6 +160,7 @@ void vb_path_reset(struct vb_qp *qp)
 {
 	int cancel;
 
+	vb_local_counts_leave(qp);
 	vb_cancel_defer(&cancel);
 	qp->path->reset(qp);
 	vb_cancel_restore(cancel);

@@ -181,6 +181,7 @@ static int start_cm(void)
 	vb_cm_init(&rcm.cm, &cfg, &cm_ops, NULL, rcm.conns, RCM_CONNS);
 	rcm.gsi = gsi;
 	rcm_unlock();
+	rcm_show_start();
 	return 0;
 }
 

@@ -391,6 +391,9 @@ void rcm_ah_attr(const struct rcm_id *id, struct ibv_ah_attr *attr);
 int rcm_joined(struct rcm_event *e); /* 0 or errno */
 void rcm_leave_all(struct rcm_id *id);
 
+/* show.c: shows the ids through the control socket */
+void rcm_show_start(void);
+
 /* Added in rdma-core 56; the headers of 44 do not name them. */
 enum {
 	RCM_EVENT_ADDRINFO_RESOLVED = 16,

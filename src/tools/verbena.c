@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: MIT
 #include "tools/verbena.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,6 +24,9 @@ static const struct {
 } commands[] = {
         {"run", "[--no-shim] [--] PROGRAM [ARGUMENT...]", "run a program with Verbena's adapters", cmd_run},
         {"devices", "[--json]", "show the adapters of this machine", cmd_devices},
+        {"stat", "[OBJECT] [OPTION...]", "show what running programs have and send", cmd_stat},
+        {"top", "[OPTION...]", "show what running programs send, live", cmd_top},
+        {"exporter", "[--listen ADDRESS:PORT]", "serve their counters to Prometheus", cmd_exporter},
         {"help", "", "show this", cmd_help},
         {"version", "", "show the version", cmd_version},
 };
@@ -54,6 +58,16 @@ void cmd_complain(const char *name, const char *fmt, ...)
 	fputc('\n', stderr);
 }
 
+/* A command has failed if its output was not written. A reader that wants no more is no error to talk about. */
+static int cmd_finish(const char *name, int status)
+{
+	if (!fflush(stdout) && !ferror(stdout))
+		return status;
+	if (errno != EPIPE)
+		cmd_complain(name, "cannot write the output: %s", strerror(errno));
+	return status ? status : 1;
+}
+
 int main(int argc, char **argv)
 {
 	if (argc < 2) {
@@ -67,7 +81,7 @@ int main(int argc, char **argv)
 		name = "version";
 	for (int i = 0; i < COMMANDS; i++)
 		if (!strcmp(commands[i].name, name))
-			return commands[i].run(argc - 1, argv + 1);
+			return cmd_finish(name, commands[i].run(argc - 1, argv + 1));
 	fprintf(stderr, "verbena: there is no command '%s'; 'verbena help' lists them\n", name);
 	return 2;
 }

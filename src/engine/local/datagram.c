@@ -178,7 +178,10 @@ static enum vb_emit emit_one(struct vb_qp *qp, struct vb_swqe *w)
 		vb_ring_prepare(peer);
 	}
 	vb_unlock(&peer->tx_lock);
-	return ok ? vb_local_emit_done(w) : vb_local_emit_fault(w, IBV_WC_LOC_PROT_ERR);
+	if (!ok)
+		return vb_local_emit_fault(w, IBV_WC_LOC_PROT_ERR);
+	vb_local_count_sent(qp, w);
+	return vb_local_emit_done(w);
 wait:
 	return ud_waits(qp, w, peer && vb_peer_ready(peer) ? UD_PATIENCE : UD_MEETING);
 }

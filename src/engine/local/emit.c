@@ -362,6 +362,14 @@ static enum vb_emit count_rd(struct vb_qp *qp, enum vb_emit r)
 	return r;
 }
 
+/* The peer takes no part in the copy. Its counters read ours. */
+static void count_copied(struct vb_qp *qp, bool is_read, uint32_t length)
+{
+	_Atomic uint64_t *bytes = &qp->shared->copied[is_read];
+
+	atomic_store_explicit(bytes, atomic_load_explicit(bytes, memory_order_relaxed) + length, memory_order_relaxed);
+}
+
 /* Executes an RDMA write or read by one copy, if nothing of this QP is in flight and the peer's memory is accessible.
  * Otherwise uses the ring. */
 static enum vb_emit emit_rdma(struct vb_qp *qp, struct vb_swqe *w)
@@ -395,8 +403,10 @@ static enum vb_emit emit_rdma(struct vb_qp *qp, struct vb_swqe *w)
 			vb_local_pingpong_release(qp);
 		switch (done) {
 		case VB_DIRECT_DONE:
-			if (!imm)
+			if (!imm) {
+				count_copied(qp, is_read, w->length);
 				vb_local_rdma_done(qp, w, VB_RDMA_COPY, begun);
+			}
 			/* the data is written; the record of the immediate may have to wait for room */
 			w->data_written = imm;
 			return imm ? emit_by_ring(qp, w, VB_REC_NOTIFY, 0) : vb_local_emit_done(w);

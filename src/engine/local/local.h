@@ -25,6 +25,11 @@ void vb_local_data(struct vb_peer *peer, const struct vb_rec *rec, const struct 
 /* Stores the acknowledgement count in a record of the peer. Under progress. Returns whether it is new. */
 bool vb_local_ack(struct vb_qp *qp, uint32_t ack);
 
+/* Adds the counters of its traffic on this host. Under progress. */
+void vb_local_counts(const struct vb_qp *qp, struct vb_counts *c);
+/* Adds them to those of the adapter, and begins again. Under progress + sq_lock. */
+void vb_local_counts_leave(struct vb_qp *qp);
+
 /* As in struct vb_path_ops. */
 enum vb_sq_status vb_local_kick(struct vb_qp *qp);
 enum vb_sq_status vb_local_kick_datagrams(struct vb_qp *qp);

@@ -108,6 +108,8 @@ static enum vb_sq_status emit_all(struct vb_qp *qp)
 			    qp->local.rd_outstanding != qp->local.rd_withdrawn) /* IBA 10.8.3.3 */
 				return VB_SQ_GOOD;
 			r = vb_local_emit_one(qp, w);
+			if (r == VB_EMIT_OK)
+				vb_local_count_sent(qp, w);
 		}
 		if (r == VB_EMIT_BLOCKED)
 			return VB_SQ_GOOD;
@@ -250,6 +252,7 @@ static enum nak_result nak_failed(struct vb_qp *qp, enum ibv_wc_status status)
 static enum nak_result handle_rnr_nak(struct vb_qp *qp)
 {
 	VB_COUNT(rnr_nak, 1);
+	qp->local.sent.rnr_naks++;
 	if (qp->attr.rnr_retry != 7) { /* 7: unlimited retries */
 		if (!qp->local.rnr_left)
 			return nak_failed(qp, IBV_WC_RNR_RETRY_EXC_ERR);
@@ -311,6 +314,7 @@ static void timer_expired(struct vb_qp *qp)
 		}
 		qp->local.retry_left--;
 	}
+	qp->local.sent.timeouts++;
 	go_back_to(qp, peer_has_taken(qp));
 	qp->local.stall = 0;
 	if (qp->local.remote &&

@@ -128,6 +128,7 @@ static enum vb_verdict do_send(struct vb_qp *qp, struct vb_local_req *q)
 
 	if (v != VB_VERDICT_OK)
 		return v;
+	qp->local.received.bytes[0] += q->rec.length;
 	if (!(q->flags & VB_RECF_LAST))
 		return VB_VERDICT_OK;
 	v = vb_local_invalidate_sent(qp, q);
@@ -212,6 +213,7 @@ static enum vb_verdict do_write(struct vb_qp *qp, struct vb_local_req *q)
 		}
 		VB_COUNT(ring_bytes, q->rec.length);
 	}
+	qp->local.received.bytes[0] += q->rec.length;
 	if (!last)
 		return VB_VERDICT_OK;
 	if (q->flags & VB_RECF_IMM)
@@ -270,6 +272,7 @@ static enum vb_verdict execute_request(struct vb_qp *qp, struct vb_local_req *q)
 	case VB_REC_WRITTEN:
 		return do_write(qp, q);
 	case VB_REC_NOTIFY:
+		qp->local.received.bytes[0] += q->ext.total;
 		return complete_write_imm(qp, q, q->ext.total);
 	case VB_REC_READ:
 		return qp->type == IBV_QPT_RC ? vb_local_accept_read(qp, q) : VB_VERDICT_DROP;
@@ -354,6 +357,19 @@ static void input_unreliable(struct vb_qp *qp, struct vb_local_req *q)
 	}
 }
 
+/* A duplicate is acknowledged again. */
+static void took_again(struct vb_qp *qp)
+{
+	qp->local.received.duplicates++;
+	vb_local_ack_later(qp);
+}
+
+static void skipped_ahead(struct vb_qp *qp)
+{
+	qp->local.received.ahead++;
+	VB_COUNT(drop_psn, 1);
+}
+
 static void input_connected(struct vb_qp *qp, struct vb_local_req *q)
 {
 	uint32_t psn = q->rec.psn & VB_PSN_MASK;
@@ -371,9 +387,9 @@ static void input_connected(struct vb_qp *qp, struct vb_local_req *q)
 	if (psn != qp->local.epsn) {
 		/* behind epsn: a duplicate, which is acknowledged again. Ahead: an earlier request was refused */
 		if (((psn - qp->local.epsn) & VB_PSN_MASK) >= VB_PSN_HALF)
-			vb_local_ack_later(qp);
+			took_again(qp);
 		else
-			VB_COUNT(drop_psn, 1);
+			skipped_ahead(qp);
 		return;
 	}
 	if (qp->local.nak_state) {
@@ -390,6 +406,7 @@ static void input_connected(struct vb_qp *qp, struct vb_local_req *q)
 		note_dropped(q);
 		return;
 	}
+	qp->local.received.no_receive += v == VB_VERDICT_RNR;
 	if (v == VB_VERDICT_RNR || v == VB_VERDICT_SOURCE)
 		publish_nak(qp, v == VB_VERDICT_RNR ? VB_RING_NAK_RNR : VB_RING_NAK_SOURCE);
 	else
@@ -404,8 +421,11 @@ static void input_ud(struct vb_qp *qp, struct vb_local_req *q)
 	}
 	if (q->rec.length < VB_GRH_LEN || !vb_receive_take(qp)) {
 		VB_COUNT(drop_rnr_ud, 1);
+		qp->local.received.no_receive++;
 		return;
 	}
+	qp->local.received.messages++;
+	qp->local.received.bytes[0] += q->rec.length - VB_GRH_LEN;
 	if (q->rec.length > qp->inbound->wqe.length) {
 		/* deviates: IBA 9.8.3.2.2 drops the datagram. Adapters complete the receive with an error, and
 		 * programs expect that */

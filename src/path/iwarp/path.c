@@ -587,6 +587,17 @@ static void reset_stream(struct vb_iwarp_path *path)
 	(void)connect(path->fd, &(struct sockaddr){.sa_family = AF_UNSPEC}, sizeof(struct sockaddr));
 }
 
+void vb_iwarp_path_counts(const struct vb_iwarp_path *path, struct vb_counts *c)
+{
+	const struct vb_iw_stats *s = &path->q.stats;
+
+	c->port_xmit_data += s->sent_bytes;
+	c->port_rcv_data += s->rcvd_bytes;
+	c->port_xmit_packets += s->sent_fpdus;
+	c->port_rcv_packets += s->rcvd_fpdus;
+	c->out_of_buffer += s->starved;
+}
+
 /* Called when the queue pair leaves its connection, which ends. Completes the engine's requests. */
 static void iwarp_closed(struct vb_qp *qp)
 {
@@ -605,6 +616,7 @@ static void iwarp_closed(struct vb_qp *qp)
 	rest = take_leftover(path, &len);
 	vb_iwarp_unstarve(path);
 	vb_iwarp_host_leave(path);
+	vb_iwarp_path_counts(path, &vb_qp_device(qp)->ended);
 #define X(name, text) vb_iw_totals.name += path->q.stats.name;
 	VB_IW_COUNTERS(X)
 #undef X

@@ -88,6 +88,8 @@ unsigned vb_iwarp_poll(struct vb_node *node, bool finish);
  * vb_iwarp_tails_wait, then last_ends. Under progress. */
 void vb_iwarp_last_words(struct vb_node *node);
 void vb_iwarp_last_ends(struct vb_node *node);
+/* Adds its counters. Under progress. */
+void vb_iwarp_path_counts(const struct vb_iwarp_path *w, struct vb_counts *c);
 /* --- starve.c --- */
 
 /* Called after input: starts or ends starvation as the engine reports. Under progress + sq_lock. */

@@ -1,7 +1,10 @@
 // transport.c - iWARP as one of the node's transports
 // see: node/transport.h
 // SPDX-License-Identifier: MIT
+#include <arpa/inet.h>
 #include <errno.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 
 #include "path/path.h"
 #include "path/iwarp/path.h"
@@ -41,6 +44,28 @@ static void iwarp_log_counters(struct vb_node *node)
 #undef X
 }
 
+static bool iwarp_show(const struct vb_qp *qp, struct vb_counts *c, char *peer, size_t size)
+{
+	union {
+		struct sockaddr sa;
+		struct sockaddr_in in;
+		struct sockaddr_in6 in6;
+	} to;
+	socklen_t len = sizeof(to);
+
+	if (!qp->iwarp)
+		return false;
+	vb_iwarp_path_counts(qp->iwarp, c);
+	if (!peer)
+		return true;
+	if (getpeername(qp->iwarp->fd, &to.sa, &len) ||
+	    !inet_ntop(to.sa.sa_family,
+	               to.sa.sa_family == AF_INET ? (void *)&to.in.sin_addr : (void *)&to.in6.sin6_addr, peer,
+	               (socklen_t)size))
+		peer[0] = '\0';
+	return true;
+}
+
 const struct vb_transport_ops vb_iwarp_transport = {
         .start = iwarp_start,
         .free = vb_iwarp_host_free,
@@ -54,4 +79,5 @@ const struct vb_transport_ops vb_iwarp_transport = {
         .last_wait = vb_iwarp_tails_wait,
         .last_ends = vb_iwarp_last_ends,
         .log_counters = iwarp_log_counters,
+        .show = iwarp_show,
 };

@@ -132,12 +132,34 @@ int vb_roce_path_open(struct vb_qp *qp)
 	return err;
 }
 
+void vb_roce_path_counts(const struct vb_roce_path *path, struct vb_counts *c)
+{
+	const struct vb_roce_stats *s = &path->q.stats;
+
+	c->port_xmit_data += s->sent_bytes;
+	c->port_rcv_data += s->rcvd_bytes;
+	c->port_xmit_packets += s->sent_pkts;
+	c->port_rcv_packets += s->rcvd_pkts;
+	c->out_of_sequence += s->out_of_seq_request;
+	c->packet_seq_err += s->seq_naks_rcvd;
+	c->implied_nak_seq_err += s->lost_responses;
+	c->duplicate_request += s->duplicate_request;
+	c->rnr_nak_retry_err += s->rnr_naks_rcvd;
+	c->out_of_buffer += s->rnr_naks_sent + s->drop_no_receive;
+	c->local_ack_timeout_err += s->timeouts;
+	c->rx_icrc_encapsulated += path->wrong_icrc;
+	c->np_cnp_sent += s->cnp_sent;
+	c->rp_cnp_handled += s->cnp_rcvd;
+}
+
 void vb_roce_path_close(struct vb_qp *qp)
 {
 	struct vb_roce_path *path = qp->roce;
 
 	if (!path)
 		return;
+	if (vb_qp_device(qp))
+		vb_roce_path_counts(path, &vb_qp_device(qp)->ended);
 #define X(name, text) vb_roce_totals.name += path->q.stats.name;
 	VB_ROCE_COUNTERS(X)
 #undef X

@@ -235,12 +235,22 @@ static void forward_packet(struct vb_node *node, const struct vb_roce_arrival *a
 	vb_roce_forward(node, a, qpn, bytes, len);
 }
 
+/* Counts it for the queue pair that it names, which need not be true. */
+static void count_wrong_icrc(struct vb_node *node, const uint8_t *bytes, size_t n)
+{
+	struct vb_qp *qp = n < VB_BTH_LEN ? NULL : vb_find_roce_receiver(node, vb_bth_dest_qpn(bytes));
+
+	VB_COUNT(drop_icrc, 1);
+	if (qp)
+		qp->roce->wrong_icrc++;
+}
+
 static void take_packet(struct vb_node *node, struct vb_roce_arrival *a, uint8_t *bytes, size_t n)
 {
 	struct vb_roce_rx *rx = node->io->roce->rx;
 
 	if (n < VB_BTH_LEN + VB_ICRC_LEN || !icrc_right(rx, a, &a->ip.id, bytes, n)) {
-		VB_COUNT(drop_icrc, 1);
+		count_wrong_icrc(node, bytes, n);
 		return;
 	}
 	if (rx->run && vb_roce_path_middle(rx->run, bytes, n, a->flow.sport, a->now))

@@ -175,6 +175,7 @@ struct vb_roce_path {
 	uint64_t kicked_at;  /* the time of the last post */
 	uint32_t train;      /* consecutive posts within TRAIN_GAP */
 	uint8_t failed;      /* enum vb_work_event: the engine has failed; the queue pair must follow */
+	uint64_t wrong_icrc; /* packets that seem to be for it, and have a wrong ICRC */
 	bool touched;
 	struct vb_qp *touched_next;
 	struct vb_known known;
@@ -190,6 +191,8 @@ static inline void vb_roce_path_locked(struct vb_roce_path *path)
 	vb_known_forget(&path->known);
 }
 
+/* Adds its counters. Under progress. */
+void vb_roce_path_counts(const struct vb_roce_path *w, struct vb_counts *c);
 /* Counters of queue pairs whose RoCE path is closed. */
 extern struct vb_roce_stats vb_roce_totals;
 

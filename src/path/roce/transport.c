@@ -1,8 +1,10 @@
 // transport.c - RoCE as one of the node's transports
 // see: node/transport.h
 // SPDX-License-Identifier: MIT
+#include <arpa/inet.h>
 #include <errno.h>
 
+#include "core/gid.h"
 #include "path/path.h"
 #include "path/roce/roce.h"
 #include "util/log.h"
@@ -60,6 +62,24 @@ static void roce_log_counters(struct vb_node *node)
 #undef X
 }
 
+static const char *roce_peer_text(const struct vb_qp *qp, char *buf, size_t size)
+{
+	const uint8_t *dst = qp->roce->to.dst;
+
+	return inet_ntop(vb_gid_is_ipv4(dst) ? AF_INET : AF_INET6, vb_gid_is_ipv4(dst) ? dst + 12 : dst, buf,
+	                 (socklen_t)size);
+}
+
+static bool roce_show(const struct vb_qp *qp, struct vb_counts *c, char *peer, size_t size)
+{
+	if (!qp->roce)
+		return false;
+	vb_roce_path_counts(qp->roce, c);
+	if (peer && (qp->type == IBV_QPT_UD || !roce_peer_text(qp, peer, size)))
+		peer[0] = '\0';
+	return true;
+}
+
 const struct vb_transport_ops vb_roce_transport = {
         .start = roce_start,
         .free = roce_free,
@@ -69,4 +89,5 @@ const struct vb_transport_ops vb_roce_transport = {
         .due = roce_due,
         .look = vb_roce_ask_again,
         .log_counters = roce_log_counters,
+        .show = roce_show,
 };

@@ -1,0 +1,355 @@
+// control.c - the control socket: how a person asks a running program
+// follows: unix(7); docs/control.md
+// SPDX-License-Identifier: MIT
+#include "node/control.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/timerfd.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "broker/proto/runtime.h"
+#include "node/control_verbs.h"
+#include "node/io.h"
+#include "node/stat.h"
+#include "util/control_dir.h"
+#include "util/log.h"
+#include "util/timespec.h"
+#include "util/units.h"
+
+#define CLIENTS_MAX 8u
+#define REQUEST_MAX 4096u
+#define PATIENCE VB_S(5) /* ns: a client that has not sent its request, or not read the answer by then, is dropped */
+#define BACKLOG 16
+#define SWEEP_MOST 16u /* names of other processes that a start looks at */
+
+/* A connection. It belongs to the progress thread. */
+struct client {
+	struct vb_watch watch; /* watch.fd is -1: unused */
+	struct vb_control *control;
+	uint64_t until; /* ns */
+	int fd;         /* received; or -1 */
+	size_t got, sent;
+	struct vb_text answer; /* empty while the request is incomplete */
+	char request[REQUEST_MAX];
+};
+
+struct vb_control {
+	struct vb_node *node;
+	struct vb_watch listener, timer; /* timer.fd is -1 while there are no clients */
+	bool paused;                     /* all clients are taken: the listener is not watched */
+	int dir_fd;
+	pid_t pid; /* who may remove the name: not a child that does not know that it is one */
+	char name[VB_CONTROL_NAME];
+	struct client *clients[CLIENTS_MAX];
+};
+
+/* --- one client --- */
+
+static unsigned client_count(const struct vb_control *c)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < CLIENTS_MAX; i++)
+		n += c->clients[i] != NULL;
+	return n;
+}
+
+/* Watches the timer of the client that is dropped first, or none. */
+static void set_timer(struct vb_control *c)
+{
+	uint64_t first = 0;
+
+	for (unsigned i = 0; i < CLIENTS_MAX; i++)
+		if (c->clients[i] && (!first || c->clients[i]->until < first))
+			first = c->clients[i]->until;
+	if (first) {
+		const struct itimerspec at = {.it_value = vb_timespec_of(first)};
+
+		timerfd_settime(c->timer.fd, TFD_TIMER_ABSTIME, &at, NULL);
+	} else if (c->timer.fd >= 0) {
+		vb_watch_remove(c->node, &c->timer);
+		close(c->timer.fd);
+		c->timer.fd = -1;
+	}
+}
+
+static void client_free(struct client *cl)
+{
+	if (cl->watch.fd >= 0)
+		close(cl->watch.fd);
+	if (cl->fd >= 0)
+		close(cl->fd);
+	vb_text_free(&cl->answer);
+	free(cl);
+}
+
+static void client_drop(struct client *cl)
+{
+	struct vb_control *c = cl->control;
+
+	for (unsigned i = 0; i < CLIENTS_MAX; i++)
+		if (c->clients[i] == cl)
+			c->clients[i] = NULL;
+	vb_watch_remove(c->node, &cl->watch);
+	client_free(cl);
+	set_timer(c);
+	if (c->paused && !vb_watch_change(c->node, &c->listener, EPOLLIN))
+		c->paused = false;
+}
+
+/* Sends what the socket takes. The answer's end is the end of the stream. */
+static void push_answer(struct client *cl)
+{
+	while (cl->sent < cl->answer.len) {
+		ssize_t n = send(cl->watch.fd, cl->answer.at + cl->sent, cl->answer.len - cl->sent,
+		                 MSG_NOSIGNAL | MSG_DONTWAIT);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
+			if (vb_watch_change(cl->control->node, &cl->watch, EPOLLOUT))
+				client_drop(cl);
+			return;
+		}
+		if (n <= 0)
+			break;
+		cl->sent += (size_t)n;
+	}
+	client_drop(cl);
+}
+
+static void begin_answer(struct client *cl)
+{
+	struct vb_control_call call = {
+	        .node = cl->control->node, .fd = cl->fd, .out = &cl->answer, .args = cl->request};
+
+	vb_control_serve(&call);
+	cl->fd = call.fd;
+	if (cl->answer.len)
+		push_answer(cl);
+	else
+		client_drop(cl);
+}
+
+/* The descriptor of the message; those beyond one are not received, because there is no room for them. */
+static void keep_descriptor(struct client *cl, struct msghdr *msg)
+{
+	for (struct cmsghdr *m = CMSG_FIRSTHDR(msg); m; m = CMSG_NXTHDR(msg, m)) {
+		if (m->cmsg_level != SOL_SOCKET || m->cmsg_type != SCM_RIGHTS || m->cmsg_len < CMSG_LEN(sizeof(int)))
+			continue;
+		if (cl->fd >= 0)
+			close(cl->fd);
+		memcpy(&cl->fd, CMSG_DATA(m), sizeof(cl->fd));
+	}
+}
+
+static void read_request(struct client *cl)
+{
+	union {
+		struct cmsghdr align;
+		char bytes[CMSG_SPACE(sizeof(int))];
+	} control;
+	struct iovec iov = {cl->request + cl->got, REQUEST_MAX - 1 - cl->got};
+	struct msghdr msg = {
+	        .msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = CMSG_LEN(sizeof(int))};
+	ssize_t n = recvmsg(cl->watch.fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return;
+	if (n >= 0)
+		keep_descriptor(cl, &msg);
+	if (n <= 0) {
+		client_drop(cl);
+		return;
+	}
+	char *end = memchr(cl->request + cl->got, '\n', (size_t)n);
+	cl->got += (size_t)n;
+	if (end) {
+		*end = '\0';
+		begin_answer(cl);
+	} else if (cl->got == REQUEST_MAX - 1) {
+		client_drop(cl);
+	}
+}
+
+static void on_client(struct vb_watch *w, uint32_t events)
+{
+	struct client *cl = VB_UPCAST(w, struct client, watch);
+
+	if (cl->answer.len)
+		push_answer(cl);
+	else
+		read_request(cl);
+}
+
+static void on_timer(struct vb_watch *w, uint32_t events)
+{
+	struct vb_control *c = VB_UPCAST(w, struct vb_control, timer);
+	uint64_t expired, now = vb_now();
+
+	(void)!read(w->fd, &expired, sizeof(expired));
+	for (unsigned i = 0; i < CLIENTS_MAX; i++)
+		if (c->clients[i] && c->clients[i]->until <= now)
+			client_drop(c->clients[i]);
+}
+
+/* --- new clients --- */
+
+static bool may_ask(int sock)
+{
+	struct ucred cred;
+	socklen_t len = sizeof(cred);
+
+	if (getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &cred, &len))
+		return false;
+	return cred.uid == 0 || (cred.uid == geteuid() && vb_uid_is_known(cred.uid));
+}
+
+static bool has_timer(struct vb_control *c)
+{
+	if (c->timer.fd >= 0)
+		return true;
+	c->timer.fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	if (c->timer.fd < 0)
+		return false;
+	c->timer.fn = on_timer;
+	if (!vb_watch_add(c->node, &c->timer, EPOLLIN))
+		return true;
+	close(c->timer.fd);
+	c->timer.fd = -1;
+	return false;
+}
+
+static void client_new(struct vb_control *c, int sock)
+{
+	struct client *cl = may_ask(sock) ? calloc(1, sizeof(*cl)) : NULL;
+	unsigned i = 0;
+
+	if (!cl) {
+		close(sock);
+		return;
+	}
+	*cl = (struct client){.control = c, .fd = -1, .until = vb_now() + PATIENCE};
+	cl->watch = (struct vb_watch){.fd = sock, .fn = on_client};
+	if (!has_timer(c) || vb_watch_add(c->node, &cl->watch, EPOLLIN)) {
+		client_free(cl);
+	} else {
+		while (c->clients[i])
+			i++;
+		c->clients[i] = cl;
+	}
+	set_timer(c);
+}
+
+static void on_listener(struct vb_watch *w, uint32_t events)
+{
+	struct vb_control *c = VB_UPCAST(w, struct vb_control, listener);
+
+	for (unsigned n = client_count(c); n < CLIENTS_MAX; n = client_count(c)) {
+		int sock = accept4(w->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+		if (sock < 0 && errno != EMFILE && errno != ENFILE)
+			return;
+		if (sock < 0)
+			break;
+		client_new(c, sock);
+		if (client_count(c) == n)
+			return; /* it was refused; the next event shows whether there are more */
+	}
+	/* Level-triggered: while nobody can be accepted, the socket would wake the thread all the time. */
+	if (client_count(c) && !vb_watch_change(c->node, w, 0))
+		c->paused = true;
+	else if (!client_count(c))
+		vb_watch_remove(c->node, w); /* no descriptors at all: there is no control socket any more */
+}
+
+/* --- start and end --- */
+
+static int bind_and_listen(struct vb_control *c, int sock)
+{
+	struct sockaddr_un sun = {.sun_family = AF_UNIX};
+
+	snprintf(sun.sun_path, sizeof(sun.sun_path), "/proc/thread-self/fd/%d/%s", c->dir_fd, c->name);
+	if (fchmod(sock, 0600) || bind(sock, (struct sockaddr *)&sun, sizeof(sun)))
+		return errno;
+	return listen(sock, BACKLOG) ? errno : 0;
+}
+
+static int open_listener(struct vb_control *c)
+{
+	struct vb_control_name name = {.pid = getpid(), .netns = vb_control_netns()};
+	int err = vb_control_dir_open(true, &c->dir_fd);
+
+	if (err)
+		return err;
+	if (getrandom(&name.number, sizeof(name.number), GRND_NONBLOCK) != sizeof(name.number))
+		return EAGAIN;
+	vb_control_dir_sweep(c->dir_fd, geteuid(), SWEEP_MOST);
+	int sock = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (sock < 0)
+		return errno;
+	vb_control_name_write(c->name, &name);
+	c->pid = getpid();
+	c->listener = (struct vb_watch){.fd = sock, .fn = on_listener};
+	err = bind_and_listen(c, sock);
+	return err ? err : vb_watch_add(c->node, &c->listener, EPOLLIN);
+}
+
+struct vb_control *vb_control_start(struct vb_node *node)
+{
+	struct vb_control *c = calloc(1, sizeof(*c));
+
+	if (!c)
+		return NULL;
+	*c = (struct vb_control){.node = node, .listener.fd = -1, .timer.fd = -1, .dir_fd = -1};
+	vb_control_add("about", vb_control_about);
+	vb_stat_start();
+	int err = open_listener(c);
+	if (!err)
+		return c;
+	vb_log(VB_LOG_INFO, "no control socket: %s; 'verbena stat' will not see this program", strerror(err));
+	vb_control_stop(c);
+	return NULL;
+}
+
+void vb_control_remove_name(struct vb_control *c)
+{
+	if (c && c->name[0] && c->pid == getpid())
+		unlinkat(c->dir_fd, c->name, 0);
+}
+
+static void close_all(struct vb_control *c)
+{
+	for (unsigned i = 0; i < CLIENTS_MAX; i++)
+		if (c->clients[i])
+			client_free(c->clients[i]);
+	int fds[] = {c->listener.fd, c->timer.fd, c->dir_fd};
+
+	for (unsigned i = 0; i < 3; i++)
+		if (fds[i] >= 0)
+			close(fds[i]);
+	free(c);
+}
+
+void vb_control_stop(struct vb_control *c)
+{
+	if (!c)
+		return;
+	vb_control_remove_name(c);
+	close_all(c);
+}
+
+void vb_control_in_child(struct vb_control *c)
+{
+	if (c)
+		close_all(c);
+}

@@ -1,0 +1,22 @@
+// stat_parse.c - the answer of a program, which may be hostile, as a JSON object
+// SPDX-License-Identifier: MIT
+#include "tools/stat_parse.h"
+
+#include <json-c/json.h>
+#include <limits.h>
+
+#define DEPTH 8
+
+struct json_object *stat_parse(const char *text, size_t len)
+{
+	struct json_tokener *tok = len < INT_MAX ? json_tokener_new_ex(DEPTH) : NULL;
+
+	if (!tok)
+		return NULL;
+	struct json_object *o = json_tokener_parse_ex(tok, text, (int)len);
+	json_tokener_free(tok);
+	if (json_object_is_type(o, json_type_object) && !json_object_object_get_ex(o, "error", NULL))
+		return o;
+	json_object_put(o);
+	return NULL;
+}

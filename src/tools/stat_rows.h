@@ -1,0 +1,45 @@
+// stat_rows.h - what running programs have: rows of JSON from their control sockets
+// follows: docs/control.md
+// SPDX-License-Identifier: MIT
+#ifndef VB_TOOLS_STAT_ROWS_H
+#define VB_TOOLS_STAT_ROWS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define STAT_TIMEOUT_MS 2000
+
+struct json_object;
+
+struct stat_query {
+	int pid;            /* 0: all programs */
+	const char *device; /* NULL: all adapters */
+};
+
+struct stat_rows {
+	struct json_object *rows; /* an array of objects, each with pid, user, program; the caller puts it */
+	size_t programs;          /* found */
+	bool silent;              /* a program did not answer; said on stderr */
+};
+
+/* Asks for "devices", "qps", "cqs", "mrs", "connections" or "processes". name is the subcommand, for messages about programs
+ * that do not answer; NULL: none. Returns 0
+ * or an errno value, with nothing to free. */
+int stat_rows_get(struct stat_rows *out, const char *name, const char *what, const struct stat_query *query);
+
+/* One row for each adapter instead of one for each adapter and program: sums of the programs, and the adapters of this
+ * machine that no program uses. Takes and replaces out->rows. */
+void stat_rows_by_device(struct stat_rows *out, const struct stat_query *query);
+
+/* Adds to each row of now that also is in before a member "rates": its counters' change per second. what as above, or
+ * "adapters" for rows by device. */
+void stat_rows_rates(struct json_object *now, struct json_object *before, const char *what, double seconds);
+
+/* A number of a row: of its counters, of its rates; 0 if there is none. */
+double stat_row_rate(struct json_object *row, const char *counter);
+double stat_row_counter(struct json_object *row, const char *counter);
+/* A text of a row, with characters that a terminal could obey replaced by '?'. */
+const char *stat_row_text(struct json_object *row, const char *member, char *buf, size_t size);
+long long stat_row_number(struct json_object *row, const char *member);
+
+#endif
