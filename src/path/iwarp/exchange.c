@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "capture/capture.h"
 #include "util/env.h"
 #include "util/log.h"
 #include "util/units.h"
@@ -269,6 +270,14 @@ void vb_iwcm_expire(struct vb_iwcm_conn *c)
 
 /* --- bytes --- */
 
+static void show_bytes(struct vb_iwcm_conn *c, enum vb_capture_direction direction, uint8_t *bytes, size_t n)
+{
+	const struct iovec iov = {bytes, n};
+
+	if (vb_capturing())
+		vb_capture_tcp(direction, vb_capture_now(), c->watch.fd, &iov, 1, n, 0);
+}
+
 /* Returns 0 when the whole frame is sent, EAGAIN, or another errno. */
 static int send_some(struct vb_iwcm_conn *c)
 {
@@ -281,6 +290,7 @@ static int send_some(struct vb_iwcm_conn *c)
 			continue;
 		if (n < 0)
 			return errno;
+		show_bytes(c, VB_CAPTURE_OUT, x->out + x->sent, (size_t)n);
 		x->sent += (size_t)n;
 	}
 	return 0;
@@ -308,6 +318,7 @@ static int read_frame(struct vb_iwcm_conn *c, struct vb_mpa_frame *f)
 			continue;
 		if (n <= 0)
 			return n ? errno : ECONNRESET;
+		show_bytes(c, VB_CAPTURE_IN, x->in + x->have, (size_t)n);
 		x->have += (size_t)n;
 		enum vb_mpa_verdict verdict = vb_mpa_decode(f, &used, x->in, x->have, c->active);
 

@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "capture/capture.h"
 #include "path/iwarp/path.h"
 #include "util/units.h"
 
@@ -145,6 +146,9 @@ static bool send_rest(struct vb_iwarp_tail *t)
 
 		if (n < 0)
 			return errno == EAGAIN || errno == EINTR;
+		if (vb_capturing())
+			vb_capture_tcp(VB_CAPTURE_OUT, vb_capture_now(), t->watch.fd,
+			               &(struct iovec){t->rest + t->done, (size_t)n}, 1, (size_t)n, 0);
 		t->done += (size_t)n;
 	}
 	t->look_at = 1;
