@@ -101,6 +101,17 @@ static void look_for_programs(struct capture *c)
 	ctl_free(&list);
 }
 
+static bool is_there(int pid)
+{
+	struct ctl_list list;
+
+	ctl_find(&list, pid, true);
+	bool found = list.n != 0;
+
+	ctl_free(&list);
+	return found;
+}
+
 /* Says why the program of --pid cannot be captured. */
 static void explain_missing(int pid)
 {
@@ -301,13 +312,16 @@ static bool run_capture(struct capture *c)
 int cmd_capture(int argc, char **argv)
 {
 	struct capture *c = calloc(1, sizeof(*c));
-	int status = 2;
+	int status = 1;
 
 	if (!c)
 		return 1;
 	c->o.command = NAME;
-	if (read_options(c, argc, argv)) {
-		status = 1;
+	if (!read_options(c, argc, argv)) {
+		status = 2;
+	} else if (c->pid && !is_there(c->pid)) { /* before a file is overwritten */
+		explain_missing(c->pid);
+	} else {
 		cap_catch_signals();
 		c->collector = cap_new(&c->o);
 	}
@@ -316,6 +330,7 @@ int cmd_capture(int argc, char **argv)
 		if (c->pid && !cap_sources(c->collector)) {
 			if (!c->busy)
 				explain_missing(c->pid);
+			c->o.quiet = true;
 			cap_end(c->collector);
 		} else {
 			cmd_complain(NAME, "capturing %zu programs%s", cap_sources(c->collector),

@@ -24,6 +24,7 @@ struct cap_options {
 	uint32_t rotate_files;  /* the most files that are kept; 0: all */
 	uint64_t count;         /* 0: without limit */
 	bool no_payload, stats; /* stats: a table of opcodes at the end */
+	bool quiet;             /* nothing was captured, which the caller has explained */
 };
 
 /* A frame, and who has recorded it. */

@@ -330,10 +330,11 @@ bool cap_files_close(struct cap_files *f)
 
 	if (f->o->file && f->out.fd >= 0)
 		end_file(f);
-	if (f->o->stats)
+	if (f->o->stats && !f->o->quiet)
 		print_stats(f);
-	cmd_complain(f->o->command, "%" PRIu64 " frames captured, %" PRIu64 " dropped%s", f->frames, f->dropped,
-	             f->number ? ", in several files" : "");
+	if (!f->o->quiet)
+		cmd_complain(f->o->command, "%" PRIu64 " frames captured, %" PRIu64 " dropped%s", f->frames, f->dropped,
+		             f->number ? ", in several files" : "");
 	bool ok = !f->failed || (was_piped && f->out.err == EPIPE);
 	if (f->addresses)
 		freeifaddrs(f->addresses);
