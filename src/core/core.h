@@ -254,8 +254,12 @@ struct vb_local_qp {
 	 * messages as withdrawn_end, a count like ssn_una */
 	uint32_t rd_withdrawn;
 	uint64_t withdrawn_end;
-	bool holding;  /* writes in the ring are held (engine/local/withdraw.c) */
-	uint32_t owed; /* 1 << 24 | PSN of a withdrawn write whose last record is not in the ring yet; or 0 */
+	bool holding; /* writes in the ring are held (engine/local/withdraw.c) */
+	/* 1 << 24 | PSN of a withdrawn write whose last record is not in the ring yet; or 0. VB_LOCAL_SHOWN: requests are
+	 * shown to a capture (engine/local/frames.c) */
+	uint32_t owed;
+#define VB_LOCAL_SHOWN (1u << 31)
+	struct vb_local_frames *frames; /* or NULL */
 	struct vb_pingpong pingpong;
 	enum { VB_TIMER_NONE, VB_TIMER_RNR, VB_TIMER_RETRY } timer_kind;
 	struct vb_local_sent sent;
@@ -280,6 +284,7 @@ struct vb_local_qp {
 /* The part of a UD queue pair. */
 struct vb_datagram_qp {
 	bool roce_always;      /* VERBENA_WIRE=always. Set under progress + sq_lock */
+	bool shown;            /* datagrams are shown to a capture. Set under progress + sq_lock */
 	struct vb_tx *tx_open; /* the batch that is being filled, until the end of the kick; under sq_lock */
 };
 

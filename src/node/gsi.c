@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "broker/proto/proto.h"
+#include "capture/capture.h"
 #include "node/io.h"
 #include "util/calls.h"
 #include "util/log.h"
@@ -182,6 +183,9 @@ void vb_gsi_on_mad(struct vb_node *node, const struct vb_msg_cm_mad *m)
 
 	if (!q)
 		return;
+	if (vb_capturing())
+		vb_capture_mad(&(struct vb_capture_of){.direction = VB_CAPTURE_IN, .time = vb_capture_now(), .qpn = 1},
+		               m->remote, m->local, m->mad, sizeof(m->mad));
 	VB_HOLDS_NO_LOCK();
 	q->ops->mad(q->own, m->local, m->remote, m->ifindex, m->mad, sizeof(m->mad));
 	end_callback(node);
@@ -226,6 +230,9 @@ EXPORT void vb_gsi_client_send(struct vb_gsi_client *q, const uint8_t local[16],
 	memcpy(m.local, local, sizeof(m.local));
 	memcpy(m.remote, remote, sizeof(m.remote));
 	memcpy(m.mad, mad, sizeof(m.mad));
+	if (vb_capturing())
+		vb_capture_mad(&(struct vb_capture_of){.direction = VB_CAPTURE_OUT, .time = vb_capture_now(), .qpn = 1},
+		               local, remote, mad, VB_MAD_LEN);
 	vb_broker_post(q->node->io->broker, VB_MSG_CM_SEND, &m, sizeof(m), false);
 }
 

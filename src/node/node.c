@@ -18,6 +18,7 @@
 #include "core/key.h"
 #include "engine/local/ring.h"
 #include "frame/fields.h"
+#include "node/capture.h"
 #include "node/control.h"
 #include "node/io.h"
 #include "node/wake.h"
@@ -89,6 +90,7 @@ static void in_child(void)
 		for (unsigned i = 0; i < VB_TRANSPORTS; i++)
 			vb_transports[i]->in_child(node);
 		vb_watches_in_child(node);
+		vb_node_capture_in_child();
 		vb_control_in_child(node->io->control);
 		node->io->control = NULL;
 		pthread_mutex_init(&node->mr_lock, NULL);
@@ -114,6 +116,7 @@ static void node_free(struct vb_node *node)
 		for (unsigned i = 0; i < VB_TRANSPORTS; i++)
 			vb_transports[i]->free(node);
 		vb_control_stop(io->control);
+		vb_node_capture_stop(node);
 		vb_watches_free(io->watches);
 		if (io->broker)
 			vb_broker_disconnect(io->broker);
@@ -227,6 +230,8 @@ static int node_start(struct vb_node *node)
 	vb_announce_gids(node);
 	vb_await_broker(node);
 	io->control = err ? NULL : vb_control_start(node);
+	if (!err)
+		vb_node_capture_start(node);
 	return err ? err : vb_progress_start(node);
 }
 

@@ -7,7 +7,9 @@
 #include <string.h>
 #include <time.h>
 
+#include "capture/capture.h"
 #include "core/qp.h"
+#include "engine/local/local.h"
 #include "engine/local/ring.h"
 #include "path/roce/roce.h"
 #include "path/wire_mode.h"
@@ -123,6 +125,8 @@ void vb_path_entered(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_state 
 {
 	if (qp->path->entered)
 		qp->path->entered(qp, cur, next);
+	if (vb_capturing() && qp->path->ring && cur == IBV_QPS_RTR)
+		vb_local_frames_open(qp);
 }
 
 bool vb_path_idle(const struct vb_qp *qp)

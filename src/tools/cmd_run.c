@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "core/device.h"
+#include "tools/run_capture.h"
 #include "tools/run_paths.h"
 #include "tools/sysfs_tree.h"
 #include "tools/verbena.h"
@@ -68,11 +69,52 @@ static bool set_environment(bool want_shim)
 	return run_prepend("LD_LIBRARY_PATH", paths.lib_dir);
 }
 
+/* Starts the program in place of this one. Returns the exit code if that fails. */
+static int exec_program(char **argv)
+{
+	char path[PATH_MAX];
+
+	execvp(argv[0], argv);
+	int rc = errno;
+	/* execvp fails with EACCES if a directory of PATH cannot be searched, whatever is in it. */
+	if (rc == EACCES && !strchr(argv[0], '/') && !run_find_program(argv[0], F_OK, path))
+		rc = ENOENT;
+	cmd_complain("run", "%s: %s", argv[0], rc == ENOENT ? "not found" : strerror(rc));
+	return rc == ENOENT ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE;
+}
+
+/* Takes the options. Returns the index of the program, or 0 after a complaint. */
+static int read_options(int argc, char **argv, bool *want_shim, const char **capture)
+{
+	int i = 1;
+
+	for (; i < argc && argv[i][0] == '-'; i++) {
+		if (!strcmp(argv[i], "--")) {
+			i++;
+			break;
+		}
+		if (!strcmp(argv[i], "--no-shim")) {
+			*want_shim = false;
+		} else if (!strcmp(argv[i], "--capture") && i + 1 < argc) {
+			*capture = argv[++i];
+		} else if (!strncmp(argv[i], "--capture=", strlen("--capture="))) {
+			*capture = argv[i] + strlen("--capture=");
+		} else {
+			cmd_complain("run", "unknown option '%s'", argv[i]);
+			return 0;
+		}
+	}
+	if (i < argc)
+		return i;
+	cmd_complain("run", "no program given: verbena run [--no-shim] [--capture FILE] [--] PROGRAM [ARGUMENT...]");
+	return 0;
+}
+
 int cmd_run(int argc, char **argv)
 {
 	bool want_shim = true;
+	const char *capture = NULL;
 	char path[PATH_MAX];
-	int i = 1;
 
 	if (vb_env_is_hostile()) {
 		cmd_complain(
@@ -80,21 +122,9 @@ int cmd_run(int argc, char **argv)
 		        "this launcher runs with more privileges than its caller: it would pass them to any program, so it starts none");
 		return EXIT_OURS;
 	}
-	for (; i < argc && argv[i][0] == '-'; i++) {
-		if (!strcmp(argv[i], "--")) {
-			i++;
-			break;
-		}
-		if (strcmp(argv[i], "--no-shim")) {
-			cmd_complain("run", "unknown option '%s'", argv[i]);
-			return EXIT_OURS;
-		}
-		want_shim = false;
-	}
-	if (i >= argc) {
-		cmd_complain("run", "no program given: verbena run [--no-shim] [--] PROGRAM [ARGUMENT...]");
+	int i = read_options(argc, argv, &want_shim, &capture);
+	if (!i)
 		return EXIT_OURS;
-	}
 	if (!set_environment(want_shim))
 		return EXIT_OURS;
 	if (run_find_program(argv[i], X_OK, path) && run_is_privileged(path))
@@ -102,11 +132,5 @@ int cmd_run(int argc, char **argv)
 		             "%s runs with more privileges than yours, so it ignores LD_LIBRARY_PATH and will not see "
 		             "Verbena",
 		             path);
-	execvp(argv[i], argv + i);
-	int rc = errno;
-	/* execvp fails with EACCES if a directory of PATH cannot be searched, whatever is in it. */
-	if (rc == EACCES && !strchr(argv[i], '/') && !run_find_program(argv[i], F_OK, path))
-		rc = ENOENT;
-	cmd_complain("run", "%s: %s", argv[i], rc == ENOENT ? "not found" : strerror(rc));
-	return rc == ENOENT ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE;
+	return capture ? run_captured(capture, argv + i, exec_program) : exec_program(argv + i);
 }

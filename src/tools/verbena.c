@@ -23,6 +23,7 @@ static const struct {
 	int (*run)(int, char **);
 } commands[] = {
         {"run", "[--no-shim] [--] PROGRAM [ARGUMENT...]", "run a program with Verbena's adapters", cmd_run},
+        {"capture", "-w FILE [OPTION...]", "record the packets of running programs", cmd_capture},
         {"devices", "[--json]", "show the adapters of this machine", cmd_devices},
         {"stat", "[OBJECT] [OPTION...]", "show what running programs have and send", cmd_stat},
         {"top", "[OPTION...]", "show what running programs send, live", cmd_top},

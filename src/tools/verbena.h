@@ -8,6 +8,7 @@
  * sockets, stat_ and metrics_ what programs have, http_ the server, vb_ the tree. */
 
 /* Each gets its name as argv[0] and returns the exit status. */
+int cmd_capture(int argc, char **argv);
 int cmd_run(int argc, char **argv);
 int cmd_devices(int argc, char **argv);
 int cmd_exporter(int argc, char **argv);

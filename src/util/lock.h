@@ -65,6 +65,7 @@ enum vb_lock_rank {
 	VB_RANK_ASYNC,
 	VB_RANK_QUESTIONS,
 	VB_RANK_DEVICE,
+	VB_RANK_CAPTURE,
 };
 
 /*

@@ -10,6 +10,7 @@
 #include "core/mr.h"
 #include "core/pd.h"
 #include "core/sq.h"
+#include "engine/local/frames.h"
 #include "engine/local/requester.h"
 #include "engine/local/ring.h"
 #include "frame/header.h"
@@ -181,6 +182,8 @@ static enum vb_emit emit_one(struct vb_qp *qp, struct vb_swqe *w)
 	if (!ok)
 		return vb_local_emit_fault(w, IBV_WC_LOC_PROT_ERR);
 	vb_local_count_sent(qp, w);
+	if (__builtin_expect(qp->datagram.shown, 0))
+		vb_local_show_datagram(qp, w, w->ud_qkey & VB_QKEY_CONTROLLED ? qp->attr.qkey : w->ud_qkey, iov, n);
 	return vb_local_emit_done(w);
 wait:
 	return ud_waits(qp, w, peer && vb_peer_ready(peer) ? UD_PATIENCE : UD_MEETING);

@@ -149,6 +149,8 @@ static enum vb_emit emit_pieces(struct vb_qp *qp, struct vb_swqe *w, unsigned ty
  * no room. */
 static bool emit_owed(struct vb_qp *qp)
 {
+	if (!(qp->local.owed & ~VB_LOCAL_SHOWN))
+		return true;
 	struct vb_rec *rec = vb_ring_reserve(qp->local.peer, VB_REC_HEAD_EXT);
 
 	if (!rec)
@@ -156,7 +158,7 @@ static bool emit_owed(struct vb_qp *qp)
 	memset(rec + 1, 0, sizeof(struct vb_rec_ext));
 	vb_rec_fill(qp, rec, VB_REC_WRITTEN, VB_RECF_LAST, qp->local.owed & VB_PSN_MASK, 0, 0);
 	vb_ring_commit(qp->local.peer, VB_REC_HEAD_EXT);
-	qp->local.owed = 0;
+	qp->local.owed &= VB_LOCAL_SHOWN;
 	return true;
 }
 

@@ -30,6 +30,12 @@ void vb_local_counts(const struct vb_qp *qp, struct vb_counts *c);
 /* Adds them to those of the adapter, and begins again. Under progress + sq_lock. */
 void vb_local_counts_leave(struct vb_qp *qp);
 
+/* Begins or stops to show a capture the requests of the QP, which is in RTS or later (frames.c). Under progress +
+ * sq_lock. */
+void vb_local_frames_open(struct vb_qp *qp);
+void vb_local_frames_close(struct vb_qp *qp);
+void vb_local_frames_free(struct vb_qp *qp);
+
 /* As in struct vb_path_ops. */
 enum vb_sq_status vb_local_kick(struct vb_qp *qp);
 enum vb_sq_status vb_local_kick_datagrams(struct vb_qp *qp);

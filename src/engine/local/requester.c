@@ -7,6 +7,7 @@
 #include "core/mr.h"
 #include "core/opcode.h"
 #include "core/pd.h"
+#include "engine/local/frames.h"
 #include "engine/local/pingpong.h"
 #include "engine/local/requester.h"
 #include "engine/local/ring.h"
@@ -49,6 +50,8 @@ static bool is_atomic(const struct vb_swqe *w)
 
 enum vb_sq_status vb_local_retire_done(struct vb_qp *qp)
 {
+	if (vb_local_is_shown(qp))
+		vb_local_show_answers(qp);
 	while (qp->sq_una != qp->sq_emit || vb_sq_at(qp, qp->sq_una)->state == VB_SWQE_DONE) {
 		struct vb_swqe *w = vb_sq_at(qp, qp->sq_una);
 
@@ -107,7 +110,7 @@ static enum vb_sq_status emit_all(struct vb_qp *qp)
 			if ((w->flags & IBV_SEND_FENCE) &&
 			    qp->local.rd_outstanding != qp->local.rd_withdrawn) /* IBA 10.8.3.3 */
 				return VB_SQ_GOOD;
-			r = vb_local_emit_one(qp, w);
+			r = vb_local_is_shown(qp) ? vb_local_emit_shown(qp, w) : vb_local_emit_one(qp, w);
 			if (r == VB_EMIT_OK)
 				vb_local_count_sent(qp, w);
 		}
@@ -272,6 +275,8 @@ static enum nak_result handle_nak(struct vb_qp *qp, uint64_t nak)
 	qp->local.nak_seen = VB_RING_NAK_COUNTER(nak);
 	if (qp->sq_una == qp->sq_emit && !qp->local.sq_emit_off)
 		return NAK_REPEAT; /* it is for a request that has ended since */
+	if (vb_local_is_shown(qp))
+		vb_local_show_nak(qp, VB_RING_NAK_CODE(nak), peer_has_taken(qp));
 	switch (VB_RING_NAK_CODE(nak)) {
 	case VB_RING_NAK_RNR:
 		return handle_rnr_nak(qp);
@@ -573,6 +578,8 @@ static void start_requester(struct vb_qp *qp)
 	l->holding = false;
 	l->owed = 0;
 	vb_local_pingpong_reset(qp);
+	if (l->frames)
+		vb_local_frames_free(qp);
 }
 
 void vb_local_entered(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_state next)
@@ -586,7 +593,7 @@ void vb_local_entered(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_state
 void vb_local_forget_sends(struct vb_qp *qp)
 {
 	vb_local_release_held(qp);
-	qp->local.owed = 0;
+	qp->local.owed &= VB_LOCAL_SHOWN;
 	qp->local.sq_emit_off = 0;
 	qp->local.rd_outstanding = qp->local.rd_withdrawn = 0;
 	vb_local_stop_timer(qp);

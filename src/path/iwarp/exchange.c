@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "capture/capture.h"
 #include "util/env.h"
 #include "util/log.h"
 #include "util/units.h"
@@ -269,18 +270,30 @@ void vb_iwcm_expire(struct vb_iwcm_conn *c)
 
 /* --- bytes --- */
 
+/* time: before the system call, or 0 if nobody captures. */
+static void show_bytes(struct vb_iwcm_conn *c, enum vb_capture_direction direction, uint64_t time, uint8_t *bytes,
+                       size_t n)
+{
+	const struct iovec iov = {bytes, n};
+
+	if (time)
+		vb_capture_tcp(direction, time, c->watch.fd, &iov, 1, n, 0);
+}
+
 /* Returns 0 when the whole frame is sent, EAGAIN, or another errno. */
 static int send_some(struct vb_iwcm_conn *c)
 {
 	struct vb_iwcm_exchange *x = c->x;
 
 	while (x->sent < x->out_len) {
+		uint64_t time = vb_capturing() ? vb_capture_now() : 0;
 		ssize_t n = send(c->watch.fd, x->out + x->sent, x->out_len - x->sent, MSG_NOSIGNAL | MSG_DONTWAIT);
 
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0)
 			return errno;
+		show_bytes(c, VB_CAPTURE_OUT, time, x->out + x->sent, (size_t)n);
 		x->sent += (size_t)n;
 	}
 	return 0;
@@ -308,6 +321,7 @@ static int read_frame(struct vb_iwcm_conn *c, struct vb_mpa_frame *f)
 			continue;
 		if (n <= 0)
 			return n ? errno : ECONNRESET;
+		show_bytes(c, VB_CAPTURE_IN, vb_capturing() ? vb_capture_now() : 0, x->in + x->have, (size_t)n);
 		x->have += (size_t)n;
 		enum vb_mpa_verdict verdict = vb_mpa_decode(f, &used, x->in, x->have, c->active);
 

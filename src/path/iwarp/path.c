@@ -14,6 +14,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "capture/capture.h"
 #include "core/device.h"
 #include "core/qp.h"
 #include "core/sq.h"
@@ -89,7 +90,11 @@ static bool send_some(struct vb_iwarp_path *path, size_t *budget)
 		return false;
 	for (int i = 0; i < n; i++)
 		want += iov[i].iov_len;
+	uint64_t time = vb_capturing() ? vb_capture_now() : 0;
 	ssize_t done = hand_over(path->fd, iov, n);
+
+	if (__builtin_expect(time != 0, 0) && done > 0)
+		vb_capture_tcp(VB_CAPTURE_OUT, time, path->fd, iov, n, (size_t)done, path->qp->qp.qp_num);
 
 	if (done < 0) {
 		if (errno == EFAULT) {
@@ -161,6 +166,8 @@ static size_t take_some(struct vb_iwarp_path *path, bool *more)
 	ssize_t got = read_socket(path->fd, iov, n);
 
 	if (got > 0) {
+		if (vb_capturing())
+			vb_capture_tcp(VB_CAPTURE_IN, vb_capture_now(), path->fd, iov, n, (size_t)got, path->qp->qp.qp_num);
 		vb_iw_received(&path->q, (size_t)got);
 		*more = (size_t)got == want;
 		return (size_t)got;

@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "capture/capture.h"
 #include "path/iwarp/path.h"
 #include "util/units.h"
 
@@ -141,10 +142,14 @@ static void say_end(struct vb_iwarp_tail *t, uint64_t now)
 static bool send_rest(struct vb_iwarp_tail *t)
 {
 	while (t->done < t->len) {
+		uint64_t time = vb_capturing() ? vb_capture_now() : 0;
 		ssize_t n = send(t->watch.fd, t->rest + t->done, t->len - t->done, MSG_DONTWAIT | MSG_NOSIGNAL);
 
 		if (n < 0)
 			return errno == EAGAIN || errno == EINTR;
+		if (time)
+			vb_capture_tcp(VB_CAPTURE_OUT, time, t->watch.fd, &(struct iovec){t->rest + t->done, (size_t)n},
+			               1, (size_t)n, 0);
 		t->done += (size_t)n;
 	}
 	t->look_at = 1;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "capture/capture.h"
 #include "engine/local/ring.h"
 #include "path/roce/roce.h"
 #include "util/units.h"
@@ -181,6 +182,14 @@ void vb_roce_take_forwarded(struct vb_node *node, const uint8_t *record, uint32_
 	memcpy(&a, record, sizeof(a));
 	a.now = vb_now();
 	memcpy(bytes, record + sizeof(a), len); /* copy before the checks: the peer can change the record */
+	if (vb_capturing()) {
+		const struct iovec iov = {bytes, len};
+
+		vb_capture_roce(&(struct vb_capture_of){.direction = VB_CAPTURE_IN,
+		                                        .time = vb_capture_now(),
+		                                        .qpn = vb_bth_dest_qpn(bytes)},
+		                &a.flow, &a.ip, &iov, 1, 0, len);
+	}
 	vb_roce_packet(node, &a, bytes, len);
 	vb_roce_answer_batch(node);
 }

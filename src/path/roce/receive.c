@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 
 #include "broker/proto/proto.h"
+#include "capture/capture.h"
 #include "frame/icrc.h"
 #include "frame/fields.h"
 #include "net/udp.h"
@@ -245,14 +246,31 @@ static void count_wrong_icrc(struct vb_node *node, const uint8_t *bytes, size_t 
 		qp->roce->wrong_icrc++;
 }
 
+/* Shows a capture a packet for a queue pair of this program. Those for others are shown by them. */
+static void show_arrival(struct vb_node *node, const struct vb_roce_arrival *a, uint8_t *bytes, size_t n,
+                         uint32_t flags)
+{
+	uint32_t qpn = n < VB_BTH_LEN ? 0 : vb_bth_dest_qpn(bytes);
+	const struct iovec iov = {bytes, n};
+	const struct vb_capture_of of = {
+	        .direction = VB_CAPTURE_IN, .time = vb_capture_now(), .qpn = qpn, .flags = flags};
+
+	if (flags || VB_QP_LANE(qpn) == node->lane || qpn == VB_QPN_MULTICAST)
+		vb_capture_roce(&of, &a->flow, &a->ip, &iov, 1, 0, n);
+}
+
 static void take_packet(struct vb_node *node, struct vb_roce_arrival *a, uint8_t *bytes, size_t n)
 {
 	struct vb_roce_rx *rx = node->io->roce->rx;
 
 	if (n < VB_BTH_LEN + VB_ICRC_LEN || !icrc_right(rx, a, &a->ip.id, bytes, n)) {
+		if (vb_capturing())
+			show_arrival(node, a, bytes, n, VB_CAPTURE_BAD_ICRC);
 		count_wrong_icrc(node, bytes, n);
 		return;
 	}
+	if (vb_capturing())
+		show_arrival(node, a, bytes, n, 0);
 	if (rx->run && vb_roce_path_middle(rx->run, bytes, n, a->flow.sport, a->now))
 		return;
 	/* DestQP, the only field read before the packet is known to be ours */

@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "capture/capture.h"
 #include "frame/icrc.h"
 #include "net/udp.h"
 #include "path/roce/roce.h"
@@ -296,6 +297,24 @@ static int send_one(struct vb_tx *tx, struct message *m)
 	return errno;
 }
 
+/* Shows a capture the packets of a message that was sent at this time. */
+static void show_message(struct vb_tx *tx, const struct message *m, uint64_t time)
+{
+	const struct vb_capture_of of = {.direction = VB_CAPTURE_OUT, .time = time};
+	struct vb_ip_fields ip = {.traffic_class = m->to.traffic_class,
+	                          .hop_limit = m->to.hop_limit ? m->to.hop_limit : 64};
+	struct vb_flow flow;
+	int n = (int)lay_pieces(tx, m);
+
+	flow_of(tx, &m->to, &flow);
+	for (uint32_t off = 0; off < m->len; off += m->seg) {
+		uint32_t len = m->len - off < m->seg ? m->len - off : m->seg;
+
+		vb_capture_roce(&of, &flow, &ip, tx->pieces, n, off, len);
+		ip.id += !tx->no_gso; /* as seal_laid and send_singly number them */
+	}
+}
+
 static void report_refusal(const struct message *m, int err)
 {
 	static atomic_int said;
@@ -315,6 +334,8 @@ static bool flush_messages(struct vb_tx *tx)
 		struct message *m = &tx->msg[tx->sent];
 		int cancel;
 
+		uint64_t time = vb_capturing() ? vb_capture_now() : 0;
+
 		vb_cancel_defer(&cancel);
 		int err = send_one(tx, m);
 		vb_cancel_restore(cancel);
@@ -327,6 +348,8 @@ static bool flush_messages(struct vb_tx *tx)
 		}
 		if (err)
 			report_refusal(m, err);
+		else if (time)
+			show_message(tx, m, time);
 		VB_COUNT(tx_packets, m->n);
 		VB_COUNT(tx_bytes, m->len);
 		tx->sent++;
