@@ -46,6 +46,12 @@ struct vb_cq *vb_cq_new(struct ibv_context *context, uint32_t cqe, void *cq_cont
 		errno = EINVAL;
 		return NULL;
 	}
+	int err = vb_context_fault(ctx, VB_FAULT_CREATE_CQ);
+
+	if (err) {
+		errno = err;
+		return NULL;
+	}
 	struct vb_cq *cq = calloc(1, sizeof(*cq));
 	uint32_t slots = slots_for(cqe);
 

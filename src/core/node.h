@@ -111,12 +111,17 @@ void vb_roce_take_forwarded(struct vb_node *node, const uint8_t *record, uint32_
 /* CLOCK_MONOTONIC, ns. */
 uint64_t vb_now(void);
 
+/* A context was opened: rules of fault injection may say that its port is down. */
+void vb_faults_opened(void);
+
 /* --- implemented in core/; engine/, path/ and node/ call them --- */
 
 /* Appends a completion, and signals the channel if the CQ is armed. solicited: the completion is solicited; errors
  * always are. If the CQ is full, the entry is dropped, IBV_EVENT_CQ_ERR is raised once, and node->overrun is set. Any
  * thread; takes cq->lock. */
 void vb_cq_push(struct vb_cq *cq, const struct vb_cqe *cqe, bool solicited);
+/* The queue loses a completion, as if it were full. Any thread; takes cq->lock. */
+void vb_cq_overflow(struct vb_cq *cq);
 /* Takes the QP to ERR: sets state and shared state, then completes every outstanding send and receive of its own
  * queues with IBV_WC_WR_FLUSH_ERR, in order. Raises IBV_EVENT_QP_LAST_WQE_REACHED if it has an SRQ. Under progress +
  * sq_lock. Idempotent. */

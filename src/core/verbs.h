@@ -66,5 +66,7 @@ int vb_dealloc_td(struct ibv_td *td);
 
 /* Fills every pointer of both tables (abi/ops.c). Calls that are not supported return EOPNOTSUPP. */
 void vb_fill_ops(struct vb_context *ctx);
+/* The rules of fault injection have changed: post_send and post_recv ask them, or do not. */
+void vb_arm_ops(struct vb_context *ctx);
 
 #endif

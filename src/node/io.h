@@ -78,6 +78,9 @@ void vb_peer_release(struct vb_peer *p);
  * is open, or none was asked. Any lock may be held. */
 struct vb_peer *vb_peer_known(struct vb_node *node, uint32_t qpn, const union ibv_gid *dgid, int *err);
 
+/* path/faulty.c: the rules of fault injection have changed. No lock held. */
+void vb_path_arm(struct vb_node *node);
+
 /* path/local/shared_map.c */
 void vb_maps_work(struct vb_node *node); /* maps and unmaps what was noted; progress thread */
 

@@ -19,6 +19,7 @@
 #include "engine/local/ring.h"
 #include "frame/fields.h"
 #include "node/control.h"
+#include "node/faults.h"
 #include "node/io.h"
 #include "node/wake.h"
 #include "util/calls.h"
@@ -89,6 +90,7 @@ static void in_child(void)
 		for (unsigned i = 0; i < VB_TRANSPORTS; i++)
 			vb_transports[i]->in_child(node);
 		vb_watches_in_child(node);
+		vb_faults_in_child();
 		vb_control_in_child(node->io->control);
 		node->io->control = NULL;
 		pthread_mutex_init(&node->mr_lock, NULL);
@@ -110,6 +112,7 @@ static void node_free(struct vb_node *node)
 {
 	struct vb_io *io = node->io;
 
+	vb_faults_stop();
 	if (io) {
 		for (unsigned i = 0; i < VB_TRANSPORTS; i++)
 			vb_transports[i]->free(node);
@@ -227,6 +230,8 @@ static int node_start(struct vb_node *node)
 	vb_announce_gids(node);
 	vb_await_broker(node);
 	io->control = err ? NULL : vb_control_start(node);
+	if (!err)
+		vb_faults_start(node);
 	return err ? err : vb_progress_start(node);
 }
 

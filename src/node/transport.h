@@ -38,6 +38,10 @@ struct vb_transport_ops {
 	void (*last_ends)(struct vb_node *node);
 	/* Logs the counters of ended queue pairs and, unless node is NULL, of existing ones, under its progress. */
 	void (*log_counters)(struct vb_node *node);
+	/* The rules of fault injection have changed. No lock held. Never NULL, like the next. */
+	void (*arm)(struct vb_node *node);
+	/* Sends and receives what rules have held until now. Returns when to call it again; ns, 0: never. No lock held. */
+	uint64_t (*serve_faults)(struct vb_node *node);
 };
 
 /* The state of a transport in a node. */

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "core/device.h"
+#include "tools/fault_file.h"
 #include "tools/run_paths.h"
 #include "tools/sysfs_tree.h"
 #include "tools/verbena.h"
@@ -15,7 +16,7 @@
 #include "util/runtime.h"
 
 /* The exit codes of env(1). */
-enum { EXIT_OURS = 125, EXIT_NOT_EXECUTABLE = 126, EXIT_NOT_FOUND = 127 };
+enum { EXIT_BAD_FAULT = 2, EXIT_OURS = 125, EXIT_NOT_EXECUTABLE = 126, EXIT_NOT_FOUND = 127 };
 
 /* The tree is optional: programs that use verbs work without it. */
 static void write_tree(void)
@@ -85,6 +86,11 @@ int cmd_run(int argc, char **argv)
 			i++;
 			break;
 		}
+		if (!strcmp(argv[i], "--fault") && i + 1 < argc) {
+			if (!fault_to_environment("run", argv[++i]))
+				return EXIT_BAD_FAULT;
+			continue;
+		}
 		if (strcmp(argv[i], "--no-shim")) {
 			cmd_complain("run", "unknown option '%s'", argv[i]);
 			return EXIT_OURS;
@@ -92,9 +98,12 @@ int cmd_run(int argc, char **argv)
 		want_shim = false;
 	}
 	if (i >= argc) {
-		cmd_complain("run", "no program given: verbena run [--no-shim] [--] PROGRAM [ARGUMENT...]");
+		cmd_complain("run",
+		             "no program given: verbena run [--no-shim] [--fault RULE] [--] PROGRAM [ARGUMENT...]");
 		return EXIT_OURS;
 	}
+	if (!fault_environment_is_right("run"))
+		return EXIT_BAD_FAULT;
 	if (!set_environment(want_shim))
 		return EXIT_OURS;
 	if (run_find_program(argv[i], X_OK, path) && run_is_privileged(path))

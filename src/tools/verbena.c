@@ -21,8 +21,9 @@ static const struct {
 	const char *name, *args, *text;
 	int (*run)(int, char **);
 } commands[] = {
-        {"run", "[--no-shim] [--] PROGRAM [ARGUMENT...]", "run a program with Verbena's adapters", cmd_run},
+        {"run", "[--no-shim] [--fault RULE] [--] PROGRAM...", "run a program with Verbena's adapters", cmd_run},
         {"devices", "[--json]", "show the adapters of this machine", cmd_devices},
+        {"fault", "add|list|remove|check ...", "make packets, requests and calls fail", cmd_fault},
         {"help", "", "show this", cmd_help},
         {"version", "", "show the version", cmd_version},
 };

@@ -9,6 +9,7 @@
 /* Each gets its name as argv[0] and returns the exit status. */
 int cmd_run(int argc, char **argv);
 int cmd_devices(int argc, char **argv);
+int cmd_fault(int argc, char **argv);
 
 /* Prints "verbena NAME: text" to stderr. */
 void cmd_complain(const char *name, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

@@ -177,7 +177,7 @@ uint32_t vb_tx_burst(uint32_t len)
 	return 4;
 }
 
-bool vb_tx_begin(struct vb_tx *tx)
+bool vb_tx_begin(struct vb_tx *tx, const struct vb_qp *qp)
 {
 	return true;
 }

@@ -58,7 +58,8 @@ void vb_iwarp_in_child(struct vb_node *node)
 
 static struct epoll_event host_interest(struct vb_iwarp_path *w)
 {
-	return (struct epoll_event){.events = (w->starving ? 0 : EPOLLIN) | (w->blocked ? EPOLLOUT : 0), .data.ptr = w};
+	return (struct epoll_event){
+	        .events = (w->starving ? 0 : EPOLLIN) | (w->blocked && !w->fault_until ? EPOLLOUT : 0), .data.ptr = w};
 }
 
 /* Under progress + sq_lock. */

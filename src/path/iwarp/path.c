@@ -19,6 +19,7 @@
 #include "core/sq.h"
 #include "core/verbs.h"
 #include "engine/local/local.h"
+#include "frame/net.h"
 #include "path/iwarp/path.h"
 #include "path/path.h"
 #include "util/calls.h"
@@ -81,11 +82,12 @@ static ssize_t hand_over(int fd, struct iovec *iov, int n)
 static bool send_some(struct vb_iwarp_path *w, size_t *budget)
 {
 	struct iovec iov[PIECES];
-	int n = vb_iw_output(&w->q, iov, PIECES, BURST);
+	int n = __builtin_expect(w->faulty, 0) ? vb_iwarp_fault_output(w, iov, PIECES)
+	                                       : vb_iw_output(&w->q, iov, PIECES, BURST);
 	size_t want = 0;
 
-	w->blocked = n > 0;
-	if (!w->blocked)
+	w->blocked = n > 0 || w->fault_until;
+	if (n <= 0)
 		return false;
 	for (int i = 0; i < n; i++)
 		want += iov[i].iov_len;
@@ -384,6 +386,24 @@ unsigned vb_iwarp_poll(struct vb_node *node, bool finish)
 	return done;
 }
 
+uint64_t vb_iwarp_serve_faults(struct vb_node *node)
+{
+	uint64_t next = 0;
+
+	vb_lock(&node->progress);
+	for (struct vb_iwarp_path *w = node->io->iwarp->paths, *after; w; w = after) {
+		after = w->next;
+		if (!w->fault_until)
+			continue;
+		visit_stream(w, true);
+	}
+	for (struct vb_iwarp_path *w = node->io->iwarp->paths; w; w = w->next)
+		if (w->fault_until && (!next || w->fault_until < next))
+			next = w->fault_until;
+	vb_unlock(&node->progress);
+	return next;
+}
+
 void vb_iwarp_last_words(struct vb_node *node)
 {
 	for (struct vb_iwarp_path *w = node->io->iwarp->paths; w; w = w->next) {
@@ -431,6 +451,16 @@ static bool iwarp_idle(const struct vb_qp *qp)
 
 /* --- start --- */
 
+/* For rules of fault injection that name a peer. */
+static void learn_peer(struct vb_iwarp_path *w)
+{
+	struct sockaddr_storage sa = {0};
+	socklen_t len = sizeof(sa);
+
+	if (!getpeername(w->fd, (struct sockaddr *)&sa, &len))
+		vb_gid_of_sockaddr(w->peer, (struct sockaddr *)&sa);
+}
+
 static struct vb_iwarp_path *path_new(struct vb_qp *qp, const struct vb_iwarp_stream *s)
 {
 	struct vb_iwarp_path *w = calloc(1, sizeof(*w) + qp->sq_max_wr * sizeof(w->sends[0]));
@@ -439,6 +469,8 @@ static struct vb_iwarp_path *path_new(struct vb_qp *qp, const struct vb_iwarp_st
 		return NULL;
 	w->qp = qp;
 	w->fd = s->fd;
+	w->faulty = vb_fault_is_armed(VB_FAULT_ARM_IWARP);
+	learn_peer(w);
 	w->hold_ns = HOLD_START;
 	w->memory = mmap(NULL, VB_IWARP_STAGE + VB_IWARP_OUT, PROT_READ | PROT_WRITE,
 	                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -489,7 +521,7 @@ static void start_stream(struct vb_iwarp_path *w, const struct vb_iwarp_stream *
 	vb_iwarp_host_join(w);
 	vb_lock(&qp->sq_lock);
 	qp->iwarp = w;
-	qp->path = &vb_iwarp_path_ops;
+	vb_path_use(qp, &vb_iwarp_path_ops);
 	qp->attr.max_rd_atomic = (uint8_t)(s->ord < 255 ? s->ord : 255);
 	qp->attr.max_dest_rd_atomic = (uint8_t)(s->ird < 255 ? s->ird : 255);
 	start_engine(w, s);

@@ -325,7 +325,7 @@ int vb_roce_path_open_locked(struct vb_qp *qp)
 		vb_roce_keep_ahead(&w->q, &w->ahead);
 	qp->roce = w;
 	if (qp->type != IBV_QPT_UD)
-		qp->path = &vb_roce_path_ops;
+		vb_path_use(qp, &vb_roce_path_ops);
 	configure_engine(qp);
 	atomic_fetch_add(&qp->node->io->transport[VB_TRANSPORT_ROCE].users, 1);
 	return 0;
@@ -481,7 +481,7 @@ static void emit_packets(struct vb_qp *qp, uint64_t now)
 		set_due(qp, w->next_burst);
 		return;
 	}
-	if (!vb_tx_begin(w->tx)) {
+	if (!vb_tx_begin(w->tx, qp)) {
 		set_due(qp, now + VB_TX_AGAIN);
 		return;
 	}
@@ -714,7 +714,7 @@ enum vb_datagram_result vb_roce_datagram(struct vb_qp *qp, struct vb_swqe *w)
 	tx = tx_of_datagram(qp, w);
 	if (qp->datagram.tx_open != tx) {
 		vb_roce_datagrams_end(qp);
-		if (!vb_tx_begin(tx))
+		if (!vb_tx_begin(tx, qp))
 			return VB_DATAGRAM_WAIT;
 		qp->datagram.tx_open = tx;
 	}

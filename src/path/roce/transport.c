@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: MIT
 #include <errno.h>
 
+#include "fault/set.h"
 #include "path/path.h"
 #include "path/roce/roce.h"
 #include "util/log.h"
@@ -60,6 +61,41 @@ static void roce_log_counters(struct vb_node *node)
 #undef X
 }
 
+static void roce_arm(struct vb_node *node)
+{
+	struct vb_roce_sockets *s = node->io->roce;
+
+	if (!atomic_load_explicit(&s->up, memory_order_acquire)) /* senders and receivers start as the rules want */
+		return;
+	for (unsigned i = 0; i < VB_TX_COUNT; i++)
+		vb_tx_arm(s->tx[i], vb_fault_is_armed(VB_FAULT_ARM_ROCE_TX));
+	vb_lock(&node->progress);
+	vb_roce_rx_arm(s->rx, vb_fault_is_armed(VB_FAULT_ARM_ROCE_RX));
+	vb_unlock(&node->progress);
+}
+
+static uint64_t earlier_of(uint64_t a, uint64_t b)
+{
+	return a && (!b || a < b) ? a : b;
+}
+
+static uint64_t roce_serve_faults(struct vb_node *node)
+{
+	struct vb_roce_sockets *s = node->io->roce;
+	uint64_t at = 0;
+
+	if (!atomic_load_explicit(&s->up, memory_order_acquire))
+		return 0;
+	for (unsigned i = 0; i < VB_TX_COUNT; i++)
+		at = earlier_of(at, vb_tx_serve_faults(s->tx[i]));
+	vb_lock(&node->progress);
+	at = earlier_of(at, vb_roce_rx_serve_faults(node));
+	vb_unlock(&node->progress);
+	if (!at && (!vb_fault_is_armed(VB_FAULT_ARM_ROCE_TX) || !vb_fault_is_armed(VB_FAULT_ARM_ROCE_RX)))
+		roce_arm(node); /* nothing is held any more */
+	return at;
+}
+
 const struct vb_transport_ops vb_roce_transport = {
         .start = roce_start,
         .free = roce_free,
@@ -69,4 +105,6 @@ const struct vb_transport_ops vb_roce_transport = {
         .due = roce_due,
         .look = vb_roce_ask_again,
         .log_counters = roce_log_counters,
+        .arm = roce_arm,
+        .serve_faults = roce_serve_faults,
 };
