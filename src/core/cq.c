@@ -129,6 +129,19 @@ int vb_modify_cq(struct ibv_cq *cq, struct ibv_modify_cq_attr *attr)
 	return EOPNOTSUPP;
 }
 
+/* Not in cq_poll.c, so that vb_cq_push stays as it is. */
+void vb_cq_overflow(struct vb_cq *cq)
+{
+	vb_lock(&cq->lock);
+	bool raise = !atomic_exchange(&cq->overrun, true);
+	vb_unlock(&cq->lock);
+	if (!raise)
+		return;
+	vb_async_raise(vb_ctx(cq->cq.context), IBV_EVENT_CQ_ERR, cq);
+	atomic_store(&cq->node->overrun, true);
+	vb_timer_armed(cq->node);
+}
+
 /* Waits until the program has acknowledged all events of the CQ. The CQ has no queue pairs any more, so none are
  * added. */
 static void wait_acked(struct vb_cq *cq)

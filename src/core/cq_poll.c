@@ -49,15 +49,6 @@ static void tell_overrun(struct vb_cq *cq)
 	vb_timer_armed(cq->node);
 }
 
-void vb_cq_overflow(struct vb_cq *cq)
-{
-	vb_lock(&cq->lock);
-	bool raise = !atomic_exchange_explicit(&cq->overrun, true, memory_order_relaxed);
-	vb_unlock(&cq->lock);
-	if (raise)
-		tell_overrun(cq);
-}
-
 void vb_cq_push(struct vb_cq *cq, const struct vb_cqe *cqe, bool solicited)
 {
 	bool raise = false, notify = false;

@@ -93,10 +93,9 @@ static bool path_open(struct vb_qp *qp)
 	return false;
 }
 
-/* end: &qp->sq_head, or where to stop before it. */
-static inline __attribute__((always_inline)) enum vb_sq_status emit_until(struct vb_qp *qp, const uint32_t *end)
+static enum vb_sq_status emit_all(struct vb_qp *qp)
 {
-	while (qp->sq_emit != *end) {
+	while (qp->sq_emit != qp->sq_head) {
 		struct vb_swqe *w = vb_sq_at(qp, qp->sq_emit);
 		enum vb_emit r;
 
@@ -117,11 +116,6 @@ static inline __attribute__((always_inline)) enum vb_sq_status emit_until(struct
 			return VB_SQ_FAILED;
 	}
 	return VB_SQ_GOOD;
-}
-
-static enum vb_sq_status emit_all(struct vb_qp *qp)
-{
-	return emit_until(qp, &qp->sq_head);
 }
 
 /* Adds the QP to the active list before it sends: the acknowledgement may arrive before this thread returns, and its
@@ -166,19 +160,6 @@ enum vb_sq_status vb_local_kick(struct vb_qp *qp)
 			vb_unlock(&peer->tx_lock);
 		}
 	}
-	return status;
-}
-
-enum vb_sq_status vb_local_kick_until(struct vb_qp *qp, uint32_t end)
-{
-	expect_answers(qp);
-	if (!path_open(qp))
-		return VB_SQ_GOOD;
-	uint64_t before = qp->local.last_ring_end;
-	enum vb_sq_status status = emit_until(qp, &end);
-
-	if (qp->local.last_ring_end != before || qp->local.sq_emit_off)
-		vb_peer_notify(qp->local.peer);
 	return status;
 }
 

@@ -2,6 +2,7 @@
 // see: node/transport.h
 // SPDX-License-Identifier: MIT
 #include <errno.h>
+#include <time.h>
 
 #include "fault/set.h"
 #include "path/path.h"
@@ -14,8 +15,28 @@ static int roce_start(struct vb_node *node)
 	return node->io->roce ? 0 : ENOMEM;
 }
 
+#define DRAIN_MS 1000
+
+/* Sends what rules hold, at its time: a network has a packet even if its sender has ended. */
+static void drain_held(struct vb_node *node)
+{
+	struct vb_roce_sockets *s = node->io->roce;
+	const struct timespec ms = {0, 1000000};
+
+	for (int i = 0; i < DRAIN_MS && s && atomic_load_explicit(&s->up, memory_order_acquire); i++) {
+		uint64_t held = 0;
+
+		for (unsigned k = 0; k < VB_TX_COUNT; k++)
+			held |= vb_tx_serve_faults(s->tx[k]);
+		if (!held)
+			return;
+		nanosleep(&ms, NULL);
+	}
+}
+
 static void roce_free(struct vb_node *node)
 {
+	drain_held(node);
 	vb_roce_sockets_free(node->io->roce);
 	node->io->roce = NULL;
 }
@@ -104,6 +125,7 @@ const struct vb_transport_ops vb_roce_transport = {
         .watch = vb_roce_watch,
         .due = roce_due,
         .look = vb_roce_ask_again,
+        .last_wait = drain_held,
         .log_counters = roce_log_counters,
         .arm = roce_arm,
         .serve_faults = roce_serve_faults,

@@ -37,11 +37,12 @@ static void open_lo(void)
 
 static void make_qp(int i, enum ibv_qp_type type)
 {
-	struct ibv_qp_init_attr init = {.send_cq = two.cq,
-	                                .recv_cq = two.cq,
-	                                .qp_type = type,
-	                                .sq_sig_all = 1,
-	                                .cap = {.max_send_wr = DEPTH, .max_recv_wr = DEPTH, .max_send_sge = 1, .max_recv_sge = 1}};
+	struct ibv_qp_init_attr init = {
+	        .send_cq = two.cq,
+	        .recv_cq = two.cq,
+	        .qp_type = type,
+	        .sq_sig_all = 1,
+	        .cap = {.max_send_wr = DEPTH, .max_recv_wr = DEPTH, .max_send_sge = 1, .max_recv_sge = 1}};
 	struct ibv_qp_attr a = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = IBV_ACCESS_REMOTE_WRITE};
 
 	CHECK((two.qp[i] = ibv_create_qp(two.pd, &init)));
@@ -60,10 +61,12 @@ static void connect_qp(int i, bool rc)
 
 	CHECK(!ibv_query_gid(two.ctx, 1, 1, &a.ah_attr.grh.dgid));
 	CHECK(!ibv_modify_qp(two.qp[i], &a, mask | (rc ? IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER : 0)));
-	a = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS, .timeout = 8, .retry_cnt = 2, .rnr_retry = 7, .max_rd_atomic = 1};
+	a = (struct ibv_qp_attr){
+	        .qp_state = IBV_QPS_RTS, .timeout = 8, .retry_cnt = 2, .rnr_retry = 7, .max_rd_atomic = 1};
 	mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
-	CHECK(!ibv_modify_qp(two.qp[i], &a,
-	                     mask | (rc ? IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC : 0)));
+	CHECK(!ibv_modify_qp(
+	        two.qp[i], &a,
+	        mask | (rc ? IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC : 0)));
 }
 
 static void open_two(const char *rules, enum ibv_qp_type type)
@@ -72,7 +75,8 @@ static void open_two(const char *rules, enum ibv_qp_type type)
 	open_lo();
 	CHECK((two.pd = ibv_alloc_pd(two.ctx)));
 	CHECK((two.cq = ibv_create_cq(two.ctx, 4 * DEPTH, NULL, NULL, 0)));
-	CHECK((two.mr = ibv_reg_mr(two.pd, two.bytes, sizeof(two.bytes), IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE)));
+	CHECK((two.mr = ibv_reg_mr(two.pd, two.bytes, sizeof(two.bytes),
+	                           IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE)));
 	for (int i = 0; i < 2; i++)
 		make_qp(i, type);
 	for (int i = 0; i < 2; i++)
@@ -329,7 +333,46 @@ static void everything_fails_after_a_device_is_removed(void)
 	CHECK(!ibv_alloc_pd(two.ctx) && errno == EIO);
 	for (int i = 0; i < 2; i++)
 		CHECK(!ibv_destroy_qp(two.qp[i]));
-	CHECK(!ibv_dereg_mr(two.mr) && !ibv_destroy_cq(two.cq) && !ibv_dealloc_pd(two.pd) && !ibv_close_device(two.ctx));
+	CHECK(!ibv_dereg_mr(two.mr) && !ibv_destroy_cq(two.cq) && !ibv_dealloc_pd(two.pd) &&
+	      !ibv_close_device(two.ctx));
+}
+
+static void over_roce_requests_fail_in_the_same_way(void)
+{
+	setenv("VERBENA_WIRE", "always", 1);
+	open_two("wc=REM_OP_ERR op=READ; qp_fatal op=WRITE", IBV_QPT_RC);
+	post_receives(1);
+	CHECK(!post_one(1, IBV_WR_SEND));
+	expect_wc(0, 1, IBV_WC_SUCCESS);
+	CHECK(!post_one(2, IBV_WR_RDMA_READ));
+	expect_wc(0, 2, IBV_WC_REM_OP_ERR);
+	SAME(state_of(0), IBV_QPS_ERR);
+}
+
+static void with_a_new_icrc_one_bit_of_the_data_is_wrong(void)
+{
+	int wrong = 0;
+
+	setenv("VERBENA_WIRE", "always", 1);
+	open_two("corrupt icrc=new opcode=RC_SEND_ONLY nth=1 seed=1", IBV_QPT_RC);
+	post_receives(2);
+	for (uint64_t i = 1; i <= 2; i++) {
+		CHECK(!post_one(i, IBV_WR_SEND));
+		expect_wc(1, 999 + i, IBV_WC_SUCCESS);
+		for (int at = 0; at < 64; at++)
+			wrong += __builtin_popcount((unsigned char)(two.bytes[at] ^ two.bytes[BYTES + at]));
+		SAME(wrong, 1); /* the second message is right */
+	}
+}
+
+static void a_port_that_is_down_sends_nothing_over_roce(void)
+{
+	setenv("VERBENA_WIRE", "always", 1);
+	open_two("port=down after=300ms", IBV_QPT_RC);
+	SAME(wait_event().event_type, IBV_EVENT_PORT_ERR);
+	post_receives(1);
+	CHECK(!post_one(1, IBV_WR_SEND));
+	expect_wc(0, 1, IBV_WC_RETRY_EXC_ERR);
 }
 
 static void a_child_of_fork_has_the_rules_too(void)
@@ -384,6 +427,9 @@ int main(void)
 	APART(a_port_goes_down_and_comes_back);
 	APART(requests_fail_while_the_port_is_down);
 	APART(everything_fails_after_a_device_is_removed);
+	APART(over_roce_requests_fail_in_the_same_way);
+	APART(with_a_new_icrc_one_bit_of_the_data_is_wrong);
+	APART(a_port_that_is_down_sends_nothing_over_roce);
 	APART(a_child_of_fork_has_the_rules_too);
 	return 0;
 }
