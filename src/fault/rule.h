@@ -116,6 +116,7 @@ struct vb_fault_subject {
 	const uint8_t *peer; /* 16 bytes, or NULL: not known */
 	const char *device;  /* or NULL: not known */
 	uint32_t len;        /* bytes, for rate */
+	uint64_t later;      /* ns: the repetition of a lost request, which would happen so much later */
 };
 
 /* A complaint: what is wrong and what is allowed. */

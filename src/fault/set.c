@@ -273,7 +273,7 @@ static void judge_wire(struct vb_fault_rule *r, const struct vb_fault_subject *s
 
 bool vb_fault_ask_wire(const struct vb_fault_subject *s, struct vb_fault_verdict *v)
 {
-	uint64_t now = vb_fault_now();
+	uint64_t now = vb_fault_now() + s->later;
 	bool any = false;
 
 	*v = (struct vb_fault_verdict){0};

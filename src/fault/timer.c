@@ -65,18 +65,22 @@ static void *timer_thread(void *arg)
 int vb_fault_timer_start(uint64_t (*serve)(uint64_t now))
 {
 	sigset_t all, old;
+	pthread_attr_t attr;
 
 	if (timer.runs)
 		return 0;
+	pthread_attr_init(&attr);
+	pthread_attr_setstacksize(&attr, 512 << 10);
 	timer.serve = serve;
 	atomic_store(&timer.stop, false);
 	sigfillset(&all);
 	sigdelset(&all, SIGSEGV); /* guarded copies: node/thread.c */
 	sigdelset(&all, SIGBUS);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
-	int err = pthread_create(&timer.thread, NULL, timer_thread, NULL);
+	int err = pthread_create(&timer.thread, &attr, timer_thread, NULL);
 
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	pthread_attr_destroy(&attr);
 	timer.runs = !err;
 	if (!err)
 		pthread_setname_np(timer.thread, "verbena-fault");

@@ -255,8 +255,10 @@ void vb_faults_start(struct vb_node *node)
 	if (!faults.script.n && !vb_fault_copy(NULL))
 		return;
 	take_steps(vb_fault_now()); /* so that the first calls find the rules */
-	if (ensure_timer())
-		vb_log(VB_LOG_ERROR, "VERBENA_FAULT: no thread for the times of rules: %s", strerror(errno));
+	int err = ensure_timer();
+
+	if (err)
+		vb_log(VB_LOG_ERROR, "VERBENA_FAULT: no thread for the times of rules: %s", strerror(err));
 }
 
 void vb_faults_stop(void)

@@ -2,6 +2,7 @@
 // follows: IBA volume 1, 9.9 (errors of requests), 10.3.1 (states), 9.7.6 (retries); docs/faults.md
 // SPDX-License-Identifier: MIT
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/cq.h"
 #include "core/device.h"
@@ -63,7 +64,7 @@ static void end_request(struct vb_swqe *w, enum ibv_wc_status status)
 
 /* How long a request on one host is delayed. A lost one is repeated after the QP's timeout, as on a network, until its
  * retries are spent; of UC it is lost. */
-static uint64_t delay_of_request(struct vb_qp *qp, const struct vb_fault_subject *s, struct vb_swqe *w)
+static uint64_t delay_of_request(struct vb_qp *qp, struct vb_fault_subject *s, struct vb_swqe *w)
 {
 	uint64_t wait = 0, timeout = vb_local_timeout_ns(qp);
 	struct vb_fault_verdict v;
@@ -77,7 +78,7 @@ static uint64_t delay_of_request(struct vb_qp *qp, const struct vb_fault_subject
 		}
 		if (!timeout)
 			return NEVER;
-		wait += timeout;
+		s->later = wait += timeout;
 		if (tries == qp->attr.retry_cnt) {
 			end_request(w, IBV_WC_RETRY_EXC_ERR);
 			return wait;
@@ -96,14 +97,20 @@ static void delay_request(struct vb_qp *qp, uint32_t i, uint64_t wait)
 	f->due[i & qp->sq_mask] = due > before ? due : before;
 }
 
+/* 0 for UD, which reaches each receiver by a path of its own. */
+static uint8_t path_of(const struct vb_qp *qp)
+{
+	if (qp->type == IBV_QPT_UD)
+		return 0;
+	return plain_of(qp) == &vb_local_path_ops ? VB_FAULT_LOCAL : qp->iwarp ? VB_FAULT_IWARP : VB_FAULT_ROCE;
+}
+
 static void judge_request(struct vb_qp *qp, uint32_t i)
 {
 	struct vb_swqe *w = vb_sq_at(qp, i);
 	bool local = plain_of(qp) == &vb_local_path_ops;
-	const struct vb_fault_subject s = {
-	        .path = local || qp->type == IBV_QPT_UD ? VB_FAULT_LOCAL
-	                : qp->iwarp                     ? VB_FAULT_IWARP
-	                                                : VB_FAULT_ROCE,
+	struct vb_fault_subject s = {
+	        .path = path_of(qp),
 	        .dir = VB_FAULT_TX,
 	        .kind = (uint8_t)kind_of_request(w),
 	        .opcode = -1,
@@ -232,8 +239,11 @@ const struct vb_path_ops *vb_path_faulty(struct vb_qp *qp, const struct vb_path_
 {
 	if (ops == &vb_local_path_ops && !qp->fault.due && qp->sq_max_wr)
 		qp->fault.due = calloc(qp->sq_max_wr, sizeof(*qp->fault.due));
-	if (!is_faulty(qp->path))
+	if (!is_faulty(qp->path)) {
 		qp->fault.judged = qp->fault.first_due = qp->sq_head;
+		if (qp->fault.due) /* requests that wait already are not delayed */
+			memset(qp->fault.due, 0, qp->sq_max_wr * sizeof(*qp->fault.due));
+	}
 	return &faulty[slot_of_path(ops)];
 }
 

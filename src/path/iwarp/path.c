@@ -410,6 +410,8 @@ void vb_iwarp_last_words(struct vb_node *node)
 		if (!vb_trylock(&w->qp->sq_lock))
 			continue;
 		vb_known_forget(&w->known);
+		w->faulty = false; /* what a rule holds is sent now */
+		w->fault_until = 0;
 		emit_stream(w);
 		vb_unlock(&w->qp->sq_lock);
 	}

@@ -25,8 +25,8 @@ struct held {
 };
 
 struct vb_roce_fault {
-	struct held *first; /* in the order of due */
-	unsigned n;
+	struct held *first, *last; /* in the order of due */
+	unsigned n, counting;      /* counting: those that some packets pass by */
 };
 
 struct vb_roce_fault *vb_roce_fault_new(void)
@@ -45,13 +45,16 @@ void vb_roce_fault_free(struct vb_roce_fault *f)
 
 static void insert_by_due(struct vb_roce_fault *f, struct held *h)
 {
-	struct held **at = &f->first;
+	struct held **at = f->last && f->last->due <= h->due ? &f->last->next : &f->first;
 
 	while (*at && (*at)->due <= h->due)
 		at = &(*at)->next;
 	h->next = *at;
 	*at = h;
+	if (!h->next)
+		f->last = h;
 	f->n++;
+	f->counting += h->after != 0;
 }
 
 /* Returns the copy, or NULL if it is lost. */
@@ -89,11 +92,14 @@ bool vb_roce_fault_hold(struct vb_roce_fault *f, const uint8_t *packet, size_t l
 bool vb_roce_fault_release(struct vb_roce_fault *f, uint8_t *packet, struct vb_roce_held *held)
 {
 	uint64_t now = f->first ? vb_now() : 0;
-	struct held **at = &f->first;
+	struct held **at = &f->first, *before = NULL;
 
 	while (*at && (*at)->due > now && (*at)->after != 1) {
+		if (!f->counting)
+			return false;
 		if ((*at)->after)
 			(*at)->after--;
+		before = *at;
 		at = &(*at)->next;
 	}
 	struct held *h = *at;
@@ -101,7 +107,10 @@ bool vb_roce_fault_release(struct vb_roce_fault *f, uint8_t *packet, struct vb_r
 	if (!h)
 		return false;
 	*at = h->next;
+	if (f->last == h)
+		f->last = before;
 	f->n--;
+	f->counting -= h->after != 0;
 	*held = h->h;
 	memcpy(packet, h->packet, h->h.len);
 	free(h);

@@ -511,7 +511,7 @@ uint64_t vb_tx_serve_faults(struct vb_tx *tx)
 	uint64_t at = 0;
 
 	if (!vb_tx_begin(tx, NULL))
-		return 0;
+		return vb_tx_waits(tx) ? vb_now() + VB_TX_AGAIN : 0;
 	if (tx->fault) {
 		add_released(tx);
 		at = vb_roce_fault_due(tx->fault);

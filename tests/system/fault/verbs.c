@@ -22,6 +22,7 @@ struct two {
 	char bytes[2 * BYTES];
 };
 static struct two two;
+static uint8_t ack_timeout = 8;
 
 static void open_lo(void)
 {
@@ -62,7 +63,7 @@ static void connect_qp(int i, bool rc)
 	CHECK(!ibv_query_gid(two.ctx, 1, 1, &a.ah_attr.grh.dgid));
 	CHECK(!ibv_modify_qp(two.qp[i], &a, mask | (rc ? IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER : 0)));
 	a = (struct ibv_qp_attr){
-	        .qp_state = IBV_QPS_RTS, .timeout = 8, .retry_cnt = 2, .rnr_retry = 7, .max_rd_atomic = 1};
+	        .qp_state = IBV_QPS_RTS, .timeout = ack_timeout, .retry_cnt = 2, .rnr_retry = 7, .max_rd_atomic = 1};
 	mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
 	CHECK(!ibv_modify_qp(
 	        two.qp[i], &a,
@@ -322,6 +323,26 @@ static void requests_fail_while_the_port_is_down(void)
 	expect_wc(0, 1, IBV_WC_RETRY_EXC_ERR);
 }
 
+static void a_request_waits_for_a_port_that_comes_back_in_time(void)
+{
+	open_two("port=down for=500ms", IBV_QPT_RC);
+	ack_timeout = 19; /* 2 s */
+	SAME(wait_event().event_type, IBV_EVENT_PORT_ERR);
+	for (int i = 0; i < 2; i++) {
+		struct ibv_qp_attr reset = {.qp_state = IBV_QPS_RESET},
+		                   init = {.qp_state = IBV_QPS_INIT, .port_num = 1};
+
+		CHECK(!ibv_modify_qp(two.qp[i], &reset, IBV_QP_STATE));
+		CHECK(!ibv_modify_qp(two.qp[i], &init,
+		                     IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS));
+	}
+	connect_qp(0, true);
+	connect_qp(1, true);
+	post_receives(1);
+	CHECK(!post_one(1, IBV_WR_SEND));
+	expect_wc(0, 1, IBV_WC_SUCCESS);
+}
+
 static void everything_fails_after_a_device_is_removed(void)
 {
 	open_two("device=remove after=300ms", IBV_QPT_RC);
@@ -426,6 +447,7 @@ int main(void)
 	APART(posting_fails_with_the_error_of_its_rule);
 	APART(a_port_goes_down_and_comes_back);
 	APART(requests_fail_while_the_port_is_down);
+	APART(a_request_waits_for_a_port_that_comes_back_in_time);
 	APART(everything_fails_after_a_device_is_removed);
 	APART(over_roce_requests_fail_in_the_same_way);
 	APART(with_a_new_icrc_one_bit_of_the_data_is_wrong);
