@@ -203,9 +203,11 @@ void vb_arm_ops(struct vb_context *ctx)
 {
 	struct ibv_context_ops *ops = &ctx->vctx.context.ops;
 	bool armed = vb_fault_is_armed(VB_FAULT_ARM_VERB);
+	bool receives = vb_fault_is_armed(VB_FAULT_ARM_RECV);
 
 	/* programs read these at any time */
 	__atomic_store_n(&ops->post_send, armed ? faulty_post_send : vb_post_send, __ATOMIC_RELAXED);
 	__atomic_store_n(&ops->post_recv, armed ? faulty_post_recv : vb_post_recv, __ATOMIC_RELAXED);
+	__atomic_store_n(&ops->poll_cq, receives ? vb_poll_cq_faulty : vb_poll_cq, __ATOMIC_RELAXED);
 	__atomic_store_n(&ops->post_srq_recv, armed ? faulty_post_srq_recv : vb_post_srq_recv, __ATOMIC_RELAXED);
 }

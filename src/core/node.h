@@ -126,6 +126,8 @@ void vb_cq_overflow(struct vb_cq *cq);
  * queues with IBV_WC_WR_FLUSH_ERR, in order. Raises IBV_EVENT_QP_LAST_WQE_REACHED if it has an SRQ. Under progress +
  * sq_lock. Idempotent. */
 void vb_qp_error(struct vb_qp *qp);
+/* Takes the queue pair with this number to ERR, if there is one; fatal: with IBV_EVENT_QP_FATAL. No lock held. */
+void vb_qp_end(struct vb_node *node, uint32_t qpn, bool fatal);
 /* Takes the queue pairs of overrun CQs to ERR, each with IBV_EVENT_QP_FATAL. Under progress, no sq_lock. */
 void vb_qp_end_overrun(struct vb_node *node);
 /* UC, UD: takes the QP to IBV_QPS_SQE and flushes outstanding sends. Under progress + sq_lock. */

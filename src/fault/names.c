@@ -135,7 +135,7 @@ const char *vb_fault_actions_listed(void)
 
 const char *vb_fault_kinds_listed(void)
 {
-	return "SEND, WRITE, READ, READ_RESPONSE, ATOMIC, ATOMIC_RESPONSE, ACK, CNP, TERMINATE, LOCAL_INV";
+	return "SEND, WRITE, READ, READ_RESPONSE, ATOMIC, ATOMIC_RESPONSE, ACK, CNP, TERMINATE";
 }
 
 const char *vb_fault_statuses_listed(void)

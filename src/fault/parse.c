@@ -166,7 +166,7 @@ static bool key_opcode(struct parser *p, const struct word *w)
 {
 	int kind = vb_fault_kind_named(w->value, w->value_len);
 
-	if (kind >= 0) {
+	if (kind >= 0 && kind != VB_FAULT_KIND_RECV && kind != VB_FAULT_KIND_LOCAL_INV) {
 		p->rule->kinds |= (uint16_t)(1 << kind);
 		return true;
 	}
@@ -186,8 +186,8 @@ static bool key_op(struct parser *p, const struct word *w)
 	int kind = vb_fault_kind_named(w->value, w->value_len);
 
 	if (kind != VB_FAULT_KIND_SEND && kind != VB_FAULT_KIND_WRITE && kind != VB_FAULT_KIND_READ &&
-	    kind != VB_FAULT_KIND_ATOMIC && kind != VB_FAULT_KIND_LOCAL_INV)
-		return refuse_word(p, w->at, "op is SEND, WRITE, READ, ATOMIC or LOCAL_INV");
+	    kind != VB_FAULT_KIND_ATOMIC && kind != VB_FAULT_KIND_LOCAL_INV && kind != VB_FAULT_KIND_RECV)
+		return refuse_word(p, w->at, "op is SEND, WRITE, READ, ATOMIC, LOCAL_INV or RECV");
 	p->rule->kinds |= (uint16_t)(1 << kind);
 	return true;
 }

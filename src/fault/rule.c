@@ -47,7 +47,8 @@ static bool rule_matches(const struct vb_fault_rule *r, const struct vb_fault_su
 		return false;
 	if (s->dir && !(r->dirs & s->dir))
 		return false;
-	if (r->kinds && !(r->kinds >> s->kind & 1))
+	/* a receive must be named: a rule without op= is for what the program sends */
+	if ((r->kinds || s->kind == VB_FAULT_KIND_RECV) && !(r->kinds >> s->kind & 1))
 		return false;
 	if (r->opcode >= 0 && r->opcode != s->opcode)
 		return false;

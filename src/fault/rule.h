@@ -62,7 +62,8 @@ enum vb_fault_dir { VB_FAULT_TX = 1, VB_FAULT_RX = 2 };
 	X(ACK)             \
 	X(CNP)             \
 	X(TERMINATE)       \
-	X(LOCAL_INV)
+	X(LOCAL_INV)       \
+	X(RECV)
 
 enum vb_fault_kind {
 #define X(name) VB_FAULT_KIND_##name,

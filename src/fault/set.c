@@ -54,7 +54,8 @@ static uint32_t arms_of(const struct vb_fault_rule *r)
 	case VB_FAULT_CLASS_WIRE:
 		return arms_of_wire(r);
 	case VB_FAULT_CLASS_WORK:
-		return VB_FAULT_ARM_QUEUE;
+		return (r->kinds >> VB_FAULT_KIND_RECV & 1 ? VB_FAULT_ARM_RECV : 0) |
+		       (r->kinds == 1u << VB_FAULT_KIND_RECV ? 0 : VB_FAULT_ARM_QUEUE);
 	case VB_FAULT_CLASS_STATE:
 		return VB_FAULT_ARM_STATE | VB_FAULT_ARM_ROCE_TX | VB_FAULT_ARM_ROCE_RX | VB_FAULT_ARM_IWARP |
 		       VB_FAULT_ARM_QUEUE | VB_FAULT_ARM_VERB;

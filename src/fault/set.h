@@ -19,6 +19,7 @@ enum vb_fault_arm {
 	VB_FAULT_ARM_VERB = 16,
 	VB_FAULT_ARM_CM = 32,
 	VB_FAULT_ARM_STATE = 64,
+	VB_FAULT_ARM_RECV = 128, /* wc, cq_overflow, qp_fatal of receives */
 };
 extern _Atomic uint32_t vb_fault_armed;
 

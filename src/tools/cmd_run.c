@@ -86,9 +86,12 @@ int cmd_run(int argc, char **argv)
 			i++;
 			break;
 		}
-		if (!strcmp(argv[i], "--fault") && i + 1 < argc) {
-			if (!fault_to_environment("run", argv[++i]))
+		if (!strcmp(argv[i], "--fault")) {
+			if (++i >= argc || !fault_to_environment("run", argv[i])) {
+				if (i >= argc)
+					cmd_complain("run", "--fault needs a rule: see verbena-fault(1)");
 				return EXIT_BAD_FAULT;
+			}
 			continue;
 		}
 		if (strcmp(argv[i], "--no-shim")) {

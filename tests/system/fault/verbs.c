@@ -230,6 +230,18 @@ static void delayed_requests_keep_their_order(void)
 		expect_wc(0, i, IBV_WC_SUCCESS);
 }
 
+static void a_receive_completes_with_the_status_of_wc(void)
+{
+	open_two("wc=LOC_PROT_ERR op=RECV nth=2", IBV_QPT_RC);
+	post_receives(3);
+	CHECK(!post_one(1, IBV_WR_SEND));
+	expect_wc(1, 1000, IBV_WC_SUCCESS);
+	CHECK(!post_one(2, IBV_WR_SEND));
+	expect_wc(1, 1001, IBV_WC_LOC_PROT_ERR);
+	expect_wc(1, 1002, IBV_WC_WR_FLUSH_ERR);
+	SAME(state_of(1), IBV_QPS_ERR);
+}
+
 static void a_queue_pair_gets_a_fatal_event(void)
 {
 	open_two("qp_fatal nth=2", IBV_QPT_RC);
@@ -441,6 +453,7 @@ int main(void)
 	APART(lost_requests_of_one_host_are_repeated_until_the_retries_are_spent);
 	APART(a_lost_message_of_uc_is_only_lost);
 	APART(delayed_requests_keep_their_order);
+	APART(a_receive_completes_with_the_status_of_wc);
 	APART(a_queue_pair_gets_a_fatal_event);
 	APART(a_completion_queue_overflows);
 	APART(calls_fail_with_the_error_of_their_rule);

@@ -48,6 +48,7 @@ static void each_action_with_its_keys_is_accepted(void)
 	        "wc=IBV_WC_REM_ACCESS_ERR op=READ qp=0x1234",
 	        "cq_overflow nth=4",
 	        "qp_fatal nth=1 device=roce_lo",
+	        "wc=LOC_PROT_ERR op=RECV",
 	        "port=down after=1s for=500ms",
 	        "port=up after=3s",
 	        "device=remove device=roce_lo after=1s",
@@ -123,6 +124,7 @@ static void a_rule_that_makes_no_sense_is_refused_where_it_is_wrong(void)
 	refused("wc=RETRY_EXC_ERR op=ACK", 17, "op is SEND");
 	refused("wc=RETRY_EXC_ERR dir=tx", 17, "wc does not take dir=");
 	refused("reg=EWHAT", 0, "reg is ENOMEM");
+	refused("drop opcode=RECV", 5, "an opcode is SEND");
 	refused("rate=1", 0, "from 1k");
 	refused("rate=9999999G", 0, "from 1k");
 	refused("port=sideways", 0, "down or up");
