@@ -4,6 +4,7 @@
 #include <errno.h>
 
 #include "abi/abi.h"
+#include "fault/set.h"
 
 /* Operations that this adapter does not support (yet). Each fails by the convention of its kind. */
 #define NO_INT(name, params)        \
@@ -163,4 +164,50 @@ void vb_fill_ops(struct vb_context *ctx)
 	__builtin_memcpy(&ctx->vctx, &verbs_ops, offsetof(struct verbs_context, context));
 	ctx->vctx.context.ops = context_ops;
 	ctx->vctx.context.abi_compat = __VERBS_ABI_IS_EXTENDED;
+	vb_arm_ops(ctx);
+}
+
+/* --- fault injection --- */
+
+static int faulty_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr)
+{
+	int err = vb_fault_ask_verb(VB_FAULT_POST_SEND, qp->context->device->name);
+
+	if (!err)
+		return vb_post_send(qp, wr, bad_wr);
+	*bad_wr = wr;
+	return err;
+}
+
+static int faulty_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr)
+{
+	int err = vb_fault_ask_verb(VB_FAULT_POST_RECV, qp->context->device->name);
+
+	if (!err)
+		return vb_post_recv(qp, wr, bad_wr);
+	*bad_wr = wr;
+	return err;
+}
+
+static int faulty_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr)
+{
+	int err = vb_fault_ask_verb(VB_FAULT_POST_RECV, srq->context->device->name);
+
+	if (!err)
+		return vb_post_srq_recv(srq, wr, bad_wr);
+	*bad_wr = wr;
+	return err;
+}
+
+void vb_arm_ops(struct vb_context *ctx)
+{
+	struct ibv_context_ops *ops = &ctx->vctx.context.ops;
+	bool armed = vb_fault_is_armed(VB_FAULT_ARM_VERB);
+	bool receives = vb_fault_is_armed(VB_FAULT_ARM_RECV);
+
+	/* programs read these at any time */
+	__atomic_store_n(&ops->post_send, armed ? faulty_post_send : vb_post_send, __ATOMIC_RELAXED);
+	__atomic_store_n(&ops->post_recv, armed ? faulty_post_recv : vb_post_recv, __ATOMIC_RELAXED);
+	__atomic_store_n(&ops->poll_cq, receives ? vb_poll_cq_faulty : vb_poll_cq, __ATOMIC_RELAXED);
+	__atomic_store_n(&ops->post_srq_recv, armed ? faulty_post_srq_recv : vb_post_srq_recv, __ATOMIC_RELAXED);
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "abi/abi.h"
+#include "fault/set.h"
 #include "core/device.h"
 
 static struct vb_device *device_of(struct ibv_context *context)
@@ -47,11 +48,25 @@ int vb_query_device_ex(struct ibv_context *context, const struct ibv_query_devic
 	return vb_told(err);
 }
 
+/* A rule of fault injection may have taken the port down, or the device away. */
+static int apply_faults(const struct ibv_context *context, struct ibv_port_attr *attr)
+{
+	if (vb_fault_device_is_gone(context->device->name))
+		return EIO;
+	if (vb_fault_port_is_down(context->device->name)) {
+		attr->state = IBV_PORT_DOWN;
+		attr->phys_state = 3; /* Disabled: IBA 14.2.5.6 */
+	}
+	return 0;
+}
+
 int vb_query_port_sized(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr, size_t size)
 {
 	struct ibv_port_attr all;
 	int err = vb_query_port_attr(device_of(context), port, &all);
 
+	if (!err && vb_fault_is_armed(VB_FAULT_ARM_STATE))
+		err = apply_faults(context, &all);
 	if (!err)
 		give_struct(attr, size, &all, sizeof(all));
 	return vb_told(err);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/context.h"
 #include "core/device.h"
 #include "core/handle.h"
 #include "core/lid.h"
@@ -55,6 +56,9 @@ struct ibv_ah *vb_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 	int err = !vb_pd_is_sound(pd)           ? EINVAL
 	          : vb_device_rc_only(ctx->dev) ? EOPNOTSUPP
 	                                        : vb_ah_check(ctx, attr, &whole, &sgid);
+
+	if (!err)
+		err = vb_context_fault(ctx, VB_FAULT_CREATE_AH);
 	struct vb_ah *ah = err ? NULL : calloc(1, sizeof(*ah));
 
 	if (ah && atomic_fetch_add(&ctx->node->ah_count, 1) >= VB_MAX_AH) {

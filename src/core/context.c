@@ -113,12 +113,15 @@ struct ibv_context *vb_open_device(struct ibv_device *device)
 	}
 	ctx->dev = vb_device_get(vb_device_of(device));
 	err = fill_context(ctx);
+	if (!err && vb_fault_is_armed(VB_FAULT_ARM_STATE) && vb_fault_device_is_gone(device->name))
+		err = EIO;
 	if (err) {
 		free_context(ctx);
 		errno = err;
 		return NULL;
 	}
 	list_insert(ctx);
+	vb_faults_opened();
 	return &ctx->vctx.context;
 }
 

@@ -36,9 +36,10 @@ struct vb_context {
 	int async_event_fd;      /* the eventfd inside context.async_fd, an epoll descriptor; semaphore mode */
 	struct vb_async *async_head, **async_tail;
 	pthread_cond_t async_acked;
-	atomic_int objects;        /* existing PDs, CQs, channels and thread domains: they keep a closed context */
-	bool closed;               /* ibv_close_device was called; under lock */
-	struct vb_lock async_lock; /* async queue: of high rank, because events are raised under other spin locks */
+	atomic_int objects;          /* existing PDs, CQs, channels and thread domains: they keep a closed context */
+	bool closed;                 /* ibv_close_device was called; under lock */
+	bool fault_down, fault_gone; /* what rules of fault injection made of port and device; under node->ctx_lock */
+	struct vb_lock async_lock;   /* async queue: of high rank, because events are raised under other spin locks */
 };
 
 /* The public part of an object as it was when the object was made (core/handle.h). */
@@ -356,6 +357,13 @@ struct vb_qp {
 	struct vb_lock wr_lock;
 	uint32_t wr_count; /* entries built behind sq_head */
 	int wr_error;      /* the first error since wr_start */
+
+	struct vb_qp_fault {        /* fault injection: path/faulty.c; under sq_lock */
+		uint32_t judged;    /* the next request about which the rules are asked */
+		uint32_t first_due; /* from this request on due[] is filled */
+		uint64_t *due;      /* by slot, ns: when a request may be sent on one host; or NULL */
+		bool fatal;         /* a rule takes the QP to ERR */
+	} fault;
 };
 
 #define VB_UPCAST(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))

@@ -78,6 +78,12 @@ struct vb_cq *vb_cq_new(struct ibv_context *context, uint32_t cqe, void *cq_cont
 		errno = EINVAL;
 		return NULL;
 	}
+	int err = vb_context_fault(ctx, VB_FAULT_CREATE_CQ);
+
+	if (err) {
+		errno = err;
+		return NULL;
+	}
 	struct vb_cq *cq = calloc(1, sizeof(*cq));
 	uint32_t slots = slots_for(cqe);
 
@@ -154,6 +160,19 @@ int vb_resize_cq(struct ibv_cq *ibcq, int cqe)
 int vb_modify_cq(struct ibv_cq *cq, struct ibv_modify_cq_attr *attr)
 {
 	return EOPNOTSUPP;
+}
+
+/* Not in cq_poll.c, so that vb_cq_push stays as it is. */
+void vb_cq_overflow(struct vb_cq *cq)
+{
+	vb_lock(&cq->lock);
+	bool raise = !atomic_exchange(&cq->overrun, true);
+	vb_unlock(&cq->lock);
+	if (!raise)
+		return;
+	vb_async_raise(vb_ctx(cq->cq.context), IBV_EVENT_CQ_ERR, cq);
+	atomic_fetch_or(&cq->node->attention, VB_ATTEND_OVERRUN);
+	vb_timer_armed(cq->node);
 }
 
 /* Waits until the program has acknowledged all events of the CQ. The CQ has no queue pairs any more, so none are

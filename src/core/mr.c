@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "core/context.h"
 #include "core/device.h"
 #include "core/handle.h"
 #include "core/pages.h"
@@ -115,6 +116,8 @@ struct ibv_mr *vb_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t 
 	int err = vb_pd_is_sound(pd) ? check_access(access) : EINVAL;
 	if (!err)
 		err = check_range(addr, length, iova, access);
+	if (!err)
+		err = vb_context_fault(vb_ctx(pd->context), VB_FAULT_REG);
 	if (err) {
 		errno = err;
 		return NULL;

@@ -120,16 +120,23 @@ void vb_roce_take_forwarded(struct vb_node *node, const uint8_t *record, uint32_
 /* CLOCK_MONOTONIC, ns. */
 uint64_t vb_now(void);
 
+/* A context was opened: rules of fault injection may say that its port is down. */
+void vb_faults_opened(void);
+
 /* --- implemented in core/; engine/, path/ and node/ call them --- */
 
 /* Appends a completion, and signals the channel if the CQ is armed. solicited: the completion is solicited; errors
  * always are. If the CQ is full, the entry is dropped, IBV_EVENT_CQ_ERR is raised once, and VB_ATTEND_OVERRUN is set. Any
  * thread; takes cq->lock. */
 void vb_cq_push(struct vb_cq *cq, const struct vb_cqe *cqe, bool solicited);
+/* The queue loses a completion, as if it were full. Any thread; takes cq->lock. */
+void vb_cq_overflow(struct vb_cq *cq);
 /* Takes the QP to ERR: sets state and shared state, then completes every outstanding send and receive of its own
  * queues with IBV_WC_WR_FLUSH_ERR, in order. Raises IBV_EVENT_QP_LAST_WQE_REACHED if it has an SRQ. Under progress +
  * sq_lock. Idempotent. */
 void vb_qp_error(struct vb_qp *qp);
+/* Takes the queue pair with this number to ERR, if there is one; fatal: with IBV_EVENT_QP_FATAL. No lock held. */
+void vb_qp_end(struct vb_node *node, uint32_t qpn, bool fatal);
 /* Takes the queue pairs of overrun CQs to ERR, each with IBV_EVENT_QP_FATAL. Under progress, no sq_lock. */
 void vb_qp_end_overrun(struct vb_node *node);
 /* UC, UD: takes the QP to IBV_QPS_SQE and flushes outstanding sends. Under progress + sq_lock. */

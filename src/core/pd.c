@@ -31,7 +31,12 @@ struct ibv_pd *vb_alloc_pd(struct ibv_context *context)
 	struct vb_context *ctx = vb_ctx(context);
 	struct vb_node *node = ctx->node;
 	struct vb_pd *pd = NULL;
+	int err = vb_context_fault(ctx, VB_FAULT_ALLOC_PD);
 
+	if (err) {
+		errno = err;
+		return NULL;
+	}
 	if (atomic_fetch_add(&node->pd_count, 1) >= VB_MAX_PD) {
 		errno = ENOMEM;
 	} else {

@@ -139,6 +139,7 @@ static void qp_free(struct vb_qp *qp)
 	pthread_mutex_destroy(&qp->ack_lock);
 	pthread_cond_destroy(&qp->ack_cond);
 	pthread_mutex_destroy(&qp->modify_lock);
+	free(qp->fault.due);
 	vb_object_free(qp, &qp->made);
 }
 
@@ -210,6 +211,9 @@ static void count_users(struct vb_qp *qp, int n)
 struct ibv_qp *vb_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr)
 {
 	int err = check_init_attr(context, attr);
+
+	if (!err)
+		err = vb_context_fault(vb_ctx(context), VB_FAULT_CREATE_QP);
 
 	if (err) {
 		errno = err;

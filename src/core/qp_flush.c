@@ -124,6 +124,21 @@ void vb_qp_end_overrun(struct vb_node *node)
 	}
 }
 
+void vb_qp_end(struct vb_node *node, uint32_t qpn, bool fatal)
+{
+	vb_lock(&node->progress);
+	struct vb_qp *qp = atomic_load_explicit(&node->qps[VB_QP_INDEX(qpn)], memory_order_relaxed);
+
+	if (qp && qp->qp.qp_num == qpn) {
+		vb_lock(&qp->sq_lock);
+		vb_qp_error(qp);
+		vb_unlock(&qp->sq_lock);
+		if (fatal)
+			vb_async_raise(vb_ctx(qp->qp.context), IBV_EVENT_QP_FATAL, &qp->qp);
+	}
+	vb_unlock(&node->progress);
+}
+
 void vb_qp_sq_error(struct vb_qp *qp)
 {
 	uint8_t state = atomic_load(&qp->state);

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "core/context.h"
 #include "core/cq.h"
 #include "core/device.h"
 #include "core/handle.h"
@@ -203,7 +204,11 @@ static int modify_alone(struct vb_qp *qp, const struct ibv_qp_attr *attr, int ma
 
 int vb_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask)
 {
-	return vb_qp_is_sound(ibqp) ? modify_alone(vb_qp(ibqp), attr, mask, false) : EINVAL;
+	if (!vb_qp_is_sound(ibqp))
+		return EINVAL;
+	int err = vb_context_fault(ctx_of(vb_qp(ibqp)), VB_FAULT_MODIFY_QP);
+
+	return err ? err : modify_alone(vb_qp(ibqp), attr, mask, false);
 }
 
 int vb_modify_qp_here(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask)

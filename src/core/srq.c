@@ -59,6 +59,9 @@ struct ibv_srq *vb_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr)
 {
 	struct vb_context *ctx = vb_ctx(pd->context);
 	int err = vb_pd_is_sound(pd) ? check_srq_attr(&attr->attr) : EINVAL;
+
+	if (!err)
+		err = vb_context_fault(ctx, VB_FAULT_CREATE_SRQ);
 	struct vb_srq *srq = err ? NULL : srq_new(ctx->node, &attr->attr);
 
 	if (!srq) {

@@ -64,7 +64,12 @@ struct ibv_pd *vb_alloc_parent_domain(struct ibv_context *context, struct ibv_pa
 struct ibv_td *vb_alloc_td(struct ibv_context *context, struct ibv_td_init_attr *attr);
 int vb_dealloc_td(struct ibv_td *td);
 
+/* vb_poll_cq, in which the rules of fault injection are asked about receives. */
+int vb_poll_cq_faulty(struct ibv_cq *cq, int n, struct ibv_wc *wc);
+
 /* Fills every pointer of both tables (abi/ops.c). Calls that are not supported return EOPNOTSUPP. */
 void vb_fill_ops(struct vb_context *ctx);
+/* The rules of fault injection have changed: post_send and post_recv ask them, or do not. */
+void vb_arm_ops(struct vb_context *ctx);
 
 #endif

@@ -83,6 +83,9 @@ struct vb_peer *vb_peer_known(struct vb_node *node, uint32_t qpn, const union ib
 void vb_announce_gids(struct vb_node *node);
 void vb_await_broker(struct vb_node *node);
 
+/* path/faulty.c: the rules of fault injection have changed. No lock held. */
+void vb_path_arm(struct vb_node *node);
+
 /* path/local/shared_map.c */
 void vb_maps_work(struct vb_node *node); /* maps and unmaps what was noted; progress thread */
 

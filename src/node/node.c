@@ -20,6 +20,7 @@
 #include "frame/fields.h"
 #include "node/capture.h"
 #include "node/control.h"
+#include "node/faults.h"
 #include "node/io.h"
 #include "node/wake.h"
 #include "util/calls.h"
@@ -91,6 +92,7 @@ static void in_child(void)
 			vb_transports[i]->in_child(node);
 		vb_watches_in_child(node);
 		vb_node_capture_in_child();
+		vb_faults_in_child();
 		vb_control_in_child(node->io->control);
 		node->io->control = NULL;
 		pthread_mutex_init(&node->mr_lock, NULL);
@@ -112,6 +114,7 @@ static void node_free(struct vb_node *node)
 {
 	struct vb_io *io = node->io;
 
+	vb_faults_stop();
 	if (io) {
 		for (unsigned i = 0; i < VB_TRANSPORTS; i++)
 			vb_transports[i]->free(node);
@@ -230,8 +233,10 @@ static int node_start(struct vb_node *node)
 	vb_announce_gids(node);
 	vb_await_broker(node);
 	io->control = err ? NULL : vb_control_start(node);
-	if (!err)
+	if (!err) {
 		vb_node_capture_start(node);
+		vb_faults_start(node);
+	}
 	return err ? err : vb_progress_start(node);
 }
 

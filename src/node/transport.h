@@ -44,6 +44,10 @@ struct vb_transport_ops {
 	/* If the queue pair uses the transport: adds its counters, and writes the peer's address (or "") unless peer is NULL. False if it
 	 * does not. Must not allocate. Under progress. Never NULL. */
 	bool (*show)(const struct vb_qp *qp, struct vb_counts *c, char *peer, size_t size);
+	/* The rules of fault injection have changed. No lock held. Never NULL, like the next. */
+	void (*arm)(struct vb_node *node);
+	/* Sends and receives what rules have held until now. Returns when to call it again; ns, 0: never. No lock held. */
+	uint64_t (*serve_faults)(struct vb_node *node);
 };
 
 /* The state of a transport in a node. */

@@ -26,7 +26,7 @@ const struct vb_transport_ops *const vb_transports[VB_TRANSPORTS] = {
 
 void vb_path_none(struct vb_qp *qp)
 {
-	qp->path = qp->type == IBV_QPT_UD ? &vb_datagram_path_ops : &vb_local_path_ops;
+	vb_path_use(qp, qp->type == IBV_QPT_UD ? &vb_datagram_path_ops : &vb_local_path_ops);
 }
 
 /* --- the choice --- */

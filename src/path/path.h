@@ -4,6 +4,7 @@
 #ifndef VB_PATH_PATH_H
 #define VB_PATH_PATH_H
 
+#include "fault/set.h"
 #include "node/io.h"
 
 extern const struct vb_path_ops vb_local_path_ops; /* RC and UC through shared memory with a program of this host */
@@ -13,5 +14,13 @@ extern const struct vb_path_ops vb_roce_path_ops;  /* RC and UC over RoCEv2 */
 extern const struct vb_path_ops vb_iwarp_path_ops; /* RC over a TCP connection */
 
 extern const struct vb_transport_ops vb_roce_transport, vb_iwarp_transport;
+
+/* Gives the QP the operations of a path, or those that ask the rules of fault injection first. Under progress + sq_lock,
+ * or no other thread knows the QP yet. */
+const struct vb_path_ops *vb_path_faulty(struct vb_qp *qp, const struct vb_path_ops *ops);
+static inline void vb_path_use(struct vb_qp *qp, const struct vb_path_ops *ops)
+{
+	qp->path = vb_fault_is_armed(VB_FAULT_ARM_QUEUE) ? vb_path_faulty(qp, ops) : ops;
+}
 
 #endif

@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: MIT
 #include <stdlib.h>
 
+#include "fault/set.h"
 #include "rdmacm/rdmacm.h"
 
 static bool same_type(const struct rcm_id *id, const struct vb_cm_msg *msg)
@@ -122,6 +123,10 @@ uint16_t rcm_admit(void *own, const struct vb_cm_addr *from, const struct vb_cm_
 	if (!listener->backlog_free ||
 	    rcm_share_is_used_up(listener, from->remote)) /* as the kernel does: the peer repeats the request later */
 		return sidr ? VB_CM_SIDR_REJECTED : VB_CM_IGNORE;
+	uint64_t fault = vb_fault_ask_cm(from->remote);
+
+	if (fault)
+		return fault == VB_FAULT_CM_IGNORE ? VB_CM_IGNORE : sidr ? VB_CM_SIDR_REJECTED : (uint16_t)fault;
 	return 0;
 }
 

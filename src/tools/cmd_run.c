@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "core/device.h"
+#include "tools/fault_file.h"
 #include "tools/run_capture.h"
 #include "tools/run_paths.h"
 #include "tools/sysfs_tree.h"
@@ -16,7 +17,7 @@
 #include "util/runtime.h"
 
 /* The exit codes of env(1). */
-enum { EXIT_OURS = 125, EXIT_NOT_EXECUTABLE = 126, EXIT_NOT_FOUND = 127 };
+enum { EXIT_BAD_FAULT = 2, EXIT_OURS = 125, EXIT_NOT_EXECUTABLE = 126, EXIT_NOT_FOUND = 127 };
 
 /* The tree is optional: programs that use verbs work without it. */
 static void write_tree(void)
@@ -83,7 +84,7 @@ static int exec_program(char **argv)
 	return rc == ENOENT ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE;
 }
 
-/* Takes the options. Returns the index of the program, or 0 after a complaint. */
+/* Takes the options. Returns the index of the program; after a complaint 0, or -1 if it was about a rule. */
 static int read_options(int argc, char **argv, bool *want_shim, const char **capture)
 {
 	int i = 1;
@@ -99,6 +100,13 @@ static int read_options(int argc, char **argv, bool *want_shim, const char **cap
 			*capture = argv[++i];
 		} else if (!strncmp(argv[i], "--capture=", strlen("--capture="))) {
 			*capture = argv[i] + strlen("--capture=");
+		} else if (!strcmp(argv[i], "--fault")) {
+			if (++i >= argc) {
+				cmd_complain("run", "--fault needs a rule: see verbena-fault(1)");
+				return -1;
+			}
+			if (!fault_to_environment("run", argv[i]))
+				return -1;
 		} else {
 			cmd_complain("run", "unknown option '%s'", argv[i]);
 			return 0;
@@ -106,7 +114,7 @@ static int read_options(int argc, char **argv, bool *want_shim, const char **cap
 	}
 	if (i < argc)
 		return i;
-	cmd_complain("run", "no program given: verbena run [--no-shim] [--capture FILE] [--] PROGRAM [ARGUMENT...]");
+	cmd_complain("run", "no program given: verbena run [OPTION...] [--] PROGRAM [ARGUMENT...]");
 	return 0;
 }
 
@@ -123,8 +131,11 @@ int cmd_run(int argc, char **argv)
 		return EXIT_OURS;
 	}
 	int i = read_options(argc, argv, &want_shim, &capture);
-	if (!i)
-		return EXIT_OURS;
+
+	if (i <= 0)
+		return i < 0 ? EXIT_BAD_FAULT : EXIT_OURS;
+	if (!fault_environment_is_right("run"))
+		return EXIT_BAD_FAULT;
 	if (!set_environment(want_shim))
 		return EXIT_OURS;
 	if (run_find_program(argv[i], X_OK, path) && run_is_privileged(path))

@@ -22,11 +22,12 @@ static const struct {
 	const char *name, *args, *text;
 	int (*run)(int, char **);
 } commands[] = {
-        {"run", "[--no-shim] [--] PROGRAM [ARGUMENT...]", "run a program with Verbena's adapters", cmd_run},
+        {"run", "[OPTION...] [--] PROGRAM [ARGUMENT...]", "run a program with Verbena's adapters", cmd_run},
         {"capture", "-w FILE [OPTION...]", "record the packets of running programs", cmd_capture},
         {"devices", "[--json]", "show the adapters of this machine", cmd_devices},
         {"stat", "[OBJECT] [OPTION...]", "show what running programs have and send", cmd_stat},
         {"top", "[OPTION...]", "show what running programs send, live", cmd_top},
+        {"fault", "add|list|remove|check ...", "make packets, requests and calls fail", cmd_fault},
         {"exporter", "[--listen ADDRESS:PORT]", "serve their counters to Prometheus", cmd_exporter},
         {"help", "", "show this", cmd_help},
         {"version", "", "show the version", cmd_version},

@@ -38,6 +38,8 @@ void vb_local_frames_free(struct vb_qp *qp);
 
 /* As in struct vb_path_ops. */
 enum vb_sq_status vb_local_kick(struct vb_qp *qp);
+/* The same for the requests before end, a position like sq_head. */
+enum vb_sq_status vb_local_kick_until(struct vb_qp *qp, uint32_t end);
 enum vb_sq_status vb_local_kick_datagrams(struct vb_qp *qp);
 void vb_local_settle(struct vb_qp *qp);
 unsigned vb_local_visit(struct vb_qp *qp, bool finish);

@@ -1,6 +1,7 @@
 // exchange.c - the MPA request and reply, on nonblocking sockets, with untrusted peers
 // follows: RFC 5044, 7.1 (MPA request and reply frames); RFC 6581, 8 (errors) and 9 (IRD, ORD, the peer-to-peer model)
 // SPDX-License-Identifier: MIT
+#include "fault/set.h"
 #include "path/iwarp/exchange.h"
 
 #include <errno.h>
@@ -454,8 +455,12 @@ static void request_is_here(struct vb_iwcm_conn *c, const struct vb_mpa_frame *f
 	c->x->peers = *f;
 	c->state = VB_IWCM_STATE_REQUESTED;
 	vb_iwcm_unwatch(c);
+	uint64_t fault = vb_fault_ask_cm(c->ends.remote);
+
+	if (fault == VB_FAULT_CM_IGNORE) /* never answered: it ends when the time for half-open connections is over */
+		return;
 	vb_iwcm_move(c, VB_IWCM_QUIET);
-	c->own = l->own ? c->cm->ops->request(l->own, c, &said) : NULL;
+	c->own = l->own && !fault ? c->cm->ops->request(l->own, c, &said) : NULL;
 	if (!c->own && c->queue != VB_IWCM_DEAD)
 		vb_iwcm_release(c);
 }

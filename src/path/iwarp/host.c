@@ -58,7 +58,8 @@ void vb_iwarp_in_child(struct vb_node *node)
 
 static struct epoll_event host_interest(struct vb_iwarp_path *path)
 {
-	return (struct epoll_event){.events = (path->starving ? 0 : EPOLLIN) | (path->blocked ? EPOLLOUT : 0),
+	return (struct epoll_event){.events = (path->starving ? 0 : EPOLLIN) |
+	                                      (path->blocked && !path->fault_until ? EPOLLOUT : 0),
 	                            .data.ptr = path};
 }
 

@@ -20,6 +20,7 @@
 #include "core/sq.h"
 #include "core/verbs.h"
 #include "engine/local/local.h"
+#include "frame/net.h"
 #include "path/iwarp/path.h"
 #include "path/path.h"
 #include "util/calls.h"
@@ -82,11 +83,12 @@ static ssize_t hand_over(int fd, struct iovec *iov, int n)
 static bool send_some(struct vb_iwarp_path *path, size_t *budget)
 {
 	struct iovec iov[PIECES];
-	int n = vb_iw_output(&path->q, iov, PIECES, BURST);
+	int n = __builtin_expect(path->faulty, 0) ? vb_iwarp_fault_output(path, iov, PIECES)
+	                                          : vb_iw_output(&path->q, iov, PIECES, BURST);
 	size_t want = 0;
 
-	path->blocked = n > 0;
-	if (!path->blocked)
+	path->blocked = n > 0 || path->fault_until;
+	if (n <= 0)
 		return false;
 	for (int i = 0; i < n; i++)
 		want += iov[i].iov_len;
@@ -167,7 +169,8 @@ static size_t take_some(struct vb_iwarp_path *path, bool *more)
 
 	if (got > 0) {
 		if (vb_capturing())
-			vb_capture_tcp(VB_CAPTURE_IN, vb_capture_now(), path->fd, iov, n, (size_t)got, path->qp->qp.qp_num);
+			vb_capture_tcp(VB_CAPTURE_IN, vb_capture_now(), path->fd, iov, n, (size_t)got,
+			               path->qp->qp.qp_num);
 		vb_iw_received(&path->q, (size_t)got);
 		*more = (size_t)got == want;
 		return (size_t)got;
@@ -393,12 +396,32 @@ unsigned vb_iwarp_poll(struct vb_node *node, bool finish)
 	return done;
 }
 
+uint64_t vb_iwarp_serve_faults(struct vb_node *node)
+{
+	uint64_t next = 0;
+
+	vb_lock(&node->progress);
+	for (struct vb_iwarp_path *path = node->io->iwarp->paths, *after; path; path = after) {
+		after = path->next;
+		if (!path->fault_until)
+			continue;
+		visit_stream(path, true);
+	}
+	for (struct vb_iwarp_path *path = node->io->iwarp->paths; path; path = path->next)
+		if (path->fault_until && (!next || path->fault_until < next))
+			next = path->fault_until;
+	vb_unlock(&node->progress);
+	return next;
+}
+
 void vb_iwarp_last_words(struct vb_node *node)
 {
 	for (struct vb_iwarp_path *path = node->io->iwarp->paths; path; path = path->next) {
 		if (!vb_trylock(&path->qp->sq_lock))
 			continue;
 		vb_known_forget(&path->known);
+		path->faulty = false; /* what a rule holds is sent now */
+		path->fault_until = 0;
 		emit_stream(path);
 		vb_unlock(&path->qp->sq_lock);
 	}
@@ -440,6 +463,16 @@ static bool iwarp_idle(const struct vb_qp *qp)
 
 /* --- start --- */
 
+/* For rules of fault injection that name a peer. */
+static void learn_peer(struct vb_iwarp_path *path)
+{
+	struct sockaddr_storage sa = {0};
+	socklen_t len = sizeof(sa);
+
+	if (!getpeername(path->fd, (struct sockaddr *)&sa, &len))
+		vb_gid_of_sockaddr(path->peer, (struct sockaddr *)&sa);
+}
+
 static struct vb_iwarp_path *path_new(struct vb_qp *qp, const struct vb_iwarp_stream *s)
 {
 	struct vb_iwarp_path *path = calloc(1, sizeof(*path) + qp->sq_max_wr * sizeof(path->sends[0]));
@@ -448,6 +481,8 @@ static struct vb_iwarp_path *path_new(struct vb_qp *qp, const struct vb_iwarp_st
 		return NULL;
 	path->qp = qp;
 	path->fd = s->fd;
+	path->faulty = vb_fault_is_armed(VB_FAULT_ARM_IWARP);
+	learn_peer(path);
 	path->hold_ns = HOLD_START;
 	path->memory = mmap(NULL, VB_IWARP_STAGE + VB_IWARP_OUT, PROT_READ | PROT_WRITE,
 	                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -498,7 +533,7 @@ static void start_stream(struct vb_iwarp_path *path, const struct vb_iwarp_strea
 	vb_iwarp_host_join(path);
 	vb_lock(&qp->sq_lock);
 	qp->iwarp = path;
-	qp->path = &vb_iwarp_path_ops;
+	vb_path_use(qp, &vb_iwarp_path_ops);
 	qp->attr.max_rd_atomic = (uint8_t)(s->ord < 255 ? s->ord : 255);
 	qp->attr.max_dest_rd_atomic = (uint8_t)(s->ird < 255 ? s->ird : 255);
 	start_engine(path, s);

@@ -18,13 +18,18 @@ struct vb_iwarp_path {
 	struct vb_qp *qp;
 	int fd;
 	/* under sq_lock */
-	bool blocked;   /* the socket did not take all data */
+	bool blocked;   /* the socket did not take all data, or a rule of fault injection holds it */
+	bool faulty;    /* rules of fault injection are asked about each FPDU: fault.c */
 	uint32_t asked; /* EPOLL*: events requested from the set */
 	uint8_t failed; /* enum vb_work_event: the engine has failed; the queue pair must follow */
 	int lost;       /* errno of the socket: nothing can be sent any more */
 	int status;     /* for closed() */
 	bool aborted;   /* the program aborted it: it ends with a reset */
 	uint32_t turn;
+	uint64_t fault_until; /* ns: nothing is sent before; 0: not held */
+	uint32_t fault_head;  /* the FPDU that was judged, if fault_judged */
+	bool fault_judged;
+	uint8_t peer[16]; /* its address; only if faulty or armed later */
 	struct vb_known known;
 	/* A held completion; see may_hold in path.c. */
 	bool may_hold, held;
@@ -89,7 +94,16 @@ unsigned vb_iwarp_poll(struct vb_node *node, bool finish);
 void vb_iwarp_last_words(struct vb_node *node);
 void vb_iwarp_last_ends(struct vb_node *node);
 /* Adds its counters. Under progress. */
-void vb_iwarp_path_counts(const struct vb_iwarp_path *w, struct vb_counts *c);
+void vb_iwarp_path_counts(const struct vb_iwarp_path *path, struct vb_counts *c);
+/* Sends data of streams that a rule has held until now. Returns when the next is due; ns, 0: never. No lock held. */
+uint64_t vb_iwarp_serve_faults(struct vb_node *node);
+/* --- fault.c --- */
+
+/* vb_iw_output for one FPDU, about which the rules are asked. 0 also if it is held, or the connection was reset. Under
+ * sq_lock. */
+int vb_iwarp_fault_output(struct vb_iwarp_path *path, struct iovec *iov, int max);
+/* The rules have changed. No lock held. */
+void vb_iwarp_arm(struct vb_node *node);
 /* --- starve.c --- */
 
 /* Called after input: starts or ends starvation as the engine reports. Under progress + sq_lock. */

@@ -80,4 +80,6 @@ const struct vb_transport_ops vb_iwarp_transport = {
         .last_ends = vb_iwarp_last_ends,
         .log_counters = iwarp_log_counters,
         .show = iwarp_show,
+        .arm = vb_iwarp_arm,
+        .serve_faults = vb_iwarp_serve_faults,
 };

@@ -53,7 +53,7 @@ enum vb_datagram_result vb_roce_datagram(struct vb_qp *qp, struct vb_swqe *w)
 	tx = tx_of_datagram(qp, w);
 	if (qp->datagram.tx_open != tx) {
 		vb_roce_datagrams_end(qp);
-		if (!vb_tx_begin(tx))
+		if (!vb_tx_begin(tx, qp))
 			return VB_DATAGRAM_WAIT;
 		qp->datagram.tx_open = tx;
 	}

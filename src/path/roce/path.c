@@ -115,7 +115,7 @@ int vb_roce_path_open_locked(struct vb_qp *qp)
 		vb_roce_keep_ahead(&path->q, &path->ahead);
 	qp->roce = path;
 	if (qp->type != IBV_QPT_UD)
-		qp->path = &vb_roce_path_ops;
+		vb_path_use(qp, &vb_roce_path_ops);
 	configure_engine(qp);
 	atomic_fetch_add(&qp->node->io->transport[VB_TRANSPORT_ROCE].users, 1);
 	return 0;
@@ -293,7 +293,7 @@ static void emit_packets(struct vb_qp *qp, uint64_t now)
 		set_due(qp, path->next_burst);
 		return;
 	}
-	if (!vb_tx_begin(path->tx)) {
+	if (!vb_tx_begin(path->tx, qp)) {
 		set_due(qp, now + VB_TX_AGAIN);
 		return;
 	}

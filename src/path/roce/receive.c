@@ -15,6 +15,7 @@
 #include "frame/icrc.h"
 #include "frame/fields.h"
 #include "net/udp.h"
+#include "path/roce/fault.h"
 #include "path/roce/roce.h"
 #include "util/calls.h"
 
@@ -34,6 +35,7 @@ struct vb_roce_rx {
 	bool touched_uc;       /* one of them is UC */
 	struct vb_qp *locked;  /* the QP whose sq_lock is held: consecutive packets are often for one queue pair */
 	struct vb_qp *run;     /* the same QP, if the last packet of this datagram was for it */
+	struct vb_roce_fault *fault, *disarmed; /* fault: NULL if no rule acts on packets that arrive. Under progress */
 	struct vb_icrc_cache icrc;
 	struct mmsghdr mh[BATCH];
 	struct iovec iov[BATCH];
@@ -57,6 +59,7 @@ struct vb_roce_rx *vb_roce_rx_new(int fd, bool relayed)
 	rx->relayed = relayed;
 	rx->vlen = 1;
 	rx->buffers = p;
+	vb_roce_rx_arm(rx, vb_fault_is_armed(VB_FAULT_ARM_ROCE_RX));
 	return rx;
 }
 
@@ -70,6 +73,8 @@ void vb_roce_rx_free(struct vb_roce_rx *rx)
 	if (!rx)
 		return;
 	munmap(rx->buffers, (size_t)BATCH * BUFFER);
+	vb_roce_fault_free(rx->fault);
+	vb_roce_fault_free(rx->disarmed);
 	free(rx);
 }
 
@@ -259,7 +264,7 @@ static void show_arrival(struct vb_node *node, const struct vb_roce_arrival *a, 
 		vb_capture_roce(&of, &a->flow, &a->ip, &iov, 1, 0, n);
 }
 
-static void take_packet(struct vb_node *node, struct vb_roce_arrival *a, uint8_t *bytes, size_t n)
+static void take_whole_packet(struct vb_node *node, struct vb_roce_arrival *a, uint8_t *bytes, size_t n)
 {
 	struct vb_roce_rx *rx = node->io->roce->rx;
 
@@ -280,6 +285,52 @@ static void take_packet(struct vb_node *node, struct vb_roce_arrival *a, uint8_t
 		forward_packet(node, a, qpn, bytes, n);
 	else
 		vb_roce_packet(node, a, bytes, n);
+}
+
+static void take_released(struct vb_node *node, struct vb_roce_rx *rx)
+{
+	uint8_t packet[VB_ROCE_PACKET_MAX + VB_ICRC_LEN];
+	struct vb_roce_held held;
+
+	while (vb_roce_fault_release(rx->fault, packet, &held)) {
+		rx->run = NULL;
+		take_whole_packet(node, &held.from, packet, held.len);
+	}
+}
+
+static void take_packet(struct vb_node *node, struct vb_roce_arrival *a, uint8_t *bytes, size_t n)
+{
+	struct vb_roce_rx *rx = node->io->roce->rx;
+
+	if (__builtin_expect(!rx->fault || n > VB_ROCE_PACKET_MAX, 1)) {
+		take_whole_packet(node, a, bytes, n);
+		return;
+	}
+	for (unsigned times = vb_roce_fault_rx(node, rx->fault, a, bytes, n); times; times--)
+		take_whole_packet(node, a, bytes, n);
+	take_released(node, rx);
+}
+
+void vb_roce_rx_arm(struct vb_roce_rx *rx, bool on)
+{
+	if (on && !rx->fault) {
+		rx->fault = rx->disarmed ? rx->disarmed : vb_roce_fault_new();
+		rx->disarmed = NULL;
+	} else if (!on && rx->fault && !vb_roce_fault_due(rx->fault)) {
+		rx->disarmed = rx->fault;
+		rx->fault = NULL;
+	}
+}
+
+uint64_t vb_roce_rx_serve_faults(struct vb_node *node)
+{
+	struct vb_roce_rx *rx = node->io->roce->rx;
+
+	if (!rx->fault)
+		return 0;
+	take_released(node, rx);
+	vb_roce_answer_batch(node);
+	return vb_roce_fault_due(rx->fault);
 }
 
 /* Decodes the relay's head. Returns false if it is invalid. */

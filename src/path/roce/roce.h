@@ -78,6 +78,11 @@ struct vb_roce_rx *vb_roce_rx_new(int fd, bool relayed);
 /* Replaces the descriptor. Under progress. */
 void vb_roce_rx_replace(struct vb_roce_rx *rx, int fd);
 void vb_roce_rx_free(struct vb_roce_rx *rx);
+/* Starts or stops asking the rules of fault injection about each packet. Under progress. */
+void vb_roce_rx_arm(struct vb_roce_rx *rx, bool on);
+/* Processes held packets whose time has come. Returns when the next is due; ns, 0: no packet is held. Under
+ * progress. */
+uint64_t vb_roce_rx_serve_faults(struct vb_node *node);
 /* Receives at most one batch of datagrams, and sends the responses. Returns the number of datagrams. Under progress. */
 unsigned vb_roce_poll(struct vb_node *node);
 
@@ -112,9 +117,9 @@ void vb_tx_free(struct vb_tx *tx);
 struct vb_tx *vb_tx_of(struct vb_roce_sockets *s, uint32_t qpn, uint32_t dest_qpn);
 /* Returns how many packets of len bytes (without ICRC) one send call takes. */
 uint32_t vb_tx_burst(uint32_t len);
-/* Locks the sender. Returns false, unlocked, if the kernel does not accept the packets of an earlier call; try again
+/* Locks the sender for packets of this queue pair. Returns false, unlocked, if the kernel does not accept the packets of an earlier call; try again
  * after VB_TX_AGAIN. */
-bool vb_tx_begin(struct vb_tx *tx);
+bool vb_tx_begin(struct vb_tx *tx, const struct vb_qp *qp);
 /* Returns true if packets of an earlier call wait in the sender. */
 bool vb_tx_waits(const struct vb_tx *tx);
 /* bytes; a payload of at least this size may be sent from the program's memory, without a copy */
@@ -138,6 +143,10 @@ uint32_t vb_tx_more(const struct vb_tx *tx, const struct vb_roce_addr *addr, siz
 void vb_tx_add_more(struct vb_tx *tx, uint32_t n, size_t len, const struct vb_tx_laid *laid);
 /* Sends the added packets and unlocks the sender. Returns false if some must wait. */
 bool vb_tx_end(struct vb_tx *tx);
+/* Starts or stops asking the rules of fault injection about each packet. No lock of the sender held. */
+void vb_tx_arm(struct vb_tx *tx, bool on);
+/* Sends held packets whose time has come. Returns when the next is due; ns, 0: no packet is held. */
+uint64_t vb_tx_serve_faults(struct vb_tx *tx);
 
 /* --- packets for other programs and groups: forward.c, multicast.c. Under progress --- */
 

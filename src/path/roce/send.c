@@ -12,8 +12,8 @@
 #include "capture/capture.h"
 #include "frame/icrc.h"
 #include "net/udp.h"
-#include "path/roce/roce.h"
 #include "path/roce/fault.h"
+#include "path/roce/roce.h"
 #include "util/calls.h"
 #include "util/guard.h"
 #include "util/log.h"
@@ -62,9 +62,11 @@ struct vb_tx {
 	unsigned full; /* number of full sends in the stage; at BURST the stage is sent, while it is in the cache */
 	uint32_t used;
 	unsigned n, sent, gaps;
-	atomic_bool waits; /* the kernel did not accept all packets */
-	struct vb_fault *fault;
-	struct vb_flow flow; /* addresses and ports of the last message */
+	atomic_bool waits;              /* the kernel did not accept all packets */
+	struct vb_roce_fault *fault;    /* NULL: no rule acts on packets that are sent */
+	struct vb_roce_fault *disarmed; /* kept for the next rule */
+	const struct vb_qp *qp;         /* whose packets are added */
+	struct vb_flow flow;            /* addresses and ports of the last message */
 	struct vb_icrc_cache icrc;
 	struct vb_icrc_known *known; /* cached parts of the ICRC for that flow, or NULL */
 	struct message msg[MESSAGES];
@@ -83,7 +85,7 @@ struct vb_tx *vb_tx_new(struct vb_roce_sockets *s)
 	vb_lock_init(&tx->lock, VB_RANK_TX);
 	tx->fd[0] = tx->fd[1] = -1;
 	tx->hops[0] = tx->hops[1] = -1;
-	tx->fault = vb_fault_new();
+	vb_tx_arm(tx, vb_fault_is_armed(VB_FAULT_ARM_ROCE_TX));
 	return tx;
 }
 
@@ -94,7 +96,8 @@ void vb_tx_free(struct vb_tx *tx)
 	for (int i = 0; i < 2; i++)
 		if (tx->fd[i] >= 0)
 			close(tx->fd[i]);
-	vb_fault_free(tx->fault);
+	vb_roce_fault_free(tx->fault);
+	vb_roce_fault_free(tx->disarmed);
 	free(tx);
 }
 
@@ -367,11 +370,12 @@ bool vb_tx_waits(const struct vb_tx *tx)
 	return atomic_load_explicit(&tx->waits, memory_order_relaxed);
 }
 
-bool vb_tx_begin(struct vb_tx *tx)
+bool vb_tx_begin(struct vb_tx *tx, const struct vb_qp *qp)
 {
 	if (!atomic_load_explicit(&tx->sockets->up, memory_order_acquire))
 		return false;
 	vb_lock(&tx->lock);
+	tx->qp = qp;
 	if (!tx->n || flush_messages(tx))
 		return true;
 	VB_COUNT(tx_waits, 1);
@@ -469,6 +473,76 @@ static bool open_for(struct vb_tx *tx, const struct vb_roce_addr *to)
 	return tx->fd[v6] >= 0 || open_socket(tx, v6);
 }
 
+/* --- faults (fault.c) --- */
+
+static bool has_room_for_fault(const struct vb_tx *tx)
+{
+	return tx->used <= FULL && tx->n < MESSAGES;
+}
+
+/* Adds held packets whose time has come. */
+static void add_released(struct vb_tx *tx)
+{
+	struct vb_roce_held held;
+
+	while (has_room_for_fault(tx) && vb_roce_fault_release(tx->fault, tx->stage + tx->used, &held)) {
+		uint8_t *at = tx->stage + tx->used;
+
+		append_packet(tx, &held.to, held.len, NULL);
+		if (held.corrupt)
+			vb_roce_fault_flip(at, held.len, held.random);
+	}
+}
+
+static void add_faulty(struct vb_tx *tx, const struct vb_roce_addr *to, size_t len)
+{
+	uint8_t *at = tx->stage + tx->used;
+	struct vb_fault_verdict v;
+
+	vb_roce_fault_tx(tx->qp, to, at, len, &v);
+	if (v.corrupt && v.icrc_right)
+		vb_roce_fault_flip_payload(at, len, v.random);
+	if (!v.drop && !vb_roce_fault_hold(tx->fault, at, len, to, &v)) {
+		append_packet(tx, to, (uint32_t)len, NULL);
+		if (v.duplicate && has_room_for_fault(tx)) {
+			memcpy(tx->stage + tx->used, at, len);
+			append_packet(tx, to, (uint32_t)len, NULL);
+		}
+		if (v.corrupt && !v.icrc_right)
+			vb_roce_fault_flip(at, len, v.random);
+	}
+	add_released(tx);
+}
+
+void vb_tx_arm(struct vb_tx *tx, bool on)
+{
+	struct vb_roce_fault *spare = on && !tx->fault && !tx->disarmed ? vb_roce_fault_new() : NULL;
+
+	vb_lock(&tx->lock);
+	if (on && !tx->fault) {
+		tx->fault = tx->disarmed ? tx->disarmed : spare;
+		tx->disarmed = NULL;
+	} else if (!on && tx->fault && !vb_roce_fault_due(tx->fault)) { /* packets that are held go first */
+		tx->disarmed = tx->fault;
+		tx->fault = NULL;
+	}
+	vb_unlock(&tx->lock);
+}
+
+uint64_t vb_tx_serve_faults(struct vb_tx *tx)
+{
+	uint64_t at = 0;
+
+	if (!vb_tx_begin(tx, NULL))
+		return vb_tx_waits(tx) ? vb_now() + VB_TX_AGAIN : 0;
+	if (tx->fault) {
+		add_released(tx);
+		at = vb_roce_fault_due(tx->fault);
+	}
+	vb_tx_end(tx);
+	return at;
+}
+
 void vb_tx_add(struct vb_tx *tx, const struct vb_roce_addr *to, size_t header_len, size_t len,
                const struct vb_tx_laid *laid)
 {
@@ -476,31 +550,10 @@ void vb_tx_add(struct vb_tx *tx, const struct vb_roce_addr *to, size_t header_le
 		VB_COUNT(tx_refused, 1);
 		return;
 	}
-	if (__builtin_expect(tx->fault != NULL, 0)) {
-		uint8_t *at = tx->stage + tx->used;
-		unsigned what = vb_fault_next(tx->fault);
-
-		if (what & VB_FAULT_LOSE)
-			return;
-		if (what & VB_FAULT_HOLD && vb_fault_hold(tx->fault, at, len, to, sizeof(*to)))
-			return;
-		append_packet(tx, to, (uint32_t)len, NULL);
-		if (what & VB_FAULT_REPEAT && tx->used <= FULL && tx->n < MESSAGES) {
-			memcpy(tx->stage + tx->used, at, len);
-			append_packet(tx, to, (uint32_t)len, NULL);
-		}
-		if (what & VB_FAULT_CORRUPT)
-			vb_fault_corrupt(tx->fault, at, len);
-		/* send the held packet after this one if its time has come */
-		struct vb_roce_addr held_to;
-		size_t held;
-
-		while (tx->used <= FULL && tx->n < MESSAGES &&
-		       (held = vb_fault_release(tx->fault, tx->stage + tx->used, &held_to, sizeof(held_to))))
-			append_packet(tx, &held_to, (uint32_t)held, NULL);
-		return;
-	}
-	append_packet(tx, to, (uint32_t)len, laid);
+	if (__builtin_expect(tx->fault != NULL, 0))
+		add_faulty(tx, to, len);
+	else
+		append_packet(tx, to, (uint32_t)len, laid);
 }
 
 /* If the only waiting message can take the packet, they share one send. Otherwise the packet becomes a message of its

@@ -3,8 +3,10 @@
 // SPDX-License-Identifier: MIT
 #include <arpa/inet.h>
 #include <errno.h>
+#include <time.h>
 
 #include "core/gid.h"
+#include "fault/set.h"
 #include "path/path.h"
 #include "path/roce/roce.h"
 #include "util/log.h"
@@ -15,8 +17,28 @@ static int roce_start(struct vb_node *node)
 	return node->io->roce ? 0 : ENOMEM;
 }
 
+#define DRAIN_MS 1000
+
+/* Sends what rules hold, at its time: a network has a packet even if its sender has ended. */
+static void drain_held(struct vb_node *node)
+{
+	struct vb_roce_sockets *s = node->io->roce;
+	const struct timespec ms = {0, 1000000};
+
+	for (int i = 0; i < DRAIN_MS && s && atomic_load_explicit(&s->up, memory_order_acquire); i++) {
+		uint64_t held = 0;
+
+		for (unsigned k = 0; k < VB_TX_COUNT; k++)
+			held |= vb_tx_serve_faults(s->tx[k]);
+		if (!held)
+			return;
+		nanosleep(&ms, NULL);
+	}
+}
+
 static void roce_free(struct vb_node *node)
 {
+	drain_held(node);
 	vb_roce_sockets_free(node->io->roce);
 	node->io->roce = NULL;
 }
@@ -80,6 +102,41 @@ static bool roce_show(const struct vb_qp *qp, struct vb_counts *c, char *peer, s
 	return true;
 }
 
+static void roce_arm(struct vb_node *node)
+{
+	struct vb_roce_sockets *s = node->io->roce;
+
+	if (!atomic_load_explicit(&s->up, memory_order_acquire)) /* senders and receivers start as the rules want */
+		return;
+	for (unsigned i = 0; i < VB_TX_COUNT; i++)
+		vb_tx_arm(s->tx[i], vb_fault_is_armed(VB_FAULT_ARM_ROCE_TX));
+	vb_lock(&node->progress);
+	vb_roce_rx_arm(s->rx, vb_fault_is_armed(VB_FAULT_ARM_ROCE_RX));
+	vb_unlock(&node->progress);
+}
+
+static uint64_t earlier_of(uint64_t a, uint64_t b)
+{
+	return a && (!b || a < b) ? a : b;
+}
+
+static uint64_t roce_serve_faults(struct vb_node *node)
+{
+	struct vb_roce_sockets *s = node->io->roce;
+	uint64_t at = 0;
+
+	if (!atomic_load_explicit(&s->up, memory_order_acquire))
+		return 0;
+	for (unsigned i = 0; i < VB_TX_COUNT; i++)
+		at = earlier_of(at, vb_tx_serve_faults(s->tx[i]));
+	vb_lock(&node->progress);
+	at = earlier_of(at, vb_roce_rx_serve_faults(node));
+	vb_unlock(&node->progress);
+	if (!at && (!vb_fault_is_armed(VB_FAULT_ARM_ROCE_TX) || !vb_fault_is_armed(VB_FAULT_ARM_ROCE_RX)))
+		roce_arm(node); /* nothing is held any more */
+	return at;
+}
+
 const struct vb_transport_ops vb_roce_transport = {
         .start = roce_start,
         .free = roce_free,
@@ -88,6 +145,9 @@ const struct vb_transport_ops vb_roce_transport = {
         .watch = vb_roce_watch,
         .due = roce_due,
         .look = vb_roce_ask_again,
+        .last_wait = drain_held,
         .log_counters = roce_log_counters,
         .show = roce_show,
+        .arm = roce_arm,
+        .serve_faults = roce_serve_faults,
 };

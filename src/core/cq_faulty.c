@@ -1,0 +1,32 @@
+// cq_faulty.c - ibv_poll_cq while a rule of fault injection is about receives
+// see: docs/faults.md
+// SPDX-License-Identifier: MIT
+#include "core/node.h"
+#include "core/verbs.h"
+#include "fault/set.h"
+
+/* A receive that has completed: ends as the rules say. */
+static void judge_receive(struct ibv_cq *cq, struct ibv_wc *wc)
+{
+	const struct vb_fault_subject s = {
+	        .kind = VB_FAULT_KIND_RECV, .opcode = -1, .qpn = wc->qp_num, .device = cq->context->device->name};
+	struct vb_fault_verdict v;
+
+	if (wc->status != IBV_WC_SUCCESS || !(wc->opcode & IBV_WC_RECV) || !vb_fault_ask_work(&s, &v))
+		return;
+	if (v.status)
+		wc->status = v.status;
+	if (v.overflow)
+		vb_cq_overflow(vb_cq(cq));
+	else
+		vb_qp_end(vb_ctx(cq->context)->node, wc->qp_num, v.fatal);
+}
+
+int vb_poll_cq_faulty(struct ibv_cq *cq, int n, struct ibv_wc *wc)
+{
+	int got = vb_poll_cq(cq, n, wc);
+
+	for (int i = 0; i < got; i++)
+		judge_receive(cq, &wc[i]);
+	return got;
+}
