@@ -10,6 +10,8 @@
 
 #include "core/device.h"
 #include "tools/verbena.h"
+#include "util/env.h"
+#include "util/settings.h"
 
 /* A snapshot of an adapter. */
 struct view {
@@ -92,6 +94,7 @@ int cmd_devices(int argc, char **argv)
 {
 	bool json = argc == 2 && !strcmp(argv[1], "--json");
 	struct view v;
+	size_t wrong;
 	int n;
 
 	if (argc > 1 && !json) {
@@ -120,5 +123,5 @@ int cmd_devices(int argc, char **argv)
 		fputs("No adapters: VERBENA_DEVICES selects no Ethernet or loopback interface of this machine.\n",
 		      stderr);
 	vb_device_list_free(devices);
-	return 0;
+	return vb_settings_devices_word(vb_env("VERBENA_DEVICES"), &wrong) ? 1 : 0;
 }

@@ -34,7 +34,8 @@ static void print_usage(FILE *f)
 	fputs("Verbena: RDMA on any Linux machine\n\n", f);
 	for (int i = 0; i < COMMANDS; i++)
 		fprintf(f, "  verbena %-8s %-40s %s\n", commands[i].name, commands[i].args, commands[i].text);
-	fputs("\nMore: man verbena\n", f);
+	fputs("\n`verbena COMMAND --help` describes a command.\n", f);
+	cmd_name_manual(f, "verbena");
 }
 
 static int cmd_help(int argc, char **argv)
@@ -67,7 +68,8 @@ int main(int argc, char **argv)
 		name = "version";
 	for (int i = 0; i < COMMANDS; i++)
 		if (!strcmp(commands[i].name, name))
-			return commands[i].run(argc - 1, argv + 1);
+			return cmd_finish(name,
+			                  cmd_wants_help(argc - 1, argv + 1) ? 0 : commands[i].run(argc - 1, argv + 1));
 	fprintf(stderr, "verbena: there is no command '%s'; 'verbena help' lists them\n", name);
 	return 2;
 }

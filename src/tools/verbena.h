@@ -4,11 +4,23 @@
 #ifndef VB_TOOLS_VERBENA_H
 #define VB_TOOLS_VERBENA_H
 
+#include <stdbool.h>
+#include <stdio.h>
+
 /* Prefixes in this folder: cmd_ the subcommands and what they share, run_ the parts of `verbena run`, vb_ the tree. */
 
 /* Each gets its name as argv[0] and returns the exit status. */
 int cmd_run(int argc, char **argv);
 int cmd_devices(int argc, char **argv);
+
+/* Prints the help of the command argv[0] if its first argument is --help or -h. False if it is not. */
+bool cmd_wants_help(int argc, char **argv);
+
+/* Prints a line that names a manual page so that man(1) finds it, also in a build tree. */
+void cmd_name_manual(FILE *f, const char *page);
+
+/* Writes what is left of the standard output. Returns status, or 1 in place of 0 if the output could not be written. */
+int cmd_finish(const char *name, int status);
 
 /* Prints "verbena NAME: text" to stderr. */
 void cmd_complain(const char *name, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
