@@ -27,6 +27,12 @@ static const struct {
                     "VERBENA_DEVICES selects the adapters, for example roce:*,iwarp:eth0.\n\n"
                     "Exit status: 0; 1 the adapters cannot be listed or printed, or a word of\n"
                     "VERBENA_DEVICES is wrong; 2 wrong options.\n"},
+        {"doctor", "Usage: verbena doctor [--json] [HOST]\n\n"
+                   "Says what is there, what is wrong, and how to mend it: interfaces, UDP port 4791,\n"
+                   "the firewall, limits, system calls, the broker; then sends messages by each path.\n"
+                   "With HOST: the name, the route, the path MTU, and what answers there.\n\n"
+                   "  --json      print an object with the findings\n\n"
+                   "Exit status: the worst finding, 0 [ok], 1 [warn], 2 [fail]; 3 wrong options.\n"},
         {"help", "Usage: verbena help\n\nLists the commands. `verbena COMMAND --help` describes one.\n"},
         {"version", "Usage: verbena version\n\nPrints the version.\n"},
 };

@@ -23,6 +23,7 @@ static const struct {
 } commands[] = {
         {"run", "[--no-shim] [--] PROGRAM [ARGUMENT...]", "run a program with Verbena's adapters", cmd_run},
         {"devices", "[--json]", "show the adapters of this machine", cmd_devices},
+        {"doctor", "[--json] [HOST]", "find out what is wrong here, or on the way to HOST", cmd_doctor},
         {"help", "", "show this", cmd_help},
         {"version", "", "show the version", cmd_version},
 };

@@ -12,6 +12,10 @@
 /* Each gets its name as argv[0] and returns the exit status. */
 int cmd_run(int argc, char **argv);
 int cmd_devices(int argc, char **argv);
+int cmd_doctor(int argc, char **argv);
+
+/* Prints a string with its quotes. */
+void cmd_print_json_string(const char *s);
 
 /* Prints the help of the command argv[0] if its first argument is --help or -h. False if it is not. */
 bool cmd_wants_help(int argc, char **argv);
