@@ -48,8 +48,14 @@ struct doc_socket {
  * tables cannot be read. */
 int doc_udp_sockets(uint16_t port, struct doc_socket *list, int max);
 
-/* Finds a process that has a socket of the list open. False if there is none that we may look at. */
-bool doc_find_owner(const struct doc_socket *list, int n, pid_t *pid, char *comm, size_t size);
+/* Finds a process that has a socket of the list open: one of Verbena if there is one. False if there is none that we
+ * may look at. */
+struct doc_owner {
+	pid_t pid;
+	char comm[32];
+	bool ours; /* keeper, broker, or a program on Verbena */
+};
+bool doc_find_owner(const struct doc_socket *list, int n, struct doc_owner *owner);
 
 /* --- child.c: a check in a process of its own, with a limit of time --- */
 

@@ -14,6 +14,7 @@
 #define CLOSED 33499 /* a port for traceroute: closed on most hosts */
 #define ROCE_ROOM 80 /* what core/device_query.c keeps for headers */
 #define ANSWER_MS 300
+#define ICMP_PAUSE_US 1200000
 
 static const unsigned roce_sizes[] = {4096, 2048, 1024, 512, 256};
 
@@ -57,11 +58,20 @@ static bool reaches_host(const struct sockaddr *to, unsigned bytes)
 	return answered;
 }
 
+/* Tries twice: a packet may be lost, and a host sends a few ICMP errors at once, then one a second. */
+static bool answers_again(const struct sockaddr *to, unsigned bytes)
+{
+	if (reaches_host(to, bytes))
+		return true;
+	usleep(ICMP_PAUSE_US);
+	return reaches_host(to, bytes);
+}
+
 void doc_probe_mtu(const struct sockaddr *to, const char *name, unsigned interface_mtu, const char *interface)
 {
 	unsigned own = 0, passed = 0;
 
-	if (!reaches_host(to, 100)) {
+	if (!answers_again(to, 100)) {
 		doc_find(DOC_OK, "path-mtu", NULL,
 		         "%s sends no ICMP errors (or they are lost), so the path MTU cannot be measured", name);
 		return;
@@ -70,7 +80,7 @@ void doc_probe_mtu(const struct sockaddr *to, const char *name, unsigned interfa
 		if (roce_sizes[i] + ROCE_ROOM > interface_mtu)
 			continue;
 		own = own ? own : roce_sizes[i];
-		if (reaches_host(to, roce_sizes[i] + ROCE_ROOM) || reaches_host(to, roce_sizes[i] + ROCE_ROOM))
+		if (answers_again(to, roce_sizes[i] + ROCE_ROOM))
 			passed = roce_sizes[i];
 	}
 	if (passed && passed == own)

@@ -30,20 +30,19 @@ static int try_port(void)
 
 static void find_holder_of_port(const struct doc_socket *list, int n)
 {
-	char comm[32] = "";
-	pid_t pid = 0;
-	bool known = doc_find_owner(list, n, &pid, comm, sizeof(comm));
+	struct doc_owner o;
+	bool known = doc_find_owner(list, n, &o);
 	uid_t uid = list[0].uid;
 
-	if (known && !strncmp(comm, "verbena-", 8))
-		doc_find(DOC_OK, "port", NULL, "UDP port 4791 is held by Verbena's %s (process %d of user %u)", comm,
-		         (int)pid, (unsigned)uid);
+	if (known && o.ours)
+		doc_find(DOC_OK, "port", NULL, "UDP port 4791 is held by Verbena: %s, process %d of user %u", o.comm,
+		         (int)o.pid, (unsigned)uid);
 	else if (known)
 		doc_find(
-		        DOC_FAIL, "port", doc_mend("kill %d (or let %s use another port)", (int)pid, comm),
+		        DOC_FAIL, "port", doc_mend("kill %d (or let %s use another port)", (int)o.pid, o.comm),
 		        "UDP port 4791 is held by %s (process %d of user %u): programs reach neither other hosts nor other "
 		        "users",
-		        comm, (int)pid, (unsigned)uid);
+		        o.comm, (int)o.pid, (unsigned)uid);
 	else if (uid == geteuid() || geteuid() == 0)
 		doc_find(DOC_FAIL, "port", "rmmod rdma_rxe, if it is loaded (rdma link shows its links)",
 		         "UDP port 4791 is held by the kernel or a process outside this container, as user %u",

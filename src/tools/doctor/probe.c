@@ -153,9 +153,14 @@ void doc_probe_roce(const struct sockaddr *to, const char *name, bool reachable,
 	int status = doc_child_run(&c, probe_many, &copy, (PROBES + 5) * PROBE_MS, "requests to the peer");
 
 	if (status)
-		doc_find(DOC_FAIL, "peer", "verbena doctor, for this host", "%s cannot be asked: %s", name,
-		         *doc_child_complaint(&c) ? doc_child_complaint(&c)
-		                                  : "the program that asks did not end in time");
+		doc_find(
+		        DOC_FAIL, "peer",
+		        reachable
+		                ? "verbena doctor, for this host"
+		                : "is the host up? ip neigh shows whether it answers on its network; verbena doctor, for this host",
+		        "%s cannot be asked: %s", name,
+		        *doc_child_complaint(&c) ? doc_child_complaint(&c)
+		                                 : "the program that asks did not end in time");
 	else
 		find_answers(c.said, name, reachable, device);
 }

@@ -118,21 +118,39 @@ static bool process_has_socket(const char *pid, const struct doc_socket *list, i
 	return found;
 }
 
-bool doc_find_owner(const struct doc_socket *list, int n, pid_t *pid, char *comm, size_t size)
+/* The keeper, a broker, or a program on Verbena, which has its segment mapped. */
+static bool is_ours(const char *pid, const char *comm)
+{
+	char path[300], line[512];
+	bool found = !strcmp(comm, "verbena-keeper") || !strcmp(comm, "verbena-broker");
+
+	snprintf(path, sizeof(path), "/proc/%s/maps", pid);
+	FILE *f = found ? NULL : fopen(path, "re");
+
+	while (f && !found && fgets(line, sizeof(line), f))
+		found = strstr(line, "/memfd:verbena-segment") != NULL;
+	if (f)
+		fclose(f);
+	return found;
+}
+
+bool doc_find_owner(const struct doc_socket *list, int n, struct doc_owner *owner)
 {
 	DIR *proc = opendir("/proc");
 	struct dirent *e;
 	char path[300];
 	bool found = false;
 
-	while (proc && !found && (e = readdir(proc))) {
+	owner->ours = false;
+	while (proc && !owner->ours && (e = readdir(proc))) {
 		if (!isdigit((unsigned char)e->d_name[0]) || !process_has_socket(e->d_name, list, n))
 			continue;
 		found = true;
-		*pid = atoi(e->d_name);
+		owner->pid = atoi(e->d_name);
 		snprintf(path, sizeof(path), "/proc/%s/comm", e->d_name);
-		if (!doc_read_line(path, comm, size))
-			snprintf(comm, size, "a process");
+		if (!doc_read_line(path, owner->comm, sizeof(owner->comm)))
+			snprintf(owner->comm, sizeof(owner->comm), "a process");
+		owner->ours = is_ours(e->d_name, owner->comm);
 	}
 	if (proc)
 		closedir(proc);
