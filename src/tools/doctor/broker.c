@@ -100,6 +100,20 @@ static void find_leftovers(const struct vb_runtime *rt)
 		        "%s has %d sockets of brokers that have ended", rt->dir, stale);
 }
 
+/* The runtime directory is made, the folder above it is not. */
+static bool can_be_made(const char *dir)
+{
+	char above[PATH_MAX];
+
+	snprintf(above, sizeof(above), "%s", dir);
+	char *slash = strrchr(above, '/');
+
+	if (!slash)
+		return true;
+	slash[slash == above] = '\0';
+	return !access(above, W_OK | X_OK);
+}
+
 static bool check_runtime(const struct vb_runtime *rt)
 {
 	char why[PATH_MAX + 128];
@@ -111,6 +125,11 @@ static bool check_runtime(const struct vb_runtime *rt)
 	if (rt->explicit_dir && !access(rt->dir, F_OK) && access(rt->dir, W_OK | X_OK)) {
 		doc_find(DOC_FAIL, "runtime", "set VERBENA_RUNTIME to a directory of yours", "%s: %s", rt->dir,
 		         strerror(errno));
+		return false;
+	}
+	if (rt->explicit_dir && access(rt->dir, F_OK) && !can_be_made(rt->dir)) {
+		doc_find(DOC_FAIL, "runtime", "set VERBENA_RUNTIME to a directory of yours",
+		         "%s does not exist, and cannot be made", rt->dir);
 		return false;
 	}
 	find_leftovers(rt);

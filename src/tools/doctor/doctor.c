@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "tools/verbena.h"
+#include "util/env.h"
 #include "util/settings.h"
 
 enum { EXIT_USAGE = 3 };
@@ -41,6 +42,12 @@ int cmd_doctor(int argc, char **argv)
 		} else {
 			host = argv[i];
 		}
+	}
+	if (vb_env_is_hostile()) {
+		cmd_complain(
+		        "doctor",
+		        "this program runs with more privileges than its caller, and would load libraries: it does nothing");
+		return EXIT_USAGE;
 	}
 	vb_settings_check();
 	doc_report_open(json);

@@ -47,7 +47,7 @@ static bool find_rules(const char *const paths[], const char *const args[], bool
 	*drops = find_rule(rules, rule, sizeof(rule));
 	if (*drops) {
 		doc_find(DOC_FAIL, "firewall",
-		         paths == nft ? "nft list ruleset -a, then nft delete rule … handle N"
+		         paths == nft ? "nft list ruleset -a, then nft delete rule with the handle"
 		                      : "iptables -D with the words of the rule",
 		         "a rule of this host drops RoCE packets: %s", rule);
 	} else if ((strstr(rules, "hook input") && strstr(rules, "policy drop") && !strstr(rules, "4791")) ||

@@ -139,7 +139,7 @@ static void check_address(const struct sockaddr *to, socklen_t len)
 	int err = find_route(to, len, &w);
 
 	if (err) {
-		doc_find(DOC_FAIL, "route", "ip route add … (ip route get shows what there is)", "no route to %s: %s",
+		doc_find(DOC_FAIL, "route", "ip route add (ip route get shows what there is)", "no route to %s: %s",
 		         name, strerror(err));
 		return;
 	}

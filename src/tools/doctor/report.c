@@ -1,7 +1,6 @@
 // report.c - the findings, as lines or as JSON
 // follows: verbena-doctor(1)
 // SPDX-License-Identifier: MIT
-#include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -23,10 +22,11 @@ void doc_report_open(bool json)
 		fputs("{\"findings\": [", stdout);
 }
 
+/* ASCII alone, because other bytes may be no UTF-8, which JSON needs. */
 static void make_printable(char *text)
 {
 	for (; *text; text++)
-		if (iscntrl((unsigned char)*text))
+		if (*text < ' ' || *text > '~')
 			*text = '?';
 }
 

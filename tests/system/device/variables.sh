@@ -74,6 +74,14 @@ if command -v ibv_devices >/dev/null; then
 	[ "$(grep -c VERBENA_LANES "$work/err")$(grep -c VERBENA_WIRE "$work/err")" = 11 ] || fail "ibv_devices does not name each once: $(cat "$work/err")"
 fi
 
+# --- a runtime directory that cannot be used: the device is not opened, and one line says why ---
+if command -v ibv_rc_pingpong >/dev/null; then
+	for dir in /dev/null /nowhere/runtime; do
+		VERBENA_RUNTIME=$dir timeout 60 "$verbena" run --no-shim ibv_rc_pingpong >/dev/null 2>"$work/err" </dev/null && fail "VERBENA_RUNTIME=$dir: the device was opened"
+		[ "$(grep -c 'set VERBENA_RUNTIME to a directory of yours' "$work/err")" = 1 ] || fail "VERBENA_RUNTIME=$dir: $(cat "$work/err")"
+	done
+fi
+
 # --- output that cannot be written, and help ---
 "$verbena" devices >/dev/full 2>"$work/err" && fail "devices >/dev/full exits 0"
 grep -q 'No space left' "$work/err" || fail "devices >/dev/full: no reason is given"

@@ -145,6 +145,10 @@ no_io_uring() {
 wrong_devices() {
 	doctor 2 env VERBENA_DEVICES=iwrp:lo "$VERBENA" doctor && finds '^\[fail\] adapters: VERBENA_DEVICES: "iwrp:lo"'
 }
+wrong_runtime() {
+	doctor 2 env VERBENA_RUNTIME=/dev/null "$VERBENA" doctor && finds '^\[fail\] runtime: /dev/null' &&
+		doctor 2 env VERBENA_RUNTIME=/nowhere/x "$VERBENA" doctor && finds '^\[fail\] runtime: /nowhere/x does not exist'
+}
 lo_down() {
 	ip link set lo down
 	doctor 2 "$VERBENA" doctor && finds '^\[warn\] adapters: roce_lo on lo: the interface is down' && mends 'roce_lo on lo' 'ip link set lo up'
@@ -180,6 +184,7 @@ check "a refused memfd_create is a failure" no_memfd
 check "a refused process_vm_readv is a warning" no_copies
 check "a refused io_uring is no warning" no_io_uring
 check "a wrong word of VERBENA_DEVICES is named" wrong_devices
+check "a runtime directory that cannot be used is named" wrong_runtime
 check "an interface that is down is a warning" lo_down
 check "a socket of a dead broker is a warning" leftovers
 check "a missing /proc is named" without_proc
