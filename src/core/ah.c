@@ -4,6 +4,7 @@
 #include "core/ah.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,6 +14,7 @@
 #include "core/lid.h"
 #include "core/node.h"
 #include "core/verbs.h"
+#include "util/log.h"
 
 static bool is_v4(const union ibv_gid *gid)
 {
@@ -28,13 +30,41 @@ static bool dgid_plausible(const union ibv_gid *dgid)
 	return !vb_gid_is_zero(dgid) && !(is_v4(dgid) && !memcmp(dgid->raw + 12, nothing, 4));
 }
 
+/* The program knows LIDs only, which RoCE has not. A LID cannot be given to it now: it has asked for its own, and sent
+ * that to its peer. */
+static void report_no_route(struct vb_device *dev, const struct ibv_ah_attr *av)
+{
+	static atomic_bool said;
+
+	if (atomic_exchange(&said, true))
+		return;
+	if (dev->lids)
+		vb_log(VB_LOG_ERROR,
+		       "%s: no address in the subnet of its first IPv4 address has the LID %u: both ends need VERBENA_LIDS=1 "
+		       "and addresses of one subnet",
+		       dev->dev.name, av->dlid);
+	else
+		vb_log(VB_LOG_ERROR,
+		       "%s: an address without a GRH was refused, because RoCE has no LIDs: give the program the index of a GID "
+		       "(often -g or -x; verbena devices lists them), or set VERBENA_LIDS=1 at both ends",
+		       dev->dev.name);
+}
+
+static bool ah_has_route(struct vb_device *dev, struct ibv_ah_attr *av)
+{
+	if (av->is_global || !vb_lid_route(dev, av))
+		return true;
+	report_no_route(dev, av);
+	return false;
+}
+
 int vb_ah_check(struct vb_context *ctx, const struct ibv_ah_attr *attr, struct ibv_ah_attr *whole, union ibv_gid *sgid)
 {
 	struct ibv_ah_attr av = *attr;
 	const union ibv_gid *dgid = &av.grh.dgid;
 	struct ibv_gid_entry entry;
 
-	if (av.port_num != 1 || (!av.is_global && vb_lid_route(ctx->dev, &av)) || !dgid_plausible(dgid))
+	if (av.port_num != 1 || !ah_has_route(ctx->dev, &av) || !dgid_plausible(dgid))
 		return EINVAL;
 	if (vb_query_gid_entry(ctx->dev, 1, av.grh.sgid_index, &entry))
 		return EINVAL;

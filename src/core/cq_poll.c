@@ -43,7 +43,13 @@ static bool cq_disarm(struct vb_cq *cq, bool solicited)
 /* Raises the CQ error. The next progress takes its queue pairs to ERR, because this is called under their locks. */
 static void tell_overrun(struct vb_cq *cq)
 {
-	vb_log(VB_LOG_ERROR, "a completion queue of %u entries has overrun: its queue pairs go to ERR", cq->capacity);
+	static atomic_bool said;
+
+	if (!atomic_exchange(&said, true))
+		vb_log(VB_LOG_ERROR,
+		       "a completion queue of %u entries has overrun, and its queue pairs go to ERR: the program must poll it "
+		       "sooner, or create it with room for all outstanding requests (cqe of ibv_create_cq)",
+		       cq->capacity);
 	vb_async_raise(vb_ctx(cq->cq.context), IBV_EVENT_CQ_ERR, cq);
 	atomic_fetch_or(&cq->node->attention, VB_ATTEND_OVERRUN);
 	vb_timer_armed(cq->node);

@@ -8,17 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "util/log.h"
-
-static void warn_once(const char *item)
-{
-	static int warned;
-
-	if (!__atomic_exchange_n(&warned, 1, __ATOMIC_RELAXED))
-		vb_log(VB_LOG_WARN,
-		       "VERBENA_DEVICES: '%s' is no adapter (say roce:INTERFACE or iwarp:INTERFACE); ignored", item);
-}
-
 static bool item_matches(const char *item, enum vb_device_kind kind, const char *ifname)
 {
 	enum vb_device_kind said = VB_DEVICE_ROCE;
@@ -30,7 +19,6 @@ static bool item_matches(const char *item, enum vb_device_kind kind, const char 
 		said = VB_DEVICE_IWARP;
 	} else if (strchr(item, ':') && strcmp(item, ifname)) {
 		/* Interface names may contain colons, but this is not the interface's name. */
-		warn_once(item);
 		return false;
 	}
 	return said == kind && !fnmatch(item, ifname, 0);

@@ -11,7 +11,7 @@ enum vb_device_kind { VB_DEVICE_ROCE, VB_DEVICE_IWARP };
 
 /* Is an adapter of this kind requested on this interface? spec is the value of VERBENA_DEVICES: a list of "eth0",
  * "roce:eth0" or "iwarp:eth0", separated by commas, with * and ? as in file names. NULL or "": RoCE on all
- * interfaces. Warns once about other items. */
+ * interfaces. Other items are left out (vb_settings_check names them). */
 bool vb_device_chosen(const char *spec, enum vb_device_kind kind, const char *ifname);
 
 /* Writes "roce_" or "iwarp_" and the name of the interface to a buffer of IBV_SYSFS_NAME_MAX bytes, with _ for

@@ -17,6 +17,7 @@
 #include "util/env.h"
 #include "util/lock.h"
 #include "util/runtime.h"
+#include "util/settings.h"
 
 /* Held while the interfaces are read and stored, so that an older state never replaces a newer one. Guards registry.
  * A device's own lock is taken inside it. */
@@ -185,6 +186,7 @@ struct ibv_device **vb_device_list(int *n)
 {
 	struct ibv_device **list = NULL;
 
+	vb_settings_check();
 	lock_scan();
 	int rc = scan_devices();
 	if (!rc) {

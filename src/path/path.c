@@ -4,6 +4,7 @@
 #include "path/path.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <time.h>
 
@@ -31,6 +32,15 @@ void vb_path_none(struct vb_qp *qp)
 
 /* --- the choice --- */
 
+static void report_silence(const struct vb_qp *qp)
+{
+	static atomic_bool said;
+
+	vb_log(atomic_exchange(&said, true) ? VB_LOG_WARN : VB_LOG_ERROR,
+	       "queue pair 0x%x: the broker does not answer where its peer is (verbena doctor tells whether it is stopped)",
+	       qp->qp.qp_num);
+}
+
 /* Connects the QP to the process that owns its destination QP number, if that process is on this host and the broker
  * can introduce it. Returns false if the path is the network or an iWARP connection. True: the peer of this host, or
  * none yet; then the QP is unresolved. */
@@ -44,7 +54,7 @@ static bool settle_on_this_host(struct vb_qp *qp, bool iwarp)
 	if (!p && (iwarp || ((err == ENOENT || err == EACCES) && !vb_roce_bring_up(qp->node, VB_RESOLVE_WAIT))))
 		return false;
 	if (err == EAGAIN)
-		vb_log(VB_LOG_WARN, "queue pair 0x%x: the broker does not answer where its peer is", qp->qp.qp_num);
+		report_silence(qp);
 	if (p && !vb_peer_hold(p))
 		p = NULL;
 	/* wait until the peer has handled our introduction and mapped our segment */

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "util/env.h"
-#include "util/log.h"
 
 enum vb_wire_mode vb_wire_mode(void)
 {
@@ -23,8 +22,6 @@ enum vb_wire_mode vb_wire_mode(void)
 		mode = VB_WIRE_MODE_ALWAYS;
 	else if (text && !strcmp(text, "never"))
 		mode = VB_WIRE_MODE_NEVER;
-	else if (text && *text && strcmp(text, "auto") != 0)
-		vb_log(VB_LOG_ERROR, "VERBENA_WIRE is auto, always or never, not \"%s\"", text);
 	atomic_store(&known, 1 + mode);
 	return (enum vb_wire_mode)mode;
 }

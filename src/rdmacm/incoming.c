@@ -118,6 +118,8 @@ static void on_connection(struct rcm_id *id, const struct vb_cm_event *event)
 	case VB_CM_REQ_ERROR:
 	case VB_CM_REP_ERROR:
 	case VB_CM_SIDR_ERROR:
+		if (event->kind != VB_CM_REP_ERROR)
+			rcm_trace_silence(id);
 		post_event(id, RDMA_CM_EVENT_UNREACHABLE, -ETIMEDOUT);
 		break;
 	case VB_CM_REJ_RECEIVED:

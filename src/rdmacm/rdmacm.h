@@ -224,6 +224,8 @@ void rcm_random(void *buf, size_t len);
 /* trace.c: a line with VERBENA_LOG=debug, otherwise nothing; rcm.lock held */
 void rcm_trace_mad(bool sent, const struct vb_cm_addr *addr, const uint8_t *mad, size_t len);
 void rcm_trace_event(const struct rcm_event *e);
+/* Says once, as an error, that the peer of this id has not answered at all. */
+void rcm_trace_silence(const struct rcm_id *id);
 
 /* incoming.c: callbacks of connection management; rcm.lock held */
 uint16_t rcm_admit(void *own, const struct vb_cm_addr *from, const struct vb_cm_msg *msg);

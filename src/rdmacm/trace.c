@@ -2,6 +2,7 @@
 // follows: IBA volume 1, 12.6 (messages); rdma_get_cm_event(3)
 // SPDX-License-Identifier: MIT
 #include <arpa/inet.h>
+#include <stdatomic.h>
 
 #include "rdmacm/rdmacm.h"
 #include "util/log.h"
@@ -88,4 +89,20 @@ void rcm_trace_event(const struct rcm_event *e)
 	vb_log(VB_LOG_DEBUG, "cm: event %s, status %d, of %p, id %08x: %s", rdma_event_str(e->event.event),
 	       e->event.status, (void *)id, conn ? conn->local_comm_id : 0,
 	       conn ? vb_cm_state_text(conn->state) : "no connection");
+}
+
+void rcm_trace_silence(const struct rcm_id *id)
+{
+	static atomic_bool said;
+	char to[INET6_ADDRSTRLEN];
+	uint8_t gid[16];
+
+	if (id->iwarp_here || atomic_exchange(&said, true))
+		return;
+	rcm_addr_gid(&id->dst, gid);
+	address_text(to, gid);
+	vb_log(VB_LOG_ERROR,
+	       "%s has not answered a connection request: \"verbena doctor\" and \"verbena doctor %s\" tell a taken port, a "
+	       "firewall and a dead host apart",
+	       to, to);
 }

@@ -10,6 +10,8 @@
 
 #include "core/device.h"
 #include "tools/verbena.h"
+#include "util/env.h"
+#include "util/settings.h"
 
 /* A snapshot of an adapter. */
 struct view {
@@ -58,26 +60,12 @@ static void print_table(const struct view *v)
 		printf("%*s%3u  %s\n", i ? 95 : 1, "", v->gids[i].gid_index, gid_text(&v->gids[i].gid, gid));
 }
 
-static void print_json_string(const char *s)
-{
-	putchar('"');
-	for (; *s; s++) {
-		if (*s == '"' || *s == '\\')
-			putchar('\\');
-		if ((unsigned char)*s < 0x20)
-			printf("\\u%04x", *s);
-		else
-			putchar(*s);
-	}
-	putchar('"');
-}
-
 static void print_json(const struct view *v)
 {
 	char gid[INET6_ADDRSTRLEN];
 
 	printf("{\"device\": \"%s\", \"interface\": ", v->dev->dev.name);
-	print_json_string(v->nd.name);
+	cmd_print_json_string(v->nd.name);
 	printf(", \"ifindex\": %d, \"transport\": \"%s\", \"state\": \"%s\", \"mtu\": %d, \"interface_mtu\": %u, \"rate\": \"%s\", "
 	       "\"node_guid\": \"%s\", \"gids\": [",
 	       v->nd.ifindex, v->dev->iwarp ? "iwarp" : "roce", state_text(v), mtu_bytes(v), v->nd.mtu, v->rate,
@@ -92,6 +80,7 @@ int cmd_devices(int argc, char **argv)
 {
 	bool json = argc == 2 && !strcmp(argv[1], "--json");
 	struct view v;
+	size_t wrong;
 	int n;
 
 	if (argc == 2 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))) {
@@ -125,5 +114,5 @@ int cmd_devices(int argc, char **argv)
 		fputs("No adapters: VERBENA_DEVICES selects no Ethernet or loopback interface of this machine.\n",
 		      stderr);
 	vb_device_list_free(devices);
-	return 0;
+	return vb_settings_devices_word(vb_env("VERBENA_DEVICES"), &wrong) ? 1 : 0;
 }

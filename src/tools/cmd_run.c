@@ -15,6 +15,7 @@
 #include "tools/verbena.h"
 #include "util/env.h"
 #include "util/runtime.h"
+#include "util/settings.h"
 
 /* The exit codes of env(1). */
 enum { EXIT_BAD_FAULT = 2, EXIT_OURS = 125, EXIT_NOT_EXECUTABLE = 126, EXIT_NOT_FOUND = 127 };
@@ -47,8 +48,12 @@ static bool set_environment(bool want_shim)
 	struct run_paths paths;
 
 	if (!run_find_libraries(&paths)) {
-		cmd_complain("run", "Verbena's libibverbs.so.1 was not found beside this program, nor in " VB_LIBDIR
-		                    "/verbena: build or install it");
+		cmd_complain("run",
+		             "Verbena's libibverbs.so.1 was not found beside this program, nor in " VB_LIBDIR
+		             "/verbena: %s",
+		             access("/proc/self/exe", F_OK)
+		                     ? "mount /proc, without which this program's own place is not known"
+		                     : "build or install it");
 		return false;
 	}
 	if (want_shim && !paths.shim[0])
@@ -136,6 +141,7 @@ int cmd_run(int argc, char **argv)
 		return i < 0 ? EXIT_BAD_FAULT : EXIT_OURS;
 	if (!fault_environment_is_right("run"))
 		return EXIT_BAD_FAULT;
+	vb_settings_leave_to_program();
 	if (!set_environment(want_shim))
 		return EXIT_OURS;
 	if (run_find_program(argv[i], X_OK, path) && run_is_privileged(path))

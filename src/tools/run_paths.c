@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
 #include <unistd.h>
@@ -30,13 +31,23 @@ static bool try_dir(struct run_paths *paths, const char *lib_dir, const char *sh
 	return true;
 }
 
+/* Finds this executable. Without /proc, by the path that it was started with, which its caller may have chosen: so not
+ * in a privileged program. */
+static bool find_own_path(char exe[PATH_MAX])
+{
+	ssize_t n = readlink("/proc/self/exe", exe, PATH_MAX - 1);
+	const char *started = (const char *)getauxval(AT_EXECFN);
+
+	if (n > 0)
+		exe[n] = '\0';
+	return n > 0 || (!vb_env_is_hostile() && started && realpath(started, exe));
+}
+
 bool run_find_libraries(struct run_paths *paths)
 {
 	char exe[PATH_MAX], lib[PATH_MAX + 64], shim[PATH_MAX + 64];
-	ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
 
-	if (n > 0) {
-		exe[n] = '\0';
+	if (find_own_path(exe)) {
 		*strrchr(exe, '/') = '\0';
 		snprintf(lib, sizeof(lib), "%s/src/abi", exe);
 		snprintf(shim, sizeof(shim), "%s/src/tools", exe);

@@ -29,6 +29,7 @@ static const struct {
         {"top", "[OPTION...]", "show what running programs send, live", cmd_top},
         {"fault", "add|list|remove|check ...", "make packets, requests and calls fail", cmd_fault},
         {"exporter", "[--listen ADDRESS:PORT]", "serve their counters to Prometheus", cmd_exporter},
+        {"doctor", "[--json] [HOST]", "find out what is wrong here, or on the way to HOST", cmd_doctor},
         {"help", "", "show this", cmd_help},
         {"version", "", "show the version", cmd_version},
 };
@@ -40,7 +41,8 @@ static void print_usage(FILE *f)
 	fputs("Verbena: RDMA on any Linux machine\n\n", f);
 	for (int i = 0; i < COMMANDS; i++)
 		fprintf(f, "  verbena %-8s %-40s %s\n", commands[i].name, commands[i].args, commands[i].text);
-	fputs("\nMore: man verbena\n", f);
+	fputs("\n`verbena COMMAND --help` describes a command.\n", f);
+	cmd_name_manual(f, "verbena");
 }
 
 static int cmd_help(int argc, char **argv)
@@ -60,16 +62,6 @@ void cmd_complain(const char *name, const char *fmt, ...)
 	fputc('\n', stderr);
 }
 
-/* A command has failed if its output was not written. A reader that wants no more is no error to talk about. */
-static int cmd_finish(const char *name, int status)
-{
-	if (!fflush(stdout) && !ferror(stdout))
-		return status;
-	if (errno != EPIPE)
-		cmd_complain(name, "cannot write the output: %s", strerror(errno));
-	return status ? status : 1;
-}
-
 int main(int argc, char **argv)
 {
 	if (argc < 2) {
@@ -83,7 +75,8 @@ int main(int argc, char **argv)
 		name = "version";
 	for (int i = 0; i < COMMANDS; i++)
 		if (!strcmp(commands[i].name, name))
-			return cmd_finish(name, commands[i].run(argc - 1, argv + 1));
+			return cmd_finish(name,
+			                  cmd_wants_help(argc - 1, argv + 1) ? 0 : commands[i].run(argc - 1, argv + 1));
 	fprintf(stderr, "verbena: there is no command '%s'; 'verbena help' lists them\n", name);
 	return 2;
 }

@@ -4,6 +4,9 @@
 #ifndef VB_TOOLS_VERBENA_H
 #define VB_TOOLS_VERBENA_H
 
+#include <stdbool.h>
+#include <stdio.h>
+
 /* Prefixes in this folder: cmd_ the subcommands and what they share, run_ the parts of `verbena run`, ctl_ control
  * sockets, stat_ and metrics_ what programs have, http_ the server, vb_ the tree. */
 
@@ -15,6 +18,19 @@ int cmd_exporter(int argc, char **argv);
 int cmd_stat(int argc, char **argv);
 int cmd_top(int argc, char **argv);
 int cmd_fault(int argc, char **argv);
+int cmd_doctor(int argc, char **argv);
+
+/* Prints a string with its quotes. */
+void cmd_print_json_string(const char *s);
+
+/* Prints the help of the command argv[0] if its first argument is --help or -h. False if it is not. */
+bool cmd_wants_help(int argc, char **argv);
+
+/* Prints a line that names a manual page so that man(1) finds it, also in a build tree. */
+void cmd_name_manual(FILE *f, const char *page);
+
+/* Writes what is left of the standard output. Returns status, or 1 in place of 0 if the output could not be written. */
+int cmd_finish(const char *name, int status);
 
 /* Prints "verbena NAME: text" to stderr. */
 void cmd_complain(const char *name, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

@@ -156,10 +156,12 @@ static void log_refusal(struct vb_broker_client *c, enum vb_log_level level, con
 	bool known = denied && vb_runtime_has_complaint(rt, text, sizeof(text));
 
 	if (!c->refused)
-		vb_log(level, "broker: %s: %s: remove it, or set VERBENA_RUNTIME to a directory of yours", what,
+		vb_log(level, "broker: %s: %s%s: %sset VERBENA_RUNTIME to a directory of yours", what,
 		       known          ? text
 		       : err == EPERM ? rt->dir
-		                      : strerror(err));
+		                      : strerror(err),
+		       err == ENOENT ? " (in the way to the runtime directory)" : "",
+		       known && !rt->explicit_dir ? "remove it, or " : "");
 	c->refused = true;
 }
 

@@ -50,7 +50,7 @@ int vb_spawn_linger_ms(void)
 	char *end;
 	long v = s ? strtol(s, &end, 10) : -1;
 
-	return !s || *end || v < 0 || v > MAX_LINGER_MS ? VB_LINGER_MS : (int)v;
+	return !s || !*s || *end || v < 0 || v > MAX_LINGER_MS ? VB_LINGER_MS : (int)v;
 }
 
 /* ---- as a process ---- */

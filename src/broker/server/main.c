@@ -21,6 +21,7 @@
 
 #include "util/env.h"
 #include "util/log.h"
+#include "util/settings.h"
 
 enum { LOCK_FD = 3, READY_FD = 4 }; /* with --started: see client/spawn.c */
 enum { ROOT_FILES = 524288 };       /* the limit of systemd's services */
@@ -220,6 +221,8 @@ int main(int argc, char **argv)
 	reset_scheduling();
 	if (!err)
 		open_log(&o);
+	if (!o.started) /* otherwise the program names them */
+		vb_settings_check();
 	if (!err)
 		err = set_runtime(&config.rt, &o);
 	config.lock_fd = o.started ? LOCK_FD : -1;

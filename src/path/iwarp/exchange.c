@@ -15,7 +15,6 @@
 
 #include "capture/capture.h"
 #include "util/env.h"
-#include "util/log.h"
 #include "util/units.h"
 
 #define TAKEN_AT_ONCE 32
@@ -46,13 +45,6 @@ void vb_iwcm_wishes(struct vb_iwcm *cm)
 	cm->crc = list_contains(list, "crc");
 	cm->markers = list_contains(list, "markers");
 	cm->large = !list_contains(list, "emss");
-	for (const char *at = list; at && *at; at += strcspn(at, ","), at += *at == ',') {
-		int len = (int)strcspn(at, ",");
-
-		if (!is_item(at, "crc") && !is_item(at, "markers") && !is_item(at, "emss"))
-			vb_log(VB_LOG_ERROR, "VERBENA_MPA is a list of crc, markers and emss, not of \"%.*s\"", len,
-			       at);
-	}
 }
 
 /* --- contents of the frames --- */

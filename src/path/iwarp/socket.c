@@ -7,7 +7,6 @@
 #include <sys/socket.h>
 
 #include "path/iwarp/path.h"
-#include "util/log.h"
 
 /* seconds: a connection ends after about a minute in which the peer does not answer, or does not accept data */
 #define KEEP_IDLE 20
@@ -35,8 +34,9 @@ static void choose_congestion_control(int fd, const char *wish)
 	socklen_t is_len = sizeof(is) - 1, len = sizeof(info);
 
 	if (*wish) {
-		if (strcmp(wish, "system") != 0 && !set_congestion_control(fd, wish))
-			vb_log(VB_LOG_ERROR, "VERBENA_CONGESTION: the kernel does not provide '%s'", wish);
+		/* the system's choice stays if the kernel does not provide it (vb_settings_check names it) */
+		if (strcmp(wish, "system") != 0)
+			set_congestion_control(fd, wish);
 		return;
 	}
 	if (getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, is, &is_len) || strncmp(is, "bbr", 3) != 0)

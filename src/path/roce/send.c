@@ -320,14 +320,19 @@ static void show_message(struct vb_tx *tx, const struct message *m, uint64_t tim
 
 static void report_refusal(const struct message *m, int err)
 {
-	static atomic_int said;
+	static _Atomic uint64_t said; /* a bit for each errno */
+	uint64_t bit = 1ull << (err & 63);
 
 	VB_COUNT(tx_refused, m->n);
-	if (atomic_exchange(&said, err) != err)
-		vb_log(VB_LOG_WARN, "the network does not take a packet of %u bytes: %s%s", m->seg, strerror(err),
-		       err == EMSGSIZE ? " (the path MTU of the queue pair is larger than the interface's)"
-		       : err == EINVAL ? " (is the GID in use still an address of this host?)"
-		                       : "");
+	if (!(atomic_fetch_or(&said, bit) & bit))
+		vb_log(VB_LOG_ERROR, "the network does not take a packet of %u bytes: %s%s", m->seg, strerror(err),
+		       err == EMSGSIZE
+		               ? " (the path MTU of the queue pair is larger than the network's: let the program use "
+		                 "a smaller one, or raise the MTU of the way with ip link set IF mtu N)"
+		       : err == EINVAL
+		               ? " (is the GID in use still an address of this host? verbena devices lists them)"
+		       : err == EPERM ? " (a firewall of this host drops it: allow UDP port 4791)"
+		                      : " (verbena doctor looks for the reason)");
 }
 
 /* Sends all messages. Returns false if some must wait. Under tx->lock. */

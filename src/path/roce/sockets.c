@@ -122,11 +122,18 @@ static void warn_no_lane(const struct vb_roce_grant *g)
 	if (atomic_exchange(&said, true))
 		return;
 	if (g->holder_known)
-		vb_log(VB_LOG_WARN, "UDP port 4791 is held by a process of uid %d: other hosts cannot be reached",
+		vb_log(VB_LOG_ERROR,
+		       "UDP port 4791 is held by a process of user %d: other hosts and programs of other users cannot be "
+		       "reached. End it (verbena doctor names it); or, if it is that user's Verbena, end both programs and let "
+		       "root start \"verbena-broker --stay\", which serves all users",
 		       (int)g->holder_uid);
 	else
-		vb_log(VB_LOG_WARN, "no lane of UDP port 4791 (%s%s): other hosts cannot be reached", strerror(g->err),
-		       g->err == EADDRINUSE ? "; does rxe, or another user's Verbena, hold it?" : "");
+		vb_log(VB_LOG_ERROR,
+		       "no lane of UDP port 4791 (%s): other hosts and programs of other users cannot be reached%s",
+		       strerror(g->err),
+		       g->err == EADDRINUSE
+		               ? ". rxe holds it (rmmod rdma_rxe), or another program (verbena doctor names it)"
+		               : ". verbena doctor looks for the reason");
 }
 
 static void close_grant(const struct vb_roce_grant *g)
