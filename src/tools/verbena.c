@@ -23,6 +23,8 @@ static const struct {
 } commands[] = {
         {"run", "[--no-shim] [--] PROGRAM [ARGUMENT...]", "run a program with Verbena's adapters", cmd_run},
         {"devices", "[--json]", "show the adapters of this machine", cmd_devices},
+        {"enable", "[--force | --status]", "use the adapters in all programs (root)", cmd_enable},
+        {"disable", "", "undo enable", cmd_disable},
         {"help", "", "show this", cmd_help},
         {"version", "", "show the version", cmd_version},
 };

@@ -4,11 +4,14 @@
 #ifndef VB_TOOLS_VERBENA_H
 #define VB_TOOLS_VERBENA_H
 
-/* Prefixes in this folder: cmd_ the subcommands and what they share, run_ the parts of `verbena run`, vb_ the tree. */
+/* Prefixes in this folder: cmd_ the subcommands and what they share, run_ the parts of `verbena run`, enable_ those of
+ * `verbena enable`, vb_ the tree. */
 
 /* Each gets its name as argv[0] and returns the exit status. */
 int cmd_run(int argc, char **argv);
 int cmd_devices(int argc, char **argv);
+int cmd_enable(int argc, char **argv);
+int cmd_disable(int argc, char **argv);
 
 /* Prints "verbena NAME: text" to stderr. */
 void cmd_complain(const char *name, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
