@@ -37,10 +37,11 @@ check "every package is there" names_complete
 # From another directory, as from another clone, with another locale, umask and time zone. Two libraries and what is made
 # of text would show a path or a time
 again() {
-	mkdir "$work/other" && cp -a "$ROOT" "$work/other/clone-with-a-longer-name" 2>/dev/null || return 1
-	cd "$work/other/clone-with-a-longer-name" && rm -rf build build-* && (umask 077; LC_ALL=C TZ=Pacific/Auckland data/deb "$work/debs-again") || return 1
+	local clone=$work/other/clone-with-a-longer-name
+	mkdir -p "$clone" && tar -C "$ROOT" --exclude='./build*' -c . | tar -C "$clone" -x || return 1
+	(umask 077; LC_ALL=C TZ=Pacific/Auckland "$clone/data/deb" "$work/debs-again") || return 1
 	(cd "$work/debs" && sha256sum -- *.deb) >"$work/sums"
-	cd "$work/debs-again" && sha256sum --quiet -c "$work/sums"
+	(cd "$work/debs-again" && sha256sum --quiet -c "$work/sums")
 }
 check "the packages are the same bytes, built at another place" again
 rm -rf "$work/other" "$work/debs-again"
@@ -87,12 +88,12 @@ ping_both='timeout 30 $run ibv_rc_pingpong -d roce_lo -g 1 -n 100 & s=$!
 	wait $s'
 installed='dpkg -i /debs/*.deb >/dev/null'
 first_install() {
-	inside 'dpkg -i /earlier/*.deb >/dev/null; dpkg --audit; dpkg-query -W -f "\${Version}\n" verbena | grep -qx 0.0.9'
+	inside 'dpkg -i /earlier/*.deb >/dev/null; [ -z "$(dpkg --audit)" ]; dpkg-query -W -f "\${Version}\n" verbena | grep -qx 0.0.9' || return 1
 	# without the launcher, no program changes
-	inside '! ibv_devices | grep roce_lo && ldd /usr/bin/ibv_devices | grep -q "libibverbs.so.1 => /[^ ]*/libibverbs" && ! ldd /usr/bin/ibv_devices | grep verbena'
+	inside 'if ibv_devices | grep roce_lo; then exit 1; fi; ldd /usr/bin/ibv_devices | grep -v /verbena/ | grep -q "libibverbs.so.1 => /"'
 }
 upgrade() {
-	inside "$installed; dpkg --audit; dpkg-query -W verbena libverbena1 | grep -v '	0.0.9' | grep -c ." | grep -qx 2
+	inside "$installed; [ -z \"\$(dpkg --audit)\" ]; dpkg-query -W verbena libverbena1 | grep -v '	0.0.9' | grep -c ." | grep -qx 2
 }
 services() {
 	inside 'dpkg -L verbena | grep -q systemd/system/verbena-broker.service; dpkg -L verbena-storage | grep -q systemd/system/verbena-target.service
@@ -109,7 +110,7 @@ broker_serves() {
 }
 enabled_upgrade() { # it stays on over an upgrade, and the removal switches it off
 	inside "verbena enable; $installed; verbena enable --status; ibv_devices | grep -q roce_lo; run=; $ping_both; dpkg -r verbena
-		[ ! -e /etc/ld.so.conf.d/00-verbena.conf ]; ! ldd /usr/bin/ibv_devices | grep verbena; $installed"
+		[ ! -e /etc/ld.so.conf.d/00-verbena.conf ]; ldd /usr/bin/ibv_devices | grep -v /verbena/ | grep -q 'libibverbs.so.1 => /'; $installed"
 }
 target_works() {
 	inside 'truncate -s 16M /tmp/disk; verbena run verbena-target --export /tmp/disk --transport auto --port 4420 >/tmp/urls & t=$!; for i in 1 2 3 4 5 6 7 8 9 10; do [ -s /tmp/urls ] && break; sleep 0.5; done

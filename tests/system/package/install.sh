@@ -130,9 +130,9 @@ sandboxed_broker() {
 		for _ in $(seq 200); do compgen -G "/run/verbena/broker-*.sock" >/dev/null && break; sleep 0.05; done
 		for u in 0 47112; do
 			as=(setpriv --reuid $u --regid $u --clear-groups)
-			"${as[@]}" timeout 30 env VERBENA_WIRE=always XDG_RUNTIME_DIR=/nowhere "$0" run ibv_rc_pingpong -d roce_lo -g 1 -n 100 -p 18600 & s=$!
+			"${as[@]}" timeout 30 env VERBENA_WIRE=always XDG_RUNTIME_DIR=/nowhere "$0" run ibv_rc_pingpong -e -d roce_lo -g 1 -n 100 -p 18600 & s=$!
 			sleep 1
-			"${as[@]}" timeout 30 env VERBENA_WIRE=always XDG_RUNTIME_DIR=/nowhere "$0" run ibv_rc_pingpong -d roce_lo -g 1 -n 100 -p 18600 127.0.0.1 && wait $s || { kill $s; kill $b; exit 1; }
+			"${as[@]}" timeout 30 env VERBENA_WIRE=always XDG_RUNTIME_DIR=/nowhere "$0" run ibv_rc_pingpong -e -d roce_lo -g 1 -n 100 -p 18600 127.0.0.1 && wait $s || { kill $s; kill $b; exit 1; }
 		done
 		kill $b; wait $b' "$VERBENA" "$libdir" "$caps" || status=$?
 	return $status
