@@ -153,7 +153,7 @@ check "debian/changelog has the version of the build" deb_version
 spec_files() {
 	local pattern f bad=0 unmatched
 	rpmspec -P --define "_prefix /p" --define "_datadir /p/share" --define "_libdir /p${libdir#"$prefix"}" --define "_unitdir /p/lib/systemd/system" "$ROOT/verbena.spec" 2>/dev/null |
-		sed -n '/^%files/,/^%changelog/p' | sed 's/^%dir //' | grep ^/ >"$work/patterns" || return 1
+		sed -n '/^%files/,/^%changelog/p' | sed '/^%exclude /d; s/^%dir //' | grep ^/ >"$work/patterns" || return 1
 	(cd "$prefix" && find . \( -type f -o -type l \) | sed 's/^\./\/p/') >"$work/files"
 	cp "$work/files" "$work/left"
 	while read -r pattern; do
