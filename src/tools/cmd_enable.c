@@ -53,6 +53,10 @@ static int say_status(void)
 		puts("disabled: programs load the system's libibverbs, unless verbena run starts them");
 		return 1;
 	}
+	if (!dir[0]) {
+		puts("disabled: " ENABLE_CONF " names no directory; verbena enable repairs this");
+		return 1;
+	}
 	switch (enable_look_in_cache(dir, other)) {
 	case ENABLE_OURS:
 		printf("enabled: programs load Verbena's libraries from %s\n", dir);
