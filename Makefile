@@ -4,7 +4,7 @@
 BUILD ?= build
 MESON_ARGS ?=
 
-.PHONY: run build check test bench soak install clean format help
+.PHONY: run build check test bench soak install deb clean format help
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,6 +39,10 @@ soak: ## the long run
 
 install: build ## install below the Meson prefix
 	@meson install -C $(BUILD)
+
+deb: ## Debian packages, in build-deb/
+	@tests/install-packages deb
+	@data/deb
 
 format: ## clang-format over the sources
 	@git ls-files '*.c' '*.h' | xargs clang-format -i

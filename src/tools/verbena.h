@@ -7,8 +7,8 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-/* Prefixes in this folder: cmd_ the subcommands and what they share, run_ the parts of `verbena run`, ctl_ control
- * sockets, stat_ and metrics_ what programs have, http_ the server, vb_ the tree. */
+/* Prefixes in this folder: cmd_ the subcommands and what they share, run_ the parts of `verbena run`, enable_ those of
+ * `verbena enable`, ctl_ control sockets, stat_ and metrics_ what programs have, http_ the server, vb_ the tree. */
 
 /* Each gets its name as argv[0] and returns the exit status. */
 int cmd_capture(int argc, char **argv);
@@ -31,6 +31,8 @@ void cmd_name_manual(FILE *f, const char *page);
 
 /* Writes what is left of the standard output. Returns status, or 1 in place of 0 if the output could not be written. */
 int cmd_finish(const char *name, int status);
+int cmd_enable(int argc, char **argv);
+int cmd_disable(int argc, char **argv);
 
 /* Prints "verbena NAME: text" to stderr. */
 void cmd_complain(const char *name, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

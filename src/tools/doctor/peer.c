@@ -33,7 +33,7 @@ static const void *raw_address(const struct sockaddr *sa)
 	                                 : (const void *)&((const struct sockaddr_in *)sa)->sin_addr;
 }
 
-static void address_text(const struct sockaddr *sa, char text[INET6_ADDRSTRLEN])
+static void peer_address_text(const struct sockaddr *sa, char text[INET6_ADDRSTRLEN])
 {
 	if (!inet_ntop(sa->sa_family, raw_address(sa), text, INET6_ADDRSTRLEN))
 		strcpy(text, "?");
@@ -97,7 +97,7 @@ static int find_route(const struct sockaddr *to, socklen_t len, struct way *w)
 		err = errno;
 	close(fd);
 	if (!err)
-		address_text((struct sockaddr *)&w->source, w->source_text);
+		peer_address_text((struct sockaddr *)&w->source, w->source_text);
 	return err;
 }
 
@@ -135,7 +135,7 @@ static void check_address(const struct sockaddr *to, socklen_t len)
 	struct way w = {.mtu = 0};
 	uint8_t gid[16];
 
-	address_text(to, name);
+	peer_address_text(to, name);
 	int err = find_route(to, len, &w);
 
 	if (err) {

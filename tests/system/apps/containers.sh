@@ -1,5 +1,5 @@
 #!/bin/bash
-# containers.sh - restricted environments: no root, only lo, a read-only file system, no environment, no process_vm
+# containers.sh - restricted environments: no root, only lo, a read-only file system, no environment, no process_vm; two containers
 # follows: unshare(1), verbena(7)
 # SPDX-License-Identifier: MIT
 source "$(dirname "$0")/../../support/lib.sh"
@@ -63,6 +63,50 @@ if sanitized || [ "$(id -u)" != 0 ] || ! setpriv --reuid 47111 --regid 47111 --c
 	skip "an ordinary user with a runtime directory in /tmp" "needs root, a build that others can read, and no sanitizer"
 else
 	check "an ordinary user with a runtime directory in /tmp" inside unshare -nm -- "mount -t tmpfs none /run; $(declare -f without_runtime); without_runtime"
+fi
+
+# --- two containers: namespaces of their own for network, processes and mounts, joined by a cable ---
+# container NUMBER HOLDER RUNTIME COMMAND…: runs in the network of the process HOLDER; RUNTIME is its /run/verbena
+container() {
+	local number=$1 holder=$2 runtime=$3
+	shift 3
+	timeout -k 2 $((60 * SLOW)) nsenter -t "$holder" -n unshare -mpf --mount-proc "$BASH" -c '
+		mount --make-rprivate / && mount -t tmpfs -o mode=755 none /run && mkdir /run/verbena && mount --bind "$1" /run/verbena && shift &&
+			export VERBENA_RUNTIME=/run/verbena VERBENA_LOG=debug && exec "$@"' bash "$runtime" "${run[@]}" "$@" >"$work/container$number" 2>&1 </dev/null
+}
+# containers RUNTIME RUNTIME PROGRAM ARGS…: both ends succeed
+containers() {
+	local runtimes=("$1" "$2") a b s status=0
+	shift 2
+	unshare -n sleep 200 & a=$!
+	unshare -n sleep 200 & b=$!
+	mkdir -p -m 755 "${runtimes[@]}"
+	apart_by_now() { local p; for p in $a $b; do [ "$(readlink /proc/$p/ns/net)" != "$(readlink /proc/$$/ns/net)" ] || return 1; done; }
+	wait_for 10 apart_by_now || return 1
+	nsenter -t $a -n ip link add c0 type veth peer name c0 netns $b
+	for s in $a $b; do
+		nsenter -t $s -n sh -c "ip link set lo up; ip addr add 10.77.0.$((s == a ? 1 : 2))/24 dev c0; ip link set c0 up"
+	done
+	container 0 $a "${runtimes[0]}" "$@" & s=$!
+	wait_for 20 nsenter -t $a -n sh -c 'grep -q ":4965 [0-9A-F]*:0000 0A" /proc/net/tcp /proc/net/tcp6'
+	container 1 $b "${runtimes[1]}" "$@" 10.77.0.1 || status=1
+	wait $s || status=1
+	kill $a $b
+	wait $a $b
+	cat "$work/container0" "$work/container1"
+	return $status
+}
+packets() { # how many RoCE packets both have sent
+	sed -n 's/.*RoCE: packets sent: //p' "$work"/container[01] | awk '{ n += $1 } END { print n + 0 }'
+}
+PINGPONG="ibv_rc_pingpong -p 18789 -d roce_c0 -g 1 -n 300 -s 16384 -c" # port 0x4965
+shared_directory() { containers "$work/shared" "$work/shared" $PINGPONG && [ "$(packets)" = 0 ] && grep -q 'requester: .* bytes: ' "$work/container1"; }
+own_directories() { containers "$work/own0" "$work/own1" $PINGPONG && [ "$(packets)" -gt 600 ]; }
+if [ "$(id -u)" = 0 ] && ! sanitized && unshare -mnpf --mount-proc true 2>/dev/null && unshare -n sh -c 'ip link add x type veth peer name y' 2>/dev/null; then
+	check "two containers with one runtime directory: shared memory, and not a packet" shared_directory
+	check "two containers with a runtime directory each: RoCE" own_directories
+else
+	skip "two containers" "needs root, namespaces, veth, and no sanitizer"
 fi
 
 no_vm=$BUILD/bench/no_process_vm

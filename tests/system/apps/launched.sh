@@ -1,0 +1,190 @@
+#!/bin/bash
+# launched.sh - what verbena run starts: paths, shells, pipelines, scripts; Python, Java, Go, Rust; in an unprivileged sandbox
+# follows: verbena-run(1)
+# SPDX-License-Identifier: MIT
+source "$(dirname "$0")/../../support/lib.sh"
+need ibv_devices ibv_rc_pingpong gcc
+devices=$(command -v ibv_devices)
+
+has_lo() { # COMMAND…: it succeeds, and prints our adapter
+	timeout $((60 * SLOW)) "${run[@]}" "$@" >"$work/printed"
+	local status=$?
+	cat "$work/printed"
+	[ $status = 0 ] && grep -q roce_lo "$work/printed"
+}
+check "an absolute path" has_lo "$devices"
+relative() { ln -sf "$devices" "$work/here"; cd "$work" && has_lo ./here; }
+check "a relative path, through a symbolic link" relative
+check "a name in PATH" has_lo ibv_devices
+check "a shell's command" has_lo sh -c 'ibv_devices'
+check "a pipeline, with a subshell" has_lo bash -c '(ibv_devices | cat) 2>&1 | sort'
+printf '#!/bin/sh\nset -e\ncd /\nexec env -u HOME nice -n 1 %s\n' "$devices" >"$work/script"
+chmod 755 "$work/script"
+check "a script that changes its directory and replaces itself" has_lo "$work/script"
+check "xargs, which starts several" has_lo sh -c 'printf "1\n2\n" | xargs -n 1 -P 2 sh -c ibv_devices'
+check "a program that is found after --" has_lo -- ibv_devices
+statuses() {
+	local s
+	for s in 0 3 125; do "${run[@]}" sh -c "exit $s"; [ $? = $s ] || return 1; done
+	"${run[@]}" sh -c 'kill -9 $$'
+	[ $? = 137 ] || return 1
+	"${run[@]}" "$work/nothing" 2>"$work/err"
+	[ $? = 127 ] && [ "$(wc -l <"$work/err")" = 1 ]
+}
+check "the exit status is the program's, and 127 if there is none" statuses
+arguments() { [ "$("${run[@]}" printf '%s|' 'a b' '' '*' $'new\nline' --json)" = "a b||*|"$'new\nline'"|--json|" ]; }
+check "arguments arrive unchanged" arguments
+streams() { [ "$(head -c 3000000 /dev/zero | "${run[@]}" cat | wc -c)" = 3000000 ]; }
+check "standard input and output are the program's" streams
+
+# --- languages ---
+cat >"$work/verbs.py" <<'IN'
+import ctypes, os, subprocess
+verbs = ctypes.CDLL('libibverbs.so.1', use_errno=True)
+verbs.ibv_get_device_list.restype = ctypes.POINTER(ctypes.c_void_p)
+verbs.ibv_get_device_name.restype = ctypes.c_char_p
+verbs.ibv_open_device.restype = ctypes.c_void_p
+verbs.ibv_alloc_pd.restype = ctypes.c_void_p
+devices = verbs.ibv_get_device_list(None)
+assert devices[0]
+context = verbs.ibv_open_device(ctypes.c_void_p(devices[0]))
+assert context and verbs.ibv_alloc_pd(ctypes.c_void_p(context))
+assert 'roce_lo' in os.listdir('/sys/class/infiniband')
+print(verbs.ibv_get_device_name(ctypes.c_void_p(devices[0])).decode(), subprocess.check_output(['ibv_devices']).decode())
+IN
+if ! command -v python3 >/dev/null; then
+	skip "Python" "it is not installed"
+elif sanitized; then
+	skip "Python" "the sanitized launcher preloads no shim"
+else
+	check "Python: a device by ctypes, a child, and /sys" has_lo python3 "$work/verbs.py"
+fi
+mkdir "$work/java" "$work/go" "$work/rust"
+cat >"$work/java/Devices.java" <<'IN'
+import java.io.File;
+public class Devices {
+	public static void main(String[] args) throws Exception {
+		for (String name : new File("/sys/class/infiniband").list())
+			System.out.println("listed " + name);
+		Process child = new ProcessBuilder("ibv_devices").inheritIO().start();
+		System.exit(child.waitFor());
+	}
+}
+IN
+java_lists() {
+	javac -d "$work/java" "$work/java/Devices.java" || return 1
+	timeout 100 "${run[@]}" java -Xmx64m -cp "$work/java" Devices | tee "$work/java/said"
+	grep -q '^listed roce_lo$' "$work/java/said" && grep -q '^ *roce_lo' "$work/java/said"
+}
+if ! command -v javac >/dev/null || ! command -v java >/dev/null; then
+	skip "Java" "no JDK is installed (default-jdk-headless)"
+elif sanitized; then
+	skip "Java" "the sanitized launcher preloads no shim"
+else
+	check "Java: the virtual machine sees /sys/class/infiniband, and starts ibv_devices" java_lists
+fi
+cat >"$work/go/main.go" <<'IN'
+package main
+
+/*
+#cgo LDFLAGS: -libverbs
+#include <infiniband/verbs.h>
+#include <stdlib.h>
+static struct ibv_mr *reg(struct ibv_pd *pd, void *p, size_t n) { return ibv_reg_mr(pd, p, n, IBV_ACCESS_LOCAL_WRITE); }
+*/
+import "C"
+import (
+	"fmt"
+	"os"
+	"sync"
+	"unsafe"
+)
+
+func main() {
+	var n C.int
+	list := C.ibv_get_device_list(&n)
+	for _, d := range unsafe.Slice(list, int(n)) {
+		fmt.Println(C.GoString(C.ibv_get_device_name(d)))
+	}
+	var all sync.WaitGroup
+	for i := 0; i < 8; i++ { // goroutines, on several threads
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			c := C.ibv_open_device(*list)
+			pd := C.ibv_alloc_pd(c)
+			p := C.malloc(1 << 20)
+			mr := C.reg(pd, p, 1<<20)
+			cq := C.ibv_create_cq(c, 16, nil, nil, 0)
+			if c == nil || pd == nil || mr == nil || cq == nil {
+				os.Exit(1)
+			}
+			C.ibv_destroy_cq(cq)
+			C.ibv_dereg_mr(mr)
+			C.ibv_dealloc_pd(pd)
+			C.ibv_close_device(c)
+			C.free(p)
+		}()
+	}
+	all.Wait()
+}
+IN
+go_opens() {
+	(cd "$work/go" && HOME=$work/go GOCACHE=$work/go/cache GO111MODULE=off GOFLAGS= CGO_ENABLED=1 go build -o program main.go) || return 1
+	has_lo "$work/go/program"
+}
+if command -v go >/dev/null; then
+	check "Go: devices opened by several goroutines, by cgo" go_opens
+else
+	skip "Go" "it is not installed (golang-go)"
+fi
+cat >"$work/rust/main.rs" <<'IN'
+use std::ffi::{c_char, c_int, c_void, CStr};
+#[link(name = "ibverbs")]
+extern "C" {
+    fn ibv_get_device_list(n: *mut c_int) -> *mut *mut c_void;
+    fn ibv_get_device_name(d: *mut c_void) -> *const c_char;
+    fn ibv_open_device(d: *mut c_void) -> *mut c_void;
+    fn ibv_close_device(c: *mut c_void) -> c_int;
+}
+fn main() {
+    let mut n = 0;
+    unsafe {
+        let list = ibv_get_device_list(&mut n);
+        for i in 0..n as isize {
+            println!("{}", CStr::from_ptr(ibv_get_device_name(*list.offset(i))).to_str().unwrap());
+        }
+        let first = *list as usize;
+        let threads: Vec<_> = (0..4).map(|_| std::thread::spawn(move || {
+            let c = ibv_open_device(first as *mut c_void);
+            assert!(!c.is_null());
+            assert_eq!(ibv_close_device(c), 0);
+        })).collect();
+        for t in threads { t.join().unwrap(); }
+    }
+}
+IN
+rust_opens() { (cd "$work/rust" && rustc -o program main.rs) && has_lo "$work/rust/program"; }
+if command -v rustc >/dev/null; then
+	check "Rust: devices opened by several threads" rust_opens
+else
+	skip "Rust" "it is not installed (rustc)"
+fi
+
+# --- all restrictions at once: a user without rights, no /sys/class/infiniband, a read-only root, no network but lo ---
+sandbox='mount --make-rprivate / && ip link set lo up && mount -t tmpfs none /sys && mount --bind "$work" "$work" && mount -o remount,bind,ro / &&
+	! touch /usr/x 2>/dev/null && [ ! -e /sys/class/infiniband ] && [ "$(ip -o link | wc -l)" = 1 ]'
+in_sandbox() { # COMMAND
+	declare -p run SLOW HOST LIMIT work devices >"$work/state"
+	declare -f >>"$work/state"
+	timeout $((120 * SLOW)) unshare -Urnm "$BASH" -uc "source $work/state; $sandbox && $1"
+}
+if unshare -Urnm true 2>/dev/null; then
+	check "a sandbox without /sys, root and network: stock programs at both ends" in_sandbox "pair ibv_rc_pingpong -d roce_lo -g 1 -n 200 -c"
+	check "the same over UDP" in_sandbox "export VERBENA_WIRE=always; pair ibv_rc_pingpong -e -d roce_lo -g 1 -n 200 -c"
+	sanitized || check "the same, and a shell sees /sys/class/infiniband" in_sandbox \
+		'timeout 30 "${run[@]}" sh -c "cat /sys/class/infiniband/roce_lo/ports/1/state" | grep -q ACTIVE'
+else
+	skip "a sandbox" "user namespaces are forbidden here"
+fi
+finish
