@@ -228,6 +228,7 @@ struct vb_local_qp {
 	struct vb_qp_shared *remote; /* the peer's QP in its segment; NULL: not linked */
 	uint64_t acked_base;         /* the count like ssn_una that corresponds to remote->acked == 0 */
 	uint64_t ssn_una, ssn_emit;  /* messages completed and emitted since RTS: counts, not PSNs */
+	uint64_t sent_bytes[2];      /* sent or written; read. For people */
 	uint64_t acked_seen;         /* highest acknowledgement known, as a count like ssn_una */
 	uint32_t nak_seen;           /* counter of the last NAK that was processed */
 	uint8_t retry_left, rnr_left;
@@ -251,7 +252,8 @@ struct vb_local_qp {
 	/* responder: all under node->progress; on lines of its own, because one thread may send while another receives */
 	_Alignas(VB_LINE) uint32_t epsn; /* PSN expected next */
 	uint32_t nak_counter;
-	uint64_t taken; /* requests taken since RTR */
+	uint64_t taken;             /* requests taken since RTR */
+	uint64_t received_bytes[2]; /* received; read by the peer. For people */
 	/* how many of these may be acknowledged, which are all before the oldest pending read. Written under
 	 * progress, read (relaxed) by senders */
 	_Atomic uint64_t executed;

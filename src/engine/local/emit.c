@@ -362,6 +362,7 @@ static void count_copied(struct vb_qp *qp, bool is_read, uint32_t length)
 {
 	_Atomic uint64_t *bytes = &qp->shared->copied[is_read];
 
+	qp->local.sent.messages++;
 	atomic_store_explicit(bytes, atomic_load_explicit(bytes, memory_order_relaxed) + length, memory_order_relaxed);
 }
 
