@@ -252,8 +252,7 @@ struct vb_local_qp {
 	/* responder: all under node->progress; on lines of its own, because one thread may send while another receives */
 	_Alignas(VB_LINE) uint32_t epsn; /* PSN expected next */
 	uint32_t nak_counter;
-	uint64_t taken;             /* requests taken since RTR */
-	uint64_t received_bytes[2]; /* received; read by the peer. For people */
+	uint64_t taken; /* requests taken since RTR */
 	/* how many of these may be acknowledged, which are all before the oldest pending read. Written under
 	 * progress, read (relaxed) by senders */
 	_Atomic uint64_t executed;
@@ -264,6 +263,7 @@ struct vb_local_qp {
 	struct vb_qp *acks_next;
 	struct vb_inread *inread; /* reads answered by the ring: max_dest_rd_atomic entries */
 	uint32_t inread_head, inread_tail;
+	uint64_t received_bytes[2]; /* received; read by the peer. For people */
 	struct vb_local_received received;
 };
 

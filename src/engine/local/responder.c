@@ -483,13 +483,13 @@ static void input_unreliable(struct vb_qp *qp, struct req *q)
 }
 
 /* A duplicate is acknowledged again. */
-static void took_again(struct vb_qp *qp)
+static __attribute__((noinline, cold)) void took_again(struct vb_qp *qp)
 {
 	qp->local.received.duplicates++;
 	vb_local_ack_later(qp);
 }
 
-static void skipped_ahead(struct vb_qp *qp)
+static __attribute__((noinline, cold)) void skipped_ahead(struct vb_qp *qp)
 {
 	qp->local.received.ahead++;
 	VB_COUNT(drop_psn, 1);
@@ -531,10 +531,10 @@ static void input_connected(struct vb_qp *qp, struct req *q)
 		note_dropped(q);
 		return;
 	}
-	qp->local.received.no_receive += v == RNR;
-	if (v == RNR || v == SOURCE)
+	if (v == RNR || v == SOURCE) {
+		qp->local.received.no_receive += v == RNR;
 		publish_nak(qp, v == RNR ? VB_RING_NAK_RNR : VB_RING_NAK_SOURCE);
-	else
+	} else
 		refuse_request(qp, v, false);
 }
 
