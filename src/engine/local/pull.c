@@ -50,7 +50,7 @@ enum vb_verdict vb_local_pull(struct vb_qp *qp, struct vb_local_req *q)
 	if (v != VB_VERDICT_OK)
 		return v;
 	VB_COUNT(one_copy_bytes, total);
-	qp->local.received.bytes[0] += total;
+	qp->local.received_bytes[0] += total;
 	vb_local_count_taken(qp);
 	vb_local_receive_complete(qp, q, IBV_WC_SUCCESS, IBV_WC_RECV, total);
 	return VB_VERDICT_OK;

@@ -128,7 +128,7 @@ static enum vb_verdict do_send(struct vb_qp *qp, struct vb_local_req *q)
 
 	if (v != VB_VERDICT_OK)
 		return v;
-	qp->local.received.bytes[0] += q->rec.length;
+	qp->local.received_bytes[0] += q->rec.length;
 	if (!(q->flags & VB_RECF_LAST))
 		return VB_VERDICT_OK;
 	v = vb_local_invalidate_sent(qp, q);
@@ -213,7 +213,7 @@ static enum vb_verdict do_write(struct vb_qp *qp, struct vb_local_req *q)
 		}
 		VB_COUNT(ring_bytes, q->rec.length);
 	}
-	qp->local.received.bytes[0] += q->rec.length;
+	qp->local.received_bytes[0] += q->rec.length;
 	if (!last)
 		return VB_VERDICT_OK;
 	if (q->flags & VB_RECF_IMM)
@@ -272,7 +272,7 @@ static enum vb_verdict execute_request(struct vb_qp *qp, struct vb_local_req *q)
 	case VB_REC_WRITTEN:
 		return do_write(qp, q);
 	case VB_REC_NOTIFY:
-		qp->local.received.bytes[0] += q->ext.total;
+		qp->local.received_bytes[0] += q->ext.total;
 		return complete_write_imm(qp, q, q->ext.total);
 	case VB_REC_READ:
 		return qp->type == IBV_QPT_RC ? vb_local_accept_read(qp, q) : VB_VERDICT_DROP;
@@ -358,13 +358,13 @@ static void input_unreliable(struct vb_qp *qp, struct vb_local_req *q)
 }
 
 /* A duplicate is acknowledged again. */
-static void took_again(struct vb_qp *qp)
+static __attribute__((noinline, cold)) void took_again(struct vb_qp *qp)
 {
 	qp->local.received.duplicates++;
 	vb_local_ack_later(qp);
 }
 
-static void skipped_ahead(struct vb_qp *qp)
+static __attribute__((noinline, cold)) void skipped_ahead(struct vb_qp *qp)
 {
 	qp->local.received.ahead++;
 	VB_COUNT(drop_psn, 1);
@@ -406,10 +406,10 @@ static void input_connected(struct vb_qp *qp, struct vb_local_req *q)
 		note_dropped(q);
 		return;
 	}
-	qp->local.received.no_receive += v == VB_VERDICT_RNR;
-	if (v == VB_VERDICT_RNR || v == VB_VERDICT_SOURCE)
+	if (v == VB_VERDICT_RNR || v == VB_VERDICT_SOURCE) {
+		qp->local.received.no_receive += v == VB_VERDICT_RNR;
 		publish_nak(qp, v == VB_VERDICT_RNR ? VB_RING_NAK_RNR : VB_RING_NAK_SOURCE);
-	else
+	} else
 		refuse_request(qp, v, false);
 }
 
@@ -424,8 +424,8 @@ static void input_ud(struct vb_qp *qp, struct vb_local_req *q)
 		qp->local.received.no_receive++;
 		return;
 	}
-	qp->local.received.messages++;
-	qp->local.received.bytes[0] += q->rec.length - VB_GRH_LEN;
+	qp->local.received.datagrams++;
+	qp->local.received_bytes[0] += q->rec.length - VB_GRH_LEN;
 	if (q->rec.length > qp->inbound->wqe.length) {
 		/* deviates: IBA 9.8.3.2.2 drops the datagram. Adapters complete the receive with an error, and
 		 * programs expect that */

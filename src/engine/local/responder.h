@@ -50,7 +50,6 @@ bool vb_local_is_withdrawn(const struct vb_qp *qp, const struct vb_peer *peer, u
 static inline void vb_local_count_taken(struct vb_qp *qp)
 {
 	qp->local.taken++;
-	qp->local.received.messages++;
 	qp->local.epsn = (qp->local.epsn + 1) & VB_PSN_MASK;
 	qp->local.nak_state = false;
 	vb_local_update_ackable(qp);
