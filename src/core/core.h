@@ -228,6 +228,7 @@ struct vb_local_qp {
 	struct vb_qp_shared *remote; /* the peer's QP in its segment; NULL: not linked */
 	uint64_t acked_base;         /* the count like ssn_una that corresponds to remote->acked == 0 */
 	uint64_t ssn_una, ssn_emit;  /* messages completed and emitted since RTS: counts, not PSNs */
+	uint64_t sent_bytes[2];      /* sent or written; read. For people */
 	uint64_t acked_seen;         /* highest acknowledgement known, as a count like ssn_una */
 	uint32_t nak_seen;           /* counter of the last NAK that was processed */
 	uint8_t retry_left, rnr_left;
@@ -266,6 +267,7 @@ struct vb_local_qp {
 	struct vb_qp *acks_next;
 	struct vb_inread *inread; /* reads answered by the ring: max_dest_rd_atomic entries */
 	uint32_t inread_head, inread_tail;
+	uint64_t received_bytes[2]; /* received; read by the peer. For people */
 	struct vb_local_received received;
 };
 

@@ -44,12 +44,11 @@ static inline void vb_counts_add(struct vb_counts *sum, const struct vb_counts *
 
 /* A queue pair's messages on one host: those of the requester under sq_lock, those of the responder under progress. */
 struct vb_local_sent {
-	uint64_t messages, bytes[2]; /* written or sent; read */
+	uint64_t messages; /* that were not in the ring of a connection: copied, datagrams */
 	uint64_t rnr_naks, timeouts;
 };
 struct vb_local_received {
-	uint64_t messages, bytes[2]; /* received; read by the peer */
-	uint64_t ahead, duplicates, no_receive;
+	uint64_t datagrams, ahead, duplicates, no_receive;
 };
 
 #endif

@@ -167,7 +167,8 @@ static const struct {
         {"device/device", none_id},
 };
 
-/* These counters are always zero, because the engine's counters are not connected to them yet. */
+/* Zero here: the shim (tools/shim/live.c) adds what running programs have counted. Those without a counter in
+ * core/counts.h are always zero. */
 static const char *const counters[] = {"counters/excessive_buffer_overrun_errors",
                                        "counters/link_downed",
                                        "counters/link_error_recovery",
@@ -197,7 +198,20 @@ static const char *const counters[] = {"counters/excessive_buffer_overrun_errors
                                        "hw_counters/send_err",
                                        "hw_counters/link_downed",
                                        "hw_counters/rdma_sends",
-                                       "hw_counters/rdma_recvs"};
+                                       "hw_counters/rdma_recvs",
+                                       "hw_counters/out_of_sequence",
+                                       "hw_counters/packet_seq_err",
+                                       "hw_counters/implied_nak_seq_err",
+                                       "hw_counters/rnr_nak_retry_err",
+                                       "hw_counters/out_of_buffer",
+                                       "hw_counters/local_ack_timeout_err",
+                                       "hw_counters/rx_icrc_encapsulated",
+                                       "hw_counters/req_cqe_error",
+                                       "hw_counters/resp_cqe_error",
+                                       "hw_counters/req_cqe_flush_error",
+                                       "hw_counters/resp_cqe_flush_error",
+                                       "hw_counters/np_cnp_sent",
+                                       "hw_counters/rp_cnp_handled"};
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 

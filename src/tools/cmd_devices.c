@@ -94,6 +94,11 @@ int cmd_devices(int argc, char **argv)
 	struct view v;
 	int n;
 
+	if (argc == 2 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))) {
+		puts("usage: verbena devices [--json]\nShows the adapters of this machine, as a table or as JSON.\n"
+		     "Exit status: 0 success, 1 failure, 2 wrong usage.\nMore: man verbena-devices");
+		return 0;
+	}
 	if (argc > 1 && !json) {
 		cmd_complain("devices", "the only option is --json");
 		return 2;

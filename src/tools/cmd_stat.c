@@ -141,15 +141,6 @@ static int get_with_rates(struct stat_rows *rows, const struct stat_options *o)
 	return err;
 }
 
-static void print_rows_json(const struct stat_options *o, struct json_object *rows)
-{
-	struct json_object *all = json_object_new_object();
-
-	json_object_object_add(all, o->what, json_object_get(rows));
-	puts(json_object_to_json_string_ext(all, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_NOSLASHESCAPE));
-	json_object_put(all);
-}
-
 static int print_openmetrics(const struct stat_options *o)
 {
 	struct vb_text text = {0};
@@ -173,7 +164,7 @@ static int show(const struct stat_options *o)
 	int status = rows.silent || !stat_found_pid("stat", &o->query, &rows);
 
 	if (o->json)
-		print_rows_json(o, rows.rows);
+		stat_table_json(stdout, o->what, rows.rows);
 	else if (!o->query.pid || rows.programs)
 		stat_table_print(stdout, o->what, rows.rows, o->seconds > 0, isatty(STDOUT_FILENO));
 	json_object_put(rows.rows);

@@ -79,7 +79,7 @@ static void prepare_answer(struct connection *c, const struct http_request *r, h
 	vb_text_free(&body);
 }
 
-static void send_some(struct connection *c)
+static void send_rest(struct connection *c)
 {
 	ssize_t n = send(c->fd, c->answer.at + c->sent, c->answer.len - c->sent, MSG_NOSIGNAL | MSG_DONTWAIT);
 
@@ -112,7 +112,7 @@ static void receive_some(struct connection *c, http_page *page)
 	else
 		return;
 	prepare_answer(c, &r, page);
-	send_some(c);
+	send_rest(c);
 }
 
 static struct connection *free_connection(struct connection *all)
@@ -177,7 +177,7 @@ int http_serve(int listener, int stop_fd, http_page *page)
 			break;
 		for (int i = 0; !err && i < CONNECTIONS; i++)
 			if (all[i].fd >= 0 && pfd[i].revents)
-				all[i].answer.len ? send_some(&all[i]) : receive_some(&all[i], page);
+				all[i].answer.len ? send_rest(&all[i]) : receive_some(&all[i], page);
 		if (!err && pfd[CONNECTIONS].revents)
 			err = accept_one(all, listener);
 	}

@@ -93,6 +93,14 @@ static void take_program(struct stat_rows *out, struct ctl_list *list, struct ct
 	}
 }
 
+static void say_silent(struct stat_rows *out, const char *name, const struct ctl_program *p)
+{
+	out->silent = true;
+	if (name)
+		cmd_complain(name, "program %d did not answer: %s%s", p->pid, strerror(p->err),
+		             p->err == ETIMEDOUT ? " (it may be stopped)" : "");
+}
+
 /* All programs are asked at once, and those with more rows one after another. */
 static int ask_for(struct stat_rows *out, const char *name, const char *what, const struct stat_query *query)
 {
@@ -110,9 +118,7 @@ static int ask_for(struct stat_rows *out, const char *name, const char *what, co
 			continue;
 		out->programs++;
 		if (p->err) {
-			cmd_complain(name, "program %d did not answer: %s%s", p->pid, strerror(p->err),
-			             p->err == ETIMEDOUT ? " (it may be stopped)" : "");
-			out->silent = true;
+			say_silent(out, name, p);
 		}
 	}
 	ctl_free(&list);
@@ -201,8 +207,7 @@ static int ask_processes(struct stat_rows *out, const char *name, const struct s
 		if (devices && about) {
 			add_process(out, p, about, devices);
 		} else if (p->err && p->err != ESRCH) {
-			cmd_complain(name, "program %d did not answer: %s", p->pid, strerror(p->err));
-			out->silent = true;
+			say_silent(out, name, p);
 		}
 		json_object_put(devices);
 		json_object_put(about);
@@ -329,46 +334,4 @@ void stat_rows_rates(struct json_object *now, struct json_object *before, const 
 			json_object_object_add(row, "rates", rates_between(a, b, seconds));
 	}
 	json_object_put(index);
-}
-
-/* --- members --- */
-
-static double member_number(struct json_object *row, const char *object, const char *member)
-{
-	struct json_object *o, *value;
-
-	return json_object_object_get_ex(row, object, &o) && json_object_object_get_ex(o, member, &value)
-	               ? json_object_get_double(value)
-	               : 0;
-}
-
-double stat_row_rate(struct json_object *row, const char *counter)
-{
-	return member_number(row, "rates", counter);
-}
-
-double stat_row_counter(struct json_object *row, const char *counter)
-{
-	return member_number(row, "counters", counter);
-}
-
-long long stat_row_number(struct json_object *row, const char *member)
-{
-	struct json_object *value;
-
-	return json_object_object_get_ex(row, member, &value) ? json_object_get_int64(value) : 0;
-}
-
-const char *stat_row_text(struct json_object *row, const char *member, char *buf, size_t size)
-{
-	struct json_object *value;
-	const char *text = "";
-
-	if (json_object_object_get_ex(row, member, &value))
-		text = json_object_get_string(value);
-	snprintf(buf, size, "%s", text ? text : "");
-	for (char *c = buf; *c; c++)
-		if ((unsigned char)*c < 0x20 || (unsigned char)*c >= 0x7f)
-			*c = '?';
-	return buf;
 }

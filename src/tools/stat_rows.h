@@ -22,7 +22,8 @@ struct stat_rows {
 	bool silent;              /* a program did not answer; said on stderr */
 };
 
-/* Asks for "devices", "qps", "cqs", "mrs", "connections" or "processes". name is the subcommand, for messages. Returns 0
+/* Asks for "devices", "qps", "cqs", "mrs", "connections" or "processes". name is the subcommand, for messages about programs
+ * that do not answer; NULL: none. Returns 0
  * or an errno value, with nothing to free. */
 int stat_rows_get(struct stat_rows *out, const char *name, const char *what, const struct stat_query *query);
 

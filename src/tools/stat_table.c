@@ -144,6 +144,10 @@ void stat_table_cell(const char *what, unsigned column, struct json_object *row,
 	struct json_object *value;
 
 	buf[0] = '\0';
+	if (rates && (c->kind == BYTES || c->kind == EVENTS) && !json_object_object_get_ex(row, "rates", NULL)) {
+		snprintf(buf, size, "-"); /* it is new */
+		return;
+	}
 	switch (c->kind) {
 	case BYTES:
 		if (rates)
@@ -180,9 +184,8 @@ void stat_table_cell(const char *what, unsigned column, struct json_object *row,
 		stat_row_text(row, c->member, buf, size);
 }
 
-const char *stat_table_head(const char *what, unsigned column, bool rates)
+const char *stat_table_head(const char *what, unsigned column)
 {
-	(void)rates;
 	return columns_of(what)[column].head;
 }
 
@@ -191,6 +194,16 @@ bool stat_table_is_number(const char *what, unsigned column)
 	enum kind kind = columns_of(what)[column].kind;
 
 	return kind == NUMBER || kind == HEX || kind == BYTES || kind == EVENTS;
+}
+
+void stat_table_json(FILE *f, const char *what, struct json_object *rows)
+{
+	struct json_object *all = json_object_new_object();
+
+	json_object_object_add(all, what, json_object_get(rows));
+	fprintf(f, "%s\n",
+	        json_object_to_json_string_ext(all, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_NOSLASHESCAPE));
+	json_object_put(all);
 }
 
 static void print_cell(FILE *f, const char *text, int width, bool right, bool last)
@@ -210,8 +223,8 @@ void stat_table_print(FILE *f, const char *what, struct json_object *rows, bool 
 	size_t n = json_object_array_length(rows), columns = 0;
 	char cell[CELL];
 
-	for (; stat_table_head(what, (unsigned)columns, rates); columns++) {
-		width[columns] = (int)strlen(stat_table_head(what, (unsigned)columns, rates));
+	for (; stat_table_head(what, (unsigned)columns); columns++) {
+		width[columns] = (int)strlen(stat_table_head(what, (unsigned)columns));
 		for (size_t i = 0; i < n; i++) {
 			stat_table_cell(what, (unsigned)columns, json_object_array_get_idx(rows, i), rates, cell, CELL);
 			if ((int)strlen(cell) > width[columns])
@@ -221,8 +234,7 @@ void stat_table_print(FILE *f, const char *what, struct json_object *rows, bool 
 	if (bold)
 		fputs("\033[1m", f);
 	for (unsigned c = 0; c < columns; c++)
-		print_cell(f, stat_table_head(what, c, rates), width[c], stat_table_is_number(what, c),
-		           c + 1 == columns);
+		print_cell(f, stat_table_head(what, c), width[c], stat_table_is_number(what, c), c + 1 == columns);
 	if (bold)
 		fputs("\033[0m", f);
 	for (size_t i = 0; i < n; i++)

@@ -26,6 +26,7 @@ static const struct {
         {"capture", "-w FILE [OPTION...]", "record the packets of running programs", cmd_capture},
         {"devices", "[--json]", "show the adapters of this machine", cmd_devices},
         {"stat", "[OBJECT] [OPTION...]", "show what running programs have and send", cmd_stat},
+        {"top", "[OPTION...]", "show what running programs send, live", cmd_top},
         {"exporter", "[--listen ADDRESS:PORT]", "serve their counters to Prometheus", cmd_exporter},
         {"help", "", "show this", cmd_help},
         {"version", "", "show the version", cmd_version},

@@ -13,6 +13,7 @@ int cmd_run(int argc, char **argv);
 int cmd_devices(int argc, char **argv);
 int cmd_exporter(int argc, char **argv);
 int cmd_stat(int argc, char **argv);
+int cmd_top(int argc, char **argv);
 
 /* Prints "verbena NAME: text" to stderr. */
 void cmd_complain(const char *name, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

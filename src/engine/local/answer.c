@@ -69,7 +69,7 @@ void vb_local_serve_reads(struct vb_qp *qp)
 			return;
 		}
 		r->offset += piece;
-		qp->local.received.bytes[1] += piece;
+		qp->local.received_bytes[1] += piece;
 		if (r->offset == r->length)
 			inread_done(qp);
 	}

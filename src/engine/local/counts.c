@@ -27,10 +27,10 @@ void vb_local_counts(const struct vb_qp *qp, struct vb_counts *c)
 	const struct vb_local_sent *s = &qp->local.sent;
 	const struct vb_local_received *r = &qp->local.received;
 
-	c->port_xmit_data += s->bytes[0] + r->bytes[1];
-	c->port_rcv_data += r->bytes[0] + s->bytes[1];
-	c->port_xmit_packets += s->messages;
-	c->port_rcv_packets += r->messages;
+	c->port_xmit_data += qp->local.sent_bytes[0] + qp->local.received_bytes[1];
+	c->port_rcv_data += qp->local.received_bytes[0] + qp->local.sent_bytes[1];
+	c->port_xmit_packets += qp->local.ssn_emit + s->messages;
+	c->port_rcv_packets += qp->local.taken + r->datagrams;
 	c->rnr_nak_retry_err += s->rnr_naks;
 	c->local_ack_timeout_err += s->timeouts;
 	c->out_of_sequence += r->ahead;
@@ -47,6 +47,8 @@ void vb_local_counts_leave(struct vb_qp *qp)
 		vb_local_counts(qp, &dev->ended);
 	qp->local.sent = (struct vb_local_sent){0};
 	qp->local.received = (struct vb_local_received){0};
+	for (int i = 0; i < 2; i++)
+		qp->local.sent_bytes[i] = qp->local.received_bytes[i] = 0;
 	atomic_store_explicit(&qp->shared->copied[0], 0, memory_order_relaxed);
 	atomic_store_explicit(&qp->shared->copied[1], 0, memory_order_relaxed);
 }

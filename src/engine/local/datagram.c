@@ -181,6 +181,7 @@ static enum vb_emit emit_one(struct vb_qp *qp, struct vb_swqe *w)
 	vb_unlock(&peer->tx_lock);
 	if (!ok)
 		return vb_local_emit_fault(w, IBV_WC_LOC_PROT_ERR);
+	qp->local.sent.messages++;
 	vb_local_count_sent(qp, w);
 	if (__builtin_expect(qp->datagram.shown, 0))
 		vb_local_show_datagram(qp, w, w->ud_qkey & VB_QKEY_CONTROLLED ? qp->attr.qkey : w->ud_qkey, iov, n);

@@ -360,10 +360,11 @@ static enum vb_emit count_rd(struct vb_qp *qp, enum vb_emit r)
 }
 
 /* The peer takes no part in the copy. Its counters read ours. */
-static void count_copied(struct vb_qp *qp, bool is_read, uint32_t length)
+static __attribute__((noinline)) void count_copied(struct vb_qp *qp, bool is_read, uint32_t length)
 {
 	_Atomic uint64_t *bytes = &qp->shared->copied[is_read];
 
+	qp->local.sent.messages++;
 	atomic_store_explicit(bytes, atomic_load_explicit(bytes, memory_order_relaxed) + length, memory_order_relaxed);
 }
 

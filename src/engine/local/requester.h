@@ -96,11 +96,10 @@ static inline void vb_local_rdma_done(struct vb_qp *qp, const struct vb_swqe *w,
 void vb_rec_fill(struct vb_qp *qp, struct vb_rec *rec, unsigned type, unsigned flags, uint32_t psn, uint32_t length,
                  uint32_t imm);
 
-/* Counts a message that was sent, or executed by one copy. Under sq_lock. */
+/* Counts the bytes of a message that was sent, or executed by one copy. ssn_emit counts messages. Under sq_lock. */
 static inline void vb_local_count_sent(struct vb_qp *qp, const struct vb_swqe *w)
 {
-	qp->local.sent.messages++;
-	qp->local.sent.bytes[w->opcode == IBV_WR_RDMA_READ] += w->length;
+	qp->local.sent_bytes[w->opcode == IBV_WR_RDMA_READ] += w->length;
 }
 
 #endif

@@ -66,7 +66,6 @@ void vb_local_update_ackable(struct vb_qp *qp)
 static void count_taken(struct vb_qp *qp)
 {
 	qp->local.taken++;
-	qp->local.received.messages++;
 	qp->local.epsn = (qp->local.epsn + 1) & VB_PSN_MASK;
 	qp->local.nak_state = false;
 	vb_local_update_ackable(qp);
@@ -172,7 +171,7 @@ static enum verdict do_send(struct vb_qp *qp, struct req *q)
 
 	if (v != OK)
 		return v;
-	qp->local.received.bytes[0] += q->rec.length;
+	qp->local.received_bytes[0] += q->rec.length;
 	if (!(q->flags & VB_RECF_LAST))
 		return OK;
 	v = invalidate_key(qp, q);
@@ -229,7 +228,7 @@ static enum verdict do_pull(struct vb_qp *qp, struct req *q)
 	if (v != OK)
 		return v;
 	VB_COUNT(one_copy_bytes, total);
-	qp->local.received.bytes[0] += total;
+	qp->local.received_bytes[0] += total;
 	count_taken(qp);
 	receive_complete(qp, q, IBV_WC_SUCCESS, IBV_WC_RECV, total);
 	return OK;
@@ -313,7 +312,7 @@ static enum verdict do_write(struct vb_qp *qp, struct req *q)
 		}
 		VB_COUNT(ring_bytes, q->rec.length);
 	}
-	qp->local.received.bytes[0] += q->rec.length;
+	qp->local.received_bytes[0] += q->rec.length;
 	if (!last)
 		return OK;
 	if (q->flags & VB_RECF_IMM)
@@ -399,7 +398,7 @@ static enum verdict execute_request(struct vb_qp *qp, struct req *q)
 	case VB_REC_WRITTEN:
 		return do_write(qp, q);
 	case VB_REC_NOTIFY:
-		qp->local.received.bytes[0] += q->ext.total;
+		qp->local.received_bytes[0] += q->ext.total;
 		return complete_write_imm(qp, q, q->ext.total);
 	case VB_REC_READ:
 		return qp->type == IBV_QPT_RC ? do_read(qp, q) : DROP;
@@ -484,13 +483,13 @@ static void input_unreliable(struct vb_qp *qp, struct req *q)
 }
 
 /* A duplicate is acknowledged again. */
-static void took_again(struct vb_qp *qp)
+static __attribute__((noinline, cold)) void took_again(struct vb_qp *qp)
 {
 	qp->local.received.duplicates++;
 	vb_local_ack_later(qp);
 }
 
-static void skipped_ahead(struct vb_qp *qp)
+static __attribute__((noinline, cold)) void skipped_ahead(struct vb_qp *qp)
 {
 	qp->local.received.ahead++;
 	VB_COUNT(drop_psn, 1);
@@ -532,10 +531,10 @@ static void input_connected(struct vb_qp *qp, struct req *q)
 		note_dropped(q);
 		return;
 	}
-	qp->local.received.no_receive += v == RNR;
-	if (v == RNR || v == SOURCE)
+	if (v == RNR || v == SOURCE) {
+		qp->local.received.no_receive += v == RNR;
 		publish_nak(qp, v == RNR ? VB_RING_NAK_RNR : VB_RING_NAK_SOURCE);
-	else
+	} else
 		refuse_request(qp, v, false);
 }
 
@@ -550,8 +549,8 @@ static void input_ud(struct vb_qp *qp, struct req *q)
 		qp->local.received.no_receive++;
 		return;
 	}
-	qp->local.received.messages++;
-	qp->local.received.bytes[0] += q->rec.length - VB_GRH_LEN;
+	qp->local.received.datagrams++;
+	qp->local.received_bytes[0] += q->rec.length - VB_GRH_LEN;
 	if (q->rec.length > qp->inbound->wqe.length) {
 		/* deviates: IBA 9.8.3.2.2 drops the datagram. Adapters complete the receive with an error, and
 		 * programs expect that */

@@ -171,6 +171,11 @@ bool vb_shim_map_is_node(const struct vb_shim_map_buf *buf)
 	return rest && has_prefix(rest, "/dev/infiniband/") && rest[strlen("/dev/infiniband/")];
 }
 
+const char *vb_shim_map_below(const struct vb_shim_map_buf *buf)
+{
+	return below_tree(buf->path);
+}
+
 void vb_shim_map_undo(char *path)
 {
 	int saved = errno;

@@ -26,6 +26,9 @@ const char *vb_shim_map(int dirfd, const char *path, struct vb_shim_map_buf *buf
 /* True if this redirected path is below dev/infiniband, where entries replace character devices. */
 bool vb_shim_map_is_node(const struct vb_shim_map_buf *buf);
 
+/* The part of this redirected path below the tree, "/class/..."; NULL if it is not in the tree. */
+const char *vb_shim_map_below(const struct vb_shim_map_buf *buf);
+
 /* Changes a path below the tree back to the name that it replaces, in place. */
 void vb_shim_map_undo(char *path);
 

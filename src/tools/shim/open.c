@@ -7,7 +7,9 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "tools/shim/live.h"
 #include "tools/shim/map.h"
 #include "tools/shim/next.h"
 
@@ -44,6 +46,14 @@ static bool is_denied(const char *mapped, const struct vb_shim_map_buf *buf, boo
 	return true;
 }
 
+/* A counter's file with the numbers of running programs; -1: none. A cheap test first, because most paths are not. */
+static int live_counter(const struct vb_shim_map_buf *buf, int flags)
+{
+	if (!strstr(buf->path, "counters/") || (flags & (O_PATH | O_DIRECTORY)))
+		return -1;
+	return vb_shim_live(vb_shim_map_below(buf), flags & O_CLOEXEC);
+}
+
 APART static int open_mapped(int dirfd, const char *path, int flags, mode_t mode)
 {
 	struct vb_shim_map_buf buf;
@@ -51,7 +61,9 @@ APART static int open_mapped(int dirfd, const char *path, int flags, mode_t mode
 
 	if (is_denied(p, &buf, (flags & O_ACCMODE) != O_RDONLY || (flags & (O_CREAT | O_TRUNC))))
 		return -1;
-	return NEXT(openat)(dirfd, p, flags, mode);
+	int live = p == buf.path ? live_counter(&buf, flags) : -1;
+
+	return live >= 0 ? live : NEXT(openat)(dirfd, p, flags, mode);
 }
 
 /* Reading a missing argument is harmless here, as it is in the C library. */
@@ -123,7 +135,13 @@ APART static FILE *fopen_mapped(const char *path, const char *mode, FILE *again)
 
 	if (is_denied(p, &buf, mode[0] != 'r' || strchr(mode, '+')))
 		return NULL;
-	return again ? NEXT(freopen)(p, mode, again) : NEXT(fopen)(p, mode);
+	int live = p == buf.path ? live_counter(&buf, O_CLOEXEC) : -1;
+	if (live >= 0)
+		snprintf(buf.path, sizeof(buf.path), "/proc/self/fd/%d", live);
+	FILE *f = again ? NEXT(freopen)(p, mode, again) : NEXT(fopen)(p, mode);
+	if (live >= 0)
+		close(live);
+	return f;
 }
 
 EXPORT FILE *fopen(const char *path, const char *mode)

@@ -1,0 +1,146 @@
+#!/bin/bash
+# stat.sh - verbena stat and exporter show what stock programs have and send
+# follows: verbena-stat(1), verbena-exporter(1)
+# SPDX-License-Identifier: MIT
+source "$(dirname "$0")/../../support/lib.sh"
+need ib_send_lat rping python3 curl
+
+member() { # PYTHON-EXPRESSION of d: the parsed JSON on stdin; must be true
+	python3 -c 'import json, sys
+d = json.load(sys.stdin)
+ok = eval(sys.argv[1])
+if not ok: print(json.dumps(d)[:3000])
+sys.exit(not ok)' "$1"
+}
+stat_has() { # EXPRESSION ARGS…
+	local expression=$1
+	shift
+	"$VERBENA" stat "$@" --json >"$work/json" || return 1
+	member "$expression" <"$work/json"
+}
+status_is() { # STATUS COMMAND ARGS…
+	local want=$1 got=0
+	shift
+	"$@" >"$work/out" 2>&1 </dev/null || got=$?
+	[ $got = "$want" ] || { echo "status $got of $*"; cat "$work/out"; return 1; }
+}
+
+check "without programs there is no process to show" stat_has 'd == {"processes": []}' processes
+check "an adapter that nobody uses has counted nothing" stat_has 'any(r["device"] == "roce_lo" and r.get("programs", 0) == 0 for r in d["devices"])' devices
+
+start_server ib_send_lat -d roce_lo -F -D 250 -s 512 && start_client ib_send_lat -d roce_lo -F -D 250 -s 512
+both_send() { stat_has 'len(d["qps"]) == 2 and all(r["counters"]["port_xmit_packets"] > 100 for r in d["qps"])' qps; }
+check "the queue pairs of two programs are shown while they send" wait_for 30 both_send
+check "each names the other as its peer, on the same host" stat_has \
+	'len(d["qps"]) == 2 and {(r["qpn"], r["peer_qpn"]) for r in d["qps"]} == {(r["peer_qpn"], r["qpn"]) for r in d["qps"]} and all(r["path"] == "same-host" and r["state"] == "RTS" and r["type"] == "RC" for r in d["qps"])' qps
+check "a message of 512 bytes counts as one packet and 128 units of data" stat_has \
+	'len(d["qps"]) == 2 and all(0 <= c["xmit_bytes"] - 512 * c["port_xmit_packets"] <= 512 * 64 and c["port_xmit_data"] == c["xmit_bytes"] // 4 for c in [r["counters"] for r in d["qps"]])' qps
+check "the adapter has what both programs have sent" stat_has \
+	'any(r["device"] == "roce_lo" and r.get("programs") == 2 and r["qps"] == 2 and r["counters"]["port_rcv_packets"] > 200 for r in d["devices"])' devices
+check "rates are above zero while programs send" stat_has 'len(d["qps"]) == 2 and all(r["rates"]["xmit_bytes"] > 0 for r in d["qps"])' qps --rates 0.3
+check "regions have a key, a length and rights" stat_has 'len(d["mrs"]) == 2 and all(r["key"] and r["length"] and "local_write" in r["access"] for r in d["mrs"])' mrs
+check "completion queues have a size" stat_has 'len(d["cqs"]) == 4 and all(r["capacity"] >= 1 and r["armed"] == "no" for r in d["cqs"])' cqs
+sysfs=/sys/class/infiniband/roce_lo/ports/1
+live_file() { # NAME: it has a number above zero, for cat and for stdio
+	local a b
+	a=$("$VERBENA" run cat "$sysfs/$1") && b=$("$VERBENA" run awk '{ print }' "$sysfs/$1") || return 1
+	echo "$a $b"
+	[ "$a" -gt 0 ] && [ "$b" -gt 0 ]
+}
+for f in counters/port_xmit_data counters/port_rcv_packets hw_counters/sent_pkts; do
+	check "the file $f has what running programs have counted" live_file $f
+done
+check "a counter without a source reads as zero" sh -c '[ "$("$0" run cat '"$sysfs"'/counters/symbol_error)" = 0 ]' "$VERBENA"
+pid=$(program_of "$server")
+check "--pid shows one program" stat_has "[r['pid'] for r in d['qps']] == [$pid]" qps --pid "$pid"
+check "--device leaves others out" stat_has 'd["qps"] == []' qps --device roce_none
+for what in devices qps cqs mrs connections processes; do
+	check "the table of $what is printed" status_is 0 "$VERBENA" stat $what
+done
+check "a table has no colours in a file" sh -c '! "$0" stat qps | grep -q "$(printf "\033")"' "$VERBENA"
+check "OpenMetrics text ends as it must" sh -c '[ "$("$0" stat --openmetrics | tail -1)" = "# EOF" ]' "$VERBENA"
+metrics_are_valid() {
+	"$VERBENA" stat --openmetrics | python3 -c '
+import re, sys
+types, helped, family = {}, set(), None
+lines = sys.stdin.read().split("\n")
+assert lines[-1] == "" and lines[-2] == "# EOF", lines[-2:]
+for l in lines[:-2]:
+    m = re.fullmatch(r"# (TYPE|HELP|UNIT) ([a-z_:][a-z0-9_:]*) (.+)", l, re.I)
+    if m:
+        if m[1] == "TYPE":
+            assert m[2] not in types, l
+            types[m[2]] = m[3]; family = m[2]
+        assert m[2] == family, l
+        if m[1] == "HELP": helped.add(m[2])
+        if m[1] == "UNIT": assert m[2].endswith("_" + m[3]), l
+        continue
+    m = re.fullmatch(r"([a-zA-Z_:][a-zA-Z0-9_:]*)(\{([a-z]+=\"(\\.|[^\"\\])*\",?)*\})? [0-9.e+-]+", l)
+    assert m, l
+    assert m[1] == family + ("_total" if types[family] == "counter" else ""), l
+assert helped == set(types) and "verbena_rnr_nak_retry_err" in types, types
+'
+}
+check "OpenMetrics text has a type and a help for each family" metrics_are_valid
+
+# --- the exporter ---
+timeout 200 "$VERBENA" exporter --listen "unix:$work/metrics" 2>"$work/exporter" &
+exporter=$!
+wait_for 20 test -S "$work/metrics"
+http() { curl -s --max-time 30 --unix-socket "$work/metrics" "$@"; }
+check "the exporter serves the counters" sh -c '[ "$(curl -s --max-time 30 --unix-socket "$0" http://x/metrics | tail -1)" = "# EOF" ]' "$work/metrics"
+code_is() { # CODE CURL-ARGS…
+	local want=$1
+	shift
+	[ "$(http -o "$work/page" -w '%{http_code}' "$@")" = "$want" ]
+}
+check "a page that does not exist is 404" code_is 404 http://x/other
+check "a POST is 405" code_is 405 -X POST http://x/metrics
+check "a head that is too long is 431" code_is 431 -H "X: $(printf '%09000d' 0)" http://x/metrics
+check "garbage is 400" sh -c '[ "$(printf "\001garbage\r\n\r\n" | nc -q 1 -U "$0" | head -1 | cut -d" " -f2)" = 400 ]' "$work/metrics"
+check "a client that says nothing disturbs no other" sh -c 'sleep 1 | timeout 3 nc -U "$0" >/dev/null & curl -s --max-time 30 --unix-socket "$0" http://x/metrics >/dev/null' "$work/metrics"
+kill $exporter
+ended_well() { wait $exporter; }
+check "SIGTERM ends the exporter with success" ended_well
+check "its socket is gone" test ! -e "$work/metrics"
+check "an address that is none is a wrong usage" status_is 2 "$VERBENA" exporter --listen nonsense
+
+# --- trouble ---
+for args in "stat" "stat --json" "stat qps" "stat --openmetrics" "stat --help" "devices" "devices --json" "help" "version"; do
+	check "verbena $args into a full file fails" sh -c 'v=$0; "$v" "$@" >/dev/full 2>"'"$work/err"'" && exit 1; grep -q "No space left" "'"$work/err"'"' "$VERBENA" $args
+done
+check "a reader that goes away is no error to talk about" sh -c '(trap "" PIPE; "$0" stat qps --json 2>"'"$work/err"'") | true; [ ! -s "'"$work/err"'" ]' "$VERBENA"
+check "an unknown argument is a wrong usage" status_is 2 "$VERBENA" stat --nonsense
+check "--rates without a number is a wrong usage" status_is 2 "$VERBENA" stat --rates
+check "a process without an adapter is a failure" status_is 1 "$VERBENA" stat --pid $$
+kill -STOP "$pid"
+check "a stopped program is named, and the status is 1" sh -c '"$0" stat processes >/dev/null 2>"'"$work/err"'"; [ $? = 1 ] && grep -q "'"$pid"' did not answer" "'"$work/err"'"' "$VERBENA"
+kill -CONT "$pid"
+kill -KILL "$pid"
+wait "$server" 2>/dev/null
+kill "$client" 2>/dev/null
+wait "$client" 2>/dev/null
+check "a counter without programs reads as zero" sh -c '[ "$("$0" run cat '"$sysfs"'/counters/port_xmit_data)" = 0 ]' "$VERBENA"
+check "a killed program is not shown any more" wait_for 20 stat_has 'd == {"processes": []}' processes
+check "and its name is removed" sh -c '[ -z "$(ls "$0"/control-*)" ]' "$VERBENA_RUNTIME"
+
+# --- networks ---
+export VERBENA_WIRE=always
+start_server ib_write_lat -d roce_lo -F -D 250 -s 4096 && start_client ib_write_lat -d roce_lo -F -D 250 -s 4096
+roce_sends() { stat_has 'len(d["qps"]) == 2 and all(r["path"] == "roce" and r["peer"] == "127.0.0.1" and r["counters"]["port_xmit_packets"] > 100 for r in d["qps"])' qps; }
+check "queue pairs over RoCE have the peer's address, and count packets" wait_for 30 roce_sends
+kill "$server" "$client" 2>/dev/null
+wait "$server" "$client" 2>/dev/null
+unset VERBENA_WIRE
+free_port
+timeout 200 "${run[@]}" rping -s -a 127.0.0.1 -p "$port" -C 500000000 >/dev/null 2>&1 &
+server=$!
+connections() { stat_has 'sorted(r["state"] for r in d["connections"]) == ["CONNECT", "CONNECT", "LISTEN"]' connections; }
+rping_listens() { stat_has 'any(r["state"] == "LISTEN" for r in d["connections"])' connections; }
+wait_for 20 rping_listens >/dev/null
+timeout 200 "${run[@]}" rping -c -a 127.0.0.1 -p "$port" -C 500000000 >/dev/null 2>&1 &
+client=$!
+check "communication ids are shown with the kernel's names of states" wait_for 30 connections
+kill "$server" "$client" 2>/dev/null
+wait "$server" "$client" 2>/dev/null
+finish
