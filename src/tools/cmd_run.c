@@ -117,6 +117,10 @@ static int read_options(int argc, char **argv, bool *want_shim, const char **cap
 			return 0;
 		}
 	}
+	if (*capture && !strcmp(*capture, "-")) {
+		cmd_complain("run", "--capture needs a file: standard output is the program's");
+		return 0;
+	}
 	if (i < argc)
 		return i;
 	cmd_complain("run", "no program given: verbena run [OPTION...] [--] PROGRAM [ARGUMENT...]");

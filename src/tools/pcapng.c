@@ -40,7 +40,8 @@ static void put_bytes(struct pcapng *p, const void *bytes, size_t n)
 {
 	static const uint8_t zeros[4];
 
-	memcpy(p->buffer + p->used, bytes, n);
+	if (n)
+		memcpy(p->buffer + p->used, bytes, n);
 	p->used += n;
 	memcpy(p->buffer + p->used, zeros, -n & 3);
 	p->used += -n & 3;
