@@ -13,11 +13,12 @@ failed=0
 fail() { echo "FAILED $*"; failed=1; }
 
 # name | good | wrong | what a wrong value prints | exit status of `verbena devices` with it
-# FAULT and RUNTIME are read only when a program opens a device, and TREE is the launcher's own
+# CAPTURE, FAULT and RUNTIME are read only when a program opens a device, and TREE is the launcher's own
 table=$(cat <<END
 VERBENA_BROKER|$verbena|/nowhere/broker|the broker runs inside|0
 VERBENA_BROKER_LINGER|0|1s|from 0 to 3600000|0
 VERBENA_BROKER_LOG|$work/log|/nowhere/log|the broker logs nothing|0
+VERBENA_CAPTURE|/nowhere/socket|||0
 VERBENA_CONGESTION|system|no-such|tcp_available_congestion_control|0
 VERBENA_DEVICES|roce:lo,iwarp:lo, lo|roce:lo,iwrp:lo|roce:INTERFACE and iwarp:INTERFACE|1
 VERBENA_FAULT|loss=0|||0
