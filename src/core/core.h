@@ -217,9 +217,12 @@ struct vb_inread {
 
 /* Small RDMA writes to and fro (engine/local/pingpong.c). Under sq_lock. */
 struct vb_pingpong {
-	uint64_t
-	        until; /* ns: the oldest request's completion is held until then, or until the peer's answer; 0: it is not */
-	uint64_t taken;                  /* the QP's count `executed` when the hold began */
+	/* ns: the oldest request's completion is held until then, or until the peer's answer; 0: it is not. Read (relaxed)
+	 * without the lock */
+	_Atomic uint64_t until;
+	uint64_t written;                /* the QP's count of that name when the hold began */
+	uint32_t allowed;                /* the last number in shared->pingpong */
+	uint32_t missed;                 /* the peer's number when it did not store a write in the ring */
 	uint16_t skip, ring_skip;        /* so many of the next writes are not held, or do not go into the ring */
 	uint8_t hits, misses;            /* holds in a row with an answer; without one, after that */
 	uint8_t failures, ring_failures; /* the logarithms of the next skips */
@@ -276,6 +279,7 @@ struct vb_local_qp {
 	_Atomic uint64_t ack_sent; /* highest count that a record or shared->acked has carried to the peer */
 	uint32_t ack_in;           /* low half of the highest count that the peer's records acknowledged */
 	bool nak_state;            /* a NAK was sent; records are dropped until epsn arrives */
+	_Atomic uint64_t written;  /* RDMA writes of the peer that this process has stored. Read (relaxed) by senders */
 	bool on_acks;              /* in node's list of QPs whose shared->acked lags */
 	struct vb_qp *acks_next;
 	struct vb_inread *inread; /* reads answered by the ring: max_dest_rd_atomic entries */

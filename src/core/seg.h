@@ -75,7 +75,7 @@ struct vb_qp_shared {
 	 * before it. 0: the responder has none of these any more */
 	_Atomic uint32_t withdrawn;
 	_Atomic uint32_t
-	        pingpong; /* small writes to this QP may come in the ring: its program polls for their completions */
+	        pingpong; /* not 0: small writes to this QP may come in the ring, because its program polls for a completion */
 	uint32_t reserved0[3];
 	/* line 1: written by the responder */
 	_Atomic uint64_t acked; /* requests executed since RTR, in order */

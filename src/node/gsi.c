@@ -296,6 +296,17 @@ void vb_gsi_on_service_reply(struct vb_node *node, const struct vb_msg_service_r
 	end_callback(node);
 }
 
+/* Under lock. Another program may have a spare's port by now, so the new broker chooses one. */
+static void spares_renew(struct vb_gsi_client *q)
+{
+	for (unsigned i = 0; i < q->nspare; i++) {
+		struct binding *b = *place_of(q, q->spare[i]);
+
+		b->msg.port = 0;
+		b->awaited = AWAITS_BIND;
+	}
+}
+
 void vb_gsi_on_reattached(struct vb_node *node)
 {
 	struct vb_gsi_client *q = begin_callback(node);
@@ -304,6 +315,7 @@ void vb_gsi_on_reattached(struct vb_node *node)
 		return;
 	post_head(q, VB_MSG_CM_OPEN);
 	vb_mutex_lock(&q->lock, VB_RANK_GSI);
+	spares_renew(q);
 	for (unsigned i = 0; i < BUCKETS; i++)
 		for (struct binding *b = q->bindings[i]; b; b = b->next) {
 			if (b->awaited == AWAITS_UNBIND) /* this broker does not know it */
@@ -422,6 +434,13 @@ static int binding_result(struct vb_gsi_client *q, uint32_t id, uint16_t *port)
 	return err;
 }
 
+/* Under lock. */
+static void spares_drop(struct vb_gsi_client *q)
+{
+	while (q->nspare)
+		forget_binding(q, q->spare[--q->nspare]);
+}
+
 /* Under lock. Notes that the program binds an ephemeral port. */
 static void count_in_a_row(struct vb_gsi_client *q, const struct vb_msg_cm_bind *like)
 {
@@ -429,8 +448,7 @@ static void count_in_a_row(struct vb_gsi_client *q, const struct vb_msg_cm_bind 
 		q->in_a_row += q->in_a_row < SPARES_MAX;
 		return;
 	}
-	while (q->nspare)
-		forget_binding(q, q->spare[--q->nspare]);
+	spares_drop(q);
 	q->like = *like;
 	q->in_a_row = 1;
 }
@@ -468,7 +486,7 @@ static int bind_ephemeral(struct vb_gsi_client *q, const struct vb_msg_cm_bind *
 	spares_request(q);
 	if (*id)
 		err = binding_result(q, *id, port);
-	if (err) {
+	if (err && err != ETIMEDOUT) {
 		*id = binding_request(q, like);
 		err = binding_result(q, *id, port);
 	}
@@ -496,6 +514,12 @@ EXPORT int vb_gsi_client_bind(struct vb_gsi_client *q, uint16_t port_space, cons
 	if (*port || reuse) {
 		id = binding_request(q, &like);
 		err = binding_result(q, id, port);
+		if ((err == EADDRINUSE || err == ENOSPC) && q->nspare) { /* a spare may be in the way */
+			spares_drop(q);
+			q->in_a_row = 0;
+			id = binding_request(q, &like);
+			err = binding_result(q, id, port);
+		}
 	} else {
 		err = bind_ephemeral(q, &like, port, &id);
 	}

@@ -1,6 +1,7 @@
 // progress.c - progress, by a polling program or the progress thread: polled rings, doorbells, visits of queue pairs
 // see: docs/same-host.md
 // SPDX-License-Identifier: MIT
+#include <errno.h>
 #include <linux/membarrier.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -378,14 +379,20 @@ static void poller_takes_over(struct vb_node *node)
 /* The core is wanted by other threads. Returns true if the caller has slept instead of yielding. */
 static bool nap_sometimes(struct vb_node *node, uint64_t now)
 {
-	if (now < atomic_load_explicit(&node->nap_after, memory_order_relaxed))
+	uint64_t after = atomic_load_explicit(&node->nap_after, memory_order_relaxed);
+
+	/* one thread of the program at a time */
+	if (now < after || !atomic_compare_exchange_strong(&node->nap_after, &after, now + NAP_MAX))
 		return false;
 
 	uint32_t naps = atomic_load_explicit(&node->naps, memory_order_relaxed);
 	uint64_t length = naps < 10 ? NAP_MIN << naps : NAP_MAX;
 	uint64_t wait = naps < 4 ? NAP_EVERY >> naps : NAP_SPACING;
 
-	nanosleep(&(struct timespec){.tv_nsec = (long)length}, NULL);
+	/* no cancellation point, and errno is the program's */
+	int saved = errno;
+	syscall(SYS_nanosleep, &(struct timespec){.tv_nsec = (long)length}, NULL);
+	errno = saved;
 	atomic_store_explicit(&node->naps, naps + 1, memory_order_relaxed);
 	atomic_store_explicit(&node->nap_after, vb_now() + wait, memory_order_relaxed);
 	return true;

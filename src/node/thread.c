@@ -138,9 +138,7 @@ static uint64_t watch_poller(struct vb_node *node, uint32_t *polls, uint64_t *in
 
 	if (now != *polls) {
 		*polls = now;
-		if (crowded)
-			return *interval = WATCH_CROWDED;
-		uint64_t most = vb_awaits_network(node->io) ? WATCH_NETWORK : WATCH_MAX;
+		uint64_t most = vb_awaits_network(node->io) ? WATCH_NETWORK : crowded ? WATCH_CROWDED : WATCH_MAX;
 
 		*interval = *interval * 2 < most ? *interval * 2 : most;
 		return *interval;

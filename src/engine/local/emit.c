@@ -349,8 +349,8 @@ static enum vb_emit emit_write_by_ring(struct vb_qp *qp, struct vb_swqe *w)
 		return r;
 	if (r == VB_EMIT_OK || (r == VB_EMIT_BLOCKED && qp->local.sq_emit_off)) {
 		w->begun = rdma_is_sent(qp, w);
-		if (!qp->local.pingpong.until)
-			vb_local_expect_work(qp, VB_WITHDRAW_AFTER);
+		if (!vb_local_is_held(qp))
+			vb_local_expect_work(qp, w->length <= VB_PINGPONG_MAX ? VB_WITHDRAW_SOON : VB_WITHDRAW_AFTER);
 	} else {
 		w->slot = 0; /* nothing of it is in the ring */
 	}
@@ -396,6 +396,9 @@ static enum vb_emit emit_rdma(struct vb_qp *qp, struct vb_swqe *w)
 		if (!ring_settled(qp)) {
 			if (is_read || w->length > RING_WRITE_MAX)
 				return VB_EMIT_BLOCKED;
+			/* it must not wait for the peer's program if those before it need not */
+			if (!imm && qp->type == IBV_QPT_RC && vb_local_may_withdraw_all(qp))
+				return emit_write_by_ring(qp, w);
 			return emit_by_ring(qp, w, VB_REC_WRITE, 0);
 		}
 		uint64_t begun = imm ? 0 : rdma_is_sent(qp, w);

@@ -3,6 +3,8 @@
 // SPDX-License-Identifier: MIT
 #include "engine/local/pingpong.h"
 
+#include <string.h>
+
 #include "core/node.h"
 #include "engine/local/peer.h"
 #include "engine/local/requester.h"
@@ -16,7 +18,6 @@
 
 #define HOLD_TRIAL VB_US(5) /* ns: the longest hold until answers have come */
 #define HOLD_MAX VB_US(20)  /* ns: the longest hold after that */
-#define SOON VB_US(5)       /* ns: a write that the peer has not stored during a hold is withdrawn after this */
 #define HITS 4u             /* answers in a row until holds are long */
 #define MISSES 3u           /* holds without an answer until they end */
 #define SKIP_MAX 12u        /* after misses the next 2, 4, … 2^SKIP_MAX writes are not held */
@@ -54,7 +55,9 @@ static bool peer_may_poll(const struct vb_qp *qp)
 	case VB_LEARN:
 		break;
 	}
-	return atomic_load_explicit(&qp->local.remote->pingpong, memory_order_relaxed);
+	uint32_t allowed = atomic_load_explicit(&qp->local.remote->pingpong, memory_order_relaxed);
+
+	return allowed && allowed != qp->local.pingpong.missed;
 }
 
 bool vb_local_pingpong_answers(struct vb_qp *qp, const struct vb_swqe *w)
@@ -72,19 +75,30 @@ bool vb_local_pingpong_answers(struct vb_qp *qp, const struct vb_swqe *w)
 	       !peer->fence;
 }
 
+/* Each time that answers are allowed anew the number is another, so that a peer whose answer was not stored in the ring
+ * tries that once only. While all goes well it stays, and with it the cache line in the peer's core. */
 static void allow_answers(struct vb_qp *qp, bool allow)
 {
-	if (atomic_load_explicit(&qp->shared->pingpong, memory_order_relaxed) != allow)
-		atomic_store_explicit(&qp->shared->pingpong, allow, memory_order_relaxed);
+	struct vb_pingpong *p = &qp->local.pingpong;
+	bool allowed = atomic_load_explicit(&qp->shared->pingpong, memory_order_relaxed);
+
+	if (allow == allowed)
+		return;
+	if (allow && !++p->allowed)
+		p->allowed = 1;
+	atomic_store_explicit(&qp->shared->pingpong, allow ? p->allowed : 0, memory_order_relaxed);
 }
 
 static void begin_hold(struct vb_qp *qp)
 {
 	struct vb_pingpong *p = &qp->local.pingpong;
 
-	p->taken = atomic_load_explicit(&qp->local.executed, memory_order_relaxed);
-	p->until = vb_now() + (p->hits == HITS ? HOLD_MAX : HOLD_TRIAL);
+	uint64_t until = vb_now() + (p->hits == HITS ? HOLD_MAX : HOLD_TRIAL);
+
+	p->written = atomic_load_explicit(&qp->local.written, memory_order_relaxed);
+	atomic_store_explicit(&p->until, until, memory_order_relaxed);
 	p->looks = 0;
+	vb_timer_at(qp->node, until);
 	allow_answers(qp, true);
 }
 
@@ -93,7 +107,7 @@ void vb_local_pingpong_hold(struct vb_qp *qp, const struct vb_swqe *w)
 	struct vb_pingpong *p = &qp->local.pingpong;
 
 	if (!is_small_write(qp, w) || !is_only_request(qp) || !(w->flags & IBV_SEND_SIGNALED) ||
-	    qp->qp.send_cq->channel || vb_pace_forced() == VB_FORCE_COPY)
+	    qp->qp.send_cq->channel || qp->scq->want_timestamp || vb_pace_forced() == VB_FORCE_COPY)
 		return;
 	if (p->skip && !w->slot)
 		p->skip--;
@@ -109,7 +123,7 @@ static bool is_unanswered(const struct vb_qp *qp, const struct vb_swqe *w)
 /* A write that the peer has not acknowledged is withdrawn if the peer does not execute it. */
 static void end_hold(struct vb_qp *qp, uint64_t withdraw_after)
 {
-	qp->local.pingpong.until = 0;
+	atomic_store_explicit(&qp->local.pingpong.until, 0, memory_order_relaxed);
 	if (is_unanswered(qp, vb_sq_at(qp, qp->sq_una)))
 		vb_local_expect_work(qp, withdraw_after);
 }
@@ -136,31 +150,44 @@ static void no_answer_came(struct vb_qp *qp)
 {
 	struct vb_pingpong *p = &qp->local.pingpong;
 
-	end_hold(qp, SOON);
+	allow_answers(qp, false);
+	if (qp->local.remote && vb_sq_at(qp, qp->sq_una)->slot)
+		p->missed = atomic_load_explicit(&qp->local.remote->pingpong, memory_order_relaxed);
+	end_hold(qp, VB_WITHDRAW_SOON);
 	if (p->hits < HITS || ++p->misses == MISSES)
 		stop_holding(qp);
+}
+
+static bool has_answer(const struct vb_qp *qp)
+{
+	return atomic_load_explicit(&qp->local.written, memory_order_relaxed) != qp->local.pingpong.written;
 }
 
 bool vb_local_pingpong_holds(struct vb_qp *qp)
 {
 	struct vb_pingpong *p = &qp->local.pingpong;
 
-	if (!p->until)
+	if (!vb_local_is_held(qp))
 		return false;
-	if (atomic_load_explicit(&qp->local.executed, memory_order_relaxed) != p->taken) {
-		answer_came(qp);
+	/* the first look may come late: then even an answer shows that the program did not poll */
+	if (p->looks++ % CLOCK_EVERY == 0 && vb_now() >= atomic_load_explicit(&p->until, memory_order_relaxed)) {
+		no_answer_came(qp);
 		return false;
 	}
-	if (++p->looks % CLOCK_EVERY || vb_now() < p->until)
+	if (!has_answer(qp))
 		return true;
-	no_answer_came(qp);
+	answer_came(qp);
 	return false;
 }
 
 void vb_local_pingpong_release(struct vb_qp *qp)
 {
-	if (__builtin_expect(qp->local.pingpong.until != 0, 0))
+	if (__builtin_expect(!vb_local_is_held(qp), 1))
+		return;
+	if (has_answer(qp))
 		end_hold(qp, VB_WITHDRAW_AFTER);
+	else
+		no_answer_came(qp);
 }
 
 /* The peer's program may have been interrupted. Then its answer comes after this one copy. */
@@ -178,6 +205,9 @@ void vb_local_pingpong_failed(struct vb_qp *qp)
 
 void vb_local_pingpong_reset(struct vb_qp *qp)
 {
-	qp->local.pingpong = (struct vb_pingpong){0};
+	uint32_t allowed = qp->local.pingpong.allowed;
+
+	memset(&qp->local.pingpong, 0, sizeof(qp->local.pingpong));
+	qp->local.pingpong.allowed = allowed;
 	allow_answers(qp, false);
 }

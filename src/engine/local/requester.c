@@ -218,11 +218,22 @@ static uint64_t peer_has_taken(const struct vb_qp *qp)
 	return n < qp->local.ssn_una ? qp->local.ssn_una : n;
 }
 
+void vb_local_end_hold(struct vb_qp *qp)
+{
+	if (__builtin_expect(!vb_local_is_held(qp), 1))
+		return;
+	vb_local_pingpong_release(qp);
+	(void)vb_local_retire_done(qp); /* a request that is held has not failed */
+}
+
 /* Goes back to the oldest request that the peer has not received, to send again from there. from is a count like
  * ssn_una. Each entry between sq_una and sq_emit has one PSN, so differences of counts are distances. */
 static void go_back_to(struct vb_qp *qp, uint64_t from)
 {
 	uint32_t first = qp->sq_una + (uint32_t)(from - qp->local.ssn_una);
+
+	if ((int32_t)(first - qp->sq_emit) > 0) /* the peer claims more than was sent */
+		first = qp->sq_emit;
 
 	for (uint32_t i = first; i != qp->sq_emit; i++) {
 		struct vb_swqe *w = vb_sq_at(qp, i);
@@ -273,6 +284,7 @@ static enum nak_result handle_rnr_nak(struct vb_qp *qp)
 static enum nak_result handle_nak(struct vb_qp *qp, uint64_t nak)
 {
 	qp->local.nak_seen = VB_RING_NAK_COUNTER(nak);
+	vb_local_end_hold(qp);
 	if (qp->sq_una == qp->sq_emit && !qp->local.sq_emit_off)
 		return NAK_REPEAT; /* it is for a request that has ended since */
 	if (vb_local_is_shown(qp))
@@ -312,6 +324,7 @@ static void timer_expired(struct vb_qp *qp)
 	}
 	if (!retry)
 		return;
+	vb_local_end_hold(qp);
 	if (vb_local_timeout_ns(qp) || qp->local.gone) {
 		if (!qp->local.retry_left || qp->local.gone) {
 			fail_oldest(qp, IBV_WC_RETRY_EXC_ERR);
@@ -432,6 +445,7 @@ static void peer_died(struct vb_qp *qp)
 {
 	if (qp->type == IBV_QPT_RC) {
 		take_acks(qp, true);
+		vb_local_pingpong_release(qp);
 		if (vb_local_retire_done(qp) == VB_SQ_FAILED)
 			fail_oldest(qp, vb_sq_at(qp, qp->sq_una)->status);
 		else if (qp->sq_una != qp->sq_head)
@@ -465,6 +479,8 @@ static void visit_locked(struct vb_qp *qp)
 			/* 1: the peer's QP does not receive any more, but its fields are still of this connection */
 			if (gens <= 1)
 				take_acks(qp, gens);
+			if (gens)
+				vb_local_pingpong_release(qp);
 			if (vb_local_retire_done(qp) == VB_SQ_FAILED ||
 			    (qp->local.look && !gens && vb_local_look(qp, now) == VB_SQ_FAILED)) {
 				fail_oldest(qp, vb_sq_at(qp, qp->sq_una)->status);
@@ -524,8 +540,9 @@ uint64_t vb_local_deadline(struct vb_qp *qp)
 	}
 	if (qp->local.look && (!at || qp->local.look < at))
 		at = qp->local.look;
-	if (qp->local.pingpong.until && (!at || qp->local.pingpong.until < at))
-		at = qp->local.pingpong.until;
+	uint64_t until = atomic_load_explicit(&qp->local.pingpong.until, memory_order_relaxed);
+	if (until && (!at || until < at))
+		at = until;
 	vb_unlock(&qp->sq_lock);
 	return at;
 }
@@ -601,6 +618,7 @@ void vb_local_forget_sends(struct vb_qp *qp)
 
 void vb_local_closed(struct vb_qp *qp)
 {
+	vb_local_end_hold(qp);
 	atomic_store_explicit(&qp->shared->acked, atomic_load_explicit(&qp->local.executed, memory_order_relaxed),
 	                      memory_order_release);
 	if (qp->local.peer && vb_peer_alive(qp->local.peer))

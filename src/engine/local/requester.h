@@ -71,6 +71,7 @@ static inline struct vb_pace *vb_pace_of(struct vb_peer *peer, const struct vb_s
 enum vb_sq_status vb_local_retire_done(struct vb_qp *qp);
 
 #define VB_WITHDRAW_AFTER VB_US(300) /* ns: requests in flight on which nothing happens for this long are withdrawn */
+#define VB_WITHDRAW_SOON VB_US(5)    /* ns: the same for small writes between programs that write in turns */
 /* A request has been put into the ring that one copy could execute: it is withdrawn if the peer does not work within
  * that time (ns). Under sq_lock. withdraw.c, as are the next two. */
 void vb_local_expect_work(struct vb_qp *qp, uint64_t within);
@@ -78,6 +79,9 @@ void vb_local_expect_work(struct vb_qp *qp, uint64_t within);
 enum vb_sq_status vb_local_look(struct vb_qp *qp, uint64_t now);
 /* The QP ends: its held writes are the peer's again. Under sq_lock. */
 void vb_local_release_held(struct vb_qp *qp);
+
+/* Are all requests in flight writes that may be withdrawn? Under sq_lock. */
+bool vb_local_may_withdraw_all(struct vb_qp *qp);
 
 /* Does the peer still have reads that were withdrawn? Under sq_lock. */
 bool vb_local_reads_withdrawn(struct vb_qp *qp);

@@ -6,6 +6,7 @@
 #include "core/mr.h"
 #include "core/pd.h"
 #include "core/rq.h"
+#include "engine/local/pingpong.h"
 #include "engine/local/responder.h"
 #include "engine/local/ring.h"
 #include "frame/fields.h"
@@ -218,6 +219,8 @@ static enum vb_verdict do_write(struct vb_qp *qp, struct vb_local_req *q)
 		return VB_VERDICT_OK;
 	if (q->flags & VB_RECF_IMM)
 		return complete_write_imm(qp, q, q->ext.total);
+	atomic_store_explicit(&qp->local.written, atomic_load_explicit(&qp->local.written, memory_order_relaxed) + 1,
+	                      memory_order_relaxed);
 	vb_local_count_taken(qp);
 	return VB_VERDICT_OK;
 }
@@ -396,6 +399,12 @@ static void input_connected(struct vb_qp *qp, struct vb_local_req *q)
 		if (!(q->flags & VB_RECF_FIRST)) /* a later piece of the refused request */
 			return;
 		qp->local.nak_state = false; /* the request is repeated from its first piece on */
+	}
+	if (__builtin_expect(vb_local_is_held(qp), 0) && q->type != VB_REC_WRITE) {
+		/* a request of ours is complete, and this may be the answer to it */
+		vb_lock(&qp->sq_lock);
+		vb_local_end_hold(qp);
+		vb_unlock(&qp->sq_lock);
 	}
 	enum vb_verdict v = execute_request(qp, q);
 

@@ -103,6 +103,11 @@ static uint32_t oldest_writes(struct vb_qp *qp)
 	return n;
 }
 
+bool vb_local_may_withdraw_all(struct vb_qp *qp)
+{
+	return qp->sq_una != qp->sq_emit && (int32_t)(oldest_writes(qp) - (qp->sq_emit - qp->sq_una)) >= 0;
+}
+
 /* Changes the type of this QP's write records in the ring, from the PSN of its oldest request on, of so many messages.
  * The peer says where the first record is that it has not consumed; a place where no record begins ends the walk. */
 static void change_records(struct vb_qp *qp, unsigned from, unsigned to, uint32_t messages)
@@ -214,7 +219,10 @@ enum vb_sq_status vb_local_look(struct vb_qp *qp, uint64_t now)
 	bool idle = qp->sq_una == qp->sq_emit && !l->sq_emit_off;
 	uint64_t seen = signs_of_work(qp);
 
-	l->look = idle ? 0 : now + VB_WITHDRAW_AFTER;
+	const struct vb_swqe *w = vb_sq_at(qp, qp->sq_una);
+	bool small = w->opcode == IBV_WR_RDMA_WRITE && w->length <= VB_PINGPONG_MAX;
+
+	l->look = idle ? 0 : now + (small ? VB_WITHDRAW_SOON : VB_WITHDRAW_AFTER);
 	if (idle || (!l->holding && seen != l->look_seen)) {
 		l->look_seen = seen;
 		return VB_SQ_GOOD;

@@ -130,6 +130,135 @@ static void a_program_that_is_stopped_at_times_loses_nothing(void)
 	write_in_turns(IS_STOPPED_AT_TIMES, 40000);
 }
 
+/* --- the queue pair of the second program ends as soon as it has the last write --- */
+
+#define TURNS 8u
+#define ROUNDS 60u
+
+static void end_early(int fd, void *arg)
+{
+	struct dev d;
+	struct link l;
+	struct mem in, out;
+
+	dev_open(&d);
+	mem_make(&in, &d, 4096);
+	mem_make(&out, &d, 4096);
+	mem_tell(&in, fd);
+	struct far to = far_hear(fd);
+	for (unsigned long round = 0; round < ROUNDS; round++) {
+		link_make(&l, &d, &(struct conf){0});
+		link_join(&l, fd);
+		for (unsigned long i = 1; i <= TURNS; i++) {
+			await_write(&in, i);
+			if (i < TURNS)
+				write_once(&l, &out, to, i);
+		}
+		link_end(&l);
+		meet_up(fd);
+	}
+}
+
+static void a_write_is_complete_although_its_target_ends_at_once(void)
+{
+	struct peer p = start(end_early, NULL);
+	struct dev d;
+	struct link l;
+	struct mem in, out;
+
+	dev_open(&d);
+	mem_make(&in, &d, 4096);
+	mem_make(&out, &d, 4096);
+	struct far to = far_hear(p.fd);
+	mem_tell(&in, p.fd);
+	for (unsigned long round = 0; round < ROUNDS; round++) {
+		link_make(&l, &d, &(struct conf){0});
+		link_join(&l, p.fd);
+		for (unsigned long i = 1; i <= TURNS; i++) {
+			write_once(&l, &out, to, i);
+			if (i < TURNS)
+				await_write(&in, i);
+		}
+		link_end(&l);
+		meet_up(p.fd);
+	}
+	finish(&p);
+}
+
+/* --- data, then a flag --- */
+
+#define DATA 64u
+#define FLAG 128u /* offset */
+
+static void write_data_and_flag(struct link *l, struct mem *from, struct far to, uint64_t i)
+{
+	memset(from->p, (int)(i % 251 + 1), DATA);
+	memcpy(from->p + FLAG, &i, sizeof(i));
+	POST(l, .op = IBV_WR_RDMA_WRITE, .id = 0, .m = from, .len = DATA, .far = to, .quiet = true);
+	POST(l, .op = IBV_WR_RDMA_WRITE, .id = i, .m = from, .off = FLAG, .len = 8, .far = to, .far_off = FLAG);
+	expect(l->scq, i, IBV_WC_SUCCESS);
+}
+
+static void await_flag(const struct mem *m, uint64_t i)
+{
+	volatile uint64_t *flag = (volatile uint64_t *)(m->p + FLAG);
+	uint64_t end = now_ms() + PATIENCE;
+
+	for (unsigned long spins = 1; *flag != i; spins++) {
+		if (spins % 256 == 0)
+			sched_yield();
+		if (spins % 4096 == 0)
+			CHECK(now_ms() < end);
+	}
+	__atomic_thread_fence(__ATOMIC_ACQUIRE);
+	for (uint32_t k = 0; k < DATA; k++)
+		SAME(m->p[k], i % 251 + 1);
+}
+
+static void exchange_flags(struct peer *other, unsigned long rounds, bool first, int fd)
+{
+	struct dev d;
+	struct link l;
+	struct mem in, out;
+
+	dev_open(&d);
+	mem_make(&in, &d, 4096);
+	mem_make(&out, &d, 4096);
+	link_make(&l, &d, &(struct conf){0});
+	struct far to;
+	if (first) {
+		to = far_hear(fd);
+		mem_tell(&in, fd);
+	} else {
+		mem_tell(&in, fd);
+		to = far_hear(fd);
+	}
+	link_join(&l, fd);
+	for (uint64_t i = 1; i <= rounds; i++) {
+		if (first)
+			write_data_and_flag(&l, &out, to, i);
+		await_flag(&in, i);
+		if (!first)
+			write_data_and_flag(&l, &out, to, i);
+	}
+	meet_up(fd);
+	if (other)
+		finish(other);
+}
+
+static void answer_flags(int fd, void *arg)
+{
+	exchange_flags(NULL, *(unsigned long *)arg, false, fd);
+}
+
+static void data_is_there_when_its_flag_is(void)
+{
+	unsigned long rounds = count_or(under_sanitizer() ? 1000 : 10000);
+	struct peer p = start(answer_flags, &rounds);
+
+	exchange_flags(&p, rounds, true, p.fd);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
@@ -139,6 +268,9 @@ int main(int argc, char **argv)
 	        {"a program that rests at times loses nothing", a_program_that_rests_at_times_loses_nothing, 300},
 	        {"a program that is stopped at times loses nothing", a_program_that_is_stopped_at_times_loses_nothing,
 	         300},
+	        {"a write is complete although its target ends at once",
+	         a_write_is_complete_although_its_target_ends_at_once, 300},
+	        {"data is there when its flag is", data_is_there_when_its_flag_is, 300},
 	};
 
 	return RUN_TESTS(argc, argv, tests);
