@@ -12,6 +12,8 @@
 #include "core/sq.h"
 #include "core/verbs.h"
 
+#define ARRIVED_POLLS 16 /* at most so many, because a peer may send all the time */
+
 static struct vb_context *ctx_of(const struct vb_qp *qp)
 {
 	return vb_ctx(qp->qp.context);
@@ -151,6 +153,14 @@ static void prepare_rtr(struct vb_qp *qp, const struct ibv_qp_attr *attr, int ma
 	vb_path_connect(qp);
 }
 
+/* What has arrived by now is received before the queue pair ends. A peer may send, and disconnect at once: the program
+ * hears of that from the broker, perhaps before it has polled the ring. */
+static void receive_arrived(struct vb_node *node)
+{
+	for (int i = 0; i < ARRIVED_POLLS && vb_progress(node, NULL, 0); i++)
+		;
+}
+
 static int modify_held(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask, bool here)
 {
 	bool iwarp = vb_qp_is_iwarp(qp) && !here;
@@ -169,6 +179,8 @@ again:
 	} else if (next == IBV_QPS_RTR) {
 		prepare_rtr(qp, attr, mask);
 	}
+	if (next == IBV_QPS_ERR && cur != IBV_QPS_ERR)
+		receive_arrived(qp->node);
 	if (next == IBV_QPS_ERR && cur == IBV_QPS_RTS)
 		vb_path_closing(qp);
 	lock_both(qp);

@@ -6,7 +6,12 @@ source "$(dirname "$0")/../../support/lib.sh"
 need ib_send_lat tmux
 
 tm() { tmux -L "verbena-test-$$" "$@"; }
-end_tmux() { tm kill-server 2>/dev/null; cleanup; }
+end_tmux() { # cleanup looks at the status
+	local status=$?
+	tm kill-server 2>/dev/null
+	(exit $status)
+	cleanup
+}
 trap end_tmux EXIT
 screen() { tm capture-pane -p -t top 2>/dev/null; }
 shows() { screen | grep -qE -- "$1"; }
