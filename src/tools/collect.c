@@ -154,11 +154,11 @@ static bool is_record(const struct vb_capture_record *rec, uint64_t left)
 	        (rec->direction == VB_CAPTURE_IN || rec->direction == VB_CAPTURE_OUT));
 }
 
-/* Takes frames. Returns false if the ring's contents are not valid. */
-static bool take_frames(struct cap_collector *c, struct source *s)
+/* Takes frames up to this tail. Returns false if the ring's contents are not valid. */
+static bool take_frames(struct cap_collector *c, struct source *s, uint64_t tail)
 {
 	const uint8_t *base = (const uint8_t *)s->ring + VB_CAPTURE_HEAD;
-	uint64_t tail = atomic_load_explicit(&s->ring->tail, memory_order_acquire), begin = s->head;
+	uint64_t begin = s->head;
 
 	if (tail - s->head > VB_CAPTURE_BYTES || tail % VB_CAPTURE_ALIGN)
 		return false;
@@ -398,16 +398,18 @@ static bool serve_source(struct cap_collector *c, struct source *s, bool spoke, 
 	/* first whether the program has ended, then the rest of its frames */
 	ssize_t n = spoke ? recv(s->sock, &byte, 1, MSG_DONTWAIT) : -1;
 	bool ended = n == 0 || (n < 0 && spoke && errno != EAGAIN && errno != EINTR);
+	/* once: a program that has closed its socket, but runs on, could move it for ever */
+	uint64_t tail = atomic_load_explicit(&s->ring->tail, memory_order_acquire);
 
 	do {
-		if (!take_frames(c, s)) {
+		if (!take_frames(c, s, tail)) {
 			cmd_complain(c->o->command, "%s (pid %d): its ring is not valid; it is not captured any more",
 			             s->comm, s->pid);
 			return false;
 		}
 		if (c->pending_bytes > PENDING_MAX)
 			emit_frames(c, 0);
-	} while (ended && has_frames(s) && !c->over);
+	} while (ended && s->head != tail && !c->over);
 	return !ended;
 }
 
