@@ -180,10 +180,30 @@ static void record_without_end(void)
 	close(sock);
 }
 
+/* A pipe in place of the event descriptor could make the collector wait for a byte. */
+static void offer_pipe(void)
+{
+	int sock = connect_collector(), fd = -1, ends[2];
+	struct vb_capture_ring *ring = make_ring(&fd, VB_CAPTURE_MAP, F_SEAL_SHRINK | F_SEAL_GROW);
+	const struct timeval patience = {.tv_sec = 30};
+	char byte;
+
+	CHECK(!pipe(ends) && !setsockopt(sock, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)));
+	greet(sock, VB_CAPTURE_VERSION, (const int[]){fd, ends[0]}, 2);
+	if (recv(sock, &byte, 1, 0))
+		CHECK_FAILED("the collector takes a pipe for an event descriptor");
+	munmap(ring, VB_CAPTURE_MAP);
+	close(fd);
+	close(ends[0]);
+	close(ends[1]);
+	close(sock);
+}
+
 int main(void)
 {
 	for (unsigned i = 0; i < ROUNDS; i++)
 		attack_once(i % KINDS);
 	record_without_end();
+	offer_pipe();
 	return 0;
 }
