@@ -19,12 +19,21 @@ static bool complain_of(struct vb_fault_complaint *c, const char *name, const ch
 	return false;
 }
 
+/* A rule comes from a file or another user: what it quotes does not reach a terminal's escape sequences. */
+static void hide_unprintable(char *text)
+{
+	for (; *text; text++)
+		if (*text < ' ' || *text > '~')
+			*text = '?';
+}
+
 /* where: "rule 2" or "line 7". */
 static bool complain_of_rule(struct vb_fault_complaint *c, const char *name, const char *where, const char *text,
                              size_t len, const struct vb_fault_error *err)
 {
 	snprintf(c->line, sizeof(c->line), "%.100s: %s \"%.*s\", character %zu: %s", name, where,
 	         len < 100 ? (int)len : 100, text, err->at + 1, err->text);
+	hide_unprintable(c->line);
 	return false;
 }
 
@@ -129,6 +138,7 @@ static bool read_old_form(const char *name, const char *text, struct vb_fault_sc
 		        said, sizeof(said),
 		        "\"%.60s\" is not loss=, dup=, reorder= or corrupt= and a percentage from 0 to 100, or seed= and a number",
 		        word);
+		hide_unprintable(said);
 		free(copy);
 		return complain_of(c, name, said);
 	}

@@ -61,6 +61,13 @@ static void a_complaint_names_the_rule_and_the_place(void)
 	complaint_is("seed=x,loss=1", "\"seed=x\"");
 }
 
+static void a_complaint_has_no_bytes_for_a_terminal(void)
+{
+	complaint_is("dr\033]0,title\007op", "\"dr?]0,title?op\"");
+	complaint_is("drop \x9b\x31m=\xc3\xa4", "\"drop ?1m=??\"");
+	complaint_is("loss=1,\033[2J=2", "\"?[2J=2\"");
+}
+
 static bool scenario(const char *text, struct vb_fault_script *s, struct vb_fault_complaint *c)
 {
 	return vb_fault_read_scenario("file", text, strlen(text), s, c);
@@ -114,6 +121,7 @@ int main(void)
 	RUN(rules_stand_between_semicolons);
 	RUN(the_older_form_is_understood);
 	RUN(a_complaint_names_the_rule_and_the_place);
+	RUN(a_complaint_has_no_bytes_for_a_terminal);
 	RUN(steps_are_taken_in_the_order_of_their_times);
 	RUN(a_line_that_makes_no_sense_is_named);
 	RUN(too_many_steps_are_refused);
