@@ -96,7 +96,7 @@ static bool old_number(const char *text, double most, double *out)
 {
 	char *end;
 
-	*out = strtod(text, &end);
+	*out = vb_fault_strtod(text, &end);
 	return end != text && !*end && *out >= 0 && *out <= most;
 }
 
@@ -122,7 +122,9 @@ static bool read_old_word(struct vb_fault_script *s, const char *word, unsigned 
 		return false;
 	struct vb_fault_step *step = percent > 0 ? add_step(s) : NULL;
 
-	snprintf(rule, sizeof(rule), "%s p=%.9f path=roce", old_names[i][1], percent / 100);
+	uint32_t billionths = (uint32_t)(percent * 1e7 + 0.5); /* not %f, whose point depends on the program's locale */
+	snprintf(rule, sizeof(rule), "%s p=%u.%09u path=roce", old_names[i][1], billionths / 1000000000,
+	         billionths % 1000000000);
 	return percent == 0 || (step && vb_fault_parse(rule, strlen(rule), &step->rule, &err));
 }
 
