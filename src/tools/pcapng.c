@@ -175,7 +175,7 @@ void pcapng_statistics(struct pcapng *p, const struct pcapng_statistics *s)
 /* --- the file --- */
 
 /* A file that is there already gets payload only if its contents are nobody else's to read. */
-static int take_over(int fd)
+static int claim_output(int fd)
 {
 	struct stat st;
 
@@ -195,7 +195,7 @@ static int open_output(const char *path)
 	if (fd >= 0 || errno != EEXIST)
 		return fd;
 	fd = open(path, flags);
-	int err = fd < 0 ? errno : take_over(fd);
+	int err = fd < 0 ? errno : claim_output(fd);
 
 	if (fd >= 0 && err)
 		close(fd);
