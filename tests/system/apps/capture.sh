@@ -146,6 +146,21 @@ program_dies() {
 }
 check "a program that dies ends the capture, and its frames are there" program_dies
 check "the pair is stopped" stop_pair
+asked_again() { # a program that is stopped when the capture begins
+	start_pair || return 1
+	kill -STOP $server_program
+	"$VERBENA" capture -w "$work/asked.pcapng" 2>"$work/err" &
+	local c=$!
+	wait_for 20 grep -q "$server_program does not answer" "$work/err" || { cat "$work/err"; kill $c; kill -CONT $server_program; return 1; }
+	kill -CONT $server_program
+	wait_for 40 has_frames_of_server
+	local found=$?
+	kill $c
+	wait $c && [ $found = 0 ]
+}
+has_frames_of_server() { grep -qa "pid $server_program" "$work/asked.pcapng"; }
+check "a program that does not answer is asked again, and captured when it does" asked_again
+check "the second pair is stopped" stop_pair
 check "no program" said_once 1 "there is no process" "$VERBENA" capture -w "$work/x" --pid 4194303
 check "a program without an adapter" said_once 1 "has no open adapter" "$VERBENA" capture -w "$work/x" --pid $$
 check "no such adapter" said_once 2 "there is no adapter" "$VERBENA" capture -w "$work/x" --device roce_none
