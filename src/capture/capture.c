@@ -142,7 +142,7 @@ static void fill_frame(uint8_t *to, const struct shape *s, uint32_t captured, ui
 
 		vb_icrc_encode(to + at, vb_crc32(crc, to + s->head_len, s->len + s->pad));
 	}
-	vb_frame_finish(to, length);
+	vb_frame_finish(to, length, s->head); /* the collector can change what is in the ring */
 }
 
 static void record_frame(const struct vb_capture_of *of, const struct shape *s)

@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: MIT
 #include <arpa/inet.h>
 #include <ctype.h>
+#include <locale.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -91,6 +92,15 @@ static bool whole_number(const struct word *w, uint64_t most, uint64_t *out)
 	return !*end && n <= most && strlen(text) < 20; /* 20 digits may wrap around */
 }
 
+double vb_fault_strtod(const char *text, char **end)
+{
+	locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0); /* glibc's own: nothing is allocated */
+	double v = strtod_l(text, end, c);
+
+	freelocale(c);
+	return v;
+}
+
 /* A decimal number: digits, perhaps a point and digits. *unit: what follows. */
 static bool decimal_number(const char *text, double *out, const char **unit)
 {
@@ -101,7 +111,7 @@ static bool decimal_number(const char *text, double *out, const char **unit)
 		return false;
 	memcpy(digits, text, n);
 	digits[n] = '\0';
-	*out = strtod(digits, &end);
+	*out = vb_fault_strtod(digits, &end);
 	*unit = text + n;
 	return !*end && isfinite(*out);
 }

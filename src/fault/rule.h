@@ -126,6 +126,8 @@ struct vb_fault_error {
 	char text[400];
 };
 
+/* strtod(3) of the C locale: the point of a rule is a point, whatever locale the program has set. */
+double vb_fault_strtod(const char *text, char **end);
 /* Reads one rule of len bytes. Returns false and fills *err if the rule makes no sense. */
 bool vb_fault_parse(const char *text, size_t len, struct vb_fault_rule *rule, struct vb_fault_error *err);
 /* Starts the rule's clock, counters and random numbers. A rule without a seed gets this one. */

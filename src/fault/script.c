@@ -19,12 +19,21 @@ static bool complain_of(struct vb_fault_complaint *c, const char *name, const ch
 	return false;
 }
 
+/* A rule comes from a file or another user: what it quotes does not reach a terminal's escape sequences. */
+static void hide_unprintable(char *text)
+{
+	for (; *text; text++)
+		if (*text < ' ' || *text > '~')
+			*text = '?';
+}
+
 /* where: "rule 2" or "line 7". */
 static bool complain_of_rule(struct vb_fault_complaint *c, const char *name, const char *where, const char *text,
                              size_t len, const struct vb_fault_error *err)
 {
 	snprintf(c->line, sizeof(c->line), "%.100s: %s \"%.*s\", character %zu: %s", name, where,
 	         len < 100 ? (int)len : 100, text, err->at + 1, err->text);
+	hide_unprintable(c->line);
 	return false;
 }
 
@@ -87,7 +96,7 @@ static bool old_number(const char *text, double most, double *out)
 {
 	char *end;
 
-	*out = strtod(text, &end);
+	*out = vb_fault_strtod(text, &end);
 	return end != text && !*end && *out >= 0 && *out <= most;
 }
 
@@ -113,7 +122,9 @@ static bool read_old_word(struct vb_fault_script *s, const char *word, unsigned 
 		return false;
 	struct vb_fault_step *step = percent > 0 ? add_step(s) : NULL;
 
-	snprintf(rule, sizeof(rule), "%s p=%.9f path=roce", old_names[i][1], percent / 100);
+	uint32_t billionths = (uint32_t)(percent * 1e7 + 0.5); /* not %f, whose point depends on the program's locale */
+	snprintf(rule, sizeof(rule), "%s p=%u.%09u path=roce", old_names[i][1], billionths / 1000000000,
+	         billionths % 1000000000);
 	return percent == 0 || (step && vb_fault_parse(rule, strlen(rule), &step->rule, &err));
 }
 
@@ -129,6 +140,7 @@ static bool read_old_form(const char *name, const char *text, struct vb_fault_sc
 		        said, sizeof(said),
 		        "\"%.60s\" is not loss=, dup=, reorder= or corrupt= and a percentage from 0 to 100, or seed= and a number",
 		        word);
+		hide_unprintable(said);
 		free(copy);
 		return complain_of(c, name, said);
 	}

@@ -99,11 +99,11 @@ size_t vb_frame_tcp(uint8_t head[VB_FRAME_HEAD_MAX], const struct vb_flow *flow,
 	return at + w.pos;
 }
 
-void vb_frame_finish(uint8_t *frame, size_t len)
+void vb_frame_finish(uint8_t *frame, size_t len, const uint8_t *head)
 {
-	bool v4 = frame[12] == 0x08;
+	bool v4 = head[12] == 0x08;
 	uint8_t *ip = frame + VB_ETHERNET_LEN, *body = ip + (v4 ? VB_IPV4_LEN : VB_IPV6_LEN);
-	uint8_t protocol = ip[v4 ? IPV4_PROTOCOL : IPV6_NEXT];
+	uint8_t protocol = head[VB_ETHERNET_LEN + (v4 ? IPV4_PROTOCOL : IPV6_NEXT)];
 	size_t body_len = len - (size_t)(body - frame);
 
 	if (v4 && protocol == IPPROTO_UDP) /* RoCEv2 senders leave it out (IBA A17.3.2) */

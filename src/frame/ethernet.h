@@ -28,8 +28,8 @@ size_t vb_frame_udp(uint8_t head[VB_FRAME_HEAD_MAX], const struct vb_flow *flow,
 size_t vb_frame_tcp(uint8_t head[VB_FRAME_HEAD_MAX], const struct vb_flow *flow, const struct vb_tcp_fields *tcp,
                     size_t payload_len);
 
-/* Sets the checksum of TCP, and of UDP over IPv6, which must have one. frame has one of the heads above and its whole
- * payload. */
-void vb_frame_finish(uint8_t *frame, size_t len);
+/* Sets the checksum of TCP, and of UDP over IPv6, which must have one. frame begins with this head, one of those above,
+ * and has its whole payload. Another process may change frame meanwhile: then only the checksum is wrong. */
+void vb_frame_finish(uint8_t *frame, size_t len, const uint8_t *head);
 
 #endif

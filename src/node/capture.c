@@ -47,10 +47,12 @@ static void show_all(struct vb_node *node, void *arg)
 
 static void end_capture(void)
 {
+	int sock = collector.fd;
+
 	vb_capture_detach();
-	close(collector.fd);
-	collector.fd = -1;
+	collector.fd = -1; /* before its number can be another file's: a child of fork() closes what stands here */
 	captured = NULL;
+	close(sock);
 }
 
 /* The collector has closed its end, or it says something, which it has no reason to. */
@@ -146,7 +148,8 @@ void vb_node_capture_stop(struct vb_node *node)
 
 void vb_node_capture_in_child(void)
 {
-	if (captured)
+	/* without captured: fork() came while a capture began. The collector sees the end when all copies are closed */
+	if (collector.fd >= 0)
 		close(collector.fd);
 	collector.fd = -1;
 	captured = NULL;

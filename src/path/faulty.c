@@ -247,6 +247,11 @@ const struct vb_path_ops *vb_path_faulty(struct vb_qp *qp, const struct vb_path_
 	return &faulty[slot_of_path(ops)];
 }
 
+void vb_path_faulty_in_child(void)
+{
+	vb_lock_reset(&fill_lock);
+}
+
 void vb_path_arm(struct vb_node *node)
 {
 	vb_lock(&node->progress);

@@ -20,9 +20,22 @@
 #include "tools/verbena.h"
 
 #define NAME "capture"
-#define ASK_MS 3000
-#define LOOK_MS 500 /* how often new programs are looked for */
+#define ASK_MS 3000      /* for the program of --pid */
+#define ASK_FIRST_MS 500 /* for all programs together, before the first frame is taken */
+#define ASK_LATER_MS 50  /* and later, while the rings of others fill */
+#define LOOK_MS 500      /* how often new programs are looked for */
+#define RETRY_MOST_MS 16000
 #define KNOWN_MAX 4096u
+
+/* A program that was asked. */
+struct known {
+	char name[64]; /* its control socket, in this user's directory */
+	uid_t user;
+	bool listed;  /* in the present list */
+	bool settled; /* it has answered */
+	int64_t retry_at;
+	int pause_ms; /* until the next attempt, which doubles */
+};
 
 struct capture {
 	struct cap_options o;
@@ -30,8 +43,8 @@ struct capture {
 	int pid;
 	double seconds; /* 0: without limit */
 	unsigned n_known;
-	bool busy;                 /* the program of --pid is captured by somebody else */
-	char known[KNOWN_MAX][64]; /* the control sockets of programs that were asked */
+	bool explained; /* why the program of --pid is not captured */
+	struct known known[KNOWN_MAX];
 };
 
 static int64_t ms_now(void)
@@ -44,14 +57,29 @@ static int64_t ms_now(void)
 
 /* --- programs --- */
 
-static bool is_known(struct capture *c, const char *name)
+/* Returns NULL if there are too many. */
+static struct known *find_known(struct capture *c, const struct ctl_program *p)
 {
 	for (unsigned i = 0; i < c->n_known; i++)
-		if (!strcmp(c->known[i], name))
-			return true;
-	if (c->n_known < KNOWN_MAX)
-		snprintf(c->known[c->n_known++], sizeof(c->known[0]), "%s", name);
-	return false;
+		if (c->known[i].user == p->user && !strcmp(c->known[i].name, p->name))
+			return &c->known[i];
+	if (c->n_known == KNOWN_MAX)
+		return NULL;
+	struct known *k = &c->known[c->n_known++];
+
+	*k = (struct known){.user = p->user, .pause_ms = LOOK_MS};
+	snprintf(k->name, sizeof(k->name), "%s", p->name);
+	return k;
+}
+
+static void forget_unlisted(struct capture *c)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < c->n_known; i++)
+		if (c->known[i].listed)
+			c->known[n++] = c->known[i];
+	c->n_known = n;
 }
 
 /* The errno value in an answer; 0: none. */
@@ -62,7 +90,18 @@ static int error_in(const struct ctl_program *p)
 	return at ? (int)strtol(at + strlen("\"errno\": "), NULL, 10) : 0;
 }
 
-static void attach_program(struct capture *c, struct ctl_list *list, struct ctl_program *p)
+/* A program that does not answer is asked again later: it may be stopped. */
+static void ask_later(struct capture *c, struct known *k, int pid)
+{
+	if (k->pause_ms == LOOK_MS)
+		cmd_complain(NAME, "process %d does not answer%s", pid, c->pid ? "" : "; it is asked again");
+	k->settled = c->pid != 0;
+	k->retry_at = ms_now() + k->pause_ms;
+	k->pause_ms = 2 * k->pause_ms < RETRY_MOST_MS ? 2 * k->pause_ms : RETRY_MOST_MS;
+}
+
+static void attach_program(struct capture *c, struct ctl_list *list, struct ctl_program *p, struct known *k,
+                           int timeout_ms)
 {
 	int pair[2];
 
@@ -70,17 +109,20 @@ static void attach_program(struct capture *c, struct ctl_list *list, struct ctl_
 		cmd_complain(NAME, "socketpair: %s", strerror(errno));
 		return;
 	}
-	int err = ctl_ask_one(list, p, "capture", pair[1], ASK_MS);
+	int err = ctl_ask_one(list, p, "capture", pair[1], timeout_ms);
 	close(pair[1]);
 	if (!err)
 		err = error_in(p);
+	k->settled = true;
 	if (!err) {
 		cap_add(c->collector, pair[0], p->pid);
 		return;
 	}
 	close(pair[0]);
-	c->busy |= err == EBUSY;
-	if (err == EBUSY)
+	c->explained |= err == EBUSY || err == ETIMEDOUT || err == EAGAIN;
+	if (err == ETIMEDOUT || err == EAGAIN) /* EAGAIN: it has not accepted earlier connections */
+		ask_later(c, k, p->pid);
+	else if (err == EBUSY)
 		cmd_complain(NAME, "process %d is captured already, by another command", p->pid);
 	else if (err == EOPNOTSUPP)
 		cmd_complain(NAME, "process %d uses a Verbena that cannot be captured", p->pid);
@@ -88,16 +130,29 @@ static void attach_program(struct capture *c, struct ctl_list *list, struct ctl_
 		cmd_complain(NAME, "process %d: %s", p->pid, strerror(err));
 }
 
-static void look_for_programs(struct capture *c)
+/* wait_ms: for all programs together. Those whose turn does not come are asked at the next look. */
+static void look_for_programs(struct capture *c, int wait_ms)
 {
+	int64_t until = ms_now() + wait_ms;
 	struct ctl_list list;
 	int err = ctl_find(&list, c->pid, c->pid != 0);
 
 	if (err)
 		cmd_complain(NAME, "the list of programs cannot be read: %s", strerror(err));
-	for (size_t i = 0; i < list.n; i++)
-		if (!is_known(c, list.programs[i].name))
-			attach_program(c, &list, &list.programs[i]);
+	for (unsigned i = 0; i < c->n_known; i++)
+		c->known[i].listed = false;
+	for (size_t i = 0; i < list.n; i++) {
+		struct known *k = find_known(c, &list.programs[i]);
+		int64_t now = ms_now();
+
+		if (!k)
+			continue;
+		k->listed = true;
+		if (!k->settled && k->retry_at <= now && now < until)
+			attach_program(c, &list, &list.programs[i], k, (int)(until - now));
+	}
+	if (!err)
+		forget_unlisted(c);
 	ctl_free(&list);
 }
 
@@ -302,8 +357,8 @@ static bool run_capture(struct capture *c)
 		if (c->seconds > 0 && (double)(now - begun) >= c->seconds * 1000)
 			break;
 		if (!c->pid && now - looked >= LOOK_MS) {
-			look_for_programs(c);
-			looked = now;
+			look_for_programs(c, ASK_LATER_MS);
+			looked = ms_now();
 		}
 	}
 	return cap_end(c->collector);
@@ -326,9 +381,9 @@ int cmd_capture(int argc, char **argv)
 		c->collector = cap_new(&c->o);
 	}
 	if (c->collector) {
-		look_for_programs(c);
+		look_for_programs(c, c->pid ? ASK_MS : ASK_FIRST_MS);
 		if (c->pid && !cap_sources(c->collector)) {
-			if (!c->busy)
+			if (!c->explained)
 				explain_missing(c->pid);
 			c->o.quiet = true;
 			cap_end(c->collector);

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +15,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
@@ -25,6 +27,7 @@
 #define HOLD 100000000u                /* ns: a frame waits this long for earlier ones of other programs */
 #define PENDING_MAX ((size_t)64 << 20) /* bytes of waiting frames */
 #define TURN_MAX (4u << 20)            /* bytes that are taken from one ring at a time */
+#define DESCRIPTORS_MAX 253            /* of a message: SCM_MAX_FD of the kernel */
 #define EMIT_EVERY 20000000u           /* ns */
 
 /* A program. ring is NULL until its greeting has come. */
@@ -154,11 +157,11 @@ static bool is_record(const struct vb_capture_record *rec, uint64_t left)
 	        (rec->direction == VB_CAPTURE_IN || rec->direction == VB_CAPTURE_OUT));
 }
 
-/* Takes frames. Returns false if the ring's contents are not valid. */
-static bool take_frames(struct cap_collector *c, struct source *s)
+/* Takes frames up to this tail. Returns false if the ring's contents are not valid. */
+static bool take_frames(struct cap_collector *c, struct source *s, uint64_t tail)
 {
 	const uint8_t *base = (const uint8_t *)s->ring + VB_CAPTURE_HEAD;
-	uint64_t tail = atomic_load_explicit(&s->ring->tail, memory_order_acquire), begin = s->head;
+	uint64_t begin = s->head;
 
 	if (tail - s->head > VB_CAPTURE_BYTES || tail % VB_CAPTURE_ALIGN)
 		return false;
@@ -225,12 +228,63 @@ static void take_name(struct source *s)
 			*p = '?';
 }
 
+/* Is this an eventfd(2)? read() and close() of anything else may wait for whoever serves it. */
+static bool is_event(int fd)
+{
+	static const char kind[] = "anon_inode:[eventfd]";
+	char path[32], target[sizeof(kind) + 1];
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	ssize_t n = readlink(path, target, sizeof(target));
+	return n == (ssize_t)strlen(kind) && !memcmp(target, kind, strlen(kind));
+}
+
+static void *close_stranger(void *arg)
+{
+	close((int)(intptr_t)arg);
+	return NULL;
+}
+
+/* Closes a descriptor of unknown kind in a thread of its own, which alone waits if close() does. Without a thread it
+ * stays open. */
+static void discard_descriptor(int fd)
+{
+	pthread_t thread;
+
+	if (fd >= 0 && !pthread_create(&thread, NULL, close_stranger, (void *)(intptr_t)fd))
+		pthread_detach(thread);
+}
+
+/* Resets the event descriptor. It does not wait, even if the program makes the descriptor a blocking one again. */
+static void read_event(int fd)
+{
+	uint64_t count;
+	const struct iovec iov = {&count, sizeof(count)};
+
+	(void)!preadv2(fd, &iov, 1, -1, RWF_NOWAIT);
+}
+
+static void take_descriptors(struct cmsghdr *m, int fds[2])
+{
+	size_t n = (m->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+
+	for (size_t i = 0; i < n; i++) {
+		int fd;
+
+		memcpy(&fd, CMSG_DATA(m) + i * sizeof(fd), sizeof(fd));
+		if (i < 2)
+			fds[i] = fd;
+		else
+			discard_descriptor(fd);
+	}
+}
+
 /* Returns 0, EAGAIN, or an errno value. fds: received, or -1. */
 static int receive_hello(int sock, struct vb_capture_hello *hello, int fds[2])
 {
 	union {
 		struct cmsghdr align;
-		char bytes[CMSG_SPACE(2 * sizeof(int))];
+		char bytes[CMSG_SPACE(DESCRIPTORS_MAX * sizeof(int))]; /* the kernel would close the rest here */
 	} control;
 	struct iovec iov = {hello, sizeof(*hello)};
 	struct msghdr msg = {
@@ -241,8 +295,8 @@ static int receive_hello(int sock, struct vb_capture_hello *hello, int fds[2])
 	if (n < 0)
 		return errno == EINTR ? EAGAIN : errno;
 	for (struct cmsghdr *m = CMSG_FIRSTHDR(&msg); m; m = CMSG_NXTHDR(&msg, m))
-		if (m->cmsg_level == SOL_SOCKET && m->cmsg_type == SCM_RIGHTS && m->cmsg_len >= CMSG_LEN(sizeof(int)))
-			memcpy(fds, CMSG_DATA(m), m->cmsg_len - CMSG_LEN(0) < 8 ? sizeof(int) : 2 * sizeof(int));
+		if (m->cmsg_level == SOL_SOCKET && m->cmsg_type == SCM_RIGHTS)
+			take_descriptors(m, fds);
 	return n == (ssize_t)sizeof(*hello) && fds[1] >= 0 ? 0 : n ? EPROTO : ECONNRESET;
 }
 
@@ -256,10 +310,16 @@ static bool greet_source(struct cap_collector *c, struct source *s)
 		return true;
 	if (!err && hello.magic == VB_CAPTURE_MAGIC && hello.version == VB_CAPTURE_VERSION)
 		s->ring = map_ring(fds[0]);
-	if (fds[0] >= 0)
+	if (s->ring && !is_event(fds[1])) {
+		munmap(s->ring, VB_CAPTURE_MAP);
+		s->ring = NULL;
+	}
+	if (s->ring) {
 		close(fds[0]);
-	s->event = fds[1];
-	if (!s->ring) {
+		s->event = fds[1];
+	} else {
+		discard_descriptor(fds[0]);
+		discard_descriptor(fds[1]);
 		if (err != ECONNRESET)
 			cmd_complain(c->o->command, "process %d offers something else than frames: it is not captured",
 			             s->pid);
@@ -386,7 +446,6 @@ static void wait_for_events(struct cap_collector *c, int timeout_ms)
 /* spoke, rung: its socket, its event descriptor is readable. Returns false if the source must be dropped. */
 static bool serve_source(struct cap_collector *c, struct source *s, bool spoke, bool rung)
 {
-	uint64_t count;
 	char byte;
 
 	if (spoke && !s->ring && !greet_source(c, s))
@@ -394,20 +453,22 @@ static bool serve_source(struct cap_collector *c, struct source *s, bool spoke, 
 	if (!s->ring)
 		return true;
 	if (rung)
-		(void)!read(s->event, &count, sizeof(count)); /* the program has made it nonblocking */
+		read_event(s->event);
 	/* first whether the program has ended, then the rest of its frames */
 	ssize_t n = spoke ? recv(s->sock, &byte, 1, MSG_DONTWAIT) : -1;
 	bool ended = n == 0 || (n < 0 && spoke && errno != EAGAIN && errno != EINTR);
+	/* once: a program that has closed its socket, but runs on, could move it for ever */
+	uint64_t tail = atomic_load_explicit(&s->ring->tail, memory_order_acquire);
 
 	do {
-		if (!take_frames(c, s)) {
+		if (!take_frames(c, s, tail)) {
 			cmd_complain(c->o->command, "%s (pid %d): its ring is not valid; it is not captured any more",
 			             s->comm, s->pid);
 			return false;
 		}
 		if (c->pending_bytes > PENDING_MAX)
 			emit_frames(c, 0);
-	} while (ended && has_frames(s) && !c->over);
+	} while (ended && s->head != tail && !c->over);
 	return !ended;
 }
 

@@ -171,7 +171,10 @@ static bool begin_file(struct cap_files *f, unsigned number)
 	name_file(f, number, path);
 	err = pcapng_open(&f->out, path);
 	if (err) {
-		cmd_complain(f->o->command, "%s: %s", path, strerror(err));
+		cmd_complain(f->o->command, "%s: %s", path,
+		             err == ELOOP   ? "this is a symbolic link: name the file itself"
+		             : err == EPERM ? "this file is another user's: name another one"
+		                            : strerror(err));
 		f->failed = true;
 		return false;
 	}

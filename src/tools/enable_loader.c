@@ -65,7 +65,7 @@ bool enable_dir_is_safe(const char *dir, char why[PATH_MAX + 128])
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
 		if (snprintf(path, sizeof(path), "%s/%s", dir, names[i]) >= PATH_MAX || !chain_is_safe(path, why))
 			return false;
-	return true;
+	return chain_is_safe(dir, why); /* a library can be a link to another directory */
 }
 
 /* ---- the file ---- */

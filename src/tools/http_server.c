@@ -115,12 +115,27 @@ static void receive_some(struct connection *c, http_page *page)
 	send_rest(c);
 }
 
+/* Should a go before b, to make room? Connections whose request is not complete go first, and of these the oldest. */
+static bool goes_before(const struct connection *a, const struct connection *b)
+{
+	if (!a->answer.len != !b->answer.len)
+		return !a->answer.len;
+	return a->until < b->until;
+}
+
+/* A connection that is not used. If all are used, one is ended, so that silent ones keep nobody out. */
 static struct connection *free_connection(struct connection *all)
 {
-	for (int i = 0; i < CONNECTIONS; i++)
+	struct connection *oldest = &all[0];
+
+	for (int i = 0; i < CONNECTIONS; i++) {
 		if (all[i].fd < 0)
 			return &all[i];
-	return NULL;
+		if (goes_before(&all[i], oldest))
+			oldest = &all[i];
+	}
+	hang_up(oldest);
+	return oldest;
 }
 
 /* Returns 0 or the errno value of a socket that does not work any more. */
@@ -169,7 +184,7 @@ int http_serve(int listener, int stop_fd, http_page *page)
 
 		for (int i = 0; i < CONNECTIONS; i++)
 			pfd[i] = (struct pollfd){all[i].fd, all[i].answer.len ? POLLOUT : POLLIN, 0};
-		pfd[CONNECTIONS] = (struct pollfd){free_connection(all) ? listener : -1, POLLIN, 0};
+		pfd[CONNECTIONS] = (struct pollfd){listener, POLLIN, 0};
 		pfd[CONNECTIONS + 1] = (struct pollfd){stop_fd, POLLIN, 0};
 		if (poll(pfd, CONNECTIONS + 2, timeout) < 0 && errno != EINTR)
 			err = errno;

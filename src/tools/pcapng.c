@@ -174,6 +174,35 @@ void pcapng_statistics(struct pcapng *p, const struct pcapng_statistics *s)
 
 /* --- the file --- */
 
+/* A file that is there already gets payload only if its contents are nobody else's to read. */
+static int claim_output(int fd)
+{
+	struct stat st;
+
+	if (fstat(fd, &st))
+		return errno;
+	if ((S_ISREG(st.st_mode) || S_ISFIFO(st.st_mode)) && st.st_uid != geteuid())
+		return EPERM;
+	return S_ISREG(st.st_mode) && (fchmod(fd, 0600) || ftruncate(fd, 0)) ? errno : 0;
+}
+
+/* Returns a descriptor, or -1 with errno. In a directory that all may write, another user can have prepared the name. */
+static int open_output(const char *path)
+{
+	int flags = O_WRONLY | O_CLOEXEC | O_NOCTTY | O_NOFOLLOW;
+	int fd = open(path, flags | O_CREAT | O_EXCL, 0600);
+
+	if (fd >= 0 || errno != EEXIST)
+		return fd;
+	fd = open(path, flags);
+	int err = fd < 0 ? errno : claim_output(fd);
+
+	if (fd >= 0 && err)
+		close(fd);
+	errno = err;
+	return err ? -1 : fd;
+}
+
 int pcapng_open(struct pcapng *p, const char *path)
 {
 	struct stat st;
@@ -181,8 +210,7 @@ int pcapng_open(struct pcapng *p, const char *path)
 	p->err = 0;
 	p->written = p->flushed = 0;
 	p->used = 0;
-	p->fd = strcmp(path, "-") != 0 ? open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, 0600)
-	                               : fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
+	p->fd = strcmp(path, "-") != 0 ? open_output(path) : fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
 	if (p->fd < 0)
 		return p->err = errno;
 	p->is_file = strcmp(path, "-") != 0 && !fstat(p->fd, &st) && S_ISREG(st.st_mode);

@@ -6,6 +6,7 @@
 #include "capture/ring.h"
 
 #include <fcntl.h>
+#include <stdbool.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -150,9 +151,59 @@ static void attack_once(unsigned kind)
 	close(sock);
 }
 
+/* Ends its socket, and goes on to record until the collector has closed its own end. */
+static void record_without_end(void)
+{
+	int sock = connect_collector(), fd = -1, event = eventfd(0, 0);
+	struct vb_capture_ring *ring = make_ring(&fd, VB_CAPTURE_MAP, F_SEAL_SHRINK | F_SEAL_GROW);
+	const struct vb_capture_record rec = {
+	        .size = 256, .captured = 64, .length = 64, .direction = VB_CAPTURE_OUT, .kind = VB_CAPTURE_ROCE};
+	const int fds[2] = {fd, event};
+	char byte;
+	bool closed = false;
+
+	for (uint32_t at = 0; at < VB_CAPTURE_BYTES; at += rec.size)
+		memcpy((uint8_t *)ring + VB_CAPTURE_HEAD + at, &rec, sizeof(rec));
+	atomic_store(&ring->tail, VB_CAPTURE_BYTES);
+	greet(sock, VB_CAPTURE_VERSION, fds, 2);
+	CHECK(!shutdown(sock, SHUT_WR));
+	for (int i = 0; i < 1000000 && !closed && atomic_load(&ring->head) < 8ull * VB_CAPTURE_BYTES; i++) {
+		atomic_store(&ring->tail, atomic_load(&ring->head) + VB_CAPTURE_BYTES);
+		closed = recv(sock, &byte, 1, MSG_DONTWAIT) == 0;
+		usleep(50);
+	}
+	if (!closed)
+		CHECK_FAILED("the collector does not leave a ring that is filled again and again");
+	munmap(ring, VB_CAPTURE_MAP);
+	close(fd);
+	close(event);
+	close(sock);
+}
+
+/* A pipe in place of the event descriptor could make the collector wait for a byte. */
+static void offer_pipe(void)
+{
+	int sock = connect_collector(), fd = -1, ends[2];
+	struct vb_capture_ring *ring = make_ring(&fd, VB_CAPTURE_MAP, F_SEAL_SHRINK | F_SEAL_GROW);
+	const struct timeval patience = {.tv_sec = 30};
+	char byte;
+
+	CHECK(!pipe(ends) && !setsockopt(sock, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)));
+	greet(sock, VB_CAPTURE_VERSION, (const int[]){fd, ends[0]}, 2);
+	if (recv(sock, &byte, 1, 0))
+		CHECK_FAILED("the collector takes a pipe for an event descriptor");
+	munmap(ring, VB_CAPTURE_MAP);
+	close(fd);
+	close(ends[0]);
+	close(ends[1]);
+	close(sock);
+}
+
 int main(void)
 {
 	for (unsigned i = 0; i < ROUNDS; i++)
 		attack_once(i % KINDS);
+	record_without_end();
+	offer_pipe();
 	return 0;
 }

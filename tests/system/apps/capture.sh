@@ -146,13 +146,34 @@ program_dies() {
 }
 check "a program that dies ends the capture, and its frames are there" program_dies
 check "the pair is stopped" stop_pair
+asked_again() { # a program that is stopped when the capture begins
+	start_pair || return 1
+	kill -STOP $server_program
+	"$VERBENA" capture -w "$work/asked.pcapng" 2>"$work/err" &
+	local c=$!
+	wait_for 20 grep -q "$server_program does not answer" "$work/err" || { cat "$work/err"; kill $c; kill -CONT $server_program; return 1; }
+	kill -CONT $server_program
+	wait_for 40 has_frames_of_server
+	local found=$?
+	kill $c
+	wait $c && [ $found = 0 ]
+}
+has_frames_of_server() { grep -qa "pid $server_program" "$work/asked.pcapng"; }
+check "a program that does not answer is asked again, and captured when it does" asked_again
+check "the second pair is stopped" stop_pair
 check "no program" said_once 1 "there is no process" "$VERBENA" capture -w "$work/x" --pid 4194303
 check "a program without an adapter" said_once 1 "has no open adapter" "$VERBENA" capture -w "$work/x" --pid $$
 check "no such adapter" said_once 2 "there is no adapter" "$VERBENA" capture -w "$work/x" --device roce_none
 check "a directory in place of the file" said_once 1 "Is a directory" "$VERBENA" capture -w "$work"
+ln -s "$work/victim" "$work/link"
+check "a link in place of the file is not followed" eval 'said_once 1 "symbolic link" "$VERBENA" capture -w "$work/link" && [ ! -e "$work/victim" ]'
+echo long >"$work/own" && chmod 644 "$work/own"
+check "a file of one's own is replaced, and nobody else can read it" eval '"$VERBENA" run --capture "$work/own" true 2>/dev/null && [ "$(stat -c %a "$work/own")" = 600 ] && ! grep -q long "$work/own"'
 check "a size that is none" said_once 2 "not a size" "$VERBENA" capture -w "$work/x" --rotate 0
 check "no file" said_once 2 "no file given" "$VERBENA" capture
 if [ "$(id -u)" = 0 ] && id nobody >/dev/null 2>&1; then
+	touch "$work/theirs" && chown nobody "$work/theirs"
+	check "a file of another user gets no frames" eval 'said_once 1 "another user" "$VERBENA" capture -w "$work/theirs" && [ ! -s "$work/theirs" ]'
 	check "a program of another user" said_once 1 "belongs to another user" setpriv --reuid nobody --regid nogroup --clear-groups env -u VERBENA_RUNTIME "$VERBENA" capture -w /dev/null --pid $$
 fi
 check "a program's exit status is kept" eval '"$VERBENA" run --capture "$work/exit.pcapng" sh -c "exit 7" 2>/dev/null; [ $? = 7 ]'

@@ -99,6 +99,18 @@ check "a POST is 405" code_is 405 -X POST http://x/metrics
 check "a head that is too long is 431" code_is 431 -H "X: $(printf '%09000d' 0)" http://x/metrics
 check "garbage is 400" sh -c '[ "$(printf "\001garbage\r\n\r\n" | nc -q 1 -U "$0" | head -1 | cut -d" " -f2)" = 400 ]' "$work/metrics"
 check "a client that says nothing disturbs no other" sh -c 'sleep 1 | timeout 3 nc -U "$0" >/dev/null & curl -s --max-time 30 --unix-socket "$0" http://x/metrics >/dev/null' "$work/metrics"
+# the exporter has room for 32 connections, and gives a silent one 5 s
+cat >"$work/silent.py" <<-'PY'
+	import socket, subprocess, sys
+	def connection():
+	    s = socket.socket(socket.AF_UNIX)
+	    s.connect(sys.argv[1])
+	    return s
+	held = [connection() for _ in range(40)]
+	page = subprocess.run(["curl", "-s", "--max-time", "3", "--unix-socket", sys.argv[1], "http://x/metrics"], capture_output=True)
+	sys.exit(0 if page.stdout.endswith(b"# EOF\n") else 1)
+PY
+check "many clients that say nothing keep nobody out" python3 "$work/silent.py" "$work/metrics"
 kill $exporter
 ended_well() { wait $exporter; }
 check "SIGTERM ends the exporter with success" ended_well

@@ -44,6 +44,9 @@ check "enable and disable may be repeated" alone '$v enable && $v enable && $v d
 check "a user is refused, and nothing changes" alone 'setpriv --reuid 47113 --regid 47113 --clear-groups $v enable; [ $? = 1 ] && [ ! -e $conf ]'
 check "libraries that others than root can write are refused" alone 'chmod o+w /opt/verbena/lib; $v enable; [ $? = 1 ] && [ ! -e $conf ]'
 check "libraries that belong to a user are refused" alone 'chown 47113 /opt/verbena/lib; $v enable; [ $? = 1 ] && [ ! -e $conf ]'
+check "safe libraries behind links in a directory that others can write are refused" alone \
+	'd=$(dirname "$(find /opt/verbena -name libibverbs.so.1)"); cp -a "$d" /opt/real; rm "$d"/lib*.so.1; ln -s /opt/real/lib*.so.1 "$d"; chmod o+w "$d"
+	$v enable 2>"$work/words"; [ $? = 1 ] && grep "can be changed" "$work/words" && [ ! -e $conf ]'
 check "a directory that the linker would take first is named, and the switch is taken back" alone \
 	'mkdir /opt/other; cp -a "$(readlink -f /usr/lib/*/libibverbs.so.1)" /opt/other/libibverbs.so.1; echo /opt/other >/etc/ld.so.conf.d/00-a.conf
 	$v enable 2>"$work/words"; [ $? = 1 ] && cat "$work/words" && grep -q /opt/other "$work/words" && [ ! -e $conf ]'

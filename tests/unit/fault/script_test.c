@@ -4,6 +4,8 @@
 #include "../../support/check.h"
 #include "fault/script.h"
 
+#include <locale.h>
+
 static struct vb_fault_script rules_of(const char *text)
 {
 	struct vb_fault_script s;
@@ -61,6 +63,43 @@ static void a_complaint_names_the_rule_and_the_place(void)
 	complaint_is("seed=x,loss=1", "\"seed=x\"");
 }
 
+static void a_complaint_has_no_bytes_for_a_terminal(void)
+{
+	complaint_is("dr\033]0,title\007op", "\"dr?]0,title?op\"");
+	complaint_is("drop \x9b\x31m=\xc3\xa4", "\"drop ?1m=??\"");
+	complaint_is("loss=1,\033[2J=2", "\"?[2J=2\"");
+}
+
+/* A locale with a decimal comma, made in a directory of its own. */
+static bool use_german_numbers(char dir[64])
+{
+	char command[200];
+
+	strcpy(dir, "/tmp/verbena-locale-XXXXXX");
+	CHECK(mkdtemp(dir));
+	snprintf(command, sizeof(command), "localedef -c --no-archive -i de_DE -f UTF-8 %s/de_DE >%s/log 2>&1", dir,
+	         dir);
+	return !system(command) && !setenv("LOCPATH", dir, 1) && setlocale(LC_NUMERIC, "de_DE");
+}
+
+static void numbers_have_a_point_in_every_locale(void)
+{
+	char dir[64], command[100];
+
+	if (use_german_numbers(dir)) {
+		struct vb_fault_script s = rules_of("drop p=0.01; delay=1.5ms");
+
+		CHECK(s.n == 2 && s.steps[0].rule.p == 0.01 && s.steps[1].rule.value == 1500000);
+		vb_fault_script_free(&s);
+		the_older_form_is_understood();
+	} else {
+		printf("skip: localedef(1) cannot make de_DE\n");
+	}
+	setlocale(LC_ALL, "C");
+	snprintf(command, sizeof(command), "rm -rf %s", dir);
+	CHECK(!system(command));
+}
+
 static bool scenario(const char *text, struct vb_fault_script *s, struct vb_fault_complaint *c)
 {
 	return vb_fault_read_scenario("file", text, strlen(text), s, c);
@@ -114,6 +153,8 @@ int main(void)
 	RUN(rules_stand_between_semicolons);
 	RUN(the_older_form_is_understood);
 	RUN(a_complaint_names_the_rule_and_the_place);
+	RUN(a_complaint_has_no_bytes_for_a_terminal);
+	RUN(numbers_have_a_point_in_every_locale);
 	RUN(steps_are_taken_in_the_order_of_their_times);
 	RUN(a_line_that_makes_no_sense_is_named);
 	RUN(too_many_steps_are_refused);

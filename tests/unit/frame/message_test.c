@@ -123,7 +123,7 @@ static void a_packet_has_the_icrc_that_other_code_computes(void)
 		memset(frame + at + 12, 0x5a, 8);
 		vb_icrc_encode(frame + len - 4,
 		               vb_crc32(vb_icrc_start(flows[i], 3, frame + at, 12, 24), frame + at + 12, 8));
-		vb_frame_finish(frame, len);
+		vb_frame_finish(frame, len, frame);
 		CHECK(ref_icrc_ok(frame + VB_ETHERNET_LEN, len - VB_ETHERNET_LEN));
 		if (!i)
 			SAME(word_sum(0, frame + VB_ETHERNET_LEN, VB_IPV4_LEN), 0xffff);
@@ -139,12 +139,26 @@ static void a_segment_has_its_numbers_and_a_right_checksum(void)
 
 	SAME(at, 14 + 20 + 20);
 	memcpy(frame + at, "hello", 5);
-	vb_frame_finish(frame, at + 5);
+	vb_frame_finish(frame, at + 5, frame);
 	SAME(frame[23], 6);
 	SAME(frame[16] << 8 | frame[17], 45);
 	SAME(word_sum(0, frame + 14, 20), 0xffff);
 	CHECK(!memcmp(frame + 38, "\1\2\3\4\x0a\x0b\x0c\x0d", 8));
 	SAME(word_sum(25 + 6 + word_sum(0, frame + 26, 8), frame + 34, 25), 0xffff);
+}
+
+/* The frame is in memory that another process may write. */
+static void a_checksum_stays_inside_a_frame_whose_headers_change(void)
+{
+	uint8_t head[VB_FRAME_HEAD_MAX], frame[128], behind[sizeof(frame)];
+	size_t len = vb_frame_tcp(head, &v4, &(struct vb_tcp_fields){1, 2}, 0);
+
+	memset(behind, 0x5a, sizeof(behind));
+	memset(frame, 0x5a, sizeof(frame));
+	memcpy(frame, head, len);
+	frame[12] = 0x86; /* as if an IPv6 header followed */
+	vb_frame_finish(frame, len, head);
+	CHECK(!memcmp(frame + len, behind, sizeof(frame) - len));
 }
 
 int main(void)
@@ -154,5 +168,6 @@ int main(void)
 	headers_are_decoded_as_they_were_given();
 	a_packet_has_the_icrc_that_other_code_computes();
 	a_segment_has_its_numbers_and_a_right_checksum();
+	a_checksum_stays_inside_a_frame_whose_headers_change();
 	return 0;
 }
