@@ -298,6 +298,12 @@ static void row_key(struct json_object *row, const char *what, char *buf, size_t
 	         has_device ? json_object_get_string(device) : "");
 }
 
+/* A hostile program may give something else than an object. */
+static bool get_counters(struct json_object *row, struct json_object **counters)
+{
+	return json_object_object_get_ex(row, "counters", counters) && json_object_is_type(*counters, json_type_object);
+}
+
 static struct json_object *rates_between(struct json_object *now, struct json_object *before, double seconds)
 {
 	struct json_object *rates = json_object_new_object(), *old;
@@ -329,8 +335,7 @@ void stat_rows_rates(struct json_object *now, struct json_object *before, const 
 		struct json_object *row = json_object_array_get_idx(now, i);
 
 		row_key(row, what, key, sizeof(key));
-		if (json_object_object_get_ex(index, key, &old) && json_object_object_get_ex(row, "counters", &a) &&
-		    json_object_object_get_ex(old, "counters", &b))
+		if (json_object_object_get_ex(index, key, &old) && get_counters(row, &a) && get_counters(old, &b))
 			json_object_object_add(row, "rates", rates_between(a, b, seconds));
 	}
 	json_object_put(index);

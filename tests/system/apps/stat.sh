@@ -124,6 +124,39 @@ check "a counter without programs reads as zero" sh -c '[ "$("$0" run cat '"$sys
 check "a killed program is not shown any more" wait_for 20 stat_has 'd == {"processes": []}' processes
 check "and its name is removed" sh -c '[ -z "$(ls "$0"/control-*)" ]' "$VERBENA_RUNTIME"
 
+# --- hostile programs ---
+# fake_program ANSWER: a program that gives this answer to each question; sets $fake. The mode of the directory is 0700
+cat >"$work/fake.py" <<'IN'
+import os, socket, sys
+d = os.environ["VERBENA_RUNTIME"] + "/control-%d" % os.geteuid()
+os.makedirs(d, 0o700, exist_ok=True)
+path = d + "/%d-%d-%016x" % (os.getpid(), os.stat("/proc/self/ns/net").st_ino, 1)
+s = socket.socket(socket.AF_UNIX)
+s.bind(path)
+s.listen(16)
+while True:
+    c = s.accept()[0]
+    try:
+        if c.recv(4096):
+            c.sendall(sys.argv[1].encode())
+    except OSError:
+        pass
+    c.close()
+IN
+fake_program() {
+	timeout 100 python3 "$work/fake.py" "$1" &
+	fake=$!
+	wait_for 20 sh -c 'ls "$0"/control-* | grep -q -- -0000000000000001' "$VERBENA_RUNTIME"
+}
+end_fake() {
+	kill "$fake"
+	wait "$fake" 2>/dev/null
+	rm -f "$VERBENA_RUNTIME"/control-*/*-0000000000000001
+}
+fake_program '{"qps": [{"qpn": 1, "counters": 5}, {"qpn": 2, "counters": {"a": [], "b": 1}}]}'
+check "counters that are no object have no rates" stat_has 'len(d["qps"]) == 2 and "rates" not in d["qps"][0] and "rates" in d["qps"][1]' qps --rates 0.1
+end_fake
+
 # --- networks ---
 export VERBENA_WIRE=always
 start_server ib_write_lat -d roce_lo -F -D 250 -s 4096 && start_client ib_write_lat -d roce_lo -F -D 250 -s 4096
