@@ -74,7 +74,22 @@ int vb_control_dir_open_at(const char *runtime, bool follow, uid_t user, int *fd
 	return err;
 }
 
-/* mkdir applies the umask, which may lack bits that we need. */
+/* mkdir applies the umask, which may lack bits that we need. Another user who may write in the runtime directory can put
+ * a link in the directory's place, so the mode is changed by descriptor; O_PATH needs no permission. */
+static void set_mode(int at, const char *name)
+{
+	char path[64];
+	struct stat st;
+	int dir = openat(at, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+	if (dir < 0)
+		return;
+	snprintf(path, sizeof(path), "/proc/thread-self/fd/%d", dir);
+	if (!fstat(dir, &st) && st.st_uid == geteuid())
+		chmod(path, 0700);
+	close(dir);
+}
+
 static int make_dir(const char *runtime)
 {
 	char name[32];
@@ -84,7 +99,7 @@ static int make_dir(const char *runtime)
 		return errno;
 	dir_name(name, geteuid());
 	if (!mkdirat(at, name, 0700))
-		fchmodat(at, name, 0700, 0);
+		set_mode(at, name);
 	else if (errno != EEXIST)
 		err = errno;
 	close(at);
