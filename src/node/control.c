@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,6 +64,17 @@ static unsigned client_count(const struct vb_control *c)
 	return n;
 }
 
+/* The number is forgotten first, because a child of fork() closes those that it sees. */
+static void close_number(int *at)
+{
+	int fd = *at;
+
+	*at = -1;
+	atomic_signal_fence(memory_order_seq_cst);
+	if (fd >= 0)
+		close(fd);
+}
+
 /* Watches the timer of the client that is dropped first, or none. */
 static void set_timer(struct vb_control *c)
 {
@@ -77,17 +89,14 @@ static void set_timer(struct vb_control *c)
 		timerfd_settime(c->timer.fd, TFD_TIMER_ABSTIME, &at, NULL);
 	} else if (c->timer.fd >= 0) {
 		vb_watch_remove(c->node, &c->timer);
-		close(c->timer.fd);
-		c->timer.fd = -1;
+		close_number(&c->timer.fd);
 	}
 }
 
 static void client_free(struct client *cl)
 {
-	if (cl->watch.fd >= 0)
-		close(cl->watch.fd);
-	if (cl->fd >= 0)
-		close(cl->fd);
+	close_number(&cl->watch.fd);
+	close_number(&cl->fd);
 	vb_text_free(&cl->answer);
 	free(cl);
 }
@@ -132,6 +141,7 @@ static void begin_answer(struct client *cl)
 	struct vb_control_call call = {
 	        .node = cl->control->node, .fd = cl->fd, .out = &cl->answer, .args = cl->request};
 
+	cl->fd = -1;
 	vb_control_serve(&call);
 	cl->fd = call.fd;
 	if (cl->answer.len)
@@ -146,8 +156,7 @@ static void keep_descriptor(struct client *cl, struct msghdr *msg)
 	for (struct cmsghdr *m = CMSG_FIRSTHDR(msg); m; m = CMSG_NXTHDR(msg, m)) {
 		if (m->cmsg_level != SOL_SOCKET || m->cmsg_type != SCM_RIGHTS || m->cmsg_len < CMSG_LEN(sizeof(int)))
 			continue;
-		if (cl->fd >= 0)
-			close(cl->fd);
+		close_number(&cl->fd);
 		memcpy(&cl->fd, CMSG_DATA(m), sizeof(cl->fd));
 	}
 }
@@ -224,8 +233,7 @@ static bool has_timer(struct vb_control *c)
 	c->timer.fn = on_timer;
 	if (!vb_watch_add(c->node, &c->timer, EPOLLIN))
 		return true;
-	close(c->timer.fd);
-	c->timer.fd = -1;
+	close_number(&c->timer.fd);
 	return false;
 }
 
@@ -327,29 +335,32 @@ void vb_control_remove_name(struct vb_control *c)
 		unlinkat(c->dir_fd, c->name, 0);
 }
 
-static void close_all(struct vb_control *c)
-{
-	for (unsigned i = 0; i < CLIENTS_MAX; i++)
-		if (c->clients[i])
-			client_free(c->clients[i]);
-	int fds[] = {c->listener.fd, c->timer.fd, c->dir_fd};
-
-	for (unsigned i = 0; i < 3; i++)
-		if (fds[i] >= 0)
-			close(fds[i]);
-	free(c);
-}
-
 void vb_control_stop(struct vb_control *c)
 {
 	if (!c)
 		return;
 	vb_control_remove_name(c);
-	close_all(c);
+	for (unsigned i = 0; i < CLIENTS_MAX; i++)
+		if (c->clients[i])
+			client_free(c->clients[i]);
+	close_number(&c->listener.fd);
+	close_number(&c->timer.fd);
+	close_number(&c->dir_fd);
+	free(c);
 }
 
+/* The parent's progress thread may have been in the middle of anything, such as of a text that grows, so nothing is
+ * freed. */
 void vb_control_in_child(struct vb_control *c)
 {
-	if (c)
-		close_all(c);
+	if (!c)
+		return;
+	for (unsigned i = 0; i < CLIENTS_MAX; i++)
+		if (c->clients[i]) {
+			close_number(&c->clients[i]->watch.fd);
+			close_number(&c->clients[i]->fd);
+		}
+	close_number(&c->listener.fd);
+	close_number(&c->timer.fd);
+	close_number(&c->dir_fd);
 }
