@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -22,6 +23,7 @@
 #include "node/io.h"
 #include "node/stat.h"
 #include "util/control_dir.h"
+#include "util/env.h"
 #include "util/log.h"
 #include "util/timespec.h"
 #include "util/units.h"
@@ -213,6 +215,8 @@ static void on_timer(struct vb_watch *w, uint32_t events)
 
 /* --- new clients --- */
 
+/* Root, and a user who may trace this program. A user may not trace a program that has more privileges than he, even if
+ * it has his user id: one with a set-group-ID bit or file capabilities. */
 static bool may_ask(int sock)
 {
 	struct ucred cred;
@@ -220,7 +224,10 @@ static bool may_ask(int sock)
 
 	if (getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &cred, &len))
 		return false;
-	return cred.uid == 0 || (cred.uid == geteuid() && vb_uid_is_known(cred.uid));
+	if (cred.uid == 0)
+		return true;
+	return cred.uid == geteuid() && vb_uid_is_known(cred.uid) && !vb_env_is_hostile() &&
+	       prctl(PR_GET_DUMPABLE) == 1;
 }
 
 static bool has_timer(struct vb_control *c)
