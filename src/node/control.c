@@ -289,14 +289,23 @@ static void on_listener(struct vb_watch *w, uint32_t events)
 
 /* --- start and end --- */
 
+/* The socket gets its name when it listens: a start of another program would take it for one of an ended program before.
+ * The umask, which bind applies, may lack bits that we need. Only this user writes in the directory. */
 static int bind_and_listen(struct vb_control *c, int sock)
 {
 	struct sockaddr_un sun = {.sun_family = AF_UNIX};
+	char early[VB_CONTROL_NAME + 1];
 
-	snprintf(sun.sun_path, sizeof(sun.sun_path), "/proc/thread-self/fd/%d/%s", c->dir_fd, c->name);
+	snprintf(early, sizeof(early), ".%s", c->name);
+	snprintf(sun.sun_path, sizeof(sun.sun_path), "/proc/thread-self/fd/%d/%s", c->dir_fd, early);
 	if (fchmod(sock, 0600) || bind(sock, (struct sockaddr *)&sun, sizeof(sun)))
 		return errno;
-	return listen(sock, BACKLOG) ? errno : 0;
+	if (!fchmodat(c->dir_fd, early, 0600, 0) && !listen(sock, BACKLOG) &&
+	    !renameat(c->dir_fd, early, c->dir_fd, c->name))
+		return 0;
+	int err = errno;
+	unlinkat(c->dir_fd, early, 0);
+	return err;
 }
 
 static int open_listener(struct vb_control *c)
