@@ -31,6 +31,7 @@
 #define CLIENTS_MAX 8u
 #define REQUEST_MAX 4096u
 #define PATIENCE VB_S(5) /* ns: a client that has not sent its request, or not read the answer by then, is dropped */
+#define RETRY VB_S(1)    /* ns: from a client that could not be accepted, for want of a descriptor, to the next try */
 #define BACKLOG 16
 #define SWEEP_MOST 16u /* names of other processes that a start looks at */
 
@@ -47,8 +48,9 @@ struct client {
 
 struct vb_control {
 	struct vb_node *node;
-	struct vb_watch listener, timer; /* timer.fd is -1 while there are no clients */
-	bool paused;                     /* all clients are taken: the listener is not watched */
+	struct vb_watch listener, timer;
+	bool paused;    /* nobody can be accepted: the listener is not watched */
+	uint64_t retry; /* ns: when accepting is tried again; 0: not before a client goes */
 	int dir_fd;
 	pid_t pid; /* who may remove the name: not a child that does not know that it is one */
 	char name[VB_CONTROL_NAME];
@@ -77,22 +79,25 @@ static void close_number(int *at)
 		close(fd);
 }
 
-/* Watches the timer of the client that is dropped first, or none. */
+/* For the client that is dropped first, and the next try to accept one. */
 static void set_timer(struct vb_control *c)
 {
-	uint64_t first = 0;
+	uint64_t first = c->retry;
+	struct itimerspec at = {0}; /* never */
 
 	for (unsigned i = 0; i < CLIENTS_MAX; i++)
 		if (c->clients[i] && (!first || c->clients[i]->until < first))
 			first = c->clients[i]->until;
-	if (first) {
-		const struct itimerspec at = {.it_value = vb_timespec_of(first)};
+	if (first)
+		at.it_value = vb_timespec_of(first);
+	timerfd_settime(c->timer.fd, TFD_TIMER_ABSTIME, &at, NULL);
+}
 
-		timerfd_settime(c->timer.fd, TFD_TIMER_ABSTIME, &at, NULL);
-	} else if (c->timer.fd >= 0) {
-		vb_watch_remove(c->node, &c->timer);
-		close_number(&c->timer.fd);
-	}
+static void resume_accepting(struct vb_control *c)
+{
+	c->retry = 0;
+	if (c->paused && !vb_watch_change(c->node, &c->listener, EPOLLIN))
+		c->paused = false;
 }
 
 static void client_free(struct client *cl)
@@ -112,9 +117,8 @@ static void client_drop(struct client *cl)
 			c->clients[i] = NULL;
 	vb_watch_remove(c->node, &cl->watch);
 	client_free(cl);
+	resume_accepting(c);
 	set_timer(c);
-	if (c->paused && !vb_watch_change(c->node, &c->listener, EPOLLIN))
-		c->paused = false;
 }
 
 /* Sends what the socket takes. The answer's end is the end of the stream. */
@@ -211,6 +215,9 @@ static void on_timer(struct vb_watch *w, uint32_t events)
 	for (unsigned i = 0; i < CLIENTS_MAX; i++)
 		if (c->clients[i] && c->clients[i]->until <= now)
 			client_drop(c->clients[i]);
+	if (c->retry && c->retry <= now)
+		resume_accepting(c);
+	set_timer(c);
 }
 
 /* --- new clients --- */
@@ -230,20 +237,6 @@ static bool may_ask(int sock)
 	       prctl(PR_GET_DUMPABLE) == 1;
 }
 
-static bool has_timer(struct vb_control *c)
-{
-	if (c->timer.fd >= 0)
-		return true;
-	c->timer.fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-	if (c->timer.fd < 0)
-		return false;
-	c->timer.fn = on_timer;
-	if (!vb_watch_add(c->node, &c->timer, EPOLLIN))
-		return true;
-	close_number(&c->timer.fd);
-	return false;
-}
-
 static void client_new(struct vb_control *c, int sock)
 {
 	struct client *cl = may_ask(sock) ? calloc(1, sizeof(*cl)) : NULL;
@@ -255,7 +248,7 @@ static void client_new(struct vb_control *c, int sock)
 	}
 	*cl = (struct client){.control = c, .fd = -1, .until = vb_now() + PATIENCE};
 	cl->watch = (struct vb_watch){.fd = sock, .fn = on_client};
-	if (!has_timer(c) || vb_watch_add(c->node, &cl->watch, EPOLLIN)) {
+	if (vb_watch_add(c->node, &cl->watch, EPOLLIN)) {
 		client_free(cl);
 	} else {
 		while (c->clients[i])
@@ -265,26 +258,34 @@ static void client_new(struct vb_control *c, int sock)
 	set_timer(c);
 }
 
+/* Accepts what it can. Returns 0 if nobody waits any more, EBUSY if all places are taken, or why the next client cannot be
+ * accepted, such as EMFILE. */
+static int accept_clients(struct vb_control *c)
+{
+	for (unsigned n = client_count(c); n < CLIENTS_MAX; n = client_count(c)) {
+		int sock = accept4(c->listener.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+		if (sock < 0)
+			return errno == EAGAIN || errno == EINTR || errno == ECONNABORTED ? 0 : errno;
+		client_new(c, sock);
+		if (client_count(c) == n)
+			return 0; /* it was refused; the next event shows whether there are more */
+	}
+	return EBUSY;
+}
+
 static void on_listener(struct vb_watch *w, uint32_t events)
 {
 	struct vb_control *c = VB_UPCAST(w, struct vb_control, listener);
+	int err = accept_clients(c);
 
-	for (unsigned n = client_count(c); n < CLIENTS_MAX; n = client_count(c)) {
-		int sock = accept4(w->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-
-		if (sock < 0 && errno != EMFILE && errno != ENFILE)
-			return;
-		if (sock < 0)
-			break;
-		client_new(c, sock);
-		if (client_count(c) == n)
-			return; /* it was refused; the next event shows whether there are more */
-	}
 	/* Level-triggered: while nobody can be accepted, the socket would wake the thread all the time. */
-	if (client_count(c) && !vb_watch_change(c->node, w, 0))
+	if (err && !vb_watch_change(c->node, w, 0))
 		c->paused = true;
-	else if (!client_count(c))
-		vb_watch_remove(c->node, w); /* no descriptors at all: there is no control socket any more */
+	if (err && err != EBUSY) {
+		c->retry = vb_now() + RETRY;
+		set_timer(c);
+	}
 }
 
 /* --- start and end --- */
@@ -308,6 +309,17 @@ static int bind_and_listen(struct vb_control *c, int sock)
 	return err;
 }
 
+/* It exists all the time, because it is needed when the program has no descriptors left. */
+static int open_timer(struct vb_control *c)
+{
+	int fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+
+	if (fd < 0)
+		return errno;
+	c->timer = (struct vb_watch){.fd = fd, .fn = on_timer};
+	return vb_watch_add(c->node, &c->timer, EPOLLIN);
+}
+
 static int open_listener(struct vb_control *c)
 {
 	struct vb_control_name name = {.pid = getpid(), .netns = vb_control_netns()};
@@ -324,7 +336,9 @@ static int open_listener(struct vb_control *c)
 	vb_control_name_write(c->name, &name);
 	c->pid = getpid();
 	c->listener = (struct vb_watch){.fd = sock, .fn = on_listener};
-	err = bind_and_listen(c, sock);
+	err = open_timer(c);
+	if (!err)
+		err = bind_and_listen(c, sock);
 	return err ? err : vb_watch_add(c->node, &c->listener, EPOLLIN);
 }
 
@@ -341,6 +355,7 @@ struct vb_control *vb_control_start(struct vb_node *node)
 	if (!err)
 		return c;
 	vb_log(VB_LOG_INFO, "no control socket: %s; 'verbena stat' will not see this program", strerror(err));
+	vb_watch_remove(node, &c->timer);
 	vb_control_stop(c);
 	return NULL;
 }

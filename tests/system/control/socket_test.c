@@ -6,6 +6,7 @@
 #include <infiniband/verbs.h>
 #include <poll.h>
 #include <stdbool.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -231,6 +232,24 @@ static void descriptors_that_nobody_wants_are_closed(void)
 	SAME(count_descriptors(), before);
 }
 
+static void a_client_is_served_when_there_are_descriptors_again(void)
+{
+	struct sockaddr_un sun = {.sun_family = AF_UNIX};
+	struct rlimit old, none;
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), next = dup(fd);
+
+	CHECK(fd >= 0 && next >= 0 && !close(next) && !getrlimit(RLIMIT_NOFILE, &old));
+	strcpy(sun.sun_path, socket_path);
+	none = (struct rlimit){.rlim_cur = (rlim_t)next, .rlim_max = old.rlim_max};
+	CHECK(!setrlimit(RLIMIT_NOFILE, &none));
+	CHECK(!connect(fd, (struct sockaddr *)&sun, sizeof(sun)));
+	usleep(300000); /* it cannot be accepted */
+	CHECK(!setrlimit(RLIMIT_NOFILE, &old));
+	CHECK(send(fd, "about\n", 6, MSG_NOSIGNAL) == 6);
+	CHECK(hear_all(fd, answer, sizeof(answer)) && strstr(answer, "\"lane\""));
+	CHECK(ask("about\n", answer, sizeof(answer)) && strstr(answer, "\"lane\""));
+}
+
 static void a_client_that_reads_nothing_does_no_harm(void)
 {
 	int deaf = dial();
@@ -358,6 +377,7 @@ int main(int argc, char *argv[])
 	RUN(a_request_may_come_byte_by_byte);
 	RUN(a_request_without_end_is_cut_off);
 	RUN(descriptors_that_nobody_wants_are_closed);
+	RUN(a_client_is_served_when_there_are_descriptors_again);
 	RUN(a_client_that_reads_nothing_does_no_harm);
 	RUN(long_lists_come_in_parts);
 	RUN(a_client_that_says_nothing_keeps_no_place);
