@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -21,6 +22,9 @@
 #include "util/runtime.h"
 
 #define PROGRAMS_MAX 4096u
+#define DIR_PROGRAMS_MAX 512u /* so that a user with very many sockets does not hide the programs of others */
+#define DIR_NAMES_MAX 4096u   /* connected to in one directory */
+#define DESCRIPTORS ((rlim_t)2 * PROGRAMS_MAX)
 #define DIRS_MAX 1024
 
 /* --- the directories --- */
@@ -97,15 +101,14 @@ static int find_dirs(struct ctl_list *list)
 
 /* --- the programs --- */
 
-static int add_program(struct ctl_list *list, const struct ctl_program *p)
+static void add_program(struct ctl_list *list, const struct ctl_program *p)
 {
 	struct ctl_program *more = realloc(list->programs, (list->n + 1) * sizeof(*more));
 
 	if (!more)
-		return ENOMEM;
+		return;
 	list->programs = more;
 	list->programs[list->n++] = *p;
-	return 0;
 }
 
 /* Connects for the next question. The kernel's pid of the listener is preferred to the name's, which is the program's
@@ -125,18 +128,28 @@ static int connect_program(struct ctl_list *list, struct ctl_program *p)
 	return 0;
 }
 
+static void end_question(struct ctl_program *p, int err)
+{
+	if (p->sock >= 0)
+		close(p->sock);
+	p->sock = -1;
+	p->err = err;
+}
+
 static void find_in(struct ctl_list *list, int dir_index, int pid, bool everywhere)
 {
 	struct vb_control_name name;
 	int copy = openat(list->dirs[dir_index], ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *dir = copy < 0 ? NULL : fdopendir(copy);
 	uint64_t ours = vb_control_netns();
+	size_t names = 0, most = list->n + DIR_PROGRAMS_MAX < PROGRAMS_MAX ? list->n + DIR_PROGRAMS_MAX : PROGRAMS_MAX;
 
 	if (!dir && copy >= 0)
 		close(copy);
-	for (struct dirent *e; dir && list->n < PROGRAMS_MAX && (e = readdir(dir));) {
+	for (struct dirent *e; dir && list->n < most && names < DIR_NAMES_MAX && (e = readdir(dir));) {
 		if (!vb_control_name_read(e->d_name, &name))
 			continue;
+		names++;
 		struct ctl_program p = {.pid = name.pid,
 		                        .user = list->dir_users[dir_index],
 		                        .netns = name.netns,
@@ -144,15 +157,25 @@ static void find_in(struct ctl_list *list, int dir_index, int pid, bool everywhe
 		                        .dir_fd = dir_index};
 
 		snprintf(p.name, sizeof(p.name), "%.63s", e->d_name);
-		p.err = connect_program(list, &p);
+		/* the question connects again, because there may be more programs than descriptors */
+		end_question(&p, connect_program(list, &p));
 		bool wanted = (!pid || p.pid == pid) && (everywhere || names_runtime() || p.netns == ours);
-		if (p.err == ESRCH || !wanted || add_program(list, &p)) {
-			if (p.sock >= 0)
-				close(p.sock);
-		}
+		if (p.err != ESRCH && wanted)
+			add_program(list, &p);
 	}
 	if (dir)
 		closedir(dir);
+}
+
+/* All programs are asked at once. */
+static void raise_descriptors(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur >= DESCRIPTORS)
+		return;
+	limit.rlim_cur = limit.rlim_max < DESCRIPTORS ? limit.rlim_max : DESCRIPTORS;
+	setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 static int by_pid(const void *a, const void *b)
@@ -165,6 +188,7 @@ static int by_pid(const void *a, const void *b)
 int ctl_find(struct ctl_list *list, int pid, bool everywhere)
 {
 	*list = (struct ctl_list){0};
+	raise_descriptors();
 	int err = find_dirs(list);
 
 	for (int i = 0; i < list->n_dirs; i++)
@@ -172,14 +196,6 @@ int ctl_find(struct ctl_list *list, int pid, bool everywhere)
 	if (list->n)
 		qsort(list->programs, list->n, sizeof(*list->programs), by_pid);
 	return err;
-}
-
-static void end_question(struct ctl_program *p, int err)
-{
-	if (p->sock >= 0)
-		close(p->sock);
-	p->sock = -1;
-	p->err = err;
 }
 
 void ctl_free(struct ctl_list *list)

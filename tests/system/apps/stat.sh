@@ -125,36 +125,48 @@ check "a killed program is not shown any more" wait_for 20 stat_has 'd == {"proc
 check "and its name is removed" sh -c '[ -z "$(ls "$0"/control-*)" ]' "$VERBENA_RUNTIME"
 
 # --- hostile programs ---
-# fake_program ANSWER: a program that gives this answer to each question; sets $fake. The mode of the directory is 0700
+# fake_program ANSWER [NAMES]: a program that gives this answer to each question, on so many sockets; sets $fake
 cat >"$work/fake.py" <<'IN'
-import os, socket, sys
+import os, select, socket, sys
 d = os.environ["VERBENA_RUNTIME"] + "/control-%d" % os.geteuid()
 os.makedirs(d, 0o700, exist_ok=True)
-path = d + "/%d-%d-%016x" % (os.getpid(), os.stat("/proc/self/ns/net").st_ino, 1)
-s = socket.socket(socket.AF_UNIX)
-s.bind(path)
-s.listen(16)
+listeners = []
+for i in range(int(sys.argv[2])):
+    s = socket.socket(socket.AF_UNIX)
+    s.bind(d + "/%d-%d-%016x" % (os.getpid(), os.stat("/proc/self/ns/net").st_ino, i + 1))
+    s.listen(16)
+    listeners.append(s)
+print("ready", flush=True)
 while True:
-    c = s.accept()[0]
-    try:
-        if c.recv(4096):
-            c.sendall(sys.argv[1].encode())
-    except OSError:
-        pass
-    c.close()
+    for s in select.select(listeners, [], [])[0]:
+        c = s.accept()[0]
+        try:
+            if c.recv(4096):
+                c.sendall(sys.argv[1].encode())
+        except OSError:
+            pass
+        c.close()
 IN
 fake_program() {
-	timeout 100 python3 "$work/fake.py" "$1" &
+	rm -f "$work/fake.out"
+	timeout 100 python3 "$work/fake.py" "$1" "${2:-1}" >"$work/fake.out" &
 	fake=$!
-	wait_for 20 sh -c 'ls "$0"/control-* | grep -q -- -0000000000000001' "$VERBENA_RUNTIME"
+	wait_for 20 grep -qs ready "$work/fake.out"
 }
 end_fake() {
 	kill "$fake"
 	wait "$fake" 2>/dev/null
-	rm -f "$VERBENA_RUNTIME"/control-*/*-0000000000000001
+	rm -f "$VERBENA_RUNTIME"/control-*/*-0000*
 }
 fake_program '{"qps": [{"qpn": 1, "counters": 5}, {"qpn": 2, "counters": {"a": [], "b": 1}}]}'
 check "counters that are no object have no rates" stat_has 'len(d["qps"]) == 2 and "rates" not in d["qps"][0] and "rates" in d["qps"][1]' qps --rates 0.1
+end_fake
+fake_program '{"qps": [{"qpn": 1}]}' 60
+few_descriptors() { (ulimit -S -n 40 && stat_has 'len(d["qps"]) == 60' qps); }
+check "more programs than descriptors are shown" few_descriptors
+end_fake
+fake_program '{"qps": [{"qpn": 1}]}' 530
+check "one user's programs are at most 512" stat_has 'len(d["qps"]) == 512' qps
 end_fake
 
 # --- networks ---
