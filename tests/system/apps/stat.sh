@@ -161,6 +161,17 @@ end_fake() {
 fake_program '{"qps": [{"qpn": 1, "counters": 5}, {"qpn": 2, "counters": {"a": [], "b": 1}}]}'
 check "counters that are no object have no rates" stat_has 'len(d["qps"]) == 2 and "rates" not in d["qps"][0] and "rates" in d["qps"][1]' qps --rates 0.1
 end_fake
+faults_are() { # STATUS EXPRESSION: of the list of rules as JSON
+	"$VERBENA" fault list --json >"$work/json" 2>"$work/err"
+	[ $? = "$1" ] || { cat "$work/json" "$work/err"; return 1; }
+	! LC_ALL=C grep -q '[^ -~]' "$work/json" && member "$2" <"$work/json"
+}
+fake_program "$(printf '[{"id": 1, "hits": 2, "rule": "\033[2J\302\233"}]}, {"pid": 1}')"
+check "rules of a hostile program are JSON without what a terminal obeys" faults_are 0 'len(d) == 1 and d[0]["rules"][0]["hits"] == 2'
+end_fake
+fake_program "$(printf '\033]0;x')"
+check "what is no list of rules is an error" faults_are 1 'd == []'
+end_fake
 fake_program '{"qps": [{"qpn": 1}]}' 60
 few_descriptors() { (ulimit -S -n 40 && stat_has 'len(d["qps"]) == 60' qps); }
 check "more programs than descriptors are shown" few_descriptors
