@@ -38,11 +38,15 @@ static int add_dir(struct ctl_list *list, int fd, uid_t user)
 	uid_t *users = realloc(list->dir_users, (size_t)(list->n_dirs + 1) * sizeof(*users));
 	if (users)
 		list->dir_users = users;
-	if (!dirs || !users || list->n_dirs >= DIRS_MAX) {
+	int64_t *ms = realloc(list->dir_ms, (size_t)(list->n_dirs + 1) * sizeof(*ms));
+	if (ms)
+		list->dir_ms = ms;
+	if (!dirs || !users || !ms || list->n_dirs >= DIRS_MAX) {
 		close(fd);
 		return ENOMEM;
 	}
 	list->dirs[list->n_dirs] = fd;
+	list->dir_ms[list->n_dirs] = 0;
 	list->dir_users[list->n_dirs++] = user;
 	return 0;
 }
@@ -209,12 +213,13 @@ void ctl_free(struct ctl_list *list)
 	free(list->programs);
 	free(list->dirs);
 	free(list->dir_users);
+	free(list->dir_ms);
 	*list = (struct ctl_list){0};
 }
 
 /* --- questions --- */
 
-static int64_t now_ms(void)
+int64_t ctl_now_ms(void)
 {
 	struct timespec ts;
 
@@ -247,11 +252,16 @@ static int send_request(int sock, const char *request, int fd)
 	return n >= 0 ? EMSGSIZE : errno == EPIPE || errno == ECONNRESET ? ESRCH : errno;
 }
 
-static void begin_question(struct ctl_list *list, struct ctl_program *p, const char *request, int fd)
+void ctl_forget(struct ctl_program *p)
 {
 	free(p->text);
 	p->text = NULL;
 	p->len = 0;
+}
+
+static void begin_question(struct ctl_list *list, struct ctl_program *p, const char *request, int fd)
+{
+	ctl_forget(p);
 	if (p->err)
 		return;
 	if (p->sock < 0)
@@ -293,7 +303,7 @@ static void ask_some(struct ctl_list *list, struct ctl_program *first, size_t n,
                      int timeout_ms)
 {
 	struct pollfd *pfd = calloc(n + 1, sizeof(*pfd));
-	int64_t until = now_ms() + timeout_ms, left = timeout_ms;
+	int64_t until = ctl_now_ms() + timeout_ms, left = timeout_ms;
 	size_t open = pfd ? 1 : 0;
 
 	for (size_t i = 0; i < n; i++) {
@@ -311,7 +321,7 @@ static void ask_some(struct ctl_list *list, struct ctl_program *first, size_t n,
 			for (size_t i = 0; i < n; i++)
 				if (pfd[i].revents)
 					read_answer(&first[i]);
-		left = until - now_ms();
+		left = until - ctl_now_ms();
 	}
 	for (size_t i = 0; i < n; i++)
 		if (first[i].sock >= 0)
@@ -326,6 +336,11 @@ void ctl_ask(struct ctl_list *list, const char *request, int fd, int timeout_ms)
 
 int ctl_ask_one(struct ctl_list *list, struct ctl_program *program, const char *request, int fd, int timeout_ms)
 {
+	int64_t *waited = &list->dir_ms[program->dir_fd], left = CTL_USER_MS - *waited, begin = ctl_now_ms();
+
+	if (left < timeout_ms)
+		timeout_ms = left > 0 ? (int)left : 0;
 	ask_some(list, program, 1, request, fd, timeout_ms);
+	*waited += ctl_now_ms() - begin;
 	return program->err;
 }

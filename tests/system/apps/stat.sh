@@ -125,7 +125,8 @@ check "a killed program is not shown any more" wait_for 20 stat_has 'd == {"proc
 check "and its name is removed" sh -c '[ -z "$(ls "$0"/control-*)" ]' "$VERBENA_RUNTIME"
 
 # --- hostile programs ---
-# fake_program ANSWER [NAMES]: a program that gives this answer to each question, on so many sockets; sets $fake
+# fake_program ANSWER [NAMES]: a program that gives this answer to each question, on so many sockets; sets $fake. @ is the
+# number of the question
 cat >"$work/fake.py" <<'IN'
 import os, select, socket, sys
 d = os.environ["VERBENA_RUNTIME"] + "/control-%d" % os.geteuid()
@@ -137,12 +138,14 @@ for i in range(int(sys.argv[2])):
     s.listen(16)
     listeners.append(s)
 print("ready", flush=True)
+asked = 0
 while True:
     for s in select.select(listeners, [], [])[0]:
         c = s.accept()[0]
         try:
             if c.recv(4096):
-                c.sendall(sys.argv[1].encode())
+                asked += 1
+                c.sendall(sys.argv[1].replace("@", str(asked)).encode())
         except OSError:
             pass
         c.close()
@@ -171,6 +174,19 @@ check "rules of a hostile program are JSON without what a terminal obeys" faults
 end_fake
 fake_program "$(printf '\033]0;x')"
 check "what is no list of rules is an error" faults_are 1 'd == []'
+end_fake
+fake_program '{"qps": [{"qpn": 1}], "next": 1}'
+check "a program whose list repeats is shown" stat_has 'len(d["qps"]) == 2' qps
+end_fake
+fake_program '{"qps": [], "next": @}'
+check "a program whose list has no end is named, and the status is 1" sh -c '"$0" stat qps >/dev/null 2>"'"$work/err"'"; [ $? = 1 ] && grep -q "did not answer" "'"$work/err"'"' "$VERBENA"
+end_fake
+fake_program "{\"devices\": [$(printf '{"device": "roce_%d"},' {1..65}){}]}"
+check "a program with too many adapters is named, and the status is 1" sh -c '"$0" stat processes >/dev/null 2>"'"$work/err"'"; [ $? = 1 ] && grep -q "more than is shown" "'"$work/err"'"' "$VERBENA"
+end_fake
+fake_program "{\"devices\": [$(printf ',{"device": "roce_%d"}' {1..60} | tail -c +2)]}" 60
+too_many_rows() { "$VERBENA" stat --openmetrics >"$work/page" 2>"$work/err"; [ $? = 1 ] && grep -q "too many adapters" "$work/err" && [ "$(tail -1 "$work/page")" = "# EOF" ] && grep -q 'verbena_qps{device="roce_1"' "$work/page"; }
+check "more rows than a page of metrics has room for are left out" too_many_rows
 end_fake
 fake_program '{"qps": [{"qpn": 1}]}' 60
 few_descriptors() { (ulimit -S -n 40 && stat_has 'len(d["qps"]) == 60' qps); }
