@@ -349,6 +349,8 @@ static int start_once(void)
 	struct ibv_device **list = ibv_get_device_list(NULL);
 	struct ibv_context *opened = list && list[0] ? ibv_open_device(list[0]) : NULL;
 
+	if (list)
+		ibv_free_device_list(list);
 	return !opened || ibv_close_device(opened);
 }
 
