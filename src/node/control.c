@@ -5,10 +5,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -21,6 +23,7 @@
 #include "node/io.h"
 #include "node/stat.h"
 #include "util/control_dir.h"
+#include "util/env.h"
 #include "util/log.h"
 #include "util/timespec.h"
 #include "util/units.h"
@@ -28,6 +31,7 @@
 #define CLIENTS_MAX 8u
 #define REQUEST_MAX 4096u
 #define PATIENCE VB_S(5) /* ns: a client that has not sent its request, or not read the answer by then, is dropped */
+#define RETRY VB_S(1)    /* ns: from a client that could not be accepted, for want of a descriptor, to the next try */
 #define BACKLOG 16
 #define SWEEP_MOST 16u /* names of other processes that a start looks at */
 
@@ -44,8 +48,9 @@ struct client {
 
 struct vb_control {
 	struct vb_node *node;
-	struct vb_watch listener, timer; /* timer.fd is -1 while there are no clients */
-	bool paused;                     /* all clients are taken: the listener is not watched */
+	struct vb_watch listener, timer;
+	bool paused;    /* nobody can be accepted: the listener is not watched */
+	uint64_t retry; /* ns: when accepting is tried again; 0: not before a client goes */
 	int dir_fd;
 	pid_t pid; /* who may remove the name: not a child that does not know that it is one */
 	char name[VB_CONTROL_NAME];
@@ -63,31 +68,42 @@ static unsigned client_count(const struct vb_control *c)
 	return n;
 }
 
-/* Watches the timer of the client that is dropped first, or none. */
+/* The number is forgotten first, because a child of fork() closes those that it sees. */
+static void close_number(int *at)
+{
+	int fd = *at;
+
+	*at = -1;
+	atomic_signal_fence(memory_order_seq_cst);
+	if (fd >= 0)
+		close(fd);
+}
+
+/* For the client that is dropped first, and the next try to accept one. */
 static void set_timer(struct vb_control *c)
 {
-	uint64_t first = 0;
+	uint64_t first = c->retry;
+	struct itimerspec at = {0}; /* never */
 
 	for (unsigned i = 0; i < CLIENTS_MAX; i++)
 		if (c->clients[i] && (!first || c->clients[i]->until < first))
 			first = c->clients[i]->until;
-	if (first) {
-		const struct itimerspec at = {.it_value = vb_timespec_of(first)};
+	if (first)
+		at.it_value = vb_timespec_of(first);
+	timerfd_settime(c->timer.fd, TFD_TIMER_ABSTIME, &at, NULL);
+}
 
-		timerfd_settime(c->timer.fd, TFD_TIMER_ABSTIME, &at, NULL);
-	} else if (c->timer.fd >= 0) {
-		vb_watch_remove(c->node, &c->timer);
-		close(c->timer.fd);
-		c->timer.fd = -1;
-	}
+static void resume_accepting(struct vb_control *c)
+{
+	c->retry = 0;
+	if (c->paused && !vb_watch_change(c->node, &c->listener, EPOLLIN))
+		c->paused = false;
 }
 
 static void client_free(struct client *cl)
 {
-	if (cl->watch.fd >= 0)
-		close(cl->watch.fd);
-	if (cl->fd >= 0)
-		close(cl->fd);
+	close_number(&cl->watch.fd);
+	close_number(&cl->fd);
 	vb_text_free(&cl->answer);
 	free(cl);
 }
@@ -101,9 +117,8 @@ static void client_drop(struct client *cl)
 			c->clients[i] = NULL;
 	vb_watch_remove(c->node, &cl->watch);
 	client_free(cl);
+	resume_accepting(c);
 	set_timer(c);
-	if (c->paused && !vb_watch_change(c->node, &c->listener, EPOLLIN))
-		c->paused = false;
 }
 
 /* Sends what the socket takes. The answer's end is the end of the stream. */
@@ -132,6 +147,7 @@ static void begin_answer(struct client *cl)
 	struct vb_control_call call = {
 	        .node = cl->control->node, .fd = cl->fd, .out = &cl->answer, .args = cl->request};
 
+	cl->fd = -1;
 	vb_control_serve(&call);
 	cl->fd = call.fd;
 	if (cl->answer.len)
@@ -146,8 +162,7 @@ static void keep_descriptor(struct client *cl, struct msghdr *msg)
 	for (struct cmsghdr *m = CMSG_FIRSTHDR(msg); m; m = CMSG_NXTHDR(msg, m)) {
 		if (m->cmsg_level != SOL_SOCKET || m->cmsg_type != SCM_RIGHTS || m->cmsg_len < CMSG_LEN(sizeof(int)))
 			continue;
-		if (cl->fd >= 0)
-			close(cl->fd);
+		close_number(&cl->fd);
 		memcpy(&cl->fd, CMSG_DATA(m), sizeof(cl->fd));
 	}
 }
@@ -200,10 +215,15 @@ static void on_timer(struct vb_watch *w, uint32_t events)
 	for (unsigned i = 0; i < CLIENTS_MAX; i++)
 		if (c->clients[i] && c->clients[i]->until <= now)
 			client_drop(c->clients[i]);
+	if (c->retry && c->retry <= now)
+		resume_accepting(c);
+	set_timer(c);
 }
 
 /* --- new clients --- */
 
+/* Root, and a user who may trace this program. A user may not trace a program that has more privileges than he, even if
+ * it has his user id: one with a set-group-ID bit or file capabilities. */
 static bool may_ask(int sock)
 {
 	struct ucred cred;
@@ -211,22 +231,10 @@ static bool may_ask(int sock)
 
 	if (getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &cred, &len))
 		return false;
-	return cred.uid == 0 || (cred.uid == geteuid() && vb_uid_is_known(cred.uid));
-}
-
-static bool has_timer(struct vb_control *c)
-{
-	if (c->timer.fd >= 0)
+	if (cred.uid == 0)
 		return true;
-	c->timer.fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-	if (c->timer.fd < 0)
-		return false;
-	c->timer.fn = on_timer;
-	if (!vb_watch_add(c->node, &c->timer, EPOLLIN))
-		return true;
-	close(c->timer.fd);
-	c->timer.fd = -1;
-	return false;
+	return cred.uid == geteuid() && vb_uid_is_known(cred.uid) && !vb_env_is_hostile() &&
+	       prctl(PR_GET_DUMPABLE) == 1;
 }
 
 static void client_new(struct vb_control *c, int sock)
@@ -240,7 +248,7 @@ static void client_new(struct vb_control *c, int sock)
 	}
 	*cl = (struct client){.control = c, .fd = -1, .until = vb_now() + PATIENCE};
 	cl->watch = (struct vb_watch){.fd = sock, .fn = on_client};
-	if (!has_timer(c) || vb_watch_add(c->node, &cl->watch, EPOLLIN)) {
+	if (vb_watch_add(c->node, &cl->watch, EPOLLIN)) {
 		client_free(cl);
 	} else {
 		while (c->clients[i])
@@ -250,38 +258,66 @@ static void client_new(struct vb_control *c, int sock)
 	set_timer(c);
 }
 
+/* Accepts what it can. Returns 0 if nobody waits any more, EBUSY if all places are taken, or why the next client cannot be
+ * accepted, such as EMFILE. */
+static int accept_clients(struct vb_control *c)
+{
+	for (unsigned n = client_count(c); n < CLIENTS_MAX; n = client_count(c)) {
+		int sock = accept4(c->listener.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+		if (sock < 0)
+			return errno == EAGAIN || errno == EINTR || errno == ECONNABORTED ? 0 : errno;
+		client_new(c, sock);
+		if (client_count(c) == n)
+			return 0; /* it was refused; the next event shows whether there are more */
+	}
+	return EBUSY;
+}
+
 static void on_listener(struct vb_watch *w, uint32_t events)
 {
 	struct vb_control *c = VB_UPCAST(w, struct vb_control, listener);
+	int err = accept_clients(c);
 
-	for (unsigned n = client_count(c); n < CLIENTS_MAX; n = client_count(c)) {
-		int sock = accept4(w->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-
-		if (sock < 0 && errno != EMFILE && errno != ENFILE)
-			return;
-		if (sock < 0)
-			break;
-		client_new(c, sock);
-		if (client_count(c) == n)
-			return; /* it was refused; the next event shows whether there are more */
-	}
 	/* Level-triggered: while nobody can be accepted, the socket would wake the thread all the time. */
-	if (client_count(c) && !vb_watch_change(c->node, w, 0))
+	if (err && !vb_watch_change(c->node, w, 0))
 		c->paused = true;
-	else if (!client_count(c))
-		vb_watch_remove(c->node, w); /* no descriptors at all: there is no control socket any more */
+	if (err && err != EBUSY) {
+		c->retry = vb_now() + RETRY;
+		set_timer(c);
+	}
 }
 
 /* --- start and end --- */
 
+/* The socket gets its name when it listens: a start of another program would take it for one of an ended program before.
+ * The umask, which bind applies, may lack bits that we need. Only this user writes in the directory. */
 static int bind_and_listen(struct vb_control *c, int sock)
 {
 	struct sockaddr_un sun = {.sun_family = AF_UNIX};
+	char early[VB_CONTROL_NAME + 1];
 
-	snprintf(sun.sun_path, sizeof(sun.sun_path), "/proc/thread-self/fd/%d/%s", c->dir_fd, c->name);
+	snprintf(early, sizeof(early), ".%s", c->name);
+	snprintf(sun.sun_path, sizeof(sun.sun_path), "/proc/thread-self/fd/%d/%s", c->dir_fd, early);
 	if (fchmod(sock, 0600) || bind(sock, (struct sockaddr *)&sun, sizeof(sun)))
 		return errno;
-	return listen(sock, BACKLOG) ? errno : 0;
+	if (!fchmodat(c->dir_fd, early, 0600, 0) && !listen(sock, BACKLOG) &&
+	    !renameat(c->dir_fd, early, c->dir_fd, c->name))
+		return 0;
+	int err = errno;
+	unlinkat(c->dir_fd, early, 0);
+	return err;
+}
+
+/* It exists all the time, because it is needed when the program has no descriptors left. */
+static int open_timer(struct vb_control *c)
+{
+	int fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+
+	if (fd < 0)
+		return errno;
+	c->timer = (struct vb_watch){.fd = fd, .fn = on_timer};
+	return vb_watch_add(c->node, &c->timer, EPOLLIN);
 }
 
 static int open_listener(struct vb_control *c)
@@ -300,7 +336,9 @@ static int open_listener(struct vb_control *c)
 	vb_control_name_write(c->name, &name);
 	c->pid = getpid();
 	c->listener = (struct vb_watch){.fd = sock, .fn = on_listener};
-	err = bind_and_listen(c, sock);
+	err = open_timer(c);
+	if (!err)
+		err = bind_and_listen(c, sock);
 	return err ? err : vb_watch_add(c->node, &c->listener, EPOLLIN);
 }
 
@@ -317,6 +355,7 @@ struct vb_control *vb_control_start(struct vb_node *node)
 	if (!err)
 		return c;
 	vb_log(VB_LOG_INFO, "no control socket: %s; 'verbena stat' will not see this program", strerror(err));
+	vb_watch_remove(node, &c->timer);
 	vb_control_stop(c);
 	return NULL;
 }
@@ -327,29 +366,32 @@ void vb_control_remove_name(struct vb_control *c)
 		unlinkat(c->dir_fd, c->name, 0);
 }
 
-static void close_all(struct vb_control *c)
-{
-	for (unsigned i = 0; i < CLIENTS_MAX; i++)
-		if (c->clients[i])
-			client_free(c->clients[i]);
-	int fds[] = {c->listener.fd, c->timer.fd, c->dir_fd};
-
-	for (unsigned i = 0; i < 3; i++)
-		if (fds[i] >= 0)
-			close(fds[i]);
-	free(c);
-}
-
 void vb_control_stop(struct vb_control *c)
 {
 	if (!c)
 		return;
 	vb_control_remove_name(c);
-	close_all(c);
+	for (unsigned i = 0; i < CLIENTS_MAX; i++)
+		if (c->clients[i])
+			client_free(c->clients[i]);
+	close_number(&c->listener.fd);
+	close_number(&c->timer.fd);
+	close_number(&c->dir_fd);
+	free(c);
 }
 
+/* The parent's progress thread may have been in the middle of anything, such as of a text that grows, so nothing is
+ * freed. */
 void vb_control_in_child(struct vb_control *c)
 {
-	if (c)
-		close_all(c);
+	if (!c)
+		return;
+	for (unsigned i = 0; i < CLIENTS_MAX; i++)
+		if (c->clients[i]) {
+			close_number(&c->clients[i]->watch.fd);
+			close_number(&c->clients[i]->fd);
+		}
+	close_number(&c->listener.fd);
+	close_number(&c->timer.fd);
+	close_number(&c->dir_fd);
 }

@@ -94,7 +94,6 @@ static void in_child(void)
 		vb_node_capture_in_child();
 		vb_faults_in_child();
 		vb_control_in_child(node->io->control);
-		node->io->control = NULL;
 		pthread_mutex_init(&node->mr_lock, NULL);
 		pthread_mutex_init(&node->io->meet_lock, NULL);
 		pthread_mutex_init(&node->ctx_lock, NULL);

@@ -40,9 +40,13 @@ void vb_walk(struct vb_node *node, void (*fn)(struct vb_node *node, void *arg), 
 	struct vb_walk walk = {.fn = fn, .arg = arg};
 
 	VB_MAY_WAIT();
-	if (atomic_load(&node->owner) == VB_OWNER_POLLER && was_polled(node, &walk))
+	bool polling = atomic_load(&node->owner) == VB_OWNER_POLLER;
+
+	if (polling && was_polled(node, &walk))
 		return;
 	vb_lock(&node->progress);
+	if (polling && atomic_load(&node->owner) == VB_OWNER_POLLER)
+		vb_thread_takes_over(node); /* it polls no more; the next walks do not wait for it */
 	atomic_fetch_and(&node->attention, (uint8_t)~VB_ATTEND_WALK);
 	fn(node, arg);
 	vb_unlock(&node->progress);

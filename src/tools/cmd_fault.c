@@ -2,12 +2,14 @@
 // see: man/verbena-fault.1, docs/faults.md
 // SPDX-License-Identifier: MIT
 #include <errno.h>
+#include <json-c/json.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "fault/script.h"
 #include "tools/control.h"
+#include "tools/stat_parse.h"
 #include "tools/verbena.h"
 #include "util/env.h"
 
@@ -174,6 +176,24 @@ static void print_rules(const struct ctl_program *p)
 	free(copy);
 }
 
+/* Parses what a program has answered and prints it again, in ASCII, because a program may be hostile. Returns false if it
+ * is no list. */
+static bool print_json(const char *between, const struct ctl_program *p)
+{
+	struct json_object *rules = stat_parse_list(p->text, p->len);
+
+	if (!rules) {
+		cmd_complain("fault", "process %d: the answer is no list of rules", p->pid);
+		return false;
+	}
+	printf("%s{\"pid\": %d, \"rules\": ", between, p->pid);
+	for (const char *c = json_object_to_json_string_ext(rules, JSON_C_TO_STRING_SPACED); c && *c; c++)
+		putchar(*c >= ' ' && *c < 127 ? *c : '?');
+	putchar('}');
+	json_object_put(rules);
+	return true;
+}
+
 static int cmd_list(struct request *r)
 {
 	struct ctl_list list = {0};
@@ -198,8 +218,10 @@ static int cmd_list(struct request *r)
 		if (!answer_is_good(p)) {
 			rc = EXIT_NOT_ALL;
 		} else if (r->json) {
-			printf("%s{\"pid\": %d, \"rules\": %s}", between, p->pid, p->text);
-			between = ",\n ";
+			if (print_json(between, p))
+				between = ",\n ";
+			else
+				rc = EXIT_NOT_ALL;
 		} else {
 			printf("process %d:%s\n", p->pid, strchr(p->text, '{') ? "" : " no rules");
 			print_rules(p);

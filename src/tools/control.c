@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -21,6 +22,9 @@
 #include "util/runtime.h"
 
 #define PROGRAMS_MAX 4096u
+#define DIR_PROGRAMS_MAX 512u /* so that a user with very many sockets does not hide the programs of others */
+#define DIR_NAMES_MAX 4096u   /* connected to in one directory */
+#define DESCRIPTORS ((rlim_t)2 * PROGRAMS_MAX)
 #define DIRS_MAX 1024
 
 /* --- the directories --- */
@@ -34,11 +38,15 @@ static int add_dir(struct ctl_list *list, int fd, uid_t user)
 	uid_t *users = realloc(list->dir_users, (size_t)(list->n_dirs + 1) * sizeof(*users));
 	if (users)
 		list->dir_users = users;
-	if (!dirs || !users || list->n_dirs >= DIRS_MAX) {
+	int64_t *ms = realloc(list->dir_ms, (size_t)(list->n_dirs + 1) * sizeof(*ms));
+	if (ms)
+		list->dir_ms = ms;
+	if (!dirs || !users || !ms || list->n_dirs >= DIRS_MAX) {
 		close(fd);
 		return ENOMEM;
 	}
 	list->dirs[list->n_dirs] = fd;
+	list->dir_ms[list->n_dirs] = 0;
 	list->dir_users[list->n_dirs++] = user;
 	return 0;
 }
@@ -97,15 +105,14 @@ static int find_dirs(struct ctl_list *list)
 
 /* --- the programs --- */
 
-static int add_program(struct ctl_list *list, const struct ctl_program *p)
+static void add_program(struct ctl_list *list, const struct ctl_program *p)
 {
 	struct ctl_program *more = realloc(list->programs, (list->n + 1) * sizeof(*more));
 
 	if (!more)
-		return ENOMEM;
+		return;
 	list->programs = more;
 	list->programs[list->n++] = *p;
-	return 0;
 }
 
 /* Connects for the next question. The kernel's pid of the listener is preferred to the name's, which is the program's
@@ -125,18 +132,28 @@ static int connect_program(struct ctl_list *list, struct ctl_program *p)
 	return 0;
 }
 
+static void end_question(struct ctl_program *p, int err)
+{
+	if (p->sock >= 0)
+		close(p->sock);
+	p->sock = -1;
+	p->err = err;
+}
+
 static void find_in(struct ctl_list *list, int dir_index, int pid, bool everywhere)
 {
 	struct vb_control_name name;
 	int copy = openat(list->dirs[dir_index], ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *dir = copy < 0 ? NULL : fdopendir(copy);
 	uint64_t ours = vb_control_netns();
+	size_t names = 0, most = list->n + DIR_PROGRAMS_MAX < PROGRAMS_MAX ? list->n + DIR_PROGRAMS_MAX : PROGRAMS_MAX;
 
 	if (!dir && copy >= 0)
 		close(copy);
-	for (struct dirent *e; dir && list->n < PROGRAMS_MAX && (e = readdir(dir));) {
+	for (struct dirent *e; dir && list->n < most && names < DIR_NAMES_MAX && (e = readdir(dir));) {
 		if (!vb_control_name_read(e->d_name, &name))
 			continue;
+		names++;
 		struct ctl_program p = {.pid = name.pid,
 		                        .user = list->dir_users[dir_index],
 		                        .netns = name.netns,
@@ -144,15 +161,25 @@ static void find_in(struct ctl_list *list, int dir_index, int pid, bool everywhe
 		                        .dir_fd = dir_index};
 
 		snprintf(p.name, sizeof(p.name), "%.63s", e->d_name);
-		p.err = connect_program(list, &p);
+		/* the question connects again, because there may be more programs than descriptors */
+		end_question(&p, connect_program(list, &p));
 		bool wanted = (!pid || p.pid == pid) && (everywhere || names_runtime() || p.netns == ours);
-		if (p.err == ESRCH || !wanted || add_program(list, &p)) {
-			if (p.sock >= 0)
-				close(p.sock);
-		}
+		if (p.err != ESRCH && wanted)
+			add_program(list, &p);
 	}
 	if (dir)
 		closedir(dir);
+}
+
+/* All programs are asked at once. */
+static void raise_descriptors(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur >= DESCRIPTORS)
+		return;
+	limit.rlim_cur = limit.rlim_max < DESCRIPTORS ? limit.rlim_max : DESCRIPTORS;
+	setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 static int by_pid(const void *a, const void *b)
@@ -165,6 +192,7 @@ static int by_pid(const void *a, const void *b)
 int ctl_find(struct ctl_list *list, int pid, bool everywhere)
 {
 	*list = (struct ctl_list){0};
+	raise_descriptors();
 	int err = find_dirs(list);
 
 	for (int i = 0; i < list->n_dirs; i++)
@@ -172,14 +200,6 @@ int ctl_find(struct ctl_list *list, int pid, bool everywhere)
 	if (list->n)
 		qsort(list->programs, list->n, sizeof(*list->programs), by_pid);
 	return err;
-}
-
-static void end_question(struct ctl_program *p, int err)
-{
-	if (p->sock >= 0)
-		close(p->sock);
-	p->sock = -1;
-	p->err = err;
 }
 
 void ctl_free(struct ctl_list *list)
@@ -193,12 +213,13 @@ void ctl_free(struct ctl_list *list)
 	free(list->programs);
 	free(list->dirs);
 	free(list->dir_users);
+	free(list->dir_ms);
 	*list = (struct ctl_list){0};
 }
 
 /* --- questions --- */
 
-static int64_t now_ms(void)
+int64_t ctl_now_ms(void)
 {
 	struct timespec ts;
 
@@ -231,11 +252,16 @@ static int send_request(int sock, const char *request, int fd)
 	return n >= 0 ? EMSGSIZE : errno == EPIPE || errno == ECONNRESET ? ESRCH : errno;
 }
 
-static void begin_question(struct ctl_list *list, struct ctl_program *p, const char *request, int fd)
+void ctl_forget(struct ctl_program *p)
 {
 	free(p->text);
 	p->text = NULL;
 	p->len = 0;
+}
+
+static void begin_question(struct ctl_list *list, struct ctl_program *p, const char *request, int fd)
+{
+	ctl_forget(p);
 	if (p->err)
 		return;
 	if (p->sock < 0)
@@ -277,7 +303,7 @@ static void ask_some(struct ctl_list *list, struct ctl_program *first, size_t n,
                      int timeout_ms)
 {
 	struct pollfd *pfd = calloc(n + 1, sizeof(*pfd));
-	int64_t until = now_ms() + timeout_ms, left = timeout_ms;
+	int64_t until = ctl_now_ms() + timeout_ms, left = timeout_ms;
 	size_t open = pfd ? 1 : 0;
 
 	for (size_t i = 0; i < n; i++) {
@@ -295,7 +321,7 @@ static void ask_some(struct ctl_list *list, struct ctl_program *first, size_t n,
 			for (size_t i = 0; i < n; i++)
 				if (pfd[i].revents)
 					read_answer(&first[i]);
-		left = until - now_ms();
+		left = until - ctl_now_ms();
 	}
 	for (size_t i = 0; i < n; i++)
 		if (first[i].sock >= 0)
@@ -310,6 +336,11 @@ void ctl_ask(struct ctl_list *list, const char *request, int fd, int timeout_ms)
 
 int ctl_ask_one(struct ctl_list *list, struct ctl_program *program, const char *request, int fd, int timeout_ms)
 {
+	int64_t *waited = &list->dir_ms[program->dir_fd], left = CTL_USER_MS - *waited, begin = ctl_now_ms();
+
+	if (left < timeout_ms)
+		timeout_ms = left > 0 ? (int)left : 0;
 	ask_some(list, program, 1, request, fd, timeout_ms);
+	*waited += ctl_now_ms() - begin;
 	return program->err;
 }

@@ -9,7 +9,9 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define CTL_ANSWER_MAX ((size_t)8 << 20)
+#define CTL_ANSWER_MAX ((size_t)1 << 20)
+
+#define CTL_USER_MS 10000
 
 /* A running program that has opened an adapter. */
 struct ctl_program {
@@ -32,6 +34,7 @@ struct ctl_list {
 	size_t n;
 	int *dirs, n_dirs; /* private to control.c */
 	uid_t *dir_users;
+	int64_t *dir_ms; /* waited for its programs, one after another */
 };
 
 /*
@@ -48,7 +51,11 @@ void ctl_free(struct ctl_list *list);
  * newline. fd: a descriptor that goes with the request, or -1. A program that has failed before is not asked again.
  */
 void ctl_ask(struct ctl_list *list, const char *request, int fd, int timeout_ms);
-/* The same for one of them. Returns program->err. */
+/* The same for one of them. Returns program->err. It may be ETIMEDOUT earlier, because all such waits for programs of one
+ * user take CTL_USER_MS at most. */
 int ctl_ask_one(struct ctl_list *list, struct ctl_program *program, const char *request, int fd, int timeout_ms);
+/* Frees the answer. */
+void ctl_forget(struct ctl_program *program);
+int64_t ctl_now_ms(void);
 
 #endif

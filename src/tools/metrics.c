@@ -6,8 +6,10 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <json-c/json.h>
+#include <stdio.h>
 
 #include "core/counts.h"
+#include "tools/verbena.h"
 
 /* A family: its name without _total, the counter that it shows, its unit. */
 struct family {
@@ -90,6 +92,40 @@ static void put_families(struct vb_text *out, struct json_object *rows)
 	}
 }
 
+/* The rows, but of each user `most` at most. */
+static struct json_object *first_rows(struct json_object *rows, size_t most)
+{
+	struct json_object *taken = json_object_new_array(), *users = json_object_new_object(), *old;
+	char user[32];
+
+	for (size_t i = 0; i < json_object_array_length(rows); i++) {
+		struct json_object *row = json_object_array_get_idx(rows, i);
+
+		snprintf(user, sizeof(user), "%lld", stat_row_number(row, "user"));
+		int64_t n = json_object_object_get_ex(users, user, &old) ? json_object_get_int64(old) : 0;
+
+		if ((size_t)n >= most)
+			continue;
+		json_object_object_add(users, user, json_object_new_int64(n + 1));
+		json_object_array_add(taken, json_object_get(row));
+	}
+	json_object_put(users);
+	return taken;
+}
+
+static void put_page(struct vb_text *out, const struct stat_rows *r, struct json_object *rows)
+{
+	vb_text_format(out,
+	               "# TYPE verbena_programs gauge\n# HELP verbena_programs Running programs with an open adapter.\n"
+	               "verbena_programs %zu\n"
+	               "# TYPE verbena_programs_silent gauge\n"
+	               "# HELP verbena_programs_silent 1 if a program did not answer.\nverbena_programs_silent %d\n",
+	               r->programs, r->silent);
+	put_families(out, rows);
+	vb_text_put(out, "# EOF\n");
+}
+
+/* Rows for which the page has no room are of users with very many, who may be hostile, so they are left out. */
 int metrics_write(struct vb_text *out, const char *name, const struct stat_query *query, bool *silent)
 {
 	struct stat_rows r;
@@ -97,14 +133,17 @@ int metrics_write(struct vb_text *out, const char *name, const struct stat_query
 
 	if (err)
 		return err;
-	vb_text_format(out,
-	               "# TYPE verbena_programs gauge\n# HELP verbena_programs Running programs with an open adapter.\n"
-	               "verbena_programs %zu\n"
-	               "# TYPE verbena_programs_silent gauge\n"
-	               "# HELP verbena_programs_silent 1 if a program did not answer.\nverbena_programs_silent %d\n",
-	               r.programs, r.silent);
-	put_families(out, r.rows);
-	vb_text_put(out, "# EOF\n");
+	put_page(out, &r, r.rows);
+	for (size_t most = json_object_array_length(r.rows) / 2; out->failed && most; most /= 2) {
+		struct json_object *rows = first_rows(r.rows, most);
+
+		r.silent = true;
+		vb_text_free(out);
+		put_page(out, &r, rows);
+		json_object_put(rows);
+		if (name && !out->failed)
+			cmd_complain(name, "too many adapters are in use: %zu of each user's are shown", most);
+	}
 	*silent = r.silent;
 	json_object_put(r.rows);
 	return out->failed ? ENOMEM : 0;

@@ -7,7 +7,7 @@
 
 #define DEPTH 8
 
-struct json_object *stat_parse(const char *text, size_t len)
+static struct json_object *parse_answer(const char *text, size_t len)
 {
 	struct json_tokener *tok = len < INT_MAX ? json_tokener_new_ex(DEPTH) : NULL;
 
@@ -15,6 +15,23 @@ struct json_object *stat_parse(const char *text, size_t len)
 		return NULL;
 	struct json_object *o = json_tokener_parse_ex(tok, text, (int)len);
 	json_tokener_free(tok);
+	return o;
+}
+
+struct json_object *stat_parse_list(const char *text, size_t len)
+{
+	struct json_object *o = parse_answer(text, len);
+
+	if (json_object_is_type(o, json_type_array))
+		return o;
+	json_object_put(o);
+	return NULL;
+}
+
+struct json_object *stat_parse(const char *text, size_t len)
+{
+	struct json_object *o = parse_answer(text, len);
+
 	if (json_object_is_type(o, json_type_object) && !json_object_object_get_ex(o, "error", NULL))
 		return o;
 	json_object_put(o);

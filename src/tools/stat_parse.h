@@ -10,5 +10,7 @@ struct json_object;
 /* Returns NULL if the text is not a JSON object, or is nested more deeply than our answers. {"error": ...} is NULL
  * too. */
 struct json_object *stat_parse(const char *text, size_t len);
+/* The same for an array. */
+struct json_object *stat_parse_list(const char *text, size_t len);
 
 #endif

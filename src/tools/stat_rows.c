@@ -15,7 +15,10 @@
 #include "tools/stat_parse.h"
 #include "tools/verbena.h"
 
-#define PAGES_MOST 4096 /* answers of one program, each of 256 rows */
+/* A program may be hostile. Beyond this it has not answered. */
+#define ROWS_MOST ((size_t)1 << 16)   /* of one program */
+#define BYTES_MOST ((size_t)16 << 20) /* of all answers of one program */
+#define DEVICES_MOST ((size_t)64)     /* node/stat.c gives no more */
 
 static void read_program_name(int pid, char buf[64])
 {
@@ -52,27 +55,54 @@ static bool is_wanted(struct json_object *row, const struct stat_query *query)
 	return json_object_is_type(device, json_type_string) && !strcmp(json_object_get_string(device), query->device);
 }
 
-/* Adds the rows of an answer. Returns where the next answer begins, or 0 if this was the last. */
-static uint64_t take_rows(struct stat_rows *out, const struct ctl_program *p, const char *what,
-                          const struct stat_query *query)
+/* What a program may still give. */
+struct budget {
+	size_t rows, bytes;
+};
+
+static struct budget whole_budget(const char *what)
 {
-	struct json_object *answer = stat_parse(p->text, p->len), *list, *next;
-	uint64_t from = 0;
+	return (struct budget){.rows = strcmp(what, "devices") ? ROWS_MOST : DEVICES_MOST, .bytes = BYTES_MOST};
+}
+
+static void take_list(struct stat_rows *out, struct ctl_program *p, struct json_object *list,
+                      const struct stat_query *query, struct budget *left)
+{
 	char name[64];
 
+	read_program_name(p->pid, name);
+	for (size_t i = 0; i < json_object_array_length(list); i++) {
+		struct json_object *row = json_object_array_get_idx(list, i);
+
+		if (!left->rows) {
+			p->err = EMSGSIZE;
+			return;
+		}
+		left->rows--;
+		if (json_object_is_type(row, json_type_object) && is_wanted(row, query))
+			json_object_array_add(out->rows, row_of(p, name, row));
+	}
+}
+
+/* Adds the rows of an answer. Returns where the next answer begins, or 0 if this was the last. */
+static uint64_t take_rows(struct stat_rows *out, struct ctl_program *p, const char *what,
+                          const struct stat_query *query, struct budget *left)
+{
+	struct json_object *answer, *list, *next;
+	uint64_t from = 0;
+
+	if (p->len > left->bytes) {
+		p->err = EMSGSIZE;
+		return 0;
+	}
+	left->bytes -= p->len;
+	answer = stat_parse(p->text, p->len);
+	ctl_forget(p);
 	if (!answer)
 		return 0;
-	read_program_name(p->pid, name);
-	if (!strcmp(what, "about"))
-		json_object_array_add(out->rows, row_of(p, name, answer));
-	else if (json_object_object_get_ex(answer, what, &list) && json_object_is_type(list, json_type_array))
-		for (size_t i = 0; i < json_object_array_length(list); i++) {
-			struct json_object *row = json_object_array_get_idx(list, i);
-
-			if (json_object_is_type(row, json_type_object) && is_wanted(row, query))
-				json_object_array_add(out->rows, row_of(p, name, row));
-		}
-	if (json_object_object_get_ex(answer, "next", &next) && json_object_get_int64(next) > 0)
+	if (json_object_object_get_ex(answer, what, &list) && json_object_is_type(list, json_type_array))
+		take_list(out, p, list, query, left);
+	if (!p->err && json_object_object_get_ex(answer, "next", &next) && json_object_get_int64(next) > 0)
 		from = (uint64_t)json_object_get_int64(next);
 	json_object_put(answer);
 	return from;
@@ -82,14 +112,17 @@ static void take_program(struct stat_rows *out, struct ctl_list *list, struct ct
                          const struct stat_query *query)
 {
 	char request[64];
-	uint64_t from = take_rows(out, p, what, query), last = 0;
+	struct budget left = whole_budget(what);
+	uint64_t from = take_rows(out, p, what, query, &left), last = 0;
+	int64_t until = ctl_now_ms() + STAT_TIMEOUT_MS, now;
 
-	for (int page = 1; page < PAGES_MOST && from > last; page++) {
+	while (from > last) {
 		snprintf(request, sizeof(request), "%s from=%" PRIu64, what, from);
-		if (ctl_ask_one(list, p, request, -1, STAT_TIMEOUT_MS))
+		now = ctl_now_ms();
+		if (ctl_ask_one(list, p, request, -1, now < until ? (int)(until - now) : 0))
 			return;
 		last = from;
-		from = take_rows(out, p, what, query);
+		from = take_rows(out, p, what, query, &left);
 	}
 }
 
@@ -98,7 +131,9 @@ static void say_silent(struct stat_rows *out, const char *name, const struct ctl
 	out->silent = true;
 	if (name)
 		cmd_complain(name, "program %d did not answer: %s%s", p->pid, strerror(p->err),
-		             p->err == ETIMEDOUT ? " (it may be stopped)" : "");
+		             p->err == ETIMEDOUT  ? " (it may be stopped)"
+		             : p->err == EMSGSIZE ? " (it has more than is shown of one program)"
+		                                  : "");
 }
 
 /* All programs are asked at once, and those with more rows one after another. */
@@ -190,28 +225,46 @@ static void add_process(struct stat_rows *out, const struct ctl_program *p, stru
 	json_object_array_add(out->rows, row);
 }
 
+/* NULL if it is too long, too. */
+static struct json_object *parse_devices(struct ctl_program *p)
+{
+	struct json_object *answer = stat_parse(p->text, p->len), *list;
+
+	if (!json_object_object_get_ex(answer, "devices", &list) || !json_object_is_type(list, json_type_array) ||
+	    json_object_array_length(list) <= DEVICES_MOST)
+		return answer;
+	p->err = EMSGSIZE;
+	json_object_put(answer);
+	return NULL;
+}
+
 static int ask_processes(struct stat_rows *out, const char *name, const struct stat_query *query)
 {
 	struct ctl_list list;
 	int err = ctl_find(&list, query->pid, false);
 
+	struct json_object **devices = calloc(list.n + 1, sizeof(struct json_object *));
+	if (!err && !devices)
+		err = ENOMEM;
 	if (!err)
 		ctl_ask(&list, "devices", -1, STAT_TIMEOUT_MS);
+	for (size_t i = 0; !err && i < list.n; i++)
+		devices[i] = list.programs[i].err ? NULL : parse_devices(&list.programs[i]);
+	if (!err)
+		ctl_ask(&list, "about", -1, STAT_TIMEOUT_MS);
 	for (size_t i = 0; !err && i < list.n; i++) {
 		struct ctl_program *p = &list.programs[i];
-		struct json_object *devices = p->err ? NULL : stat_parse(p->text, p->len), *about = NULL;
+		struct json_object *about = p->err || !devices[i] ? NULL : stat_parse(p->text, p->len);
 
 		out->programs += p->err != ESRCH;
-		if (devices && !ctl_ask_one(&list, p, "about", -1, STAT_TIMEOUT_MS))
-			about = stat_parse(p->text, p->len);
-		if (devices && about) {
-			add_process(out, p, about, devices);
-		} else if (p->err && p->err != ESRCH) {
+		if (about)
+			add_process(out, p, about, devices[i]);
+		else if (p->err && p->err != ESRCH)
 			say_silent(out, name, p);
-		}
-		json_object_put(devices);
+		json_object_put(devices[i]);
 		json_object_put(about);
 	}
+	free(devices);
 	ctl_free(&list);
 	return err;
 }
@@ -298,6 +351,12 @@ static void row_key(struct json_object *row, const char *what, char *buf, size_t
 	         has_device ? json_object_get_string(device) : "");
 }
 
+/* A hostile program may give something else than an object. */
+static bool get_counters(struct json_object *row, struct json_object **counters)
+{
+	return json_object_object_get_ex(row, "counters", counters) && json_object_is_type(*counters, json_type_object);
+}
+
 static struct json_object *rates_between(struct json_object *now, struct json_object *before, double seconds)
 {
 	struct json_object *rates = json_object_new_object(), *old;
@@ -329,8 +388,7 @@ void stat_rows_rates(struct json_object *now, struct json_object *before, const 
 		struct json_object *row = json_object_array_get_idx(now, i);
 
 		row_key(row, what, key, sizeof(key));
-		if (json_object_object_get_ex(index, key, &old) && json_object_object_get_ex(row, "counters", &a) &&
-		    json_object_object_get_ex(old, "counters", &b))
+		if (json_object_object_get_ex(index, key, &old) && get_counters(row, &a) && get_counters(old, &b))
 			json_object_object_add(row, "rates", rates_between(a, b, seconds));
 	}
 	json_object_put(index);

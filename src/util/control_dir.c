@@ -13,10 +13,13 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "util/runtime.h"
 #include "util/trust.h"
+
+#define EARLY_S 60 /* seconds: no start needs so long to listen */
 
 void vb_control_name_write(char buf[VB_CONTROL_NAME], const struct vb_control_name *name)
 {
@@ -74,7 +77,22 @@ int vb_control_dir_open_at(const char *runtime, bool follow, uid_t user, int *fd
 	return err;
 }
 
-/* mkdir applies the umask, which may lack bits that we need. */
+/* mkdir applies the umask, which may lack bits that we need. Another user who may write in the runtime directory can put
+ * a link in the directory's place, so the mode is changed by descriptor; O_PATH needs no permission. */
+static void set_mode(int at, const char *name)
+{
+	char path[64];
+	struct stat st;
+	int dir = openat(at, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+	if (dir < 0)
+		return;
+	snprintf(path, sizeof(path), "/proc/thread-self/fd/%d", dir);
+	if (!fstat(dir, &st) && st.st_uid == geteuid())
+		chmod(path, 0700);
+	close(dir);
+}
+
 static int make_dir(const char *runtime)
 {
 	char name[32];
@@ -84,7 +102,7 @@ static int make_dir(const char *runtime)
 		return errno;
 	dir_name(name, geteuid());
 	if (!mkdirat(at, name, 0700))
-		fchmodat(at, name, 0700, 0);
+		set_mode(at, name);
 	else if (errno != EEXIST)
 		err = errno;
 	close(at);
@@ -142,9 +160,20 @@ int vb_control_dir_connect(int dir_fd, const char *name, uid_t user, int *sock)
 	return err;
 }
 
-void vb_control_dir_sweep(int dir_fd, uid_t user, unsigned most)
+/* A name that a start has not finished with begins with a dot. It is left alone unless that start has surely ended. */
+static bool may_sweep(int dir_fd, const char *name)
 {
 	struct vb_control_name parsed;
+	struct stat st;
+
+	if (name[0] != '.')
+		return vb_control_name_read(name, &parsed);
+	return vb_control_name_read(name + 1, &parsed) && !fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) &&
+	       time(NULL) - st.st_mtime > EARLY_S;
+}
+
+void vb_control_dir_sweep(int dir_fd, uid_t user, unsigned most)
+{
 	int sock, copy = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *dir = copy < 0 ? NULL : fdopendir(copy);
 
@@ -154,7 +183,7 @@ void vb_control_dir_sweep(int dir_fd, uid_t user, unsigned most)
 		return;
 	}
 	for (struct dirent *e; most && (e = readdir(dir));) {
-		if (!vb_control_name_read(e->d_name, &parsed))
+		if (!may_sweep(dir_fd, e->d_name))
 			continue;
 		most--;
 		int err = vb_control_dir_connect(dir_fd, e->d_name, user, &sock);

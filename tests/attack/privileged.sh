@@ -95,6 +95,9 @@ run() {
 		sleep 0.05
 	done
 }
+as_caller() {
+	setpriv --reuid 65534 --regid 65534 --clear-groups env -i PATH="$PATH" timeout 60 "$@"
+}
 finish() {
 	echo >&3
 	exec 3>&-
@@ -128,6 +131,8 @@ for way in become stay grouped capable; do
 	[ $mode = 755 ] && expect "nor his niceness ($way)" is "$(ps -o ni= -p "$broker" | xargs)" 0
 	groups=$(awk '/^Gid:/ { print $2, $3, $4 }' "/proc/$broker/status")
 	[ $way = grouped ] && expect "nor the group that the program has and its caller has not" is "$groups" "65534 65534 65534"
+	expect "root may ask it ($way)" grep -q '"pid"' <("$verbena" stat processes --json 2>&1)
+	expect "its caller may not ($way)" is "$(as_caller "$verbena" stat processes --json | tr -d ' \n')" '{"processes":[]}'
 	expect "nothing was made in his directories ($way)" nothing_was_made
 	finish
 	for _ in $(seq 100); do [ -z "$(brokers)" ] && break; sleep 0.05; done

@@ -51,6 +51,7 @@ static void read_answer(const char *text, size_t size)
 	struct json_object *o = stat_parse(text, size);
 	char buf[32];
 
+	json_object_put(stat_parse_list(text, size));
 	if (!o)
 		return;
 	stat_row_text(o, "device", buf, sizeof(buf));

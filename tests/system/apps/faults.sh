@@ -154,8 +154,8 @@ runtime() {
 	local pid id
 	VERBENA_WIRE=always start_server ibv_rc_pingpong "${D[@]}" -n 20000000 || return 1
 	VERBENA_WIRE=always start_client ibv_rc_pingpong "${D[@]}" -n 20000000
-	pid=$(program_of "$client")
 	wait_for 20 two_programs || { echo "the programs are not there"; return 1; }
+	pid=$(program_of "$client") # not before: it was still timeout's
 	"$VERBENA" fault add "drop every=100" && { echo "added without a choice"; return 1; }
 	id=$("$VERBENA" fault add --pid "$pid" drop every=100 seed=4 2>&1) && { echo "seed without p: $id"; return 1; }
 	"$VERBENA" fault add --pid "$pid" drop every=100 || return 1

@@ -136,6 +136,78 @@ check "a counter without programs reads as zero" sh -c '[ "$("$0" run cat '"$sys
 check "a killed program is not shown any more" wait_for 20 stat_has 'd == {"processes": []}' processes
 check "and its name is removed" sh -c '[ -z "$(ls "$0"/control-*)" ]' "$VERBENA_RUNTIME"
 
+# --- hostile programs ---
+# fake_program ANSWER [NAMES]: a program that gives this answer to each question, on so many sockets; sets $fake. @ is the
+# number of the question
+cat >"$work/fake.py" <<'IN'
+import os, select, socket, sys
+d = os.environ["VERBENA_RUNTIME"] + "/control-%d" % os.geteuid()
+os.makedirs(d, 0o700, exist_ok=True)
+listeners = []
+for i in range(int(sys.argv[2])):
+    s = socket.socket(socket.AF_UNIX)
+    s.bind(d + "/%d-%d-%016x" % (os.getpid(), os.stat("/proc/self/ns/net").st_ino, i + 1))
+    s.listen(16)
+    listeners.append(s)
+print("ready", flush=True)
+asked = 0
+while True:
+    for s in select.select(listeners, [], [])[0]:
+        c = s.accept()[0]
+        try:
+            if c.recv(4096):
+                asked += 1
+                c.sendall(sys.argv[1].replace("@", str(asked)).encode())
+        except OSError:
+            pass
+        c.close()
+IN
+fake_program() {
+	rm -f "$work/fake.out"
+	timeout 100 python3 "$work/fake.py" "$1" "${2:-1}" >"$work/fake.out" &
+	fake=$!
+	wait_for 20 grep -qs ready "$work/fake.out"
+}
+end_fake() {
+	kill "$fake"
+	wait "$fake" 2>/dev/null
+	rm -f "$VERBENA_RUNTIME"/control-*/*-0000*
+}
+fake_program '{"qps": [{"qpn": 1, "counters": 5}, {"qpn": 2, "counters": {"a": [], "b": 1}}]}'
+check "counters that are no object have no rates" stat_has 'len(d["qps"]) == 2 and "rates" not in d["qps"][0] and "rates" in d["qps"][1]' qps --rates 0.1
+end_fake
+faults_are() { # STATUS EXPRESSION: of the list of rules as JSON
+	"$VERBENA" fault list --json >"$work/json" 2>"$work/err"
+	[ $? = "$1" ] || { cat "$work/json" "$work/err"; return 1; }
+	! LC_ALL=C grep -q '[^ -~]' "$work/json" && member "$2" <"$work/json"
+}
+fake_program "$(printf '[{"id": 1, "hits": 2, "rule": "\033[2J\302\233"}]}, {"pid": 1}')"
+check "rules of a hostile program are JSON without what a terminal obeys" faults_are 0 'len(d) == 1 and d[0]["rules"][0]["hits"] == 2'
+end_fake
+fake_program "$(printf '\033]0;x')"
+check "what is no list of rules is an error" faults_are 1 'd == []'
+end_fake
+fake_program '{"qps": [{"qpn": 1}], "next": 1}'
+check "a program whose list repeats is shown" stat_has 'len(d["qps"]) == 2' qps
+end_fake
+fake_program '{"qps": [], "next": @}'
+check "a program whose list has no end is named, and the status is 1" sh -c '"$0" stat qps >/dev/null 2>"'"$work/err"'"; [ $? = 1 ] && grep -q "did not answer" "'"$work/err"'"' "$VERBENA"
+end_fake
+fake_program "{\"devices\": [$(printf '{"device": "roce_%d"},' {1..65}){}]}"
+check "a program with too many adapters is named, and the status is 1" sh -c '"$0" stat processes >/dev/null 2>"'"$work/err"'"; [ $? = 1 ] && grep -q "more than is shown" "'"$work/err"'"' "$VERBENA"
+end_fake
+fake_program "{\"devices\": [$(printf ',{"device": "roce_%d"}' {1..60} | tail -c +2)]}" 60
+too_many_rows() { "$VERBENA" stat --openmetrics >"$work/page" 2>"$work/err"; [ $? = 1 ] && grep -q "too many adapters" "$work/err" && [ "$(tail -1 "$work/page")" = "# EOF" ] && grep -q 'verbena_qps{device="roce_1"' "$work/page"; }
+check "more rows than a page of metrics has room for are left out" too_many_rows
+end_fake
+fake_program '{"qps": [{"qpn": 1}]}' 60
+few_descriptors() { (ulimit -S -n 40 && stat_has 'len(d["qps"]) == 60' qps); }
+check "more programs than descriptors are shown" few_descriptors
+end_fake
+fake_program '{"qps": [{"qpn": 1}]}' 530
+check "one user's programs are at most 512" stat_has 'len(d["qps"]) == 512' qps
+end_fake
+
 # --- networks ---
 export VERBENA_WIRE=always
 start_server ib_write_lat -d roce_lo -F -D 250 -s 4096 && start_client ib_write_lat -d roce_lo -F -D 250 -s 4096

@@ -6,10 +6,12 @@
 #include <infiniband/verbs.h>
 #include <poll.h>
 #include <stdbool.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "../../support/check.h"
@@ -78,6 +80,54 @@ static void the_socket_is_private(void)
 
 	CHECK(!stat(dir, &st) && (st.st_mode & 07777) == 0700);
 	CHECK(!stat(socket_path, &st) && S_ISSOCK(st.st_mode) && (st.st_mode & 07777) == 0600);
+}
+
+static void make_name(const char *name, time_t age, bool listening)
+{
+	struct sockaddr_un sun = {.sun_family = AF_UNIX};
+	struct timespec times[2] = {{.tv_sec = time(NULL) - age}, {.tv_sec = time(NULL) - age}};
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	CHECK((size_t)snprintf(sun.sun_path, sizeof(sun.sun_path), "%s/%s", dir, name) < sizeof(sun.sun_path));
+	CHECK(fd >= 0 && !bind(fd, (struct sockaddr *)&sun, sizeof(sun)) && (!listening || !listen(fd, 1)));
+	CHECK(!utimensat(AT_FDCWD, sun.sun_path, times, 0));
+	if (!listening)
+		close(fd);
+}
+
+static bool has_name(const char *name)
+{
+	char path[512];
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	return !access(path, F_OK);
+}
+
+/* Another program's start sweeps. */
+static void a_start_removes_names_of_ended_programs_only(void)
+{
+	static const char *const names[] = {"1-1-0000000000000001", ".1-1-0000000000000002", ".1-1-0000000000000003",
+	                                    "1-1-0000000000000004"};
+	int status;
+
+	make_name(names[0], 0, false);
+	make_name(names[1], 0, false); /* bound, and about to listen */
+	make_name(names[2], 1000, false);
+	make_name(names[3], 0, true);
+	pid_t child = fork();
+	CHECK(child >= 0);
+	if (!child) {
+		execl("/proc/self/exe", "control_socket", "start", NULL);
+		_exit(1);
+	}
+	CHECK(waitpid(child, &status, 0) == child && status == 0);
+	CHECK(!has_name(names[0]) && has_name(names[1]) && !has_name(names[2]) && has_name(names[3]));
+	for (int i = 1; i < 4; i += 2) {
+		char path[512];
+
+		snprintf(path, sizeof(path), "%s/%s", dir, names[i]);
+		CHECK(!unlink(path));
+	}
 }
 
 static void a_program_says_who_it_is(void)
@@ -182,6 +232,24 @@ static void descriptors_that_nobody_wants_are_closed(void)
 	SAME(count_descriptors(), before);
 }
 
+static void a_client_is_served_when_there_are_descriptors_again(void)
+{
+	struct sockaddr_un sun = {.sun_family = AF_UNIX};
+	struct rlimit old, none;
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), next = dup(fd);
+
+	CHECK(fd >= 0 && next >= 0 && !close(next) && !getrlimit(RLIMIT_NOFILE, &old));
+	strcpy(sun.sun_path, socket_path);
+	none = (struct rlimit){.rlim_cur = (rlim_t)next, .rlim_max = old.rlim_max};
+	CHECK(!setrlimit(RLIMIT_NOFILE, &none));
+	CHECK(!connect(fd, (struct sockaddr *)&sun, sizeof(sun)));
+	usleep(300000); /* it cannot be accepted */
+	CHECK(!setrlimit(RLIMIT_NOFILE, &old));
+	CHECK(send(fd, "about\n", 6, MSG_NOSIGNAL) == 6);
+	CHECK(hear_all(fd, answer, sizeof(answer)) && strstr(answer, "\"lane\""));
+	CHECK(ask("about\n", answer, sizeof(answer)) && strstr(answer, "\"lane\""));
+}
+
 static void a_client_that_reads_nothing_does_no_harm(void)
 {
 	int deaf = dial();
@@ -275,10 +343,23 @@ static void a_child_of_fork_does_not_keep_the_socket(void)
 	CHECK(waitpid(child, &status, 0) == child && status == 0);
 }
 
-int main(void)
+/* Opens an adapter and ends. */
+static int start_once(void)
+{
+	struct ibv_device **list = ibv_get_device_list(NULL);
+	struct ibv_context *opened = list && list[0] ? ibv_open_device(list[0]) : NULL;
+
+	if (list)
+		ibv_free_device_list(list);
+	return !opened || ibv_close_device(opened);
+}
+
+int main(int argc, char *argv[])
 {
 	struct ibv_device **list;
 
+	if (argc > 1)
+		return start_once();
 	snprintf(runtime, sizeof(runtime), "/tmp/verbena-control.XXXXXX");
 	CHECK(mkdtemp(runtime));
 	setenv("VERBENA_RUNTIME", runtime, 1);
@@ -286,15 +367,19 @@ int main(void)
 	list = ibv_get_device_list(NULL);
 	if (!list || !list[0])
 		SKIP("no adapter");
+	mode_t mask = umask(0777); /* of which the socket is independent */
 	ctx = ibv_open_device(list[0]);
+	umask(mask);
 	CHECK(ctx && find_socket());
 	ibv_free_device_list(list);
 	RUN(the_socket_is_private);
+	RUN(a_start_removes_names_of_ended_programs_only);
 	RUN(a_program_says_who_it_is);
 	RUN(an_unknown_verb_gets_an_error);
 	RUN(a_request_may_come_byte_by_byte);
 	RUN(a_request_without_end_is_cut_off);
 	RUN(descriptors_that_nobody_wants_are_closed);
+	RUN(a_client_is_served_when_there_are_descriptors_again);
 	RUN(a_client_that_reads_nothing_does_no_harm);
 	RUN(long_lists_come_in_parts);
 	RUN(a_client_that_says_nothing_keeps_no_place);
