@@ -278,6 +278,7 @@ static void calls_fail_with_the_error_of_their_rule(void)
 	struct ibv_qp_init_attr init = {.qp_type = IBV_QPT_RC, .cap = {1, 1, 1, 1, 0}};
 	struct ibv_cq *cq;
 	struct ibv_pd *pd;
+	struct ibv_mr *mr;
 
 	setenv("VERBENA_FAULT", "alloc_pd=EAGAIN nth=1; create_cq=ENOSPC nth=1; reg=ENOMEM nth=2; create_qp=EPERM", 1);
 	open_lo();
@@ -285,10 +286,11 @@ static void calls_fail_with_the_error_of_their_rule(void)
 	CHECK((pd = ibv_alloc_pd(two.ctx)));
 	CHECK(!ibv_create_cq(two.ctx, 1, NULL, NULL, 0) && errno == ENOSPC);
 	CHECK((cq = ibv_create_cq(two.ctx, 1, NULL, NULL, 0)));
-	CHECK(ibv_reg_mr(pd, two.bytes, BYTES, 0));
+	CHECK((mr = ibv_reg_mr(pd, two.bytes, BYTES, 0)));
 	CHECK(!ibv_reg_mr(pd, two.bytes, BYTES, 0) && errno == ENOMEM);
 	init.send_cq = init.recv_cq = cq;
 	CHECK(!ibv_create_qp(pd, &init) && errno == EPERM);
+	CHECK(!ibv_dereg_mr(mr) && !ibv_destroy_cq(cq) && !ibv_dealloc_pd(pd));
 }
 
 static void posting_fails_with_the_error_of_its_rule(void)
