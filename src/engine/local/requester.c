@@ -98,9 +98,9 @@ static bool path_open(struct vb_qp *qp)
 	return false;
 }
 
-static enum vb_sq_status emit_all(struct vb_qp *qp)
+static inline __attribute__((always_inline)) enum vb_sq_status emit_until(struct vb_qp *qp, uint32_t end)
 {
-	while (qp->sq_emit != qp->sq_head) {
+	while (qp->sq_emit != end) {
 		struct vb_swqe *w = vb_sq_at(qp, qp->sq_emit);
 		enum vb_emit r;
 
@@ -148,19 +148,19 @@ enum vb_sq_status vb_local_kick_datagrams(struct vb_qp *qp)
 	return status;
 }
 
-enum vb_sq_status vb_local_kick(struct vb_qp *qp)
+static inline __attribute__((always_inline)) enum vb_sq_status kick_until(struct vb_qp *qp, uint32_t end)
 {
 	expect_answers(qp);
-	if (qp->sq_emit == qp->sq_head || !path_open(qp))
+	if (qp->sq_emit == end || !path_open(qp))
 		return VB_SQ_GOOD;
 	struct vb_peer *peer = qp->local.peer;
 	uint64_t before = qp->local.last_ring_end;
 
 	vb_local_pingpong_release(qp);
-	enum vb_sq_status status = emit_all(qp);
+	enum vb_sq_status status = emit_until(qp, end);
 
-	if (status == VB_SQ_GOOD && qp->sq_emit != qp->sq_head && vb_ring_want_space(peer))
-		status = emit_all(qp);
+	if (status == VB_SQ_GOOD && qp->sq_emit != end && vb_ring_want_space(peer))
+		status = emit_until(qp, end);
 	if (qp->local.last_ring_end != before || qp->local.sq_emit_off) {
 		vb_peer_notify(peer);
 		if (atomic_load_explicit(&peer->tx_low, memory_order_relaxed)) {
@@ -170,6 +170,16 @@ enum vb_sq_status vb_local_kick(struct vb_qp *qp)
 		}
 	}
 	return status;
+}
+
+enum vb_sq_status vb_local_kick(struct vb_qp *qp)
+{
+	return kick_until(qp, qp->sq_head);
+}
+
+enum vb_sq_status vb_local_kick_until(struct vb_qp *qp, uint32_t end)
+{
+	return kick_until(qp, end);
 }
 
 /* --- failure --- */

@@ -45,6 +45,36 @@ static void await_write(const struct mem *m, unsigned long i)
 	memset(m->p, 0, n);
 }
 
+/* One of the two programs. */
+struct side {
+	struct dev d;
+	struct link l;
+	struct mem in, out;
+	struct far to; /* the other's in */
+};
+
+static void side_open(struct side *s, int fd)
+{
+	dev_open(&s->d);
+	mem_make(&s->in, &s->d, 4096);
+	mem_make(&s->out, &s->d, 4096);
+	mem_tell(&s->in, fd);
+	s->to = far_hear(fd);
+}
+
+static void side_connect(struct side *s, int fd)
+{
+	link_make(&s->l, &s->d, &(struct conf){0});
+	link_join(&s->l, fd);
+}
+
+static void side_close(struct side *s)
+{
+	mem_end(&s->in);
+	mem_end(&s->out);
+	dev_close(&s->d);
+}
+
 static void write_once(struct link *l, struct mem *from, struct far to, unsigned long i)
 {
 	memset(from->p, value_of(i), length_of(i));
@@ -55,24 +85,17 @@ static void write_once(struct link *l, struct mem *from, struct far to, unsigned
 static void answer_all(int fd, void *arg)
 {
 	const struct job *j = arg;
-	struct dev d;
-	struct link l;
-	struct mem in, out;
+	struct side s;
 
-	dev_open(&d);
-	mem_make(&in, &d, 4096);
-	mem_make(&out, &d, 4096);
-	link_make(&l, &d, &(struct conf){0});
-	mem_tell(&in, fd);
-	struct far to = far_hear(fd);
-	link_join(&l, fd);
+	side_open(&s, fd);
+	side_connect(&s, fd);
 	for (unsigned long i = 1; i <= j->rounds; i++) {
-		await_write(&in, i);
+		await_write(&s.in, i);
 		if (j->manner == ANSWERS_LATE)
 			usleep(50);
 		if (j->manner == RESTS_AT_TIMES && i % 100 < 5)
 			usleep(300);
-		write_once(&l, &out, to, i);
+		write_once(&s.l, &s.out, s.to, i);
 	}
 	meet_up(fd);
 }
@@ -81,33 +104,24 @@ static void write_in_turns(enum manner manner, unsigned long rounds)
 {
 	struct job j = {.manner = manner, .rounds = count_or(under_sanitizer() ? rounds / 10 : rounds)};
 	struct peer p = start(answer_all, &j);
-	struct dev d;
-	struct link l;
-	struct mem in, out;
+	struct side s;
 
-	dev_open(&d);
-	mem_make(&in, &d, 4096);
-	mem_make(&out, &d, 4096);
-	link_make(&l, &d, &(struct conf){0});
-	struct far to = far_hear(p.fd);
-	mem_tell(&in, p.fd);
-	link_join(&l, p.fd);
+	side_open(&s, p.fd);
+	side_connect(&s, p.fd);
 	for (unsigned long i = 1; i <= j.rounds; i++) {
 		bool stop = manner == IS_STOPPED_AT_TIMES && i % STOP_EVERY == 0;
 
 		if (stop)
 			stop_peer(&p);
-		write_once(&l, &out, to, i); /* completes, whether it is stopped or not */
+		write_once(&s.l, &s.out, s.to, i); /* completes, whether it is stopped or not */
 		if (stop)
 			cont_peer(&p);
-		await_write(&in, i);
+		await_write(&s.in, i);
 	}
 	meet_up(p.fd);
 	finish(&p);
-	link_end(&l);
-	mem_end(&in);
-	mem_end(&out);
-	dev_close(&d);
+	link_end(&s.l);
+	side_close(&s);
 }
 
 static void each_write_of_two_programs_in_turns_arrives_whole(void)
@@ -137,24 +151,17 @@ static void a_program_that_is_stopped_at_times_loses_nothing(void)
 
 static void end_early(int fd, void *arg)
 {
-	struct dev d;
-	struct link l;
-	struct mem in, out;
+	struct side s;
 
-	dev_open(&d);
-	mem_make(&in, &d, 4096);
-	mem_make(&out, &d, 4096);
-	mem_tell(&in, fd);
-	struct far to = far_hear(fd);
+	side_open(&s, fd);
 	for (unsigned long round = 0; round < ROUNDS; round++) {
-		link_make(&l, &d, &(struct conf){0});
-		link_join(&l, fd);
+		side_connect(&s, fd);
 		for (unsigned long i = 1; i <= TURNS; i++) {
-			await_write(&in, i);
+			await_write(&s.in, i);
 			if (i < TURNS)
-				write_once(&l, &out, to, i);
+				write_once(&s.l, &s.out, s.to, i);
 		}
-		link_end(&l);
+		link_end(&s.l);
 		meet_up(fd);
 	}
 }
@@ -162,27 +169,21 @@ static void end_early(int fd, void *arg)
 static void a_write_is_complete_although_its_target_ends_at_once(void)
 {
 	struct peer p = start(end_early, NULL);
-	struct dev d;
-	struct link l;
-	struct mem in, out;
+	struct side s;
 
-	dev_open(&d);
-	mem_make(&in, &d, 4096);
-	mem_make(&out, &d, 4096);
-	struct far to = far_hear(p.fd);
-	mem_tell(&in, p.fd);
+	side_open(&s, p.fd);
 	for (unsigned long round = 0; round < ROUNDS; round++) {
-		link_make(&l, &d, &(struct conf){0});
-		link_join(&l, p.fd);
+		side_connect(&s, p.fd);
 		for (unsigned long i = 1; i <= TURNS; i++) {
-			write_once(&l, &out, to, i);
+			write_once(&s.l, &s.out, s.to, i);
 			if (i < TURNS)
-				await_write(&in, i);
+				await_write(&s.in, i);
 		}
-		link_end(&l);
+		link_end(&s.l);
 		meet_up(p.fd);
 	}
 	finish(&p);
+	side_close(&s);
 }
 
 /* --- data, then a flag --- */
@@ -215,40 +216,27 @@ static void await_flag(const struct mem *m, uint64_t i)
 		SAME(m->p[k], i % 251 + 1);
 }
 
-static void exchange_flags(struct peer *other, unsigned long rounds, bool first, int fd)
+static void exchange_flags(int fd, unsigned long rounds, bool first)
 {
-	struct dev d;
-	struct link l;
-	struct mem in, out;
+	struct side s;
 
-	dev_open(&d);
-	mem_make(&in, &d, 4096);
-	mem_make(&out, &d, 4096);
-	link_make(&l, &d, &(struct conf){0});
-	struct far to;
-	if (first) {
-		to = far_hear(fd);
-		mem_tell(&in, fd);
-	} else {
-		mem_tell(&in, fd);
-		to = far_hear(fd);
-	}
-	link_join(&l, fd);
+	side_open(&s, fd);
+	side_connect(&s, fd);
 	for (uint64_t i = 1; i <= rounds; i++) {
 		if (first)
-			write_data_and_flag(&l, &out, to, i);
-		await_flag(&in, i);
+			write_data_and_flag(&s.l, &s.out, s.to, i);
+		await_flag(&s.in, i);
 		if (!first)
-			write_data_and_flag(&l, &out, to, i);
+			write_data_and_flag(&s.l, &s.out, s.to, i);
 	}
 	meet_up(fd);
-	if (other)
-		finish(other);
+	link_end(&s.l);
+	side_close(&s);
 }
 
 static void answer_flags(int fd, void *arg)
 {
-	exchange_flags(NULL, *(unsigned long *)arg, false, fd);
+	exchange_flags(fd, *(unsigned long *)arg, false);
 }
 
 static void data_is_there_when_its_flag_is(void)
@@ -256,7 +244,8 @@ static void data_is_there_when_its_flag_is(void)
 	unsigned long rounds = count_or(under_sanitizer() ? 1000 : 10000);
 	struct peer p = start(answer_flags, &rounds);
 
-	exchange_flags(&p, rounds, true, p.fd);
+	exchange_flags(p.fd, rounds, true);
+	finish(&p);
 }
 
 int main(int argc, char **argv)
