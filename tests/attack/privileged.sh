@@ -23,6 +23,7 @@ umount /run/tree && rmdir /run/tree || exit 1
 ip link set lo up
 cd / || exit 1
 unset TMPDIR # its folder is below the new /tmp
+unset VERBENA_RUNTIME # the program ignores it, so the command must look where the program is
 work=$(mktemp -d) && hostile=$(mktemp -d) || exit 1
 brokers() { # pids of the brokers in our mount namespace
 	pgrep --ns $$ --nslist mnt -f '^verbena-broker'
