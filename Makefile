@@ -20,8 +20,8 @@ build: ## only build, into build/
 
 check: ## before each commit, four minutes at most: style, units, a stock program on each transport
 	@tests/install-packages test
-	@$(MAKE) --no-print-directory build
-	@BUILD=$(BUILD) tests/check
+	@$(MAKE) --no-print-directory build BUILD=build-check MESON_ARGS=-Dc_args=-DVB_LOCK_RANKS
+	@BUILD=build-check tests/check
 
 test: ## all tests: units, stock programs, sanitizers
 	@tests/install-packages test

@@ -72,6 +72,9 @@ int vb_node_get(struct vb_node **out);
 /* Releases the node. The last call stops the progress thread and disconnects from the broker. */
 void vb_node_put(struct vb_node *node);
 
+/* Calls each() for every queue pair of the process, under its sq_lock. Under progress. */
+void vb_node_each_qp(struct vb_node *node, void (*each)(struct vb_qp *qp, void *arg), void *arg);
+
 /* Makes progress once, unless another thread is doing so: receives, acknowledges, retires. Returns the amount of
  * work. Stops early when cq (may be NULL) contains `want` completions. */
 unsigned vb_progress(struct vb_node *node, struct vb_cq *cq, unsigned want);

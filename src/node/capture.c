@@ -24,25 +24,20 @@
 static struct vb_watch collector = {.fd = -1};
 static struct vb_node *captured;
 
+static void show_one(struct vb_qp *qp, void *arg)
+{
+	unsigned state = atomic_load_explicit(&qp->state, memory_order_relaxed);
+
+	if (!vb_capturing())
+		vb_local_frames_close(qp);
+	else if (qp->path->ring && (state == IBV_QPS_RTS || state == IBV_QPS_SQD))
+		vb_local_frames_open(qp);
+}
+
 /* Begins or ends to show the traffic of all queue pairs on this host. Under progress. */
 static void show_all(struct vb_node *node, void *arg)
 {
-	bool on = vb_capturing();
-
-	for (unsigned i = 0, left = node->qp_count; i < VB_LANE_QPS && left; i++) {
-		struct vb_qp *qp = atomic_load_explicit(&node->qps[i], memory_order_relaxed);
-
-		if (!qp)
-			continue;
-		left--;
-		vb_lock(&qp->sq_lock);
-		unsigned state = atomic_load_explicit(&qp->state, memory_order_relaxed);
-		if (!on)
-			vb_local_frames_close(qp);
-		else if (qp->path->ring && (state == IBV_QPS_RTS || state == IBV_QPS_SQD))
-			vb_local_frames_open(qp);
-		vb_unlock(&qp->sq_lock);
-	}
+	vb_node_each_qp(node, show_one, NULL);
 }
 
 static void end_capture(void)

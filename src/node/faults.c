@@ -63,20 +63,18 @@ static uint64_t take_steps(uint64_t now)
 
 /* --- ports and devices --- */
 
-/* A removed device: its queue pairs go to ERR, as if the hardware had gone. Under no lock. */
-static void end_queue_pairs(struct vb_node *node, const struct vb_device *dev)
+/* A removed device: its queue pairs go to ERR, as if the hardware had gone. */
+static void end_queue_pair(struct vb_qp *qp, void *dev)
+{
+	if (vb_ctx(qp->qp.context)->dev == dev)
+		vb_qp_error(qp);
+}
+
+/* Under no lock. */
+static void end_queue_pairs(struct vb_node *node, struct vb_device *dev)
 {
 	vb_lock(&node->progress);
-	for (unsigned i = 0, left = node->qp_count; i < VB_LANE_QPS && left; i++) {
-		struct vb_qp *qp = atomic_load_explicit(&node->qps[i], memory_order_relaxed);
-
-		left -= qp != NULL;
-		if (!qp || vb_ctx(qp->qp.context)->dev != dev)
-			continue;
-		vb_lock(&qp->sq_lock);
-		vb_qp_error(qp);
-		vb_unlock(&qp->sq_lock);
-	}
+	vb_node_each_qp(node, end_queue_pair, dev);
 	vb_unlock(&node->progress);
 }
 

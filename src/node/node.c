@@ -416,6 +416,25 @@ static bool has_ended(struct vb_peer *p, uint64_t *grace)
 	return vb_now() > *grace;
 }
 
+void vb_node_each_qp(struct vb_node *node, void (*each)(struct vb_qp *qp, void *arg), void *arg)
+{
+	for (unsigned i = 0, left = node->qp_count; i < VB_LANE_QPS && left; i++) {
+		struct vb_qp *qp = atomic_load_explicit(&node->qps[i], memory_order_relaxed);
+
+		if (!qp)
+			continue;
+		left--;
+		vb_lock(&qp->sq_lock);
+		each(qp, arg);
+		vb_unlock(&qp->sq_lock);
+	}
+}
+
+/* Whoever held sq_lock has released it. */
+static void nothing_under_lock(struct vb_qp *qp, void *arg)
+{
+}
+
 void vb_quiesce(struct vb_node *node, uint32_t key, uint32_t qpn)
 {
 	struct vb_io *io = node->io;
@@ -442,14 +461,6 @@ void vb_quiesce(struct vb_node *node, uint32_t key, uint32_t qpn)
 		return;
 	/* copies by our queue pairs that use the region as local buffer: these are made under sq_lock */
 	vb_lock(&node->progress);
-	for (unsigned i = 0, left = node->qp_count; i < VB_LANE_QPS && left; i++) {
-		struct vb_qp *qp = atomic_load_explicit(&node->qps[i], memory_order_relaxed);
-
-		if (!qp)
-			continue;
-		left--;
-		vb_lock(&qp->sq_lock);
-		vb_unlock(&qp->sq_lock);
-	}
+	vb_node_each_qp(node, nothing_under_lock, NULL);
 	vb_unlock(&node->progress);
 }

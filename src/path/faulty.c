@@ -252,20 +252,16 @@ void vb_path_faulty_in_child(void)
 	vb_lock_reset(&fill_lock);
 }
 
+static void arm_path(struct vb_qp *qp, void *arg)
+{
+	/* a QP whose requests wait keeps asking, so that they are sent */
+	if (vb_fault_is_armed(VB_FAULT_ARM_QUEUE) || qp->sq_emit == qp->sq_head)
+		vb_path_use(qp, plain_of(qp));
+}
+
 void vb_path_arm(struct vb_node *node)
 {
 	vb_lock(&node->progress);
-	for (unsigned i = 0, left = node->qp_count; i < VB_LANE_QPS && left; i++) {
-		struct vb_qp *qp = atomic_load_explicit(&node->qps[i], memory_order_relaxed);
-
-		if (!qp)
-			continue;
-		left--;
-		vb_lock(&qp->sq_lock);
-		/* a QP whose requests wait keeps asking, so that they are sent */
-		if (vb_fault_is_armed(VB_FAULT_ARM_QUEUE) || qp->sq_emit == qp->sq_head)
-			vb_path_use(qp, plain_of(qp));
-		vb_unlock(&qp->sq_lock);
-	}
+	vb_node_each_qp(node, arm_path, NULL);
 	vb_unlock(&node->progress);
 }

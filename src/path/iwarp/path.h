@@ -93,10 +93,23 @@ unsigned vb_iwarp_poll(struct vb_node *node, bool finish);
  * vb_iwarp_tails_wait, then last_ends. Under progress. */
 void vb_iwarp_last_words(struct vb_node *node);
 void vb_iwarp_last_ends(struct vb_node *node);
-/* Adds its counters. Under progress. */
-void vb_iwarp_path_counts(const struct vb_iwarp_path *path, struct vb_counts *c);
 /* Sends data of streams that a rule has held until now. Returns when the next is due; ns, 0: never. No lock held. */
 uint64_t vb_iwarp_serve_faults(struct vb_node *node);
+/* kick and settle of struct vb_path_ops. */
+enum vb_sq_status vb_iwarp_kick(struct vb_qp *qp);
+void vb_iwarp_settle(struct vb_qp *qp);
+/* Sends all that may be sent. Under sq_lock. */
+void vb_iwarp_emit(struct vb_iwarp_path *path);
+/* Has its connection or its engine ended? Under sq_lock. */
+bool vb_iwarp_ended(const struct vb_iwarp_path *path);
+/* Tells the engine how long TCP's segments are now. Under sq_lock. */
+void vb_iwarp_refresh_emss(struct vb_iwarp_path *path);
+
+/* --- stream.c --- */
+
+/* Adds its counters. Under progress. */
+void vb_iwarp_path_counts(const struct vb_iwarp_path *path, struct vb_counts *c);
+
 /* --- fault.c --- */
 
 /* vb_iw_output for one FPDU, about which the rules are asked. 0 also if it is held, or the connection was reset. Under

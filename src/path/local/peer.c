@@ -122,22 +122,26 @@ static void peer_unmap(struct vb_peer *p)
 	peer_resources_free(p->node, &r);
 }
 
+struct reference {
+	struct vb_peer *peer;
+	bool found;
+};
+
+/* A thread that holds sq_lock may be finding the peer or sending it a datagram, so this is called under it. A later
+ * holder sees that the peer is dead. */
+static void find_reference(struct vb_qp *qp, void *arg)
+{
+	struct reference *r = arg;
+
+	r->found = r->found || qp->local.peer == r->peer;
+}
+
 static bool referred_to(struct vb_node *node, struct vb_peer *p)
 {
-	for (unsigned i = 0, left = node->qp_count; i < VB_LANE_QPS && left; i++) {
-		struct vb_qp *qp = atomic_load_explicit(&node->qps[i], memory_order_relaxed);
+	struct reference r = {.peer = p};
 
-		if (!qp)
-			continue;
-		left--;
-		/* A thread that holds sq_lock may be finding the peer or sending it a datagram. A later holder sees
-		 * that the peer is dead. */
-		vb_lock(&qp->sq_lock);
-		vb_unlock(&qp->sq_lock);
-		if (qp->local.peer == p)
-			return true;
-	}
-	return false;
+	vb_node_each_qp(node, find_reference, &r);
+	return r.found;
 }
 
 bool vb_peer_hold(struct vb_peer *p)
