@@ -88,13 +88,14 @@ struct vb_msg_attach {
 	uint32_t lane; /* 0, or the lane that the program held before */
 	uint32_t ngids;
 	uint64_t incarnation; /* of that lane; 0 without one */
-	uint64_t reserved;    /* zero */
+	uint64_t network;     /* inode number of the program's network namespace; 0: unknown */
 };
 
 struct vb_msg_attached {
 	struct vb_msg_head head;
 	uint32_t lane, zero;
-	uint64_t incarnation, reserved;
+	uint64_t incarnation;
+	uint64_t network; /* inode number of the broker's network namespace; 0: unknown */
 };
 
 struct vb_msg_set_gids {
