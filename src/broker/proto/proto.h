@@ -214,7 +214,9 @@ struct vb_msg_service_reply {
 	uint32_t id;
 	int32_t err; /* ENOENT: CM_LISTEN of an unknown id; other values: see node/gsi.h */
 	uint16_t port;
-	uint8_t listening, zero[5];
+	uint8_t listening;
+	uint8_t no_socket; /* queue pair 1 has no socket of UDP port 4791: other hosts cannot reach the binding */
+	uint8_t zero[4];
 };
 
 /* The longest message of either end. The kernel truncates longer ones, and they are refused. */

@@ -436,6 +436,7 @@ static void queue_reply(struct vb_session *s, uint32_t id, int err, const struct
 	        .err = err,
 	        .port = service ? service->port : 0,
 	        .listening = service && service->listening,
+	        .no_socket = s->gsi->all->roce && vb_gsi_roce_lacks_socket(s->gsi->all->roce),
 	};
 }
 
