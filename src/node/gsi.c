@@ -20,6 +20,7 @@
 #define EXPORT __attribute__((visibility("default")))
 #define ANSWER_S 10 /* seconds to wait for an answer: a lost broker is replaced, and has its sockets, before that */
 #define BUCKETS 256
+#define PORT_WAIT_MS 10000 /* as at RTR: even on a very busy machine the keeper answers within this time */
 /* A program that has bound this many ephemeral ports at one address in a row, which clients with many connections do,
  * gets the next ones in advance: as many as it has bound, at most SPARES_MAX. */
 #define SPARES_AFTER 4u
@@ -293,6 +294,8 @@ void vb_gsi_on_service_reply(struct vb_node *node, const struct vb_msg_service_r
 		pthread_cond_broadcast(&q->answered);
 	}
 	vb_mutex_unlock(&q->lock);
+	if (m->listening && m->no_socket)
+		vb_roce_bring_up(node, 0); /* the refusal tells why */
 	end_callback(node);
 }
 
@@ -527,6 +530,11 @@ EXPORT int vb_gsi_client_bind(struct vb_gsi_client *q, uint16_t port_space, cons
 		*binding = id;
 	leave_call(q, cancel);
 	return err;
+}
+
+EXPORT int vb_gsi_client_port(struct vb_gsi_client *q)
+{
+	return client_is_ours(q) && vb_roce_bring_up(q->node, PORT_WAIT_MS) == EADDRINUSE ? EADDRINUSE : 0;
 }
 
 EXPORT int vb_gsi_client_change(struct vb_gsi_client *q, uint32_t binding, bool v6_only, bool reuse)

@@ -46,6 +46,10 @@ uint64_t vb_gsi_client_now(void);
 void vb_gsi_client_send(struct vb_gsi_client *q, const uint8_t local[16], const uint8_t remote[16], uint32_t ifindex,
                         const uint8_t mad[VB_MAD_LEN]);
 
+/* 0, or EADDRINUSE: another program, or another user's broker, holds UDP port 4791, so no host can answer what we send.
+ * That is logged once, as an error. Blocks for some seconds at most. Not from a callback. */
+int vb_gsi_client_port(struct vb_gsi_client *q);
+
 /* Asks the broker to send the connection's peer a DREQ when this program dies (IBA 12.6.10). A broker that has relayed
  * the connection's messages does so anyway. Any thread. */
 void vb_gsi_client_at_death(struct vb_gsi_client *q, const uint8_t local[16], const uint8_t remote[16],

@@ -102,6 +102,11 @@ void vb_unresolved_drop(struct vb_qp *qp);      /* Stops retrying for this QP. U
 void vb_unresolved_again(struct vb_node *node); /* A new broker is attached: retries at once. No lock held. */
 void vb_unresolved_look(struct vb_node *node);  /* Retries if due, or after a message of the broker. Progress thread. */
 
+/* path/roce/sockets.c. Asks the broker for our lane, unless we have it, and waits up to wait_ms for the answer. Returns 0
+ * or an errno value. The caller holds no spin lock if wait_ms > 0; otherwise it may hold any lock. A refusal is logged
+ * once, as an error. */
+int vb_roce_bring_up(struct vb_node *node, unsigned wait_ms);
+
 /* progress.c */
 /* finish: leaves no work, because the caller may not come back soon. Otherwise does a part, and may skip locked queue
  * pairs. */

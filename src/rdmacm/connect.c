@@ -141,6 +141,18 @@ static bool valid_depths(const struct rcm_id *id, const struct rdma_conn_param *
 	        param->initiator_depth <= id->source.dev->max_initiator_depth);
 }
 
+/* A peer of another host answers to UDP port 4791. If this host has it not, the requests would be repeated for more than a
+ * minute. */
+static int check_port(const struct rcm_id *id)
+{
+	uint8_t gid[16];
+
+	rcm_addr_gid(&id->dst, gid);
+	return rcm_addr_loopback(&id->dst) || rcm_local_address(gid, rcm_addr_scope(&id->dst))
+	               ? 0
+	               : vb_gsi_client_port(rcm.gsi);
+}
+
 static int connect_id(struct rcm_id *id, const struct rdma_conn_param *param)
 {
 	struct rcm_connect c = connect_parameters(id, param);
@@ -157,10 +169,12 @@ static int connect_id(struct rcm_id *id, const struct rdma_conn_param *param)
 	                                  ? param->responder_resources
 	                                  : dev->max_responder_resources;
 	bool here = dev->iwarp && rcm_iw_is_here(id, &c);
+	int cut_off = dev->iwarp ? 0 : check_port(id);
 
 	rcm_lock();
 	if (id->state == RCM_ROUTE_RESOLVED)
-		err = dev->iwarp      ? rcm_iw_connect(id, &c, here)
+		err = cut_off         ? rcm_post(id, RDMA_CM_EVENT_UNREACHABLE, -cut_off)
+		      : dev->iwarp    ? rcm_iw_connect(id, &c, here)
 		      : rcm_is_ud(id) ? rcm_sidr_connect(id, &c)
 		                      : rcm_send_req(id, &c);
 	if (!err) {

@@ -198,7 +198,7 @@ size_t make_attach(uint8_t *out, uint32_t ngids, bool claim)
 	if (claim) {
 		m.lane = some_lane();
 		m.incarnation = one_in(2) ? some_member()->incarnation : roll(&w.dice);
-		m.reserved = roll(&w.dice);
+		m.network = roll(&w.dice);
 	}
 	memcpy(out, &m, sizeof(m));
 	for (uint32_t i = 0; i < ngids; i++)

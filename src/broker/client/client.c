@@ -10,6 +10,7 @@
 
 #include "broker/client/spawn.h"
 #include "broker/client/incoming.h"
+#include "broker/client/network.h"
 #include "broker/client/outgoing.h"
 #include "util/lock.h"
 #include "util/log.h"
@@ -38,10 +39,12 @@ int vb_broker_pollfd(const struct vb_broker_client *c)
 
 int vb_broker_timeout_ms(const struct vb_broker_client *c)
 {
-	if (c->state == ATTACHED)
-		return -1;
-	int64_t left = c->deadline - vb_broker_now_ms();
-	return left < 0 ? 0 : (int)left;
+	int64_t left = c->state == ATTACHED ? -1 : c->deadline - vb_broker_now_ms();
+	int ms = c->state != ATTACHED && left < 0 ? 0 : (int)left;
+	struct vb_broker_client *network = atomic_load_explicit(&c->network, memory_order_relaxed);
+	int its = network ? vb_broker_timeout_ms(network) : -1;
+
+	return its < 0 || (ms >= 0 && ms < its) ? ms : its;
 }
 
 static void client_watch(struct vb_broker_client *c, int fd, uint32_t events)
@@ -107,6 +110,7 @@ static int send_attach(struct vb_broker_client *c, int sock)
 	        .lane = c->lane,
 	        .incarnation = c->incarnation,
 	        .ngids = c->ngids,
+	        .network = vb_runtime_network(),
 	};
 	memcpy(out.gids, c->gids, c->ngids * 16ull);
 	c->gids_due = false;
@@ -165,6 +169,13 @@ static void log_refusal(struct vb_broker_client *c, enum vb_log_level level, con
 	c->refused = true;
 }
 
+static int find_runtime(const struct vb_broker_client *c, struct vb_runtime *rt)
+{
+	if (c->of_network)
+		return vb_runtime_of_network(rt) ? 0 : EINVAL;
+	return vb_runtime_own(rt);
+}
+
 /* Our lane is from root's broker, which we cannot start ourselves. */
 static int find_broker_of_root(struct vb_broker_client *c, int *sock)
 {
@@ -194,7 +205,7 @@ static int find_own_broker(struct vb_broker_client *c, const struct vb_runtime *
 static int find_broker(struct vb_broker_client *c, int *sock)
 {
 	struct vb_runtime own, root;
-	int err = vb_runtime_own(&own);
+	int err = find_runtime(c, &own);
 
 	if (!err && c->lane && !own.explicit_dir) /* VERBENA_RUNTIME names one directory: its broker is the only one */
 		return find_own_broker(c, &own, sock);
@@ -242,7 +253,7 @@ static void spawn_broker(struct vb_broker_client *c)
 /* No broker answers: starts one, unless another program does. */
 static void start_broker(struct vb_broker_client *c)
 {
-	int sock, err = vb_runtime_own(&c->rt);
+	int sock, err = find_runtime(c, &c->rt);
 
 	if (!err)
 		err = vb_runtime_prepare(&c->rt);
@@ -331,6 +342,8 @@ static void on_attached(struct vb_broker_client *c, const struct vb_incoming *in
 	c->refused = c->missed = false;
 	c->as_thread = false; /* try the executable again next time */
 	client_set_state(c, ATTACHED, 0);
+	if (!c->of_network)
+		vb_client_find_network(c, m->network);
 	vb_mutex_lock(&c->lock, VB_RANK_BROKER);
 	if (c->gids_due)
 		vb_outgoing_flush(c);
@@ -345,7 +358,11 @@ static void on_broker_error(struct vb_broker_client *c, struct vb_incoming *in)
 		vb_log(VB_LOG_INFO, "broker: %s", in->error.text);
 		return;
 	}
-	if (!c->refused)
+	if (!c->refused && c->of_network && c->error == EBUSY)
+		vb_log(VB_LOG_ERROR,
+		       "broker: another user's broker serves this network namespace in the runtime directory: no program of "
+		       "other hosts can be reached. Set VERBENA_RUNTIME to a directory of yours");
+	else if (!c->refused)
 		vb_log(VB_LOG_ERROR, "broker: refused this program: %s (%s)%s", in->error.text, strerror(c->error),
 		       c->lane && c->error == EBUSY
 		               ? "; other programs on this host cannot reach this one until the holder ends"
@@ -461,6 +478,9 @@ void vb_broker_dispatch(struct vb_broker_client *c, const struct vb_broker_ops *
 	client_step(c, ops, arg);
 	if (c->state == AWAY && vb_broker_now_ms() >= c->deadline)
 		client_step(c, ops, arg); /* reconnect to a lost broker at once */
+	struct vb_broker_client *network = atomic_load_explicit(&c->network, memory_order_relaxed);
+	if (network)
+		vb_broker_dispatch(network, ops, arg);
 }
 
 /* ---- connect and disconnect ---- */
@@ -488,17 +508,16 @@ static int connect_until(struct vb_broker_client *c, int64_t until)
 	return 0;
 }
 
-int vb_broker_connect(const struct vb_attach_fds *fds, struct vb_broker_client **out)
+struct vb_broker_client *vb_client_new(const struct vb_attach_fds *fds)
 {
 	struct vb_broker_client *c = calloc(1, sizeof(*c));
 
 	if (!c)
-		return ENOMEM;
+		return NULL;
 	c->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	if (c->epoll_fd < 0) {
-		int err = errno;
 		free(c);
-		return err;
+		return NULL;
 	}
 	pthread_mutex_init(&c->lock, NULL);
 	c->fds = *fds;
@@ -506,11 +525,24 @@ int vb_broker_connect(const struct vb_attach_fds *fds, struct vb_broker_client *
 	c->sock = c->ready_fd = c->lock_fd = -1;
 	c->pending_tail = &c->pending;
 	c->backoff_ms = FIRST_BACKOFF_MS;
-	int err = connect_until(c, vb_broker_now_ms() + CONNECT_MS);
+	return c;
+}
+
+int vb_broker_connect(const struct vb_attach_fds *fds, struct vb_broker_client **out)
+{
+	int64_t until = vb_broker_now_ms() + CONNECT_MS;
+	struct vb_broker_client *c = vb_client_new(fds);
+
+	if (!c)
+		return errno;
+	int err = connect_until(c, until);
 	if (err) {
 		vb_broker_disconnect(c);
 		return err;
 	}
+	struct vb_broker_client *network = atomic_load_explicit(&c->network, memory_order_relaxed);
+	if (network) /* without it there is no RoCE, but the same-host path; dispatch tries again */
+		connect_until(network, until);
 	*out = c;
 	return 0;
 }
@@ -529,6 +561,7 @@ void vb_broker_disconnect(struct vb_broker_client *c)
 {
 	if (!c)
 		return;
+	vb_broker_disconnect(atomic_load(&c->network));
 	/* a forked child shares the epoll set and the socket with its parent */
 	if (c->owner == getpid())
 		send_detach(c);

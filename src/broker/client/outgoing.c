@@ -9,6 +9,7 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
+#include "broker/client/network.h"
 #include "util/calls.h"
 #include "util/lock.h"
 
@@ -110,7 +111,9 @@ int vb_broker_set_gids(struct vb_broker_client *c, const union ibv_gid *gids, si
 	if (c->state == ATTACHED)
 		vb_outgoing_flush(c);
 	vb_mutex_unlock(&c->lock);
-	return 0;
+	/* after the change: a client that is made now copies the new ones */
+	struct vb_broker_client *network = atomic_load_explicit(&c->network, memory_order_acquire);
+	return network ? vb_broker_set_gids(network, gids, n) : 0;
 }
 
 /* Caller holds the lock. */
@@ -160,6 +163,7 @@ int vb_broker_post(struct vb_broker_client *c, uint8_t type, void *msg, size_t l
 	struct vb_msg_head head = vb_outgoing_head(type, len);
 	int err;
 
+	c = vb_client_of_network(c);
 	memcpy(msg, &head, sizeof(head));
 	if (!lossy)
 		return post_message(c, msg, len);
@@ -173,6 +177,7 @@ int vb_broker_roce(struct vb_broker_client *c)
 {
 	int err = ENOTCONN;
 
+	c = vb_client_of_network(c);
 	vb_mutex_lock(&c->lock, VB_RANK_BROKER);
 	if (c->state == ATTACHED) {
 		c->roce_due = true;

@@ -36,6 +36,11 @@ struct vb_broker_client {
 	bool want_out; /* epoll reports when the socket has room */
 	struct vb_outgoing *pending, **pending_tail;
 
+	/* The client of the broker that serves our network namespace, if that is not the broker that introduces us to
+	 * other programs; NULL: it is. Once set it stays. client/network.h */
+	_Atomic(struct vb_broker_client *) network;
+	bool of_network; /* this is such a client. Constant */
+
 	/* used by the progress thread only */
 	struct vb_attach_fds fds;
 	pid_t owner; /* our pid: a forked child must not speak for its parent */

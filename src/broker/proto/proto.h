@@ -88,13 +88,14 @@ struct vb_msg_attach {
 	uint32_t lane; /* 0, or the lane that the program held before */
 	uint32_t ngids;
 	uint64_t incarnation; /* of that lane; 0 without one */
-	uint64_t reserved;    /* zero */
+	uint64_t network;     /* inode number of the program's network namespace; 0: unknown */
 };
 
 struct vb_msg_attached {
 	struct vb_msg_head head;
 	uint32_t lane, zero;
-	uint64_t incarnation, reserved;
+	uint64_t incarnation;
+	uint64_t network; /* inode number of the broker's network namespace; 0: unknown */
 };
 
 struct vb_msg_set_gids {
@@ -213,7 +214,9 @@ struct vb_msg_service_reply {
 	uint32_t id;
 	int32_t err; /* ENOENT: CM_LISTEN of an unknown id; other values: see node/gsi.h */
 	uint16_t port;
-	uint8_t listening, zero[5];
+	uint8_t listening;
+	uint8_t no_socket; /* queue pair 1 has no socket of UDP port 4791: other hosts cannot reach the binding */
+	uint8_t zero[4];
 };
 
 /* The longest message of either end. The kernel truncates longer ones, and they are refused. */

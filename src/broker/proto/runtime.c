@@ -33,7 +33,7 @@ int64_t vb_broker_now_ms(void)
 }
 
 /* Of the thread, not the process: a thread may have entered another network namespace. */
-static uint64_t netns_inode(void)
+uint64_t vb_runtime_network(void)
 {
 	struct stat st;
 
@@ -42,7 +42,7 @@ static uint64_t netns_inode(void)
 
 static void name_by_netns(struct vb_runtime *rt)
 {
-	snprintf(rt->name, sizeof(rt->name), "broker-%llu.sock", (unsigned long long)netns_inode());
+	snprintf(rt->name, sizeof(rt->name), "broker-%llu.sock", (unsigned long long)vb_runtime_network());
 }
 
 int vb_runtime_own(struct vb_runtime *rt)
@@ -65,6 +65,14 @@ bool vb_runtime_root(struct vb_runtime *rt)
 	if ((dir && *dir) || vb_runtime_own(rt) || !strcmp(rt->dir, RUNTIME_OF_ROOT))
 		return false;
 	strcpy(rt->dir, RUNTIME_OF_ROOT);
+	return true;
+}
+
+bool vb_runtime_of_network(struct vb_runtime *rt)
+{
+	if (vb_runtime_own(rt) || !rt->explicit_dir)
+		return false;
+	name_by_netns(rt);
 	return true;
 }
 

@@ -23,6 +23,13 @@ int vb_runtime_own(struct vb_runtime *rt);
  * VERBENA_RUNTIME is set. */
 bool vb_runtime_root(struct vb_runtime *rt);
 
+/* The broker that serves this network namespace alone, where VERBENA_RUNTIME names a directory that programs of several
+ * namespaces share. False if VERBENA_RUNTIME is not set: then vb_runtime_own is that broker. */
+bool vb_runtime_of_network(struct vb_runtime *rt);
+
+/* The inode number of this thread's network namespace; 0: unknown. */
+uint64_t vb_runtime_network(void);
+
 /* Creates the directory. EPERM if other users can write to it, or, where VERBENA_RUNTIME names it, if another user's
  * file is in the place of one of ours. Returns 0 or an errno. */
 int vb_runtime_prepare(const struct vb_runtime *rt);

@@ -57,6 +57,7 @@ int vb_broker_init(struct vb_broker *b, const struct vb_broker_config *config)
 
 	memset(b, 0, sizeof(*b));
 	b->config = *config;
+	b->network = vb_runtime_network();
 	b->listen_fd = b->state.fd = -1;
 	vb_hold_init(&b->hold, config->lanes);
 	b->hold.ended = group_ended;

@@ -220,7 +220,7 @@ static void deliver_mad(struct vb_broker *b, uint32_t lane, const struct vb_msg_
 bool vb_gsi_is_announced(const struct vb_broker *b, const struct vb_gsi_scope *scope, const uint8_t gid[16])
 {
 	for (uint32_t i = 1; i < VB_LANE_COUNT; i++)
-		if (b->holder[i] && (!scope->one_user || b->holder[i]->uid == scope->uid) &&
+		if (b->holder[i] && !b->holder[i]->elsewhere && (!scope->one_user || b->holder[i]->uid == scope->uid) &&
 		    vb_lane_announces(&b->table.lanes[i], gid))
 			return true;
 	return false;
@@ -436,6 +436,7 @@ static void queue_reply(struct vb_session *s, uint32_t id, int err, const struct
 	        .err = err,
 	        .port = service ? service->port : 0,
 	        .listening = service && service->listening,
+	        .no_socket = s->gsi->all->roce && vb_gsi_roce_lacks_socket(s->gsi->all->roce),
 	};
 }
 

@@ -185,6 +185,8 @@ void vb_gsi_roce_rest(struct vb_gsi_roce *roce);
 /* The group of sockets has ended with its keeper: closes our socket of it at once, then asks for a new one. */
 void vb_gsi_roce_lost(struct vb_broker *b, struct vb_gsi_roce *roce);
 /* The broker exits and leaves nothing to a next one. */
+/* True if there should be a socket, and there is none. */
+bool vb_gsi_roce_lacks_socket(const struct vb_gsi_roce *roce);
 void vb_gsi_roce_shut(struct vb_broker *b, struct vb_gsi_roce *roce);
 /* False: the MAD was not sent. */
 bool vb_gsi_roce_send(struct vb_gsi_roce *roce, const uint8_t local[16], const uint8_t remote[16], uint32_t ifindex,

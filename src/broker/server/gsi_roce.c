@@ -92,6 +92,11 @@ void vb_gsi_roce_open(struct vb_broker *b, struct vb_gsi_roce *roce)
 	open_roce_lane(b, roce);
 }
 
+bool vb_gsi_roce_lacks_socket(const struct vb_gsi_roce *roce)
+{
+	return roce->wanted && roce->rx < 0;
+}
+
 void vb_gsi_roce_rest(struct vb_gsi_roce *roce)
 {
 	if (roce->rx >= 0)

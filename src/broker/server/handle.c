@@ -189,6 +189,7 @@ static bool on_attach(struct vb_broker *b, struct vb_session *s, const void *msg
 		return refuse_session(b, s, EBADF, wrong);
 	/* the program was attached to an earlier broker; not one that reconnects to this broker */
 	bool back = m.lane < VB_LANE_COUNT && b->table.lanes[m.lane].state == VB_LANE_RESERVED;
+	s->elsewhere = m.network && b->network && m.network != b->network;
 	int err = assign_lane(b, s, &m, &lane);
 	if (err == EBUSY)
 		return refuse_session(b, s, err, "the claimed lane belongs to another program now");

@@ -60,12 +60,8 @@ struct keeper {
 
 void vb_keeper_runtime(const struct vb_runtime *broker, struct vb_runtime *rt)
 {
-	struct stat st;
-
 	*rt = *broker;
-	if (stat("/proc/thread-self/ns/net", &st))
-		st.st_ino = 0;
-	snprintf(rt->name, sizeof(rt->name), "keeper-%llu.sock", (unsigned long long)st.st_ino);
+	snprintf(rt->name, sizeof(rt->name), "keeper-%llu.sock", (unsigned long long)vb_runtime_network());
 }
 
 int vb_keeper_send(int sock, const void *msg, size_t len, const int *fds, int nfds)

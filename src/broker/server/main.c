@@ -189,8 +189,9 @@ static int set_runtime(struct vb_runtime *rt, const struct options *o)
 
 	if (!o->dir && !o->name)
 		return err;
-	/* programs pass both --dir and --name: the name "broker.sock" tells that VERBENA_RUNTIME named the directory */
-	rt->explicit_dir = o->dir && (!o->name || !strcmp(o->name, "broker.sock"));
+	/* programs pass both --dir and --name: the name "broker.sock" tells that VERBENA_RUNTIME named the directory, and
+	 * for the broker of one network namespace the variable itself does */
+	rt->explicit_dir = o->dir && (!o->name || !strcmp(o->name, "broker.sock") || rt->explicit_dir);
 	if (o->dir && (size_t)snprintf(rt->dir, sizeof(rt->dir), "%s", o->dir) >= sizeof(rt->dir))
 		return ENAMETOOLONG;
 	if (o->name && (size_t)snprintf(rt->name, sizeof(rt->name), "%s", o->name) >= sizeof(rt->name))

@@ -290,6 +290,7 @@ static int send_attached(struct vb_broker *b, struct vb_session *s)
 	        .head = head_of(VB_MSG_ATTACHED, sizeof(m)),
 	        .lane = s->lane,
 	        .incarnation = l->incarnation,
+	        .network = b->network,
 	};
 	int err = vb_session_send(s, &m, sizeof(m), NULL, 0);
 
@@ -342,13 +343,22 @@ static int send_introduction(struct vb_broker *b, struct vb_session *s, uint32_t
 	return err;
 }
 
+/* Our sockets receive nothing of another network. */
+static int give_lane(struct vb_broker *b, struct vb_session *s, int *fd, struct vb_holder *holder)
+{
+	*holder = (struct vb_holder){0};
+	if (s->elsewhere)
+		return ENETUNREACH;
+	return vb_hold_give(&b->hold, &b->config.rt, s->lane, s->foreign, fd, holder);
+}
+
 static int send_roce_reply(struct vb_broker *b, struct vb_session *s)
 {
 	struct vb_holder holder;
 
 	if (!has_read(s)) /* check before asking the keeper for a socket that could not be sent */
 		return EAGAIN;
-	int fds[2], err = vb_hold_give(&b->hold, &b->config.rt, s->lane, s->foreign, &fds[0], &holder);
+	int fds[2], err = give_lane(b, s, &fds[0], &holder);
 	struct vb_msg_roce_reply m = {
 	        .head = head_of(VB_MSG_ROCE_REPLY, sizeof(m)),
 	        .err = err,

@@ -31,8 +31,9 @@ struct vb_session {
 	int sock, pid_fd;
 	pid_t pid; /* in our pid namespace; 0: not visible */
 	uid_t uid;
-	bool foreign;  /* of another user: not trusted, and gets no socket of the group */
-	uint32_t lane; /* 0: not attached */
+	bool foreign;   /* of another user: not trusted, and gets no socket of the group */
+	bool elsewhere; /* in another network namespace: a broker there serves its RoCE and queue pair 1 */
+	uint32_t lane;  /* 0: not attached */
 	int fds[3];
 	int64_t deadline;            /* until it has attached; 0: none */
 	uint32_t interest;           /* the socket's epoll events */
@@ -65,6 +66,7 @@ struct vb_reserved {
 struct vb_broker {
 	struct vb_broker_config config;
 	int epoll_fd, listen_fd;
+	uint64_t network; /* inode number of our network namespace; 0: unknown */
 	dev_t sock_dev;
 	ino_t sock_ino;
 	bool accept_paused;

@@ -54,9 +54,6 @@ void vb_roce_sockets_free(struct vb_roce_sockets *s);
 /* ms; how long path resolution may take at RTR. The broker and the keeper answer within this time even on a very busy
  * machine. After it the progress thread retries (unresolved.c). */
 #define VB_RESOLVE_WAIT 10000
-/* Asks the broker for our lane, unless we have it, and waits up to wait_ms for the answer. Returns 0 or an errno value.
- * The caller holds no spin lock if wait_ms > 0; otherwise it may hold any lock. */
-int vb_roce_bring_up(struct vb_node *node, unsigned wait_ms);
 void vb_roce_send_question(struct vb_node *node); /* sends it unless already sent. No spin lock held */
 /* Called when the channel that relays our lane has ended. Makes the progress thread ask for a new one. Under
  * progress. */

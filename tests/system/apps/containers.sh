@@ -74,22 +74,26 @@ container() {
 		mount --make-rprivate / && mount -t tmpfs -o mode=755 none /run && mkdir /run/verbena && mount --bind "$1" /run/verbena && shift &&
 			export VERBENA_RUNTIME=/run/verbena VERBENA_LOG=debug && exec "$@"' bash "$runtime" "${run[@]}" "$@" >"$work/container$number" 2>&1 </dev/null
 }
-# containers RUNTIME RUNTIME PROGRAM ARGS…: both ends succeed
+has_other_network() { [ "$(readlink /proc/$1/ns/net)" != "$(readlink /proc/$$/ns/net)" ]; }
+# containers RUNTIME RUNTIME PROGRAM ARGS…: both ends succeed. With SERVER ARGS… -- CLIENT ARGS… the ends differ, and the
+# client knows the server's address
 containers() {
-	local runtimes=("$1" "$2") a b s status=0
+	local runtimes=("$1" "$2") a b s status=0 server=() client
 	shift 2
+	client=("$@" 10.77.0.1)
+	while [ $# != 0 ] && [ "$1" != -- ]; do server+=("$1"); shift; done
+	[ $# = 0 ] || client=("${@:2}")
 	unshare -n sleep 200 & a=$!
 	unshare -n sleep 200 & b=$!
 	mkdir -p -m 755 "${runtimes[@]}"
-	apart_by_now() { local p; for p in $a $b; do [ "$(readlink /proc/$p/ns/net)" != "$(readlink /proc/$$/ns/net)" ] || return 1; done; }
-	wait_for 10 apart_by_now || return 1
+	wait_for 10 has_other_network $a && wait_for 10 has_other_network $b || return 1
 	nsenter -t $a -n ip link add c0 type veth peer name c0 netns $b
 	for s in $a $b; do
 		nsenter -t $s -n sh -c "ip link set lo up; ip addr add 10.77.0.$((s == a ? 1 : 2))/24 dev c0; ip link set c0 up"
 	done
-	container 0 $a "${runtimes[0]}" "$@" & s=$!
+	container 0 $a "${runtimes[0]}" "${server[@]}" & s=$!
 	wait_for 20 nsenter -t $a -n sh -c 'grep -q ":4965 [0-9A-F]*:0000 0A" /proc/net/tcp /proc/net/tcp6'
-	container 1 $b "${runtimes[1]}" "$@" 10.77.0.1 || status=1
+	container 1 $b "${runtimes[1]}" "${client[@]}" || status=1
 	wait $s || status=1
 	kill $a $b
 	wait $a $b
@@ -102,9 +106,41 @@ packets() { # how many RoCE packets both have sent
 PINGPONG="ibv_rc_pingpong -p 18789 -d roce_c0 -g 1 -n 300 -s 16384 -c" # port 0x4965
 shared_directory() { containers "$work/shared" "$work/shared" $PINGPONG && [ "$(packets)" = 0 ] && grep -q 'requester: .* bytes: ' "$work/container1"; }
 own_directories() { containers "$work/own0" "$work/own1" $PINGPONG && [ "$(packets)" -gt 600 ]; }
+# Each container has queue pair 1 and UDP port 4791 of its own network
+shared_connection() {
+	containers "$work/shared" "$work/shared" rping -v -p 18789 -C 20 -s -a 10.77.0.1 -- rping -v -p 18789 -C 20 -c -a 10.77.0.1 && [ "$(packets)" = 0 ]
+}
+shared_wire() { VERBENA_WIRE=always containers "$work/shared" "$work/shared" $PINGPONG && [ "$(packets)" -gt 600 ]; }
+# A second network uses the directory while the broker and the programs of a first one are there
+two_networks() {
+	local holder first second status=0
+	export VERBENA_WIRE=always
+	mkdir -p -m 755 "$work/both"
+	unshare -n sleep 100 & holder=$!
+	wait_for 10 has_other_network $holder
+	nsenter -t $holder -n ip link set lo up
+	VERBENA_RUNTIME=$work/both nsenter -t $holder -n timeout 100 "${run[@]}" ibv_rc_pingpong -p 18790 -d roce_lo -g 1 -n 300 -e -c >"$work/first" 2>&1 & first=$!
+	wait_for 20 nsenter -t $holder -n sh -c 'grep -q ":4966 [0-9A-F]*:0000 0A" /proc/net/tcp /proc/net/tcp6'
+	for second in 1 2; do
+		VERBENA_RUNTIME=$work/both inside unshare -n -- "ip link set lo up; export VERBENA_RUNTIME=$work/both; pair ibv_rc_pingpong -d roce_lo -g 1 -n 300 -e -c" || status=1
+	done
+	VERBENA_RUNTIME=$work/both nsenter -t $holder -n timeout 100 "${run[@]}" ibv_rc_pingpong -p 18790 -d roce_lo -g 1 -n 300 -e -c 127.0.0.1 || status=1
+	wait $first || { cat "$work/first"; status=1; }
+	kill $holder
+	wait $holder
+	unset VERBENA_WIRE
+	return $status
+}
 if [ "$(id -u)" = 0 ] && ! sanitized && unshare -mnpf --mount-proc true 2>/dev/null && unshare -n sh -c 'ip link add x type veth peer name y' 2>/dev/null; then
 	check "two containers with one runtime directory: shared memory, and not a packet" shared_directory
 	check "two containers with a runtime directory each: RoCE" own_directories
+	if command -v rping >/dev/null; then
+		check "two containers with one runtime directory, joined by rdma_cm: shared memory" shared_connection
+	else
+		skip "two containers, joined by rdma_cm" "rping is not installed"
+	fi
+	check "the same over RoCE" shared_wire
+	check "in two networks at a time, with one runtime directory: RoCE within each" two_networks
 else
 	skip "two containers" "needs root, namespaces, veth, and no sanitizer"
 fi

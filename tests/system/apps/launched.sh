@@ -181,9 +181,8 @@ in_sandbox() { # COMMAND
 }
 if unshare -Urnm true 2>/dev/null; then
 	check "a sandbox without /sys, root and network: stock programs at both ends" in_sandbox "pair ibv_rc_pingpong -d roce_lo -g 1 -n 200 -c"
-	# the broker of the first sandbox is still there, and its UDP sockets belong to the network of that one
-	check "the same over UDP" in_sandbox \
-		'export VERBENA_WIRE=always VERBENA_RUNTIME=$work/udp; mkdir -m 700 "$VERBENA_RUNTIME"; pair ibv_rc_pingpong -e -d roce_lo -g 1 -n 200 -c'
+	# the broker of the first sandbox may still be there; its UDP sockets belong to the network of that one
+	check "the same over UDP" in_sandbox 'export VERBENA_WIRE=always; pair ibv_rc_pingpong -e -d roce_lo -g 1 -n 200 -c'
 	sanitized || check "the same, and a shell sees /sys/class/infiniband" in_sandbox \
 		'timeout 30 "${run[@]}" sh -c "cat /sys/class/infiniband/roce_lo/ports/1/state" | grep -q ACTIVE'
 else

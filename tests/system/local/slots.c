@@ -350,6 +350,7 @@ static void a_queue_that_overruns_ends_its_queue_pairs(void)
 
 struct crowd {
 	struct two t;
+	post_fn *one;
 	atomic_uint done;
 };
 
@@ -358,7 +359,7 @@ static void *posts(void *arg)
 	struct crowd *c = arg;
 
 	for (unsigned i = 0; i < EACH;) {
-		int err = write_8(&c->t, i, false);
+		int err = c->one(&c->t, i, false);
 
 		if (err != ENOMEM)
 			SAME(err, 0);
@@ -369,14 +370,15 @@ static void *posts(void *arg)
 	return NULL;
 }
 
-static void all_that_four_threads_post_to_a_queue_pair_completes(void)
+static void four_threads_post(post_fn *one, bool ex)
 {
 	static struct crowd c;
 	pthread_t th[THREADS];
 	struct ibv_wc wc[16];
 	unsigned n = 0;
 
-	two_open(&c.t, (struct conf){.depth = 128, .cqe = 4096}, (struct conf){0});
+	c.one = one;
+	two_open(&c.t, (struct conf){.depth = 128, .cqe = 4096, .ex = ex}, (struct conf){0});
 	for (unsigned i = 0; i < THREADS; i++)
 		CHECK(!pthread_create(&th[i], NULL, posts, &c));
 	for (uint64_t last = now_ms(); n < THREADS * EACH;) {
@@ -395,6 +397,16 @@ static void all_that_four_threads_post_to_a_queue_pair_completes(void)
 	for (unsigned i = 0; i < THREADS; i++)
 		pthread_join(th[i], NULL);
 	expect_none(c.t.a.scq, 5);
+}
+
+static void all_that_four_threads_post_to_a_queue_pair_completes(void)
+{
+	four_threads_post(write_8, false);
+}
+
+static void all_that_four_threads_build_for_a_queue_pair_completes(void)
+{
+	four_threads_post(write_by_builder, true);
 }
 
 int main(int argc, char **argv)
@@ -418,6 +430,8 @@ int main(int argc, char **argv)
 	        {"a queue that overruns ends its queue pairs", a_queue_that_overruns_ends_its_queue_pairs},
 	        {"all that four threads post to a queue pair completes",
 	         all_that_four_threads_post_to_a_queue_pair_completes},
+	        {"all that four threads build for a queue pair completes",
+	         all_that_four_threads_build_for_a_queue_pair_completes},
 	};
 
 	return RUN_TESTS(argc, argv, tests);
