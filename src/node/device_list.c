@@ -15,9 +15,12 @@
 #include "node/host_guid.h"
 #include "net/netdev.h"
 #include "util/env.h"
+#include "util/links.h"
 #include "util/lock.h"
 #include "util/runtime.h"
 #include "util/settings.h"
+
+#define VB_LINK_HEADERS 80 /* what vb_mtu_of_ip_mtu keeps for headers */
 
 /* Held while the interfaces are read and stored, so that an older state never replaces a newer one. Guards registry.
  * A device's own lock is taken inside it. */
@@ -55,11 +58,46 @@ static __be64 guid_of(const struct vb_netdev *nd)
 	return guid;
 }
 
+/* The lines of the file that names adapters. NULL if VERBENA_DEVICES selects them, or there is no memory. */
+static struct vb_links *load_links(void)
+{
+	const char *spec = vb_env("VERBENA_DEVICES");
+	struct vb_links *l = spec && *spec ? NULL : malloc(sizeof(*l));
+	char path[VB_LINKS_ROOM];
+
+	if (l)
+		vb_links_load(l, path, false);
+	return l;
+}
+
+static bool is_wanted(const struct vb_links *l, enum vb_device_kind kind, const char *ifname)
+{
+	if (!l)
+		return vb_device_chosen(vb_env("VERBENA_DEVICES"), kind, ifname);
+	return vb_links_of(l, ifname, kind == VB_DEVICE_IWARP) || (kind == VB_DEVICE_ROCE && l->automatic);
+}
+
+/* An adapter that its line sets down, or gives a smaller MTU, looks as if the interface were so. */
+static void restrict_netdev(struct vb_netdev *nd, const struct vb_links *links, bool iwarp)
+{
+	const struct vb_link *link = links ? vb_links_of(links, nd->name, iwarp) : NULL;
+
+	if (link && link->down)
+		nd->flags &= ~(uint32_t)IFF_RUNNING;
+	if (link && link->mtu && nd->mtu > link->mtu + VB_LINK_HEADERS)
+		nd->mtu = link->mtu + VB_LINK_HEADERS;
+}
+
 /* Different interface names can give equal device names ("a:b", "a_b"). The second one gets the interface's index. */
 static void unique_name(char *name, size_t size, enum vb_device_kind kind, const struct vb_netdev *nd,
-                        struct vb_device *const *dev, size_t n)
+                        const struct vb_links *links, struct vb_device *const *dev, size_t n)
 {
-	vb_device_name(name, size, kind, nd->name);
+	const struct vb_link *link = links ? vb_links_of(links, nd->name, kind == VB_DEVICE_IWARP) : NULL;
+
+	if (link)
+		snprintf(name, size, "%s", link->name);
+	else
+		vb_device_name(name, size, kind, nd->name);
 	for (size_t i = 0; i < n; i++) {
 		if (strcmp(dev[i]->dev.name, name))
 			continue;
@@ -86,11 +124,11 @@ static void set_paths(struct ibv_device *dev)
 
 /* Returns the known device of this interface, or makes one if it is new or was renamed. */
 static struct vb_device *find_or_make(enum vb_device_kind kind, const struct vb_netdev *nd,
-                                      struct vb_device *const *made, size_t n_made)
+                                      const struct vb_links *links, struct vb_device *const *made, size_t n_made)
 {
 	char name[IBV_SYSFS_NAME_MAX];
 
-	unique_name(name, sizeof(name), kind, nd, made, n_made);
+	unique_name(name, sizeof(name), kind, nd, links, made, n_made);
 	for (size_t i = 0; i < registry.n; i++) {
 		struct vb_device *dev = registry.dev[i];
 
@@ -157,14 +195,15 @@ static int scan_devices(void)
 	if (rc)
 		return rc;
 	struct vb_device **dev = calloc(2 * n_list + 1, sizeof(struct vb_device *));
-	const char *spec = vb_env("VERBENA_DEVICES");
+	struct vb_links *links = load_links();
 	for (size_t i = 0; dev && i < 2 * n_list; i++) {
-		const struct vb_netdev *nd = &list[i / 2];
+		struct vb_netdev nd = list[i / 2];
 		enum vb_device_kind kind = i % 2 ? VB_DEVICE_IWARP : VB_DEVICE_ROCE;
 
-		if (!vb_netdev_is_adapter(nd) || !vb_device_chosen(spec, kind, nd->name))
+		if (!vb_netdev_is_adapter(&nd) || !is_wanted(links, kind, nd.name))
 			continue;
-		dev[n] = find_or_make(kind, nd, dev, n);
+		restrict_netdev(&nd, links, kind == VB_DEVICE_IWARP);
+		dev[n] = find_or_make(kind, &nd, links, dev, n);
 		if (!dev[n]) {
 			while (n)
 				vb_device_put(dev[--n]);
@@ -178,6 +217,7 @@ static int scan_devices(void)
 		qsort(dev, n, sizeof(struct vb_device *), by_rank);
 		replace_registry(dev, n, list, n_list);
 	}
+	free(links);
 	free(list);
 	return dev ? 0 : ENOMEM;
 }
@@ -216,6 +256,10 @@ unsigned vb_device_refresh(struct vb_device *dev)
 
 	lock_scan();
 	int rc = vb_netdev_get(dev->ifindex, &nd);
+	struct vb_links *links = rc ? NULL : load_links();
+	if (!rc)
+		restrict_netdev(&nd, links, dev->iwarp);
+	free(links);
 	/* ENODEV is a state of the interface. Other errors say nothing about it. */
 	if (!rc || rc == ENODEV)
 		vb_device_apply(dev, rc ? NULL : &nd);

@@ -11,6 +11,7 @@
 #include "core/device.h"
 #include "tools/verbena.h"
 #include "util/env.h"
+#include "util/links.h"
 #include "util/settings.h"
 
 /* A snapshot of an adapter. */
@@ -76,6 +77,15 @@ static void print_json(const struct view *v)
 	printf("]}");
 }
 
+static bool has_wrong_line(void)
+{
+	const char *spec = vb_env("VERBENA_DEVICES");
+	static struct vb_links links;
+	char path[VB_LINKS_ROOM];
+
+	return !(spec && *spec) && vb_links_load(&links, path, false);
+}
+
 int cmd_devices(int argc, char **argv)
 {
 	bool json = argc == 2 && !strcmp(argv[1], "--json");
@@ -114,5 +124,5 @@ int cmd_devices(int argc, char **argv)
 		fputs("No adapters: VERBENA_DEVICES selects no Ethernet or loopback interface of this machine.\n",
 		      stderr);
 	vb_device_list_free(devices);
-	return vb_settings_devices_word(vb_env("VERBENA_DEVICES"), &wrong) ? 1 : 0;
+	return vb_settings_devices_word(vb_env("VERBENA_DEVICES"), &wrong) || has_wrong_line() ? 1 : 0;
 }

@@ -29,6 +29,16 @@ static const struct {
                     "VERBENA_DEVICES selects the adapters, for example roce:*,iwarp:eth0.\n\n"
                     "Exit status: 0; 1 the adapters cannot be listed or printed, or a word of\n"
                     "VERBENA_DEVICES is wrong; 2 wrong options.\n"},
+        {"link", "Usage: verbena link [show [NAME]] [--json]\n"
+                 "       verbena link add NAME type roce|iwarp netdev INTERFACE [mtu BYTES] [up|down]\n"
+                 "       verbena link set NAME [name NEW] [type T] [netdev INTERFACE] [mtu BYTES|auto] [up|down]\n"
+                 "       verbena link del NAME\n"
+                 "       verbena link automatic on|off\n\n"
+                 "Names adapters in a file: /etc/verbena/devices.conf for root, else that of the user.\n\n"
+                 "  --system, --user   which of the two files is changed\n"
+                 "  --force            the interface need not exist\n"
+                 "  --json             show an object\n\n"
+                 "Exit status: 0; 1 it failed, or a line of the file is wrong; 2 wrong usage.\n"},
         {"doctor", "Usage: verbena doctor [--json] [HOST]\n\n"
                    "Says what is there, what is wrong, and how to mend it: interfaces, UDP port 4791,\n"
                    "the firewall, limits, system calls, the broker; then sends messages by each path.\n"

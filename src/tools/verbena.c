@@ -25,6 +25,7 @@ static const struct {
         {"run", "[OPTION...] [--] PROGRAM [ARGUMENT...]", "run a program with Verbena's adapters", cmd_run},
         {"capture", "-w FILE [OPTION...]", "record the packets of running programs", cmd_capture},
         {"devices", "[--json]", "show the adapters of this machine", cmd_devices},
+        {"link", "add|set|del|show|automatic ...", "choose and name the adapters", cmd_link},
         {"stat", "[OBJECT] [OPTION...]", "show what running programs have and send", cmd_stat},
         {"top", "[OPTION...]", "show what running programs send, live", cmd_top},
         {"fault", "add|list|remove|check ...", "make packets, requests and calls fail", cmd_fault},

@@ -8,7 +8,7 @@
 #include <stdio.h>
 
 /* Prefixes in this folder: cmd_ the subcommands and what they share, run_ the parts of `verbena run`, enable_ those of
- * `verbena enable`, ctl_ control sockets, stat_ and metrics_ what programs have, http_ the server, vb_ the tree. */
+ * `verbena enable`, link_ the file of `verbena link`, ctl_ control sockets, stat_ and metrics_ what programs have, http_ the server, vb_ the tree. */
 
 /* Each gets its name as argv[0] and returns the exit status. */
 int cmd_capture(int argc, char **argv);
@@ -18,6 +18,7 @@ int cmd_exporter(int argc, char **argv);
 int cmd_stat(int argc, char **argv);
 int cmd_top(int argc, char **argv);
 int cmd_fault(int argc, char **argv);
+int cmd_link(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
 
 /* Prints a string with its quotes. */

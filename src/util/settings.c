@@ -11,12 +11,14 @@
 #include <netinet/tcp.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "util/env.h"
+#include "util/links.h"
 #include "util/log.h"
 
 /* VERBENA_FAULT is read by path/roce/fault.c, which names its wrong words. A wrong VERBENA_RUNTIME has no default in
@@ -212,6 +214,18 @@ static void name_setting(const char *name, const char *value, const char *allowe
 	       instead);
 }
 
+/* With VERBENA_DEVICES no file is read. */
+static void name_link_lines(void)
+{
+	const char *devices = vb_env("VERBENA_DEVICES");
+	struct vb_links *links = devices && *devices ? NULL : malloc(sizeof(*links));
+	char path[VB_LINKS_ROOM];
+
+	if (links)
+		vb_links_load(links, path, true);
+	free(links);
+}
+
 void vb_settings_check(void)
 {
 	int saved = errno;
@@ -224,5 +238,6 @@ void vb_settings_check(void)
 		if (value && *value && !settings[i].ok(value))
 			name_setting(settings[i].name, value, settings[i].allowed, settings[i].instead);
 	}
+	name_link_lines();
 	errno = saved;
 }

@@ -8,7 +8,7 @@
 #include <stddef.h>
 
 /* Logs one line for each VERBENA_ variable whose value is not allowed: its name, the value, what is allowed, and what
- * is used instead. Only the first call in a process does this. The broker's variables are among them, because the
+ * is used instead; and for each wrong line of the file that names adapters (util/links.h). Only the first call in a process does this. The broker's variables are among them, because the
  * broker's own standard error is /dev/null. Keeps errno. */
 void vb_settings_check(void);
 

@@ -1,0 +1,153 @@
+#!/bin/bash
+# link.sh - verbena link: what it writes, what programs make of it, wrong files, two commands at once
+# follows: verbena-link(1)
+# SPDX-License-Identifier: MIT
+# usage: own-network link.sh VERBENA
+set -u
+verbena=$1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export VERBENA_RUNTIME=$work/runtime XDG_CONFIG_HOME=$work/config
+unset VERBENA_DEVICES
+mkdir -m 700 "$VERBENA_RUNTIME"
+conf=$XDG_CONFIG_HOME/verbena/devices.conf
+failed=0
+check() { # SENTENCE COMMAND...
+	local name=$1
+	shift
+	if "$@" >"$work/log" 2>&1; then
+		echo "ok $name"
+	else
+		echo "not ok $name"
+		sed 's/^/  /' "$work/log" "$work/err"
+		failed=1
+	fi
+}
+link() { # STATUS WORD...
+	local status=0 want=$1
+	shift
+	timeout 60 "$verbena" link "$@" >"$work/out" 2>"$work/err" </dev/null || status=$?
+	[ $status = "$want" ] || { echo "link $*: exit status $status, not $want"; return 1; }
+}
+own() { link "$@" --user; }
+names() { "$verbena" devices 2>/dev/null | awk '$2 == "lo" { print $1 }' | sort | tr '\n' ' '; }
+one_line() { # PATTERN
+	[ "$(wc -l <"$work/err")" = 1 ] && grep -qE "$1" "$work/err"
+}
+
+adds() {
+	own 0 add w0 type iwarp netdev lo && [ "$(names)" = "roce_lo w0 " ] && own 0 add r0 type roce netdev lo mtu 1024 &&
+		[ "$(names)" = "r0 w0 " ] && grep -qx 'link r0 type roce netdev lo mtu 1024' "$conf" &&
+		"$verbena" devices | grep -qE '^r0 .* 1024/'
+}
+sets() {
+	own 0 set r0 name r1 mtu auto down && [ "$(names)" = "r1 w0 " ] && "$verbena" devices | grep -qE '^r1 +lo +DOWN' &&
+		own 0 set r1 up && "$verbena" devices | grep -qE '^r1 +lo +ACTIVE .*4096/' && own 1 set r1 type iwarp && one_line "'w0' already"
+}
+shows() {
+	link 0 show && grep -qE '^r1 +roce +lo +active +auto +line 2' "$work/out" && link 0 show r1 --json &&
+		/usr/bin/python3 -c 'import json, sys; r = json.load(open(sys.argv[1])); assert [l["name"] for l in r["links"]] == ["r1"]' "$work/out"
+}
+deletes() {
+	printf '# kept\n' >>"$conf"
+	own 0 del r1 && own 0 del w0 && [ "$(names)" = "roce_lo " ] && grep -qx '# kept' "$conf" && own 0 automatic off &&
+		[ "$(names)" = "" ] && own 0 automatic on && own 0 automatic off && [ "$(grep -c automatic "$conf")" = 1 ] && own 0 automatic on
+}
+automatic_adapter() {
+	own 0 set roce_lo down && "$verbena" devices | grep -qE '^roce_lo +lo +DOWN' && own 0 del roce_lo &&
+		own 1 del roce_lo && one_line 'automatic off'
+}
+refuses() {
+	own 1 add x type roce netdev nowhere0 && one_line "no interface 'nowhere0'" && own 0 add x type roce netdev nowhere0 --force &&
+		link 0 show && grep -qE '^x .* absent' "$work/out" && own 0 del x && own 1 del x && own 1 set x up && link 1 show x &&
+		own 2 add x && own 2 add && own 2 add ../x type roce netdev lo && own 2 add x type roce netdev lo mtu 1500 &&
+		own 2 add x type rxe netdev lo && own 2 set roce_lo && link 2 frob && link 2 --frob && own 2 add x type roce netdev "a b" &&
+		link 2 add x type roce netdev lo --user --system
+}
+# each file: what is wrong, the line, and whether `good` is still there
+wrong_file() { # LINE TEXT
+	printf "$2" >"$conf"
+	cp "$conf" "$work/before"
+	"$verbena" devices >"$work/out" 2>"$work/err"
+	[ $? = 1 ] && one_line "devices.conf:$1: " && grep -q '^good ' "$work/out" && own 1 add x type iwarp netdev lo &&
+		grep -q "devices.conf:$1: " "$work/err" && cmp "$conf" "$work/before"
+}
+wrong_files() {
+	local good='link good type roce netdev lo\n' long
+	long=$(printf 'x%.0s' {1..600})
+	wrong_file 2 "${good}link half type iwa" && wrong_file 2 "${good}link cut type iwarp netdev lo" && wrong_file 1 "lnik x\n$good" &&
+		wrong_file 1 "link x type rxe netdev lo\n$good" && wrong_file 2 "${good}link other type roce netdev lo\n" &&
+		wrong_file 2 "${good}$long\n" && wrong_file 2 "${good}a\0b\n" && wrong_file 3 "${good}\n\377\376\n" &&
+		wrong_file 1 "link a type iwarp type iwarp netdev lo\n$good" && wrong_file 2 "${good}automatic\n"
+}
+unusable() { # COMMAND that makes the file
+	rm -rf "$conf"
+	"$@"
+	timeout 60 "$verbena" devices >"$work/out" 2>"$work/err"
+	[ $? = 1 ] && one_line 'devices.conf: ' && grep -q '^roce_lo ' "$work/out" && own 1 add x type iwarp netdev lo
+}
+unusable_files() {
+	unusable mkfifo "$conf" && unusable mkdir "$conf" && unusable ln -s /dev/zero "$conf" && unusable truncate -s 100000 "$conf" &&
+		unusable install -m 666 /dev/null "$conf" || return 1
+	[ "$(id -u)" != 0 ] || unusable install -o 12345 /dev/null "$conf" || return 1
+	rm -rf "$conf"
+}
+at_once() {
+	local i
+	rm -f "$conf"
+	for i in {1..12}; do
+		timeout 60 "$verbena" link add n$i type roce netdev none$i --force --user &
+	done
+	wait
+	[ "$(grep -c '^link n' "$conf")" = 12 ] && [ "$(ls -A "${conf%/*}")" = devices.conf ]
+}
+variable_first() {
+	printf 'link good type roce netdev lo\nwrong\n' >"$conf"
+	[ "$(VERBENA_DEVICES=iwarp:lo names)" = "iwarp_lo " ] && VERBENA_DEVICES=iwarp:lo "$verbena" devices 2>&1 | grep -q wrong && return 1
+	rm "$conf"
+}
+output() {
+	"$verbena" link show >/dev/full 2>"$work/err" && return 1
+	grep -q 'No space left' "$work/err" || return 1
+	"$verbena" link show --json | true
+}
+# the system's file, in a mount namespace: root alone
+system_file() {
+	unshare -m bash -c '
+		set -e
+		mkdir -p "$1/etc" && cp -a /etc/passwd "$1/etc" && mount --bind "$1/etc" /etc
+		"$2" link add s0 type roce netdev lo
+		grep -qx "link s0 type roce netdev lo" /etc/verbena/devices.conf
+		"$2" devices | grep -q "^s0 "
+		"$2" link add u0 type roce netdev lo --user
+		"$2" devices | grep -q "^u0 "
+		rm "$3"
+		mkdir -p "$4/verbena" && echo "link evil type roce netdev lo" >"$4/verbena/devices.conf" && chown -R 12345 "$4"
+		setpriv --reuid 12345 --clear-groups env XDG_CONFIG_HOME="$4" "$2" link show | grep -q "^evil "
+		mount -t tmpfs none /mnt && cp "$2" /mnt/tool && chmod 4755 /mnt/tool
+		setpriv --reuid 12345 --clear-groups env XDG_CONFIG_HOME="$4" /mnt/tool link show >"$1/suid.out"
+		grep -q "^s0 " "$1/suid.out"
+		chmod 666 /etc/verbena/devices.conf
+		setpriv --reuid 12345 --clear-groups env XDG_CONFIG_HOME="$4" /mnt/tool link show >"$1/suid.out" 2>&1 && exit 1
+		grep -q "^roce_lo " "$1/suid.out" && grep -q "others can write it" "$1/suid.out"
+	' - "$work" "$verbena" "$conf" "$work/other"
+}
+
+check "add names adapters, and a RoCE adapter takes the place of the automatic one" adds
+check "set renames, changes the MTU and the state" sets
+check "show prints a table and JSON" shows
+check "del removes one line and keeps the others; automatic off leaves what the file names" deletes
+check "an automatic adapter gets a line with its first setting" automatic_adapter
+check "what does not exist and wrong usage are refused" refuses
+check "a wrong line is named with its number, left out, and not overwritten" wrong_files
+check "what is no file, too large, or another user's is named and not used" unusable_files
+check "no change is lost among twelve commands at once" at_once
+check "VERBENA_DEVICES goes before the file" variable_first
+check "output that cannot be written is an error" output
+if [ "$(id -u)" = 0 ] && unshare -m true 2>/dev/null; then
+	chmod 755 "$work"
+	check "the user's file goes before the system's; a privileged program reads the system's alone" system_file
+else
+	echo "skip the system's file: only root can try it"
+fi
+exit $failed
