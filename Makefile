@@ -4,7 +4,7 @@
 BUILD ?= build
 MESON_ARGS ?=
 
-.PHONY: run build check test bench soak install deb clean format help
+.PHONY: run build check test bench document soak install deb clean format help
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,10 +27,15 @@ test: ## all tests: units, stock programs, sanitizers
 	@tests/install-packages test
 	@tests/run-all
 
-bench: ## figures beside those of a peer measured in the same run
+bench: ## figures beside those of a peer measured in the same run; a page with plots
 	@tests/install-packages bench
 	@$(MAKE) --no-print-directory build
 	@bench/run
+
+document: ## measure all figures, and write them into README.md and docs/performance.md
+	@tests/install-packages bench
+	@$(MAKE) --no-print-directory build
+	@bench/run --document
 
 soak: ## the long run
 	@tests/install-packages test

@@ -82,4 +82,5 @@ def lat(a, b):
     unplug(a)
 
 
-run_figures("iwarp.sh", {f.__name__: f for f in (bw, crc, lat)})
+if __name__ == "__main__":
+    run_figures("iwarp.sh", {f.__name__: f for f in (bw, crc, lat)})

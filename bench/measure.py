@@ -4,6 +4,8 @@
 # SPDX-License-Identifier: MIT
 import atexit, ctypes, json, os, platform, re, select, shutil, signal, socket, statistics, subprocess, sys, tempfile, time
 
+import record
+
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BUILD = os.path.join(ROOT, os.environ.get("BUILD", "build"))
 HOST = "127.0.0.1"
@@ -277,24 +279,18 @@ def header():
 
 
 missed = []
+part = ""  # what the rows that follow have in common; a script with several parts sets it
 
 
-def write_json(**cells):
-    """Appends a row to the file named by BENCH_JSON, as one JSON object per line."""
-    path = os.environ.get("BENCH_JSON")
-    if path:
-        with open(path, "a") as f:
-            f.write(json.dumps({**cells, "script": os.path.basename(sys.argv[0]), "build": os.environ.get("BUILD", "build"),
-                                "machine": machine()}) + "\n")
-
-
-def row(figure, ours, peer, ratio, must, aim, spread=None, at_most=True):
-    """ours and peer are words with a unit; ratio, must, aim numbers (aim may be a word)."""
+def row(figure, ours, peer, ratio, must, aim, spread=None, at_most=True, value_unit=None):
+    """ours and peer are words with a unit; ratio, must, aim numbers (aim may be a word). value_unit: there is no peer,
+    and ratio, must and aim are values in this unit."""
     good = ratio <= must if at_most else ratio >= must
     sign = "≤" if at_most else "≥"
     line(figure, ours, peer, f"{ratio:.2f}", f"{sign} {must:g}", aim if isinstance(aim, str) else f"{aim:g}",
          f"{spread[0]:.2f}..{spread[1]:.2f}" if spread else "", f"{machine()['line_ns']:.0f} ns")
-    write_json(figure=figure, ours=ours, peer=peer, ratio=ratio, must=must, aim=aim, at_most=at_most, spread=spread)
+    record.add("row", part=part, figure=figure, ours=ours, peer=peer, ratio=ratio, must=must, aim=aim, at_most=at_most, spread=spread,
+               build=os.environ.get("BUILD", "build"), machine=machine(), **({"value_unit": value_unit} if value_unit else {}))
     if not good:
         missed.append(figure)
         print(f"    MISSED: {figure}", flush=True)
@@ -363,5 +359,6 @@ def main(*figures):
             figure()
         except Failed as e:
             print(f"{os.path.basename(sys.argv[0])}: {e}", file=sys.stderr)
+            record.add("failed", part=part, reason=str(e))
             failed = True
     sys.exit(2 if failed else 1 if missed else 0)

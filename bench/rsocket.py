@@ -2,6 +2,7 @@
 # rsocket.py - run by rsocket.sh: rstream over rsockets and over TCP ("-T s"), and iperf3, in turns
 # see: bench/README.md, rstream(1)
 # SPDX-License-Identifier: MIT
+import measure as method
 from measure import *
 
 GB_SEC, USEC = -2, -1  # columns of rstream's row
@@ -117,7 +118,8 @@ def veth():
     figures(a, b, 1.5)
 
 
-if sys.argv[1:] not in (["host"], ["veth"]):
-    sys.exit("usage: bench/rsocket.sh [host|veth]...")
-where = sys.argv[1]
-main(globals()[where])
+if __name__ == "__main__":
+    if sys.argv[1:] not in (["host"], ["veth"]):
+        sys.exit("usage: bench/rsocket.sh [host|veth]...")
+    where = method.part = sys.argv[1]
+    main(globals()[where])

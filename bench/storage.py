@@ -207,6 +207,7 @@ def cost(a, b):
     unplug(a)
 
 
-if "WIRE_WORK" in os.environ:
-    write_file()
-run_figures("storage.sh", {"small": small, "large": large, "wire": wire_large, "cost": cost})
+if __name__ == "__main__":
+    if "WIRE_WORK" in os.environ:
+        write_file()
+    run_figures("storage.sh", {"small": small, "large": large, "wire": wire_large, "cost": cost})

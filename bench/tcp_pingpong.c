@@ -1,7 +1,7 @@
 // tcp_pingpong.c - the one-way latency of plain TCP on 127.0.0.1 with 8 bytes, in µs
 // follows: tcp(7). Takes the better of blocking in recv() and polling, as RDMA programs do.
-// usage: tcp_pingpong; across a network, always polling: tcp_pingpong serve ADDRESS PORT, then tcp_pingpong ask ADDRESS
-// PORT
+// usage: tcp_pingpong; across a network, always polling: tcp_pingpong serve ADDRESS PORT [SIZE], then tcp_pingpong ask
+// ADDRESS PORT [SIZE]
 // SPDX-License-Identifier: MIT
 #include <arpa/inet.h>
 #include <errno.h>
@@ -13,12 +13,26 @@
 
 #include "clock.h"
 
-enum { SIZE = 8, TURNS = 20000 };
+enum { LARGEST = 1 << 20, TURNS = 20000, TURNS_MIN = 500 };
+
+static int size = 8, turns = TURNS;
+
+// Large messages go to and fro less often.
+static void set_size(const char *text)
+{
+	size = atoi(text);
+	if (size < 1 || size > LARGEST) {
+		fprintf(stderr, "tcp_pingpong: a size is 1 to %d\n", LARGEST);
+		exit(2);
+	}
+	if (size > 4096)
+		turns = TURNS / (size / 4096) > TURNS_MIN ? TURNS / (size / 4096) : TURNS_MIN;
+}
 
 static void take(int fd, char *buf, int flags)
 {
-	for (int got = 0; got < SIZE;) {
-		ssize_t n = recv(fd, buf + got, (size_t)(SIZE - got), flags);
+	for (int got = 0; got < size;) {
+		ssize_t n = recv(fd, buf + got, (size_t)(size - got), flags);
 
 		if (n == 0)
 			exit(1);
@@ -30,7 +44,7 @@ static void take(int fd, char *buf, int flags)
 
 static void give(int fd, const char *buf)
 {
-	if (send(fd, buf, SIZE, MSG_NOSIGNAL) != SIZE)
+	if (send(fd, buf, (size_t)size, MSG_NOSIGNAL) != size)
 		fail("send");
 }
 
@@ -44,21 +58,21 @@ static void no_delay(int fd)
 static double median_us(int fd, int flags)
 {
 	static uint64_t took[TURNS];
-	char buf[SIZE] = "";
+	static char buf[LARGEST];
 
-	for (int i = 0; i < TURNS; i++) {
+	for (int i = 0; i < turns; i++) {
 		uint64_t start = now_ns();
 
 		give(fd, buf);
 		take(fd, buf, flags);
 		took[i] = now_ns() - start;
 	}
-	return (double)median_u64(took, TURNS) / 2000;
+	return (double)median_u64(took, turns) / 2000;
 }
 
 static void echo(int fd, int n, int flags)
 {
-	char buf[SIZE];
+	static char buf[LARGEST];
 
 	for (int i = 0; i < n; i++) {
 		take(fd, buf, flags);
@@ -79,7 +93,7 @@ static void on_a_path(bool serve, const char *address, const char *port)
 		fail("tcp_pingpong");
 	no_delay(fd);
 	if (serve)
-		echo(fd, TURNS, MSG_DONTWAIT);
+		echo(fd, turns, MSG_DONTWAIT);
 	else
 		printf("%.3f\n", median_us(fd, MSG_DONTWAIT));
 }
@@ -90,7 +104,9 @@ int main(int argc, char **argv)
 	socklen_t len = sizeof(at);
 	int listener;
 
-	if (argc == 4) {
+	if (argc == 5)
+		set_size(argv[4]);
+	if (argc == 4 || argc == 5) {
 		on_a_path(!strcmp(argv[1], "serve"), argv[2], argv[3]);
 		return 0;
 	}
@@ -109,8 +125,8 @@ int main(int argc, char **argv)
 			fail("accept");
 		no_delay(fd);
 		take_core(1);
-		echo(fd, TURNS, 0);
-		echo(fd, TURNS, MSG_DONTWAIT);
+		echo(fd, turns, 0);
+		echo(fd, turns, MSG_DONTWAIT);
 		_exit(0);
 	}
 	int fd = socket(AF_INET, SOCK_STREAM, 0);

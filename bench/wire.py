@@ -4,7 +4,7 @@
 # see: bench/README.md; IPv4, perftest with its default depth
 # SPDX-License-Identifier: MIT
 import json
-import measure as machine
+import measure as method, record
 from measure import *
 
 NAME = "vbw0"  # the interface on both sides
@@ -246,11 +246,11 @@ def turns(better, n=PAIRS, **what):
 def placed(*several):
     """Measures with each end on its own core, and with free scheduling: programs differ in which is faster."""
     def free(measure):
-        machine.CORES = None
+        method.CORES = None
         try:
             return measure()
         finally:
-            machine.CORES = CORES
+            method.CORES = CORES
     return [m for m in several] + ([lambda m=m: free(m) for m in several] if CORES else [])
 
 
@@ -264,6 +264,13 @@ def usec(x):
 
 def share(x):
     return f"{x:.3f}"
+
+
+def not_measured(title, *values):
+    unmeasured.append(title)
+    why = " | ".join(dict.fromkeys(str(x) for x in values if isinstance(x, Failed)))
+    record.add("failed", part=method.part, figure=title, reason=why)
+    explain(*values)
 
 
 def explain(*values):
@@ -283,20 +290,22 @@ def compare(title, got, ours, peer, must, aim, text, at_most=False):
         return
     cell = ["n/a" if isinstance(x, Failed) else text(statistics.median(x)) for x in (mine, theirs)]
     line(title, *cell, "n/a", f"{'≤' if at_most else '≥'} {must:g}", f"{aim:g}")
-    unmeasured.append(title)
-    explain(mine, theirs)
+    not_measured(title, mine, theirs)
 
 
 def inform(title, got, name, text):
     x = got[name]
     if isinstance(x, Failed):
         line(title, "", "n/a")
+        record.add("failed", part=method.part, figure=title, reason=str(x))
         explain(x)
     else:
         line(title, "", text(statistics.median(x)), "", "", "", f"{min(x):.2f}..{max(x):.2f}")
+        record.add("inform", part=method.part, figure=title, peer=text(statistics.median(x)), spread=[min(x), max(x)])
 
 
 def heading(text):
+    method.part = text
     print(f"\n{text}", flush=True)
     load = busy()
     if load > 0.05:
@@ -375,8 +384,7 @@ def both_shares(title, a, b, congestion):
         ours, tcp = shares(a, b, congestion)
     except Failed as e:
         line(title, "n/a", "n/a", "n/a", "≥ 0.2", "0.5")
-        explain(e)
-        unmeasured.append(title)
+        not_measured(title, e)
         return
     row(title, share(ours), share(tcp), min(ours, tcp), 0.2, 0.5, at_most=False)
 
@@ -438,6 +446,7 @@ def run_figures(script, figures):
             figures[name](*hosts)
     except Failed as e:
         print(f"{script}: {e}", file=sys.stderr)
+        record.add("failed", part=method.part, reason=str(e))
         sys.exit(2)
     sys.exit(2 if unmeasured else 1 if missed else 0)
 

@@ -1,4 +1,4 @@
-// wire_udp.c - plain UDP on a network path: a spinning ping-pong of 8 bytes, and bulk data with GSO and GRO
+// wire_udp.c - plain UDP on a network path: a spinning ping-pong (of 8 bytes, if not said), and bulk data with GSO and GRO
 // follows: udp(7), UDP_SEGMENT and UDP_GRO. A TCP connection on the same port carries the commands.
 // SPDX-License-Identifier: MIT
 #include <arpa/inet.h>
@@ -13,7 +13,6 @@
 #include "clock.h"
 
 enum {
-	SIZE = 8,
 	TURNS = 20000,
 	SEGMENTS = 64,
 	DATAGRAM = 65507,
@@ -64,7 +63,7 @@ static void all(int fd, void *p, size_t len, bool out)
 static void echo(int udp)
 {
 	struct sockaddr_in from;
-	char buf[SIZE];
+	static char buf[DATAGRAM];
 
 	for (;;) {
 		socklen_t len = sizeof(from);
@@ -132,19 +131,19 @@ static void serve(const char *host, const char *port)
 
 // --- the measuring side ---
 
-static void latency(int tcp, int udp)
+static void latency(int tcp, int udp, ssize_t size)
 {
 	static uint64_t took[TURNS];
-	char buf[SIZE] = "l";
+	static char buf[DATAGRAM] = "l";
 
 	all(tcp, buf, 1, true);
 	all(tcp, buf, 1, false);
 	for (int i = 0; i < TURNS; i++) {
 		uint64_t start = now_ns();
 
-		if (send(udp, buf, SIZE, 0) != SIZE)
+		if (send(udp, buf, (size_t)size, 0) != size)
 			fail("send");
-		while (recv(udp, buf, SIZE, MSG_DONTWAIT) != SIZE) {
+		while (recv(udp, buf, sizeof(buf), MSG_DONTWAIT) != size) {
 			if (now_ns() - start > 1000000000) {
 				fprintf(stderr, "wire_udp: a datagram was lost\n");
 				exit(1);
@@ -211,14 +210,15 @@ int main(int argc, char **argv)
 
 	if (argc == 4 && !strcmp(argv[1], "serve")) {
 		serve(argv[2], argv[3]);
-	} else if (argc == 4 && !strcmp(argv[1], "lat")) {
+	} else if ((argc == 4 || (argc == 5 && atoi(argv[4]) > 0 && atoi(argv[4]) <= DATAGRAM)) &&
+	           !strcmp(argv[1], "lat")) {
 		tcp = sockets(argv[2], argv[3], false, &udp);
-		latency(tcp, udp);
+		latency(tcp, udp, argc == 5 ? atoi(argv[4]) : 8);
 	} else if (argc == 5 && !strcmp(argv[1], "bulk") && atoi(argv[4]) > HEADERS) {
 		tcp = sockets(argv[2], argv[3], false, &udp);
 		bulk(tcp, udp, atoi(argv[4]));
 	} else {
-		fprintf(stderr, "usage: wire_udp serve HOST PORT | lat HOST PORT | bulk HOST PORT MTU\n");
+		fprintf(stderr, "usage: wire_udp serve HOST PORT | lat HOST PORT [SIZE] | bulk HOST PORT MTU\n");
 		return 2;
 	}
 	return 0;
