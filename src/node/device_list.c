@@ -14,7 +14,9 @@
 #include "node/device_choice.h"
 #include "node/host_guid.h"
 #include "net/netdev.h"
+#include "core/rdma_link.h"
 #include "util/env.h"
+#include "util/hardware.h"
 #include "util/lock.h"
 #include "util/runtime.h"
 #include "util/settings.h"
@@ -147,6 +149,33 @@ static int by_rank(const void *a, const void *b)
 	return d ? d : x->iwarp - y->iwarp;
 }
 
+/* Moves the interfaces that are under a device of the kernel to the end of the list, and returns the number of the
+ * others. Those that VERBENA_DEVICES names are all others. */
+static size_t leave_to_hardware(struct vb_netdev *list, size_t n, const char *spec)
+{
+	size_t kept = 0, n_links;
+
+	if (vb_hardware_wanted() == VB_HARDWARE_ONLY)
+		return 0;
+	if (vb_hardware_wanted() == VB_HARDWARE_OFF || (spec && *spec) || !vb_rdma_link_exists())
+		return n;
+	struct vb_rdma_link *links = calloc(VB_RDMA_LINKS_MAX, sizeof(*links));
+	n_links = links ? vb_rdma_link_list(links, VB_RDMA_LINKS_MAX) : 0;
+	for (size_t i = 0; i < n; i++) {
+		struct vb_netdev nd = list[i];
+		bool covered = false;
+
+		for (size_t k = 0; k < n_links && !covered; k++)
+			covered = links[k].ifindex == nd.ifindex;
+		if (covered)
+			continue;
+		list[i] = list[kept];
+		list[kept++] = nd;
+	}
+	free(links);
+	return kept;
+}
+
 /* Under scan_lock. A device's nd is written under scan_lock only, so it is read here without the device's own lock. */
 static int scan_devices(void)
 {
@@ -156,9 +185,10 @@ static int scan_devices(void)
 
 	if (rc)
 		return rc;
-	struct vb_device **dev = calloc(2 * n_list + 1, sizeof(struct vb_device *));
 	const char *spec = vb_env("VERBENA_DEVICES");
-	for (size_t i = 0; dev && i < 2 * n_list; i++) {
+	size_t n_ours = leave_to_hardware(list, n_list, spec);
+	struct vb_device **dev = calloc(2 * n_ours + 1, sizeof(struct vb_device *));
+	for (size_t i = 0; dev && i < 2 * n_ours; i++) {
 		const struct vb_netdev *nd = &list[i / 2];
 		enum vb_device_kind kind = i % 2 ? VB_DEVICE_IWARP : VB_DEVICE_ROCE;
 

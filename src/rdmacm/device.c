@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "abi/hardware.h"
 #include "rdmacm/rdmacm.h"
 #include "util/calls.h"
 #include "util/lock.h"
@@ -110,7 +111,8 @@ static void refresh_devices(void)
 	if (!list)
 		return;
 	for (int i = 0; i < n; i++)
-		add_device(list[i]);
+		if (!vb_hardware_is(list[i]))
+			add_device(list[i]);
 	for (struct rcm_device *dev = devices; dev; dev = dev->next)
 		if (!dev->gone && !is_listed(dev, list, n))
 			remove_device(dev);
