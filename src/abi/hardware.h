@@ -32,7 +32,7 @@ VB_HARDWARE_EXPORT bool vb_hardware_is(const struct ibv_device *device);
 /* The system's librdmacm was loaded: `inside` is the address of a function of it. Its calls of ibv_get_device_list get
  * the devices of the kernel only. */
 VB_HARDWARE_EXPORT void vb_hardware_cm_is(const void *inside);
-bool vb_hardware_is_cm(const void *caller);
+VB_HARDWARE_EXPORT bool vb_hardware_is_cm(const void *caller);
 
 /* private.c: the calls that drivers make. They go to the library with this handle. */
 void vb_private_forward(void *handle);
