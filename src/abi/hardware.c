@@ -56,6 +56,40 @@ void *vb_hardware_open(const char *bare, const char *own)
 	return NULL;
 }
 
+/* The launcher's preloaded library has this; without it there is nothing to see past. */
+void vb_hardware_aside(bool on)
+{
+	static void (*_Atomic aside)(bool on);
+	static atomic_bool asked;
+
+	if (!atomic_load(&asked)) {
+		atomic_store(&aside, (void (*)(bool))dlsym(RTLD_DEFAULT, "verbena_paths_aside"));
+		atomic_store(&asked, true);
+	}
+	void (*call)(bool) = atomic_load(&aside);
+	if (call)
+		call(on);
+}
+
+static struct ibv_context *(*real_open_device)(struct ibv_device *device);
+static struct ibv_context *(*real_import_device)(int cmd_fd);
+
+static struct ibv_context *open_aside(struct ibv_device *device)
+{
+	vb_hardware_aside(true);
+	struct ibv_context *context = real_open_device(device);
+	vb_hardware_aside(false);
+	return context;
+}
+
+static struct ibv_context *import_aside(int cmd_fd)
+{
+	vb_hardware_aside(true);
+	struct ibv_context *context = real_import_device(cmd_fd);
+	vb_hardware_aside(false);
+	return context;
+}
+
 static void load_once(void)
 {
 	void *handle = vb_hardware_open("libibverbs.so.1", "vb_control_number");
@@ -67,6 +101,10 @@ static void load_once(void)
 		return;
 	}
 	vb_real_fill(handle);
+	real_open_device = vb_real.open_device;
+	vb_real.open_device = open_aside;
+	real_import_device = vb_real.import_device;
+	vb_real.import_device = real_import_device ? import_aside : NULL;
 	vb_private_forward(handle);
 	atomic_store(&loaded, true);
 }
@@ -90,7 +128,9 @@ struct ibv_device **vb_hardware_list(int *n)
 	*n = 0;
 	if (!vb_hardware_load())
 		return NULL;
+	vb_hardware_aside(true);
 	struct ibv_device **list = vb_real.get_device_list(n);
+	vb_hardware_aside(false);
 	errno = saved;
 	return list;
 }

@@ -34,6 +34,9 @@ VB_HARDWARE_EXPORT bool vb_hardware_is(const struct ibv_device *device);
 VB_HARDWARE_EXPORT void vb_hardware_cm_is(const void *inside);
 VB_HARDWARE_EXPORT bool vb_hardware_is_cm(const void *caller);
 
+/* Under `verbena run`: from true to false this thread sees the kernel's own files, not the tree that stands for them. */
+VB_HARDWARE_EXPORT void vb_hardware_aside(bool on);
+
 /* private.c: the calls that drivers make. They go to the library with this handle. */
 void vb_private_forward(void *handle);
 

@@ -135,12 +135,20 @@ void *vbp__verbs_init_and_alloc_context(struct ibv_device *device, int cmd_fd, s
 	return NULL;
 }
 
+static struct ibv_context *open_real(struct ibv_device *device, void *private_data)
+{
+	vb_hardware_aside(true);
+	struct ibv_context *context = real.verbs_open_device(device, private_data);
+	vb_hardware_aside(false);
+	return context;
+}
+
 IN_34(verbs_open_device);
 VB_EXPORT struct ibv_context *vbp_verbs_open_device(struct ibv_device *device, void *private_data);
 struct ibv_context *vbp_verbs_open_device(struct ibv_device *device, void *private_data)
 {
 	if (vb_owner_of_device(device) == VB_OWNER_REAL && real.verbs_open_device)
-		return real.verbs_open_device(device, private_data);
+		return open_real(device, private_data);
 	return vbx_open_device(device);
 }
 

@@ -21,6 +21,8 @@
 #include "util/runtime.h"
 #include "util/settings.h"
 
+enum { ABOVE_HARDWARE = 4096 };
+
 /* Held while the interfaces are read and stored, so that an older state never replaces a newer one. Guards registry.
  * A device's own lock is taken inside it. */
 static pthread_mutex_t scan_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -71,6 +73,16 @@ static void unique_name(char *name, size_t size, enum vb_device_kind kind, const
 	}
 }
 
+/* The kernel numbers its devices from 0, so ours begin above them where both stand in one list. */
+static void number_above_hardware(struct vb_device *dev)
+{
+	if (vb_hardware_wanted() == VB_HARDWARE_OFF || !vb_rdma_link_exists())
+		return;
+	dev->number += ABOVE_HARDWARE;
+	snprintf(dev->dev.dev_name, sizeof(dev->dev.dev_name), "uverbs%d", dev->number);
+	snprintf(dev->dev.dev_path, sizeof(dev->dev.dev_path), "/sys/class/infiniband_verbs/%s", dev->dev.dev_name);
+}
+
 /* If the launcher has written a tree that replaces /sys, the device's paths are existing directories of that tree. */
 static void set_paths(struct ibv_device *dev)
 {
@@ -104,6 +116,7 @@ static struct vb_device *find_or_make(enum vb_device_kind kind, const struct vb_
 	struct vb_device *dev = (kind == VB_DEVICE_IWARP ? vb_device_new_iwarp : vb_device_new)(nd, name, guid_of(nd));
 	if (dev) {
 		dev->lids = kind == VB_DEVICE_ROCE && vb_lids_wanted();
+		number_above_hardware(dev);
 		set_paths(&dev->dev);
 	}
 	return dev;

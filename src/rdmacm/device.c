@@ -339,10 +339,14 @@ static struct ibv_context **join_contexts(struct ibv_context **real, int n_real,
 
 RCM_EXPORT struct ibv_context **rdma_get_devices(int *num_devices)
 {
-	struct ibv_context **list, **real;
+	struct ibv_context **list, **real = NULL;
 	int n = 0, n_real = 0;
 
-	real = rcm_hw_load() ? rcm_real.get_devices(&n_real) : NULL;
+	if (rcm_hw_load()) {
+		vb_hardware_aside(true);
+		real = rcm_real.get_devices(&n_real);
+		vb_hardware_aside(false);
+	}
 	int cancel = lock_devices();
 	refresh_devices();
 	list = list_contexts(&n);

@@ -197,7 +197,9 @@ int rcm_hw_attach(struct rcm_channel *ch)
 
 	if (atomic_load(&ch->real))
 		return 0;
+	vb_hardware_aside(true);
 	real = rcm_real.create_event_channel();
+	vb_hardware_aside(false);
 	if (!real)
 		return errno ? errno : ENODEV;
 	if (fcntl(real->fd, F_SETFL, fcntl(real->fd, F_GETFL) | O_NONBLOCK) ||
