@@ -4,29 +4,72 @@
 #include "core/device.h"
 
 #include <errno.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "abi/abi.h"
+#include "abi/hardware.h"
 #include "abi/real.h"
 #include "util/calls.h"
+
+/* The devices of the kernel, then ours. Takes both lists over. */
+static struct ibv_device **join_lists(struct ibv_device **real, int n_real, struct ibv_device **ours, int n_ours)
+{
+	struct ibv_device **list = calloc((size_t)n_real + (size_t)n_ours + 1, sizeof(struct ibv_device *));
+
+	if (!list) {
+		vb_real.free_device_list(real);
+		vb_device_list_free(ours);
+		errno = ENOMEM;
+		return NULL;
+	}
+	memcpy(list, real, (size_t)n_real * sizeof(struct ibv_device *));
+	if (n_ours)
+		memcpy(list + n_real, ours, (size_t)n_ours * sizeof(struct ibv_device *));
+	free(real);
+	free(ours);
+	return list;
+}
 
 VB_SYMVER(vbx_get_device_list, "ibv_get_device_list@@IBVERBS_1.1");
 VB_EXPORT struct ibv_device **vbx_get_device_list(int *n)
 {
-	int found = 0, cancel;
+	const void *caller = __builtin_return_address(0);
+	int found = 0, n_real = 0, cancel;
+	struct ibv_device **list = NULL;
 
 	vb_cancel_defer(&cancel);
-	struct ibv_device **list = vb_device_list(&found);
+	struct ibv_device **real = vb_hardware_list(&n_real);
+	if (real && vb_hardware_is_cm(caller)) {
+		list = real;
+	} else {
+		list = vb_device_list(&found);
+		if (real)
+			list = join_lists(real, n_real, list, list ? found : 0);
+	}
 	vb_cancel_restore(cancel);
 	if (n)
-		*n = list ? found : 0;
+		*n = list ? found + n_real : 0;
 	return list;
 }
 
 VB_SYMVER(vbx_free_device_list, "ibv_free_device_list@@IBVERBS_1.1");
 VB_EXPORT void vbx_free_device_list(struct ibv_device **list)
 {
-	if (list)
-		vb_device_list_free(list);
+	int n = 0, ours = 0;
+
+	if (!list)
+		return;
+	/* Ours are given back here, the others by the library that they are of. */
+	for (; list[n]; n++)
+		ours += vb_device_is_ours(list[n]);
+	for (int i = n - ours; i < n; i++)
+		vb_device_put(vb_device_of(list[i]));
+	list[n - ours] = NULL;
+	if (n > ours)
+		vb_real.free_device_list(list);
+	else
+		free(list);
 }
 
 VB_SYMVER(vbx_get_device_name, "ibv_get_device_name@@IBVERBS_1.1");

@@ -6,6 +6,7 @@
 #include <errno.h>
 
 #include "abi/abi.h"
+#include "abi/real.h"
 
 struct vb_dmah *vb_alloc_dmah(struct ibv_context *context, void *attr)
 {
@@ -30,15 +31,19 @@ void *vb_alloc_buf(struct ibv_pd *pd, size_t size, struct vb_buf **buf)
 	return NULL;
 }
 
-/* A buffer has no context, and Verbena never makes one. */
+/* A buffer has no context, and Verbena never makes one: it is the real library's. */
 VB_EXPORT void ibv_free_buf(struct vb_buf *buf);
 void ibv_free_buf(struct vb_buf *buf)
 {
+	if (vb_real.free_buf)
+		vb_real.free_buf(buf);
 }
 
 VB_EXPORT int ibv_export_buf_dmabuf_fd(struct vb_buf *buf);
 int ibv_export_buf_dmabuf_fd(struct vb_buf *buf)
 {
+	if (vb_real.export_buf_dmabuf_fd)
+		return vb_real.export_buf_dmabuf_fd(buf);
 	errno = EOPNOTSUPP;
 	return -1;
 }
@@ -46,6 +51,8 @@ int ibv_export_buf_dmabuf_fd(struct vb_buf *buf)
 VB_EXPORT int _ibv_query_comp_cntr_caps(struct ibv_context *context, void *caps, size_t size);
 int _ibv_query_comp_cntr_caps(struct ibv_context *context, void *caps, size_t size)
 {
+	if (vb_owner_of_context(context) == VB_OWNER_REAL && vb_real.query_comp_cntr_caps)
+		return vb_real.query_comp_cntr_caps(context, caps, size);
 	return EOPNOTSUPP;
 }
 

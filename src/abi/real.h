@@ -20,6 +20,18 @@ struct vb_real {
 	ssize_t (*query_gid_table)(struct ibv_context *context, struct ibv_gid_entry *entries, size_t max,
 	                           uint32_t flags, size_t entry_size);
 	int (*query_gid_type)(struct ibv_context *context, uint8_t port, unsigned int index, int *type);
+	struct ibv_device **(*get_device_list)(int *n);
+	void (*free_device_list)(struct ibv_device **list);
+
+	/* These are NULL without a real library, or with one that is too old. */
+	struct ibv_context *(*import_device)(int cmd_fd);
+	int (*fork_init)(void);
+	enum ibv_fork_status (*is_fork_initialized)(void);
+	int (*dontfork_range)(void *base, size_t size);
+	int (*dofork_range)(void *base, size_t size);
+	int (*query_comp_cntr_caps)(struct ibv_context *context, void *caps, size_t size);
+	void (*free_buf)(struct vb_buf *buf);
+	int (*export_buf_dmabuf_fd)(struct vb_buf *buf);
 };
 #undef PTR
 #undef ERR
@@ -29,7 +41,10 @@ struct vb_real {
 #undef ZERO
 #undef VOID
 
-/* Until the real library is loaded each entry answers EOPNOTSUPP in its own way. */
-extern const struct vb_real vb_real;
+/* Until the real library is loaded, and for what it does not have, each entry answers EOPNOTSUPP in its own way. */
+extern struct vb_real vb_real;
+
+/* Fills vb_real from the library with this handle (dlopen(3)). */
+void vb_real_fill(void *handle);
 
 #endif

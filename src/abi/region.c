@@ -2,8 +2,11 @@
 // follows: ibv_reg_mr(3), ibv_rereg_mr(3), ibv_import_mr(3), ibv_reg_dmabuf_mr(3), ibv_reg_mr_ex(3)
 // SPDX-License-Identifier: MIT
 #include <errno.h>
+#include <sys/stat.h>
 
 #include "abi/abi.h"
+#include "abi/hardware.h"
+#include "abi/real.h"
 
 /* A range of bits that a device may ignore: perftest always sets IBV_ACCESS_RELAXED_ORDERING. */
 struct ibv_mr *vb_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, unsigned int access)
@@ -102,8 +105,13 @@ void vb_unimport_dm(struct ibv_dm *dm)
 {
 }
 
+/* Devices of the kernel are character devices; the descriptors of ours are not. */
 VB_EXPORT struct ibv_context *ibv_import_device(int cmd_fd)
 {
+	struct stat st;
+
+	if (!fstat(cmd_fd, &st) && S_ISCHR(st.st_mode) && vb_hardware_load() && vb_real.import_device)
+		return vb_real.import_device(cmd_fd);
 	errno = EOPNOTSUPP;
 	return NULL;
 }

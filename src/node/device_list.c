@@ -14,13 +14,16 @@
 #include "node/device_choice.h"
 #include "node/host_guid.h"
 #include "net/netdev.h"
+#include "core/rdma_link.h"
 #include "util/env.h"
+#include "util/hardware.h"
 #include "util/links.h"
 #include "util/lock.h"
 #include "util/runtime.h"
 #include "util/settings.h"
 
 #define VB_LINK_HEADERS 80 /* what vb_mtu_of_ip_mtu keeps for headers */
+enum { ABOVE_HARDWARE = 4096 };
 
 /* Held while the interfaces are read and stored, so that an older state never replaces a newer one. Guards registry.
  * A device's own lock is taken inside it. */
@@ -107,6 +110,16 @@ static void unique_name(char *name, size_t size, enum vb_device_kind kind, const
 	}
 }
 
+/* The kernel numbers its devices from 0, so ours begin above them where both stand in one list. */
+static void number_above_hardware(struct vb_device *dev)
+{
+	if (vb_hardware_wanted() == VB_HARDWARE_OFF || !vb_rdma_link_exists())
+		return;
+	dev->number += ABOVE_HARDWARE;
+	snprintf(dev->dev.dev_name, sizeof(dev->dev.dev_name), "uverbs%d", dev->number);
+	snprintf(dev->dev.dev_path, sizeof(dev->dev.dev_path), "/sys/class/infiniband_verbs/%s", dev->dev.dev_name);
+}
+
 /* If the launcher has written a tree that replaces /sys, the device's paths are existing directories of that tree. */
 static void set_paths(struct ibv_device *dev)
 {
@@ -140,6 +153,7 @@ static struct vb_device *find_or_make(enum vb_device_kind kind, const struct vb_
 	struct vb_device *dev = (kind == VB_DEVICE_IWARP ? vb_device_new_iwarp : vb_device_new)(nd, name, guid_of(nd));
 	if (dev) {
 		dev->lids = kind == VB_DEVICE_ROCE && vb_lids_wanted();
+		number_above_hardware(dev);
 		set_paths(&dev->dev);
 	}
 	return dev;
@@ -185,6 +199,40 @@ static int by_rank(const void *a, const void *b)
 	return d ? d : x->iwarp - y->iwarp;
 }
 
+static bool covered_by_hardware(const struct vb_netdev *nd, const struct vb_rdma_link *ports, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (ports[i].ifindex == nd->ifindex)
+			return true;
+	return false;
+}
+
+/* Moves the interfaces that are under a device of the kernel to the end of the list, and returns the number of the
+ * others. Those that VERBENA_DEVICES or a line of the file names are others too. */
+static size_t leave_to_hardware(struct vb_netdev *list, size_t n, const struct vb_links *links)
+{
+	const char *spec = vb_env("VERBENA_DEVICES");
+	size_t kept = 0, n_ports;
+
+	if (vb_hardware_wanted() == VB_HARDWARE_ONLY)
+		return 0;
+	if (vb_hardware_wanted() == VB_HARDWARE_OFF || (spec && *spec) || !vb_rdma_link_exists())
+		return n;
+	struct vb_rdma_link *ports = calloc(VB_RDMA_LINKS_MAX, sizeof(*ports));
+	n_ports = ports ? vb_rdma_link_list(ports, VB_RDMA_LINKS_MAX) : 0;
+	for (size_t i = 0; i < n; i++) {
+		struct vb_netdev nd = list[i];
+		bool named = links && (vb_links_of(links, nd.name, false) || vb_links_of(links, nd.name, true));
+
+		if (covered_by_hardware(&nd, ports, n_ports) && !named)
+			continue;
+		list[i] = list[kept];
+		list[kept++] = nd;
+	}
+	free(ports);
+	return kept;
+}
+
 /* Under scan_lock. A device's nd is written under scan_lock only, so it is read here without the device's own lock. */
 static int scan_devices(void)
 {
@@ -194,9 +242,10 @@ static int scan_devices(void)
 
 	if (rc)
 		return rc;
-	struct vb_device **dev = calloc(2 * n_list + 1, sizeof(struct vb_device *));
 	struct vb_links *links = load_links();
-	for (size_t i = 0; dev && i < 2 * n_list; i++) {
+	size_t n_ours = leave_to_hardware(list, n_list, links);
+	struct vb_device **dev = calloc(2 * n_ours + 1, sizeof(struct vb_device *));
+	for (size_t i = 0; dev && i < 2 * n_ours; i++) {
 		struct vb_netdev nd = list[i / 2];
 		enum vb_device_kind kind = i % 2 ? VB_DEVICE_IWARP : VB_DEVICE_ROCE;
 

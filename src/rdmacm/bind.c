@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: MIT
 #include <stdio.h>
 
+#include "rdmacm/hardware.h"
 #include "rdmacm/rdmacm.h"
 
 #define PORTS_TRIED 64
@@ -108,6 +109,60 @@ static bool is_for_any_adapter(const struct rcm_id *id, const struct sockaddr *a
 	return id->kind == RCM_EITHER && rcm_addr_for_any_adapter(addr) && rcm_has_adapter_beside(id->source.ifindex);
 }
 
+static __be16 port_of(const struct sockaddr_storage *addr)
+{
+	union rcm_addr a = {.ss = *addr};
+
+	return a.sa.sa_family == AF_INET || a.sa.sa_family == AF_INET6 ? htons(rcm_addr_port(&a)) : 0;
+}
+
+/* Binds the id at the system's librdmacm, which gives the port if *addr has none. */
+static int bind_real(struct rcm_id *id, union rcm_addr *addr)
+{
+	int err = rcm_hw_start(id);
+
+	if (!err && rcm_real.bind_addr(id->real, &addr->sa))
+		err = errno;
+	if (err)
+		rcm_hw_end(id);
+	else
+		rcm_addr_set_port(addr, ntohs(port_of(&id->real->route.addr.src_storage)));
+	return err;
+}
+
+/* Binds to all addresses, at both. A kernel without rdma_cm leaves the id to Verbena. */
+static int bind_to_both(struct rcm_id *id, const union rcm_addr *want)
+{
+	int err = EADDRINUSE;
+
+	for (int i = 0; i < PORTS_TRIED && err == EADDRINUSE; i++) {
+		union rcm_addr addr = *want;
+
+		err = bind_real(id, &addr);
+		if (err && err != EADDRINUSE)
+			return rcm_bind(id, want, true);
+		id->by_both = id->real;
+		if (!err)
+			err = rcm_bind(id, &addr, true);
+		if (err)
+			rcm_hw_end(id);
+		if (rcm_addr_port(want))
+			break;
+	}
+	return err;
+}
+
+/* Binds the id where its address belongs. */
+static int bind_id(struct rcm_id *id, const union rcm_addr *want)
+{
+	union rcm_addr addr = *want;
+	enum rcm_server server = id->state == RCM_IDLE && !id->real ? rcm_hw_server(want) : RCM_BY_VERBENA;
+
+	if (server == RCM_BY_BOTH)
+		return bind_to_both(id, want);
+	return server == RCM_BY_HARDWARE ? bind_real(id, &addr) : rcm_bind(id, want, true);
+}
+
 RCM_EXPORT int rdma_bind_addr(struct rdma_cm_id *cm_id, struct sockaddr *addr)
 {
 	struct rcm_id *id = rcm_id(cm_id);
@@ -115,8 +170,12 @@ RCM_EXPORT int rdma_bind_addr(struct rdma_cm_id *cm_id, struct sockaddr *addr)
 
 	if (!rcm_ours(id) || !rcm_addr_len(addr))
 		return -1;
+	RCM_HARDWARE(bind_addr, cm_id, addr);
 	rcm_addr_copy(&want, addr);
-	int err = rcm_bind(id, &want, true);
+	int err = bind_id(id, &want);
+
+	if (!err && id->real && !id->by_both)
+		return rcm_hw_done(cm_id, id->real, 0);
 
 	if (!err && is_for_any_adapter(id, addr)) {
 		rcm_show_addresses(id);
@@ -128,9 +187,9 @@ RCM_EXPORT int rdma_bind_addr(struct rdma_cm_id *cm_id, struct sockaddr *addr)
 static int bind_to_any(struct rcm_id *id)
 {
 	union rcm_addr any = {.sin.sin_family = AF_INET};
-	int err = rcm_bind(id, &any, true);
+	int err = bind_id(id, &any);
 
-	return err ? err : show_binding(id);
+	return err || (id->real && !id->by_both) ? err : show_binding(id);
 }
 
 static bool change_state(struct rcm_id *id, enum rcm_state from, enum rcm_state to)
@@ -151,12 +210,17 @@ RCM_EXPORT int rdma_listen(struct rdma_cm_id *cm_id, int backlog)
 {
 	struct rcm_id *id = rcm_id(cm_id);
 
+	if (rcm_hw_calls(__builtin_return_address(0)))
+		return rcm_real.listen(cm_id, backlog);
 	if (!rcm_ours(id))
 		return -1;
-	int err = id->state == RCM_IDLE ? bind_to_any(id) : 0;
+	int err = id->state == RCM_IDLE && !id->real ? bind_to_any(id) : 0;
 
 	if (err)
 		return rcm_fail(err);
+	RCM_HARDWARE(listen, cm_id, backlog);
+	if (id->by_both && rcm_real.listen(id->real, backlog))
+		return -1;
 	if (!id->source.dev)
 		rcm_open_devices();
 	id->backlog_free = backlog > 0 && backlog < RCM_BACKLOG ? backlog : RCM_BACKLOG;
@@ -179,13 +243,6 @@ RCM_EXPORT int rdma_listen(struct rdma_cm_id *cm_id, int backlog)
 	rcm_rearm();
 	rcm_unlock();
 	return 0;
-}
-
-static __be16 port_of(const struct sockaddr_storage *addr)
-{
-	union rcm_addr a = {.ss = *addr};
-
-	return a.sa.sa_family == AF_INET || a.sa.sa_family == AF_INET6 ? htons(rcm_addr_port(&a)) : 0;
 }
 
 RCM_EXPORT __be16 rdma_get_src_port(struct rdma_cm_id *id)

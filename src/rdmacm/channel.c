@@ -11,6 +11,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "rdmacm/hardware.h"
 #include "rdmacm/rdmacm.h"
 #include "util/calls.h"
 
@@ -38,6 +39,9 @@ static int open_fds(struct rcm_channel *ch)
 RCM_EXPORT struct rdma_event_channel *rdma_create_event_channel(void)
 {
 	struct rcm_channel *ch;
+
+	if (rcm_hw_calls(__builtin_return_address(0)))
+		return rcm_real.create_event_channel();
 	int err = rcm_open();
 
 	if (err) {
@@ -79,6 +83,10 @@ RCM_EXPORT void rdma_destroy_event_channel(struct rdma_event_channel *channel)
 
 	if (!ch)
 		return;
+	if (rcm_hw_calls(__builtin_return_address(0))) {
+		rcm_real.destroy_event_channel(channel);
+		return;
+	}
 	int cancel;
 
 	vb_cancel_defer(&cancel);
@@ -90,6 +98,8 @@ RCM_EXPORT void rdma_destroy_event_channel(struct rdma_event_channel *channel)
 		poll(NULL, 0, 1); /* the reader is about to sleep */
 	close(ch->channel.fd);
 	close(ch->units);
+	if (atomic_load(&ch->real))
+		rcm_real.destroy_event_channel(atomic_load(&ch->real));
 	free(ch);
 	vb_cancel_restore(cancel);
 }
@@ -193,21 +203,44 @@ struct rcm_event *rcm_unqueue(struct rcm_id *owner, const struct rcm_mcast *mcas
 	return taken;
 }
 
-/* Takes one unit, and waits for it unless the program made the channel nonblocking. A cancellation point, as read(2)
- * is. */
-static int take_event_unit(struct rcm_channel *ch)
+/* Waits for an event, ours or the system's librdmacm's. */
+static int wait_for_either(const struct rcm_channel *ch)
+{
+	struct pollfd pfd = {.fd = ch->channel.fd, .events = POLLIN};
+
+	/* read(2), which waits for ours alone, is restarted after most signals */
+	while (poll(&pfd, 1, -1) < 0)
+		if (errno != EINTR)
+			return errno;
+	return pfd.revents & POLLNVAL ? EBADF : EAGAIN;
+}
+
+/* Takes one unit, or an event of the system's librdmacm, and waits for it unless the program made the channel
+ * nonblocking. A cancellation point, as read(2) is. */
+static int take_event_unit(struct rcm_channel *ch, struct rcm_event **real)
 {
 	uint64_t unit;
-	int err = try_take(ch->units);
+	int err;
 
-	if (err != EAGAIN)
-		return err;
-	int flags = fcntl(ch->channel.fd, F_GETFL);
+	for (;;) {
+		err = try_take(ch->units);
+		if (err != EAGAIN)
+			return err;
+		bool both = atomic_load(&ch->real);
+		*real = both ? rcm_hw_event(ch) : NULL;
+		if (*real || (both && errno != EAGAIN))
+			return *real ? 0 : errno;
+		int flags = fcntl(ch->channel.fd, F_GETFL);
 
-	if (flags < 0 || flags & O_NONBLOCK)
-		return flags < 0 ? errno : EAGAIN;
-	atomic_store(&ch->reader, gettid());
-	return read(ch->units, &unit, sizeof(unit)) == sizeof(unit) ? 0 : errno;
+		if (flags < 0 || flags & O_NONBLOCK)
+			return flags < 0 ? errno : EAGAIN;
+		atomic_store(&ch->reader, gettid());
+		if (!both)
+			return read(ch->units, &unit, sizeof(unit)) == sizeof(unit) ? 0 : errno;
+		err = wait_for_either(ch);
+		if (err != EAGAIN)
+			return err;
+	}
 }
 
 static struct rcm_event *pop_event(struct rcm_channel *ch)
@@ -234,17 +267,24 @@ RCM_EXPORT int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma
 {
 	struct rcm_channel *ch = rcm_channel(channel);
 
+	if (rcm_hw_calls(__builtin_return_address(0)))
+		return rcm_real.get_cm_event(channel, event);
 	if (!ch || !event || ch->generation != rcm.generation)
 		return rcm_fail(EINVAL);
 	for (;;) {
 		atomic_fetch_add(&ch->inside, 1);
-		int err = take_event_unit(ch);
+		struct rcm_event *real = NULL;
+		int err = take_event_unit(ch, &real);
 
 		if (err == EBADF) /* the channel was destroyed, and may be freed */
 			return rcm_fail(err);
 		atomic_fetch_sub(&ch->inside, 1);
 		if (err)
 			return rcm_fail(err);
+		if (real) {
+			*event = &real->event;
+			return 0;
+		}
 		struct rcm_event *e = pop_event(ch);
 
 		if (!e)
@@ -263,6 +303,13 @@ RCM_EXPORT int rdma_ack_cm_event(struct rdma_cm_event *event)
 
 	if (!e)
 		return rcm_fail(EINVAL);
+	if (rcm_hw_calls(__builtin_return_address(0)))
+		return rcm_real.ack_cm_event(event);
+	if (e->real) {
+		rcm_real.ack_cm_event(e->real);
+		free(e);
+		return 0;
+	}
 	if (e->owner->generation == rcm.generation) {
 		rcm_lock();
 		e->owner->acked++;

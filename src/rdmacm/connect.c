@@ -4,6 +4,7 @@
 // SPDX-License-Identifier: MIT
 #include <stdlib.h>
 
+#include "rdmacm/hardware.h"
 #include "rdmacm/rdmacm.h"
 #include "frame/fields.h"
 
@@ -187,6 +188,7 @@ static int connect_id(struct rcm_id *id, const struct rdma_conn_param *param)
 
 RCM_EXPORT int rdma_connect(struct rdma_cm_id *cm_id, struct rdma_conn_param *param)
 {
+	RCM_HARDWARE_WAITS(connect, cm_id, param);
 	struct rcm_id *id = rcm_id(cm_id);
 
 	if (!rcm_ours(id))
@@ -281,6 +283,7 @@ static int accept_id(struct rcm_id *id, const struct rdma_conn_param *param)
 
 RCM_EXPORT int rdma_accept(struct rdma_cm_id *cm_id, struct rdma_conn_param *param)
 {
+	RCM_HARDWARE_WAITS(accept, cm_id, param);
 	struct rcm_id *id = rcm_id(cm_id);
 
 	if (!rcm_ours(id))
@@ -340,11 +343,13 @@ void rcm_reject(struct rcm_id *id, uint16_t reason)
 
 RCM_EXPORT int rdma_reject(struct rdma_cm_id *id, const void *private_data, uint8_t private_data_len)
 {
+	RCM_HARDWARE(reject, id, private_data, private_data_len);
 	return rcm_result(reject_request(id, VB_CM_REJ_CONSUMER_DEFINED, private_data, private_data_len));
 }
 
 RCM_EXPORT int rdma_reject_ece(struct rdma_cm_id *id, const void *private_data, uint8_t private_data_len)
 {
+	RCM_HARDWARE(reject_ece, id, private_data, private_data_len);
 	return rcm_result(reject_request(id, VB_CM_REJ_VENDOR_OPTION, private_data, private_data_len));
 }
 
@@ -373,6 +378,7 @@ int rcm_answer_response(struct rcm_id *id)
 
 RCM_EXPORT int rdma_establish(struct rdma_cm_id *cm_id)
 {
+	RCM_HARDWARE(establish, cm_id);
 	struct rcm_id *id = rcm_id(cm_id);
 
 	if (!rcm_ours(id))
@@ -382,6 +388,7 @@ RCM_EXPORT int rdma_establish(struct rdma_cm_id *cm_id)
 
 RCM_EXPORT int rdma_notify(struct rdma_cm_id *cm_id, enum ibv_event_type event)
 {
+	RCM_HARDWARE(notify, cm_id, event);
 	struct rcm_id *id = rcm_id(cm_id);
 	int err = EINVAL;
 
@@ -403,6 +410,7 @@ RCM_EXPORT int rdma_notify(struct rdma_cm_id *cm_id, enum ibv_event_type event)
 
 RCM_EXPORT int rdma_disconnect(struct rdma_cm_id *cm_id)
 {
+	RCM_HARDWARE_WAITS(disconnect, cm_id);
 	struct rcm_id *id = rcm_id(cm_id);
 	bool sent = false;
 

@@ -6,6 +6,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "abi/hardware.h"
+#include "rdmacm/hardware.h"
 #include "rdmacm/rdmacm.h"
 #include "util/calls.h"
 #include "util/lock.h"
@@ -110,7 +112,8 @@ static void refresh_devices(void)
 	if (!list)
 		return;
 	for (int i = 0; i < n; i++)
-		add_device(list[i]);
+		if (!vb_hardware_is(list[i]))
+			add_device(list[i]);
 	for (struct rcm_device *dev = devices; dev; dev = dev->next)
 		if (!dev->gone && !is_listed(dev, list, n))
 			remove_device(dev);
@@ -316,21 +319,55 @@ static struct ibv_context **list_contexts(int *count)
 	return list;
 }
 
+/* The kernel's devices, then ours. Takes both lists over. */
+static struct ibv_context **join_contexts(struct ibv_context **real, int n_real, struct ibv_context **ours, int n_ours)
+{
+	struct ibv_context **list = calloc((size_t)n_real + (size_t)n_ours + 1, sizeof(*list));
+
+	if (list) {
+		memcpy(list, real, (size_t)n_real * sizeof(*list));
+		if (n_ours)
+			memcpy(list + n_real, ours, (size_t)n_ours * sizeof(*list));
+		free(real);
+	} else {
+		rcm_real.free_devices(real);
+		errno = ENOMEM;
+	}
+	free(ours);
+	return list;
+}
+
 RCM_EXPORT struct ibv_context **rdma_get_devices(int *num_devices)
 {
-	struct ibv_context **list;
-	int n = 0;
+	struct ibv_context **list, **real = NULL;
+	int n = 0, n_real = 0;
 
+	if (rcm_hw_load()) {
+		vb_hardware_aside(true);
+		real = rcm_real.get_devices(&n_real);
+		vb_hardware_aside(false);
+	}
 	int cancel = lock_devices();
 	refresh_devices();
 	list = list_contexts(&n);
 	unlock_devices(cancel);
+	if (real)
+		list = join_contexts(real, n_real, list, n);
 	if (num_devices)
-		*num_devices = n;
+		*num_devices = list ? n + n_real : 0;
 	return list;
 }
 
 RCM_EXPORT void rdma_free_devices(struct ibv_context **list)
 {
-	free(list);
+	int n = 0;
+
+	while (list && list[n] && vb_hardware_is(list[n]->device))
+		n++;
+	if (!n) {
+		free(list);
+		return;
+	}
+	list[n] = NULL; /* ours stay open */
+	rcm_real.free_devices(list);
 }

@@ -4,6 +4,7 @@
 #include <rdma/rdma_verbs.h>
 #include <stdlib.h>
 
+#include "rdmacm/hardware.h"
 #include "rdmacm/rdmacm.h"
 
 #define RESOLVE_MS 2000
@@ -119,7 +120,9 @@ RCM_EXPORT int rdma_get_request(struct rdma_cm_id *listen, struct rdma_cm_id **o
 
 	if (!rcm_ours(id))
 		return -1;
-	if (!id->sync || id->state != RCM_LISTEN) /* otherwise no request can arrive */
+	bool real = id->real && !id->by_both;
+
+	if (!id->sync || (id->state != RCM_LISTEN && !real)) /* otherwise no request can arrive */
 		return rcm_fail(EINVAL);
 	rcm_drop_event(id);
 	if (rdma_get_cm_event(listen->channel, &event))

@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: MIT
 #include <stdlib.h>
 
+#include "rdmacm/hardware.h"
 #include "rdmacm/rdmacm.h"
 #include "util/calls.h"
 
@@ -78,6 +79,9 @@ RCM_EXPORT int rdma_create_id(struct rdma_event_channel *channel, struct rdma_cm
                               enum rdma_port_space ps)
 {
 	bool ud = ps == RDMA_PS_IPOIB || ps == RDMA_PS_UDP;
+
+	if (rcm_hw_calls(__builtin_return_address(0)))
+		return rcm_real.create_id(channel, id, context, ps);
 
 	return rcm_result(rcm_create_id(channel, id, context, ps, ud ? IBV_QPT_UD : IBV_QPT_RC));
 }
@@ -173,6 +177,7 @@ void rcm_detach(const struct rdma_event_channel *channel)
 		rcm_unlock();
 		if (id) {
 			silence_id(id);
+			rcm_hw_abandon(id);
 			id->id.channel = NULL;
 		}
 	} while (id);
@@ -200,6 +205,8 @@ RCM_EXPORT int rdma_destroy_id(struct rdma_cm_id *cm_id)
 
 	if (!id)
 		return rcm_fail(EINVAL);
+	if (rcm_hw_calls(__builtin_return_address(0)))
+		return rcm_real.destroy_id(cm_id);
 	if (id->generation != rcm.generation) { /* an id of the parent: its resources are not this process's */
 		free(id);
 		return 0;
@@ -212,6 +219,7 @@ RCM_EXPORT int rdma_destroy_id(struct rdma_cm_id *cm_id)
 	rcm_leave_all(id);
 	silence_id(id);
 	rcm_drop_event(id);
+	rcm_hw_end(id);
 	await_acks(id);
 	rcm_free_id(id);
 	vb_cancel_restore(cancel);
@@ -234,12 +242,21 @@ static void move_events(struct rcm_id *id, struct rdma_event_channel *channel)
 	}
 }
 
+static int migrate_real(struct rcm_id *id, struct rcm_channel *ch)
+{
+	int err = rcm_hw_attach(ch);
+
+	return err ? rcm_fail(err) : rcm_real.migrate_id(id->real, atomic_load(&ch->real));
+}
+
 RCM_EXPORT int rdma_migrate_id(struct rdma_cm_id *cm_id, struct rdma_event_channel *channel)
 {
 	struct rcm_id *id = rcm_id(cm_id);
 	struct rdma_event_channel *old;
 	bool was_sync;
 
+	if (rcm_hw_calls(__builtin_return_address(0)))
+		return rcm_real.migrate_id(cm_id, channel);
 	if (!rcm_ours(id) || (id->sync && !channel) || (channel && rcm_channel(channel)->generation != rcm.generation))
 		return rcm_fail(EINVAL);
 	bool sync = !channel;
@@ -248,6 +265,11 @@ RCM_EXPORT int rdma_migrate_id(struct rdma_cm_id *cm_id, struct rdma_event_chann
 		channel = rdma_create_event_channel();
 	if (!channel)
 		return -1;
+	if (id->real && migrate_real(id, rcm_channel(channel))) {
+		if (sync)
+			rdma_destroy_event_channel(channel);
+		return -1;
+	}
 	rcm_lock();
 	old = id->id.channel;
 	was_sync = id->sync;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "frame/fields.h"
+#include "rdmacm/hardware.h"
 #include "rdmacm/rdmacm.h"
 
 /* rcm.lock held. */
@@ -65,11 +66,13 @@ static int join_and_wait(struct rdma_cm_id *cm_id, const struct sockaddr *addr, 
 
 RCM_EXPORT int rdma_join_multicast(struct rdma_cm_id *id, struct sockaddr *addr, void *context)
 {
+	RCM_HARDWARE_WAITS(join_multicast, id, addr, context);
 	return rcm_result(join_and_wait(id, addr, false, context));
 }
 
 RCM_EXPORT int rdma_join_multicast_ex(struct rdma_cm_id *id, struct rdma_cm_join_mc_attr_ex *attr, void *context)
 {
+	RCM_HARDWARE_WAITS(join_multicast_ex, id, attr, context);
 	const uint32_t needed = RDMA_CM_JOIN_MC_ATTR_ADDRESS | RDMA_CM_JOIN_MC_ATTR_JOIN_FLAGS;
 
 	if (attr->comp_mask >= RDMA_CM_JOIN_MC_ATTR_RESERVED)
@@ -106,6 +109,7 @@ static void leave_group(struct rcm_id *id, struct rcm_mcast *mc)
 
 RCM_EXPORT int rdma_leave_multicast(struct rdma_cm_id *cm_id, struct sockaddr *addr)
 {
+	RCM_HARDWARE(leave_multicast, cm_id, addr);
 	struct rcm_id *id = rcm_id(cm_id);
 	union rcm_addr group;
 

@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: MIT
 #include <infiniband/sa.h>
 
+#include "rdmacm/hardware.h"
 #include "rdmacm/rdmacm.h"
 
 static int set_tos(struct rcm_id *id, const void *val, size_t len)
@@ -140,6 +141,7 @@ static int set_ib_option(struct rcm_id *id, int name, const void *val, size_t le
 
 RCM_EXPORT int rdma_set_option(struct rdma_cm_id *cm_id, int level, int name, void *val, size_t len)
 {
+	RCM_HARDWARE(set_option, cm_id, level, name, val, len);
 	struct rcm_id *id = rcm_id(cm_id);
 	int err;
 
@@ -162,6 +164,8 @@ RCM_EXPORT int rdma_set_option(struct rdma_cm_id *cm_id, int level, int name, vo
 		err = ENOSYS;
 	}
 	rcm_unlock();
+	if (!err && id->real && level != RCM_OPTION_VERBENA)
+		rcm_real.set_option(id->real, level, name, val, len);
 	if (!err && level == RDMA_OPTION_ID && (name == RDMA_OPTION_ID_REUSEADDR || name == RDMA_OPTION_ID_AFONLY))
 		err = rcm_rebind(id);
 	return rcm_result(err);
@@ -170,6 +174,7 @@ RCM_EXPORT int rdma_set_option(struct rdma_cm_id *cm_id, int level, int name, vo
 /* ECE options are sent with the REQ or its answer. The adapter has none of its own, and ignores the peer's. */
 RCM_EXPORT int rdma_set_local_ece(struct rdma_cm_id *cm_id, struct ibv_ece *ece)
 {
+	RCM_HARDWARE(set_local_ece, cm_id, ece);
 	struct rcm_id *id = rcm_id(cm_id);
 
 	if (!rcm_ours(id) || cm_id->qp || !ece || !ece->vendor_id || ece->comp_mask)
@@ -180,6 +185,7 @@ RCM_EXPORT int rdma_set_local_ece(struct rdma_cm_id *cm_id, struct ibv_ece *ece)
 
 RCM_EXPORT int rdma_get_remote_ece(struct rdma_cm_id *cm_id, struct ibv_ece *ece)
 {
+	RCM_HARDWARE(get_remote_ece, cm_id, ece);
 	struct rcm_id *id = rcm_id(cm_id);
 
 	if (!rcm_ours(id) || cm_id->qp || !ece)

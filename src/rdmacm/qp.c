@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: MIT
 #include <rdma/rdma_verbs.h>
 
+#include "rdmacm/hardware.h"
 #include "rdmacm/rdmacm.h"
 
 static void destroy_cq(struct ibv_cq **cq, struct ibv_comp_channel **channel)
@@ -78,6 +79,7 @@ static int complete_xrc_srq(struct rcm_id *id, struct ibv_srq_init_attr_ex *attr
 
 RCM_EXPORT int rdma_create_srq_ex(struct rdma_cm_id *cm_id, struct ibv_srq_init_attr_ex *attr)
 {
+	RCM_HARDWARE(create_srq_ex, cm_id, attr);
 	struct rcm_id *id = rcm_id(cm_id);
 
 	if (!rcm_ours(id))
@@ -105,6 +107,7 @@ RCM_EXPORT int rdma_create_srq_ex(struct rdma_cm_id *cm_id, struct ibv_srq_init_
 
 RCM_EXPORT int rdma_create_srq(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_srq_init_attr *attr)
 {
+	RCM_HARDWARE(create_srq, id, pd, attr);
 	struct ibv_srq_init_attr_ex ex = {
 	        .srq_context = attr->srq_context,
 	        .attr = attr->attr,
@@ -120,6 +123,7 @@ RCM_EXPORT int rdma_create_srq(struct rdma_cm_id *id, struct ibv_pd *pd, struct 
 
 RCM_EXPORT void rdma_destroy_srq(struct rdma_cm_id *id)
 {
+	RCM_HARDWARE_VOID(destroy_srq, id);
 	if (id->srq)
 		ibv_destroy_srq(id->srq);
 	id->srq = NULL;
@@ -177,6 +181,7 @@ static void note_ece(struct rcm_id *id, struct ibv_qp *qp)
 
 RCM_EXPORT int rdma_create_qp_ex(struct rdma_cm_id *cm_id, struct ibv_qp_init_attr_ex *attr)
 {
+	RCM_HARDWARE(create_qp_ex, cm_id, attr);
 	struct rcm_id *id = rcm_id(cm_id);
 
 	if (!rcm_ours(id))
@@ -209,6 +214,7 @@ RCM_EXPORT int rdma_create_qp_ex(struct rdma_cm_id *cm_id, struct ibv_qp_init_at
 
 RCM_EXPORT int rdma_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 {
+	RCM_HARDWARE(create_qp, id, pd, attr);
 	struct ibv_qp_init_attr_ex ex = {.comp_mask = IBV_QP_INIT_ATTR_PD, .pd = pd ? pd : id->pd};
 	int ret;
 
@@ -226,6 +232,7 @@ RCM_EXPORT int rdma_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd, struct i
 
 RCM_EXPORT void rdma_destroy_qp(struct rdma_cm_id *id)
 {
+	RCM_HARDWARE_VOID(destroy_qp, id);
 	if (id->qp)
 		ibv_destroy_qp(id->qp);
 	id->qp = NULL;

@@ -1,6 +1,7 @@
 // qp_state.c - the attributes that a connection sets on its queue pair, for each state
 // follows: rdma_init_qp_attr(3), rdma_create_qp(3); IBA volume 1, 10.3.1 (states), 12.7 (which field of REQ and REP)
 // SPDX-License-Identifier: MIT
+#include "rdmacm/hardware.h"
 #include "rdmacm/rdmacm.h"
 
 void rcm_ah_attr(const struct rcm_id *id, struct ibv_ah_attr *attr)
@@ -146,6 +147,7 @@ static int get_attr(struct rcm_id *id, struct ibv_qp_attr *attr, int *mask)
 
 RCM_EXPORT int rdma_init_qp_attr(struct rdma_cm_id *cm_id, struct ibv_qp_attr *attr, int *mask)
 {
+	RCM_HARDWARE(init_qp_attr, cm_id, attr, mask);
 	return rcm_result(get_attr(rcm_id(cm_id), attr, mask));
 }
 

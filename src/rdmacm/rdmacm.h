@@ -112,6 +112,10 @@ struct rcm_id {
 	bool failed;          /* its queue pair could not be connected: later messages of the peer are ignored */
 	unsigned reported, acked;
 
+	/* The system's librdmacm serves it (rdmacm/hardware.h); by_both: it listens on all addresses, Verbena too. */
+	struct rdma_cm_id *real;
+	bool by_both;
+
 	union rcm_addr src, dst; /* shown to the program with an event */
 	struct rcm_source source;
 	uint64_t query;      /* number of the last query */
@@ -149,8 +153,9 @@ struct rcm_id {
 };
 
 struct rcm_channel {
-	struct rdma_event_channel channel; /* the program's, and first; fd is an epoll descriptor around units */
-	int units;                         /* an eventfd: one unit for each queued event */
+	struct rdma_event_channel channel;       /* the program's, and first; fd is an epoll descriptor around units */
+	int units;                               /* an eventfd: one unit for each queued event */
+	struct rdma_event_channel *_Atomic real; /* of the system's librdmacm; NULL: none */
 	unsigned generation;
 	struct rcm_event *first, **last; /* rcm.lock */
 	atomic_int inside;               /* threads in rdma_get_cm_event */
@@ -162,6 +167,7 @@ struct rcm_event {
 	struct rcm_event *next;
 	struct rcm_id *owner; /* the id or listener; its destruction waits until this event is acknowledged */
 	struct rcm_mcast *mcast;
+	struct rdma_cm_event *real; /* the one that it shows; owner and mcast are not used then */
 	uint8_t private_data[256];
 };
 

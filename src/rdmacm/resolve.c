@@ -1,6 +1,7 @@
 // resolve.c - resolves addresses with the routing table and the adapter of the source address
 // follows: rdma_resolve_addr(3)
 // SPDX-License-Identifier: MIT
+#include "rdmacm/hardware.h"
 #include "rdmacm/rdmacm.h"
 #include "util/units.h"
 
@@ -176,13 +177,34 @@ static int resolve_addr(struct rcm_id *id, const struct sockaddr *from, const st
 	return err ? err : resolve_source(id, &dst, &local, ms);
 }
 
+/* Now the route, and so the device, is known: Verbena or the system's librdmacm serves the id from now on. */
+static int choose_server(struct rcm_id *id, const struct sockaddr *src, const struct sockaddr *dst)
+{
+	if (rcm_hw_server_to(id, src, dst) != RCM_BY_HARDWARE) {
+		rcm_hw_end(id);
+		return 0;
+	}
+	if (!id->real)
+		return rcm_hw_start(id);
+	id->by_both = false;
+	vb_gsi_client_unbind(rcm.gsi, id->binding);
+	id->bound = false;
+	return 0;
+}
+
 RCM_EXPORT int rdma_resolve_addr(struct rdma_cm_id *cm_id, struct sockaddr *src, struct sockaddr *dst, int timeout_ms)
 {
 	struct rcm_id *id = rcm_id(cm_id);
 
+	RCM_HARDWARE_WAITS(resolve_addr, cm_id, src, dst, timeout_ms);
 	if (!rcm_ours(id) || !rcm_addr_len(dst) || (src && src->sa_family && !rcm_addr_len(src)))
 		return -1;
-	int err = resolve_addr(id, src, dst, timeout_ms);
+	int err = choose_server(id, src, dst);
+
+	if (err)
+		return rcm_fail(err);
+	RCM_HARDWARE_WAITS(resolve_addr, cm_id, src, dst, timeout_ms);
+	err = resolve_addr(id, src, dst, timeout_ms);
 
 	if (err)
 		return rcm_fail(err);

@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "rdmacm/hardware.h"
 #include "rdmacm/rdmacm.h"
 #include "frame/fields.h"
 
@@ -119,6 +120,7 @@ static int resolve_path(struct rcm_id *id)
 
 RCM_EXPORT int rdma_resolve_route(struct rdma_cm_id *cm_id, int timeout_ms)
 {
+	RCM_HARDWARE_WAITS(resolve_route, cm_id, timeout_ms);
 	struct rcm_id *id = rcm_id(cm_id);
 
 	if (!rcm_ours(id))

@@ -4,13 +4,17 @@
 #include <arpa/inet.h>
 #include <endian.h>
 #include <errno.h>
+#include <net/if.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/device.h"
+#include "core/rdma_link.h"
 #include "tools/verbena.h"
 #include "util/env.h"
+#include "util/hardware.h"
 #include "util/links.h"
 #include "util/settings.h"
 
@@ -86,6 +90,43 @@ static bool has_wrong_line(void)
 	return !(spec && *spec) && vb_links_load(&links, path, false);
 }
 
+/* A port of a device of the kernel. Programs get it unless VERBENA_HARDWARE is off. */
+static void print_link(const struct vb_rdma_link *link, bool json)
+{
+	const char *state = link->state == IBV_PORT_ACTIVE ? "ACTIVE" : "DOWN";
+	bool used = vb_hardware_wanted() != VB_HARDWARE_OFF;
+	char name[IF_NAMESIZE] = "";
+
+	if (link->ifindex)
+		if_indextoname((unsigned)link->ifindex, name);
+	if (!json) {
+		printf("%-16s %-12s %-7s hardware of the kernel, %s\n", link->name, name[0] ? name : "-", state,
+		       used ? "which programs get first" : "not used (VERBENA_HARDWARE=off)");
+		return;
+	}
+	printf("{\"device\": ");
+	cmd_print_json_string(link->name);
+	printf(", \"interface\": ");
+	cmd_print_json_string(name);
+	printf(", \"ifindex\": %d, \"port\": %u, \"state\": \"%s\", \"hardware\": true, \"used\": %s}", link->ifindex,
+	       link->port, state, used ? "true" : "false");
+}
+
+/* Returns how many it has printed. */
+static size_t print_hardware(bool json)
+{
+	struct vb_rdma_link *links = calloc(VB_RDMA_LINKS_MAX, sizeof(*links));
+	size_t n = links ? vb_rdma_link_list(links, VB_RDMA_LINKS_MAX) : 0;
+
+	for (size_t i = 0; i < n; i++) {
+		if (json && i)
+			printf(",\n ");
+		print_link(&links[i], json);
+	}
+	free(links);
+	return n;
+}
+
 int cmd_devices(int argc, char **argv)
 {
 	bool json = argc == 2 && !strcmp(argv[1], "--json");
@@ -109,18 +150,19 @@ int cmd_devices(int argc, char **argv)
 	}
 	if (json)
 		putchar('[');
-	else if (n)
+	else if (n || vb_rdma_link_exists())
 		printf("%-16s %-12s %-7s %-11s %-23s %-20s %3s  %s\n", "DEVICE", "INTERFACE", "STATE", "MTU IB/IP",
 		       "SPEED", "NODE GUID", "GID", "ADDRESS");
+	size_t n_hardware = print_hardware(json);
 	for (int i = 0; i < n; i++) {
 		view_read(&v, devices[i]);
-		if (json && i)
+		if (json && (i || n_hardware))
 			printf(",\n ");
 		(json ? print_json : print_table)(&v);
 	}
 	if (json)
 		puts("]");
-	else if (!n)
+	else if (!n && !n_hardware)
 		fputs("No adapters: VERBENA_DEVICES selects no Ethernet or loopback interface of this machine.\n",
 		      stderr);
 	vb_device_list_free(devices);

@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: MIT
 #include "tools/sysfs_tree.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -10,12 +11,15 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "core/device.h"
+#include "core/rdma_link.h"
 #include "tools/dead_trees.h"
 #include "tools/tree_files.h"
+#include "util/hardware.h"
 #include "util/runtime.h"
 #include "util/trust.h"
 
@@ -121,6 +125,59 @@ static void write_device(struct vb_tree *t, const char *class, const char *name,
 	vb_tree_move(t, aside, dir);
 }
 
+/* The folders of the kernel's devices, and where the tree has them. */
+static const struct {
+	const char *real, *tree;
+} hardware_folders[] = {
+        {"/sys/class/infiniband", "class/infiniband"},
+        {"/sys/class/infiniband_verbs", "class/infiniband_verbs"},
+        {"/sys/class/infiniband_mad", "class/infiniband_mad"},
+        {"/dev/infiniband", "dev/infiniband"},
+};
+
+/* By system call: a launcher that another one started sees that one's tree. */
+static DIR *open_hardware_folder(size_t i)
+{
+	int fd = -1;
+
+	if (vb_hardware_wanted() != VB_HARDWARE_OFF && vb_rdma_link_exists())
+		fd = (int)syscall(SYS_openat, AT_FDCWD, hardware_folders[i].real, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	return fd < 0 ? NULL : fdopendir(fd);
+}
+
+/* Calls fn for each entry of the kernel's folders, and for each attribute file beside them. */
+static void for_hardware(void (*fn)(size_t folder, const char *name, void *arg), void *arg)
+{
+	for (size_t i = 0; i < sizeof(hardware_folders) / sizeof(*hardware_folders); i++) {
+		DIR *dir = open_hardware_folder(i);
+		struct dirent *e;
+
+		while (dir && (e = readdir(dir)))
+			if (e->d_name[0] != '.' && strcmp(e->d_name, "abi_version") != 0)
+				fn(i, e->d_name, arg);
+		if (dir)
+			closedir(dir);
+	}
+}
+
+static void link_hardware(size_t folder, const char *name, void *arg)
+{
+	char path[PATH_MAX], target[PATH_MAX];
+
+	snprintf(path, sizeof(path), "%s/%s", hardware_folders[folder].tree, name);
+	snprintf(target, sizeof(target), "%s/%s", hardware_folders[folder].real, name);
+	vb_tree_link(arg, path, target);
+}
+
+static void hash_hardware(size_t folder, const char *name, void *arg)
+{
+	uint64_t *h = arg;
+
+	for (; *name; name++)
+		*h = (*h ^ (uint8_t)*name) * VB_FNV_PRIME;
+	*h = (*h ^ folder) * VB_FNV_PRIME;
+}
+
 /* True if an entry of a class belongs to a present device. */
 static bool is_present(const char *name, const void *arg)
 {
@@ -132,7 +189,8 @@ static bool is_present(const char *name, const void *arg)
 
 static void write_tree_entries(struct vb_tree *t, struct ibv_device *const *devices, int n)
 {
-	static const char *const classes[] = {"class/infiniband", "class/infiniband_verbs", "dev/infiniband"};
+	static const char *const classes[] = {"class/infiniband", "class/infiniband_verbs", "class/infiniband_mad",
+	                                      "dev/infiniband"};
 	char path[PATH_MAX];
 
 	vb_tree_dir(t, VB_TREE_ASIDE);
@@ -152,6 +210,7 @@ static void write_tree_entries(struct vb_tree *t, struct ibv_device *const *devi
 		snprintf(path, sizeof(path), "dev/infiniband/%s", dev->dev.dev_name);
 		vb_tree_link(t, path, "/dev/null");
 	}
+	for_hardware(link_hardware, t);
 }
 
 /* A hash of the tree's content, to skip writing if nothing has changed. */
@@ -173,6 +232,7 @@ static uint64_t tree_fingerprint(struct ibv_device *const *devices, int n)
 		for (const char *s = dev->dev.name; *s; s++)
 			h = (h ^ (uint8_t)*s) * VB_FNV_PRIME;
 	}
+	for_hardware(hash_hardware, &h);
 	return h;
 }
 

@@ -51,6 +51,11 @@ static bool is_wire_mode(const char *text)
 	return is_one_of(text, (const char *const[]){"auto", "always", "never", NULL});
 }
 
+static bool is_hardware_way(const char *text)
+{
+	return is_one_of(text, (const char *const[]){"first", "only", "off", NULL});
+}
+
 static bool is_switch(const char *text)
 {
 	return is_one_of(text, (const char *const[]){"0", "1", NULL});
@@ -184,6 +189,7 @@ static const struct {
          "the default is used", is_congestion_control},
         {"VERBENA_DEVICES", "a list of INTERFACE, roce:INTERFACE and iwarp:INTERFACE, separated by commas",
          "words that are not are left out", are_devices},
+        {"VERBENA_HARDWARE", "first, only or off", "first is used", is_hardware_way},
         {"VERBENA_LANES", "a power of two from 2 to 1024", "1024 is used", is_lane_count},
         {"VERBENA_LIDS", "1 or 0", "adapters get no LID", is_switch},
         {"VERBENA_LOG", "error, warn, info or debug", "error is used", is_log_level},

@@ -1,30 +1,29 @@
 // hardware.c - RDMA devices of the kernel, beside which Verbena's adapters stand
 // follows: sysfs(5), /proc/modules
 // SPDX-License-Identifier: MIT
-#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/rdma_link.h"
 #include "tools/doctor/doctor.h"
+#include "util/hardware.h"
 
-/* The names in a folder, separated by commas. Under `verbena run` the shim shows a tree with Verbena's own. */
-static int list_folder(const char *path, char *text, size_t size)
+/* The names of the kernel's devices, separated by commas. Returns their number. */
+static int list_devices(char *text, size_t size)
 {
-	DIR *dir = opendir(path);
-	struct dirent *e;
-	size_t len = 0;
-	int n = 0;
+	struct vb_rdma_link *links = calloc(VB_RDMA_LINKS_MAX, sizeof(*links));
+	size_t n = links ? vb_rdma_link_list(links, VB_RDMA_LINKS_MAX) : 0, len = 0;
+	int devices = 0;
 
 	text[0] = '\0';
-	while (dir && (e = readdir(dir))) {
-		if (e->d_name[0] == '.' || len + strlen(e->d_name) + 3 > size)
+	for (size_t i = 0; i < n; i++) {
+		if (links[i].port != 1 || len + strlen(links[i].name) + 3 > size)
 			continue;
-		len += (size_t)snprintf(text + len, size - len, "%s%s", n++ ? ", " : "", e->d_name);
+		len += (size_t)snprintf(text + len, size - len, "%s%s", devices++ ? ", " : "", links[i].name);
 	}
-	if (dir)
-		closedir(dir);
-	return n;
+	free(links);
+	return devices;
 }
 
 static void list_modules(char *text, size_t size)
@@ -49,15 +48,15 @@ static void list_modules(char *text, size_t size)
 void doc_check_hardware(void)
 {
 	char devices[256], modules[128];
-	const char *preload = "/sys/class/infiniband";
-	int n = list_folder(preload, devices, sizeof(devices));
+	int n = list_devices(devices, sizeof(devices));
 
 	list_modules(modules, sizeof(modules));
 	if (n)
-		doc_find(
-		        DOC_OK, "hardware", NULL,
-		        "the kernel has RDMA devices (%s%s%s): programs under `verbena run` do not use them, the others do",
-		        devices, modules[0] ? "; modules " : "", modules);
+		doc_find(DOC_OK, "hardware", NULL, "the kernel has RDMA devices (%s%s%s): programs %s", devices,
+		         modules[0] ? "; modules " : "", modules,
+		         vb_hardware_wanted() == VB_HARDWARE_OFF
+		                 ? "do not use them, because VERBENA_HARDWARE is off"
+		                 : "get them before Verbena's (VERBENA_HARDWARE=off: not at all)");
 	else
 		doc_find(DOC_OK, "hardware", NULL, "the kernel has no RDMA device%s%s, and Verbena needs none",
 		         modules[0] ? ", though these modules are loaded: " : "", modules);

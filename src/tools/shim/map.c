@@ -9,6 +9,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "tools/shim/aside.h"
 #include "util/runtime.h"
 
 static const char sys_class[] = "/sys/class/infiniband", dev[] = "/dev/infiniband";
@@ -35,7 +36,7 @@ static bool has_path_prefix(const char *s, const char *prefix)
 
 bool vb_shim_may_map(const char *path)
 {
-	if (!path)
+	if (!path || vb_shim_is_aside())
 		return false;
 	if (*path == '/')
 		return has_path_prefix(path, sys_class) || has_path_prefix(path, dev);

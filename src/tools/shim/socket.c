@@ -12,6 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "tools/shim/aside.h"
 #include "tools/shim/next.h"
 #include "tools/shim/nldev.h"
 
@@ -120,7 +121,7 @@ static int slot_make_socket(int type)
 
 EXPORT int socket(int domain, int type, int protocol)
 {
-	if (domain == AF_NETLINK && protocol == NETLINK_RDMA)
+	if (domain == AF_NETLINK && protocol == NETLINK_RDMA && !vb_shim_is_aside())
 		return slot_make_socket(type);
 	return NEXT(socket)(domain, type, protocol);
 }

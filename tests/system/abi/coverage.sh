@@ -26,7 +26,7 @@ for call in $(cat "$(dirname "$0")"/../rdmacm/*.c "$(dirname "$0")"/../rsocket/*
 done >>"$tmp/reasons"
 {
 	nm -D --with-symbol-versions --defined-only "$VB_LIBDIR/libibverbs.so.1" | awk '$2 != "A" && $3 !~ /VERBENA_PRIVATE/ { print $3 }'
-	nm -D --defined-only "$VB_LIBDIR/librdmacm.so.1" | awk '$2 != "A" { sub("@.*", "", $3); print $3 "@RDMACM" }'
+	nm -D --defined-only "$VB_LIBDIR/librdmacm.so.1" | awk '$2 != "A" && $3 !~ /VERBENA_PRIVATE/ { sub("@.*", "", $3); print $3 "@RDMACM" }'
 } | sed 's/@@/@/' | sort -u >"$tmp/exported"
 { cat "$tmp/noted"; cut -d' ' -f1 "$tmp/reasons"; } | sort -u >"$tmp/covered"
 if comm -23 "$tmp/exported" "$tmp/covered" | grep .; then

@@ -22,6 +22,7 @@ VERBENA_CAPTURE|/nowhere/socket|||0
 VERBENA_CONGESTION|system|no-such|tcp_available_congestion_control|0
 VERBENA_DEVICES|roce:lo,iwarp:lo, lo|roce:lo,iwrp:lo|roce:INTERFACE and iwarp:INTERFACE|1
 VERBENA_FAULT|loss=0|||0
+VERBENA_HARDWARE|off|no|first, only or off|0
 VERBENA_LANES|64|5|power of two from 2 to 1024|0
 VERBENA_LIDS|1|yes|1 or 0|0
 VERBENA_LOG|warn|loud|error, warn, info or debug|0

@@ -1,0 +1,27 @@
+// rdma_link.h - the RDMA devices of the kernel, and the network interfaces under them
+// follows: rdma-link(8), linux/rdma_netlink.h
+// SPDX-License-Identifier: MIT
+#ifndef VB_CORE_RDMA_LINK_H
+#define VB_CORE_RDMA_LINK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { VB_RDMA_LINKS_MAX = 256 };
+
+/* A port of a device of the kernel. ifindex is 0 if it has no interface, or one of another network namespace. */
+struct vb_rdma_link {
+	char name[64];
+	uint32_t index, port;
+	int ifindex;
+	uint8_t state; /* enum ibv_port_state */
+};
+
+/* Has the kernel an RDMA device? One system call where it has not. It sees past the tree of `verbena run`. */
+bool vb_rdma_link_exists(void);
+
+/* Lists the ports of all devices, in the kernel's order. Returns their number, at most `max`. */
+size_t vb_rdma_link_list(struct vb_rdma_link *links, size_t max);
+
+#endif
