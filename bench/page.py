@@ -17,14 +17,15 @@ body{margin:0 auto;max-width:1240px;padding:12px 16px 40px;background:var(--bg);
 h1{font-size:1.5em;margin:.4em 0}h2{font-size:1.2em;margin:1.8em 0 .5em;border-bottom:1px solid var(--edge)}h3{font-size:1em;margin:0 0 .3em}
 p{margin:.4em 0;max-width:75ch}.dim{color:var(--dim)}.bad{color:var(--bad);font-weight:600}.good{color:var(--good);font-weight:600}
 .grid2{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,380px),1fr));gap:16px;align-items:start}
+.wide{grid-template-columns:repeat(auto-fill,minmax(min(100%,580px),1fr))}
 .card{background:var(--box);border:1px solid var(--edge);border-radius:8px;padding:10px 12px;min-width:0}
 .scroll{overflow-x:auto;max-width:100%}
 table{border-collapse:collapse;font-size:.88em;overflow-wrap:normal}
 th,td{padding:3px 9px;text-align:right;border-bottom:1px solid var(--edge);white-space:nowrap;font-variant-numeric:tabular-nums}
 th:first-child,td:first-child{text-align:left;white-space:normal;min-width:13em}thead th{color:var(--dim);font-weight:600;vertical-align:bottom}
 th[scope=row]{font-weight:400}
-.facts th:first-child{min-width:9em;width:12em}.facts td{text-align:left;white-space:normal}
-svg.plot{display:block;width:100%;height:auto;max-width:560px;font-size:11px}svg.plot text{fill:var(--fg)}svg.plot text.name{font-size:11px}
+.facts th:first-child{min-width:9em;width:12em}.facts td,.facts th{text-align:left;white-space:normal}
+svg.plot{display:block;width:100%;height:auto;max-width:440px;font-size:11px}svg.plot text{fill:var(--fg)}svg.plot text.name{paint-order:stroke;stroke:var(--box);stroke-width:4px}
 svg .grid{stroke:var(--edge);stroke-width:.6;fill:none}svg .axis{stroke:var(--dim);fill:none}
 svg .line{fill:none;stroke-width:2}svg .mark{stroke:var(--box);stroke-width:.8}
 svg .must{stroke:var(--bad);stroke-width:2}svg .aim{stroke:var(--good);stroke-width:2;stroke-dasharray:3 2}
@@ -90,11 +91,11 @@ def verdict(result):
     parts = [f'<p>{len(result["rows"])} figures with a ratio, {len(result["sweeps"])} sweeps over message sizes. '
              f'<span class="{"bad" if missed else "good"}">{len(missed)} missed what they must reach.</span> '
              f'<span class="{"bad" if result["failures"] or silent else "good"}">{len(result["failures"])} measurements failed, '
-             f'{len(silent)} scripts gave no figure.</span></p>']
+             f'scripts without a figure: {len(silent)}.</span></p>']
     if not result["rows"] and not result["sweeps"]:
         parts.append('<p class="bad">This result contains no figures.</p>')
     if missed:
-        parts.append("<h3>Missed</h3>" + rows_table(missed))
+        parts.append("<h3>Missed</h3>" + rows_table(missed, True))
     if result["failures"]:
         parts.append("<h3>Not measured</h3>" + table(("script", "figure", "reason"), [
             [clean(f["script"]), clean(" · ".join(x for x in (f.get("part"), f.get("figure")) if x)), clean(f["reason"])] for f in result["failures"]], "facts"))
@@ -140,12 +141,14 @@ def sweep_card(sweep, number):
             f'{drawn}<ul class="legend">{legend}</ul><details><summary>Numbers: medians, smallest and largest</summary>{sweep_table(sweep)}</details></figure>')
 
 
-def rows_table(rows):
+def rows_table(rows, with_part=False):
+    """with_part: the title of a row includes its part, because rows of several parts are together."""
     body = []
     for r in rows:
         bad = '<span class="bad">missed</span>' if is_missed(r) else ""
         line_ns = r.get("machine", {}).get("line_ns")
-        body.append([clean(r["figure"]), clean(r["ours"]), clean(r["peer"]), f"<strong>{clean(ratio_text(r))}</strong>", clean(spread_text(r)), clean(limit_text(r, "must")),
+        title = " · ".join(x for x in (r.get("part") if with_part else "", r["figure"]) if x)
+        body.append([clean(title), clean(r["ours"]), clean(r["peer"]), f"<strong>{clean(ratio_text(r))}</strong>", clean(spread_text(r)), clean(limit_text(r, "must")),
                      clean(limit_text(r, "aim")), bad, f"{value_text(line_ns)} ns" if line_ns else ""])
     return table(("figure", "Verbena", "peer", "ratio", "spread", "must", "aim", "", "cache line"), body)
 
@@ -166,7 +169,7 @@ def parts_of(result):
 def group_card(script, part, group, number):
     title = f"{script}: {part}" if part else script
     drawn = plot.ratios(title, group["rows"], number)
-    legend = ('<ul class="legend"><li>' + plot.legend_mark(0) + 'median and spread of the ratio</li><li><svg class="key" viewBox="-14 -7 28 14" aria-hidden="true">'
+    legend = ('<ul class="legend"><li>' + plot.legend_mark(0) + 'median and spread of the ratio</li><li>' + plot.legend_mark(3, False) + 'the same, must missed</li><li><svg class="key" viewBox="-14 -7 28 14" aria-hidden="true">'
               '<path class="must" d="M0-7V7"/></svg>must</li><li><svg class="key" viewBox="-14 -7 28 14" aria-hidden="true"><path class="aim" d="M0-7V7"/></svg>aim</li></ul>') if drawn else ""
     return (f'<div class="card"><h3>{clean(title)}</h3>{drawn}{legend}{rows_table(group["rows"]) if group["rows"] else ""}'
             f'{informs_table(group["informs"]) if group["informs"] else ""}</div>')
@@ -191,5 +194,5 @@ def render(result):
                       f'{clean(result["machine"].get("processor", "Unknown processor"))}, {clean(plain(result["machine"].get("cores", "?")))} cores, Linux {clean(plain(result["machine"].get("kernel", "?")))}, '
                       f'revision {clean(result["revision"] or "unknown")}.</p>{"<p>" + clean(result["note"]) + "</p>" if result["note"] else ""}<nav><ul>{nav}</ul></nav></header><main>',
                       verdict(result), section("sizes", "By message size", f'<div class="grid2">{sweeps}</div>' if sweeps else "<p>No sweep was measured.</p>"),
-                      section("ratios", "Beside peers", f'<div class="grid2">{groups}</div>' if groups else "<p>No row was measured.</p>"),
+                      section("ratios", "Beside peers", f'<div class="grid2 wide">{groups}</div>' if groups else "<p>No row was measured.</p>"),
                       machine(result), section("method", "Method", METHOD), "</main></body></html>", ""])

@@ -33,8 +33,9 @@ def mark(shape, x, y):
             f'<path {at} d="M-3.6-1.2h2.4v-2.4h2.4v2.4h2.4v2.4h-2.4v2.4h-2.4v-2.4h-2.4Z"/>')[shape % MARKS]
 
 
-def legend_mark(shape):
-    return f'<svg class="key" viewBox="-14 -7 28 14" aria-hidden="true"><path class="line c{shape % MARKS} d{shape % MARKS}" d="M-13 0H13"/>{mark(shape, 0, 0)}</svg>'
+def legend_mark(shape, dashed=True):
+    kind = f"c{shape % MARKS} d{shape % MARKS}" if dashed else "c0"
+    return f'<svg class="key" viewBox="-14 -7 28 14" aria-hidden="true"><path class="line {kind}" d="M-13 0H13"/>{mark(shape, 0, 0)}</svg>'
 
 
 class Axes:
