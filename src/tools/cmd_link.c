@@ -335,6 +335,10 @@ static int run_change(const struct request *r, int (*change)(const struct reques
 		return misuse("a name is missing", NULL);
 	if (r->json)
 		return misuse("--json is for show", NULL);
+	if (vb_env_is_hostile()) {
+		cmd_complain("link", "this program runs with more privileges than its caller: it changes no file");
+		return FAILED;
+	}
 	vb_settings_leave_to_program(); /* the change itself names wrong lines */
 	int status = change(r, &f);
 

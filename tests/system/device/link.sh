@@ -150,6 +150,8 @@ system_file() {
 		mount -t tmpfs none /mnt && cp "$2" /mnt/tool && chmod 4755 /mnt/tool
 		setpriv --reuid 12345 --clear-groups env XDG_CONFIG_HOME="$4" /mnt/tool link show >"$1/suid.out"
 		grep -q "^s0 " "$1/suid.out"
+		setpriv --reuid 12345 --clear-groups /mnt/tool link add evil type iwarp netdev lo && exit 1
+		grep -q evil /etc/verbena/devices.conf && exit 1
 		chmod 666 /etc/verbena/devices.conf
 		setpriv --reuid 12345 --clear-groups env XDG_CONFIG_HOME="$4" /mnt/tool link show >"$1/suid.out" 2>&1 && exit 1
 		grep -q "^roce_lo " "$1/suid.out" && grep -q "others can write it" "$1/suid.out"
