@@ -62,14 +62,14 @@ static __be64 guid_of(const struct vb_netdev *nd)
 }
 
 /* The lines of the file that names adapters. NULL if VERBENA_DEVICES selects them, or there is no memory. */
-static struct vb_links *load_links(void)
+static struct vb_links *load_links(unsigned *wrong)
 {
 	const char *spec = vb_env("VERBENA_DEVICES");
 	struct vb_links *l = spec && *spec ? NULL : malloc(sizeof(*l));
 	char path[VB_LINKS_ROOM];
 
 	if (l)
-		vb_links_load(l, path, false);
+		*wrong = vb_links_load(l, path, false);
 	return l;
 }
 
@@ -242,7 +242,8 @@ static int scan_devices(void)
 
 	if (rc)
 		return rc;
-	struct vb_links *links = load_links();
+	unsigned wrong;
+	struct vb_links *links = load_links(&wrong);
 	size_t n_ours = leave_to_hardware(list, n_list, links);
 	struct vb_device **dev = calloc(2 * n_ours + 1, sizeof(struct vb_device *));
 	for (size_t i = 0; dev && i < 2 * n_ours; i++) {
@@ -305,11 +306,15 @@ unsigned vb_device_refresh(struct vb_device *dev)
 
 	lock_scan();
 	int rc = vb_netdev_get(dev->ifindex, &nd);
-	struct vb_links *links = rc ? NULL : load_links();
+	unsigned wrong = 0;
+	struct vb_links *links = rc ? NULL : load_links(&wrong);
 	if (!rc)
 		restrict_netdev(&nd, links, dev->iwarp);
+	/* A file that could not be read, or is wrong, takes no adapter away. */
+	if (links && !wrong && !is_wanted(links, dev->iwarp ? VB_DEVICE_IWARP : VB_DEVICE_ROCE, nd.name))
+		rc = ENODEV;
 	free(links);
-	/* ENODEV is a state of the interface. Other errors say nothing about it. */
+	/* ENODEV is a state of the interface, or its adapter was removed from the file. Other errors say nothing about it. */
 	if (!rc || rc == ENODEV)
 		vb_device_apply(dev, rc ? NULL : &nd);
 	unsigned changes = vb_device_take_pending(dev);

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "core/device.h"
+#include "node/control.h"
 #include "node/io.h"
 #include "node/wake.h"
 #include "util/timespec.h"
@@ -79,6 +80,13 @@ static void network_changed(struct vb_node *node)
 	}
 	vb_mutex_unlock(&node->ctx_lock);
 	vb_announce_gids(node);
+}
+
+/* `verbena link` has changed the file that names adapters. */
+static int serve_refresh(struct vb_control_call *call)
+{
+	network_changed(call->node);
+	return 0;
 }
 
 static void wait_ns(struct vb_io *io, struct epoll_event *ev, int *n, uint64_t ns)
@@ -294,6 +302,7 @@ int vb_progress_start(struct vb_node *node)
 	sigset_t all, old;
 	int err;
 
+	vb_control_add("refresh", serve_refresh);
 	sigfillset(&all);
 	sigdelset(&all, SIGSEGV); /* a guarded copy that faults while they are blocked would end the program */
 	sigdelset(&all, SIGBUS);

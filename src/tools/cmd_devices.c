@@ -163,7 +163,7 @@ int cmd_devices(int argc, char **argv)
 	if (json)
 		puts("]");
 	else if (!n && !n_hardware)
-		fputs("No adapters: VERBENA_DEVICES selects no Ethernet or loopback interface of this machine.\n",
+		fputs("No adapters: VERBENA_DEVICES (or the file of verbena link) selects no Ethernet or loopback interface of this machine.\n",
 		      stderr);
 	vb_device_list_free(devices);
 	return vb_settings_devices_word(vb_env("VERBENA_DEVICES"), &wrong) || has_wrong_line() ? 1 : 0;

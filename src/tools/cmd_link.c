@@ -8,10 +8,13 @@
 #include <unistd.h>
 
 #include "core/device.h"
+#include "tools/control.h"
 #include "tools/link_file.h"
 #include "tools/verbena.h"
 #include "util/env.h"
 #include "util/settings.h"
+
+#define TELL_MS 1000
 
 enum { OK, FAILED, USAGE };
 
@@ -313,6 +316,17 @@ static int set_automatic(const struct request *r, struct link_file *f)
 	return link_file_store(f, f->links.automatic_line, line) ? OK : FAILED;
 }
 
+/* Running programs read the file now. One that does not answer reads it when the network changes. */
+static void tell_programs(void)
+{
+	struct ctl_list list;
+
+	if (ctl_find(&list, 0, true))
+		return;
+	ctl_ask(&list, "refresh", -1, TELL_MS);
+	ctl_free(&list);
+}
+
 static int run_change(const struct request *r, int (*change)(const struct request *, struct link_file *))
 {
 	static struct link_file f = {.dir = -1};
@@ -321,10 +335,16 @@ static int run_change(const struct request *r, int (*change)(const struct reques
 		return misuse("a name is missing", NULL);
 	if (r->json)
 		return misuse("--json is for show", NULL);
+	if (vb_env_is_hostile()) {
+		cmd_complain("link", "this program runs with more privileges than its caller: it changes no file");
+		return FAILED;
+	}
 	vb_settings_leave_to_program(); /* the change itself names wrong lines */
 	int status = change(r, &f);
 
 	link_file_close(&f);
+	if (status == OK)
+		tell_programs();
 	return status;
 }
 

@@ -29,6 +29,15 @@ static const struct {
                     "VERBENA_DEVICES selects the adapters, for example roce:*,iwarp:eth0.\n\n"
                     "Exit status: 0; 1 the adapters cannot be listed or printed, or a word of\n"
                     "VERBENA_DEVICES is wrong; 2 wrong options.\n"},
+        {"bench", "Usage: verbena bench [OPTION...]           measure on this host\n"
+                  "       verbena bench --serve              wait for the other host\n"
+                  "       verbena bench HOST [OPTION...]     measure to that host\n\n"
+                  "  --seconds N   the time in all, 1 to 60 (10)\n"
+                  "  --size BYTES  one size of messages, instead of 4 KiB, 64 KiB and 1 MiB\n"
+                  "  --port PORT   TCP port of the other end (7472)\n"
+                  "  --hardware    use the system's libraries; with HOST or --serve\n"
+                  "  --json        print an object\n\n"
+                  "Exit status: 0 all works, 1 no connection or something failed, 2 wrong usage.\n"},
         {"link", "Usage: verbena link [show [NAME]] [--json]\n"
                  "       verbena link add NAME type roce|iwarp netdev INTERFACE [mtu BYTES] [up|down]\n"
                  "       verbena link set NAME [name NEW] [type T] [netdev INTERFACE] [mtu BYTES|auto] [up|down]\n"

@@ -31,6 +31,7 @@ static const struct {
         {"fault", "add|list|remove|check ...", "make packets, requests and calls fail", cmd_fault},
         {"exporter", "[--listen ADDRESS:PORT]", "serve their counters to Prometheus", cmd_exporter},
         {"doctor", "[--json] [HOST]", "find out what is wrong here, or on the way to HOST", cmd_doctor},
+        {"bench", "[--serve | HOST] [OPTION...]", "measure RDMA and TCP here, or between two hosts", cmd_bench},
         {"enable", "[--force | --status]", "use the adapters in all programs (root)", cmd_enable},
         {"disable", "", "undo enable", cmd_disable},
         {"help", "", "show this", cmd_help},

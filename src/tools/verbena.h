@@ -18,6 +18,7 @@ int cmd_exporter(int argc, char **argv);
 int cmd_stat(int argc, char **argv);
 int cmd_top(int argc, char **argv);
 int cmd_fault(int argc, char **argv);
+int cmd_bench(int argc, char **argv);
 int cmd_link(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
 

@@ -2,6 +2,7 @@
 // follows: IBA volume 1, 12.6.7 (REJ), 12.6.11 (DREP), 12.8.2 (APR), 12.11.1.2 (SIDR_REP)
 // SPDX-License-Identifier: MIT
 #include "engine/cm/machine.h"
+#include "frame/hello.h"
 
 /* Makes a REJ of a REQ or REP. Its local id is the message's remote id, and vice versa. */
 void vb_cm_rej_msg(struct vb_cm_msg *rej, const struct vb_cm_msg *msg, uint16_t reason)
@@ -56,6 +57,9 @@ bool vb_cm_make_rej(uint8_t out[VB_MAD_LEN], const uint8_t *mad, size_t len, uin
 	if (!vb_cm_decode(&msg, mad, len) || (msg.attr != VB_CM_REQ && msg.attr != VB_CM_REP))
 		return false;
 	vb_cm_rej_msg(&rej, &msg, reason);
+	if (msg.attr == VB_CM_REQ && reason == VB_CM_REJ_INVALID_SERVICE_ID &&
+	    vb_hello_is_asked(msg.req.private_data + VB_CMA_LEN))
+		vb_hello_answer(rej.rej.private_data, VB_VERSION); /* `verbena doctor` asked */
 	vb_cm_encode(out, &rej);
 	return true;
 }

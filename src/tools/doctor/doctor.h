@@ -102,6 +102,11 @@ struct sockaddr;
 /* probe.c: N requests to a service without a listener; the findings say what came back. reachable: whether the host
  * answers otherwise. */
 void doc_probe_roce(const struct sockaddr *to, const char *name, bool reachable, const char *device);
+/* kind.c: what the port of a peer that does not answer, and the hardware address of one that does, say. */
+enum doc_port { DOC_PORT_SILENT, DOC_PORT_CLOSED, DOC_PORT_FORBIDDEN };
+enum doc_port doc_roce_port(const struct sockaddr *to);
+/* The maker of the peer's network card in words, by its MAC address, or NULL: not on this network, or not known. */
+const char *doc_maker_of(const struct sockaddr *to);
 /* path_mtu.c: which RoCE packets reach the host. */
 void doc_probe_mtu(const struct sockaddr *to, const char *name, unsigned interface_mtu, const char *interface);
 

@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "frame/hello.h"
 #include "tools/doctor/doctor.h"
 #include "tools/doctor/verbs.h"
 
@@ -23,6 +24,7 @@ struct prober {
 	struct ibv_pd *pd;
 	struct ibv_cq *cq;
 	struct sockaddr_storage to;
+	char version[VB_HELLO_VERSION_LEN]; /* of a peer on Verbena, or "" */
 };
 
 static void set_probe_port(struct sockaddr_storage *to, uint16_t port)
@@ -63,7 +65,8 @@ static bool resolve_peer(struct prober *p, struct rdma_cm_id *id)
 /* Returns the time to an answer in microseconds, 0 if there was none, or -1 after a line on standard error. */
 static int64_t probe_once(struct prober *p)
 {
-	struct rdma_conn_param param = {.retry_count = 1};
+	struct rdma_conn_param param = {
+	        .retry_count = 1, .private_data = VB_HELLO_ASK, .private_data_len = VB_HELLO_LEN};
 	struct rdma_cm_id *id;
 	struct doc_event e;
 	int64_t us = -1;
@@ -78,6 +81,8 @@ static int64_t probe_once(struct prober *p)
 			fprintf(stderr, "no request can be sent: %s\n", strerror(err ? err : errno));
 		} else {
 			err = doc_verbs_event(&p->v, p->ch, PROBE_MS, &e);
+			if (!err && e.type == RDMA_CM_EVENT_REJECTED)
+				vb_hello_read(e.private_data, sizeof(e.private_data), p->version);
 			us = err || e.type == RDMA_CM_EVENT_UNREACHABLE ? 0 : doc_now_us() - began + 1;
 		}
 		if (id->qp)
@@ -87,7 +92,7 @@ static int64_t probe_once(struct prober *p)
 	return us;
 }
 
-/* In a child. Writes "PROBES ANSWERS LEAST SUM". */
+/* In a child. Writes "PROBES ANSWERS LEAST SUM VERSION". */
 static int probe_many(int out, void *arg)
 {
 	struct prober p = {.to = *(struct sockaddr_storage *)arg};
@@ -112,36 +117,71 @@ static int probe_many(int out, void *arg)
 		sum += us;
 		least = !least || us < least ? us : least;
 	}
-	return dprintf(out, "%d %d %lld %lld", n, answers, least, sum) < 0;
+	return dprintf(out, "%d %d %lld %lld %s", n, answers, least, sum, *p.version ? p.version : "-") < 0;
 }
 
-static void find_answers(const char *said, const char *name, bool reachable, const char *device)
+/* A peer that answers: what it is, as far as it can be told. */
+static void find_kind(const struct sockaddr *to, const char *name, const char *version)
 {
+	const char *maker = doc_maker_of(to);
+
+	if (strcmp(version, "-") != 0)
+		doc_find(DOC_OK, "kind", NULL, "%s is Verbena %s%s", name, version,
+		         strcmp(version, VB_VERSION) != 0 ? ", another version than this one, " VB_VERSION : "");
+	else
+		doc_find(
+		        DOC_OK, "kind", NULL,
+		        "%s is another RoCE adapter: hardware, the kernel's rxe, or a Verbena before this question%s%s",
+		        name, maker ? "; its network card is of " : "", maker ? maker : "");
+}
+
+/* A peer that does not answer requests. */
+static void find_silence(const struct sockaddr *to, const char *name, int n, bool reachable, const char *device)
+{
+	enum doc_port port = doc_roce_port(to);
+	const char *
+	        why = reachable ? "the host is there, but has no RoCE, or a firewall drops the packets"
+	                        : "nobody is there, or a firewall drops everything",
+	       *mend = reachable
+	                       ? "on that host: verbena doctor; let its firewall, and those between, accept UDP port 4791; "
+	                         "keep a program on Verbena (or verbena-broker --stay) running there"
+	                       : "ping the host; look at its cable, its address and the firewalls between";
+
+	if (port == DOC_PORT_CLOSED) {
+		why = "the port is closed (ICMP port unreachable): the host is there, but has no RoCE now; no program on "
+		      "Verbena runs there, and the kernel's rxe is not loaded";
+		mend = "on that host: keep a program on Verbena (or verbena-broker --stay) running, or rdma link add ... type rxe";
+	} else if (port == DOC_PORT_FORBIDDEN) {
+		why = "a firewall forbids it (ICMP administratively prohibited, or host unreachable)";
+		mend = "let the firewall of that host, and those between, accept UDP port 4791";
+	}
+	doc_find(DOC_FAIL, "peer", mend, "%s did not answer %d requests to RoCE's UDP port 4791 from %s: %s", name, n,
+	         device, why);
+}
+
+static void find_answers(const struct sockaddr *to, const char *said, const char *name, bool reachable,
+                         const char *device)
+{
+	char version[VB_HELLO_VERSION_LEN] = "-";
 	int n = 0, answers = 0;
 	long long least = 0, sum = 0;
 
-	if (sscanf(said, "%d %d %lld %lld", &n, &answers, &least, &sum) != 4)
+	if (sscanf(said, "%d %d %lld %lld %31s", &n, &answers, &least, &sum, version) != 5)
 		return;
-	if (!answers)
-		doc_find(
-		        DOC_FAIL, "peer",
-		        reachable
-		                ? "on that host: verbena doctor; let its firewall, and those between, accept UDP port 4791; "
-		                  "keep a program on Verbena (or verbena-broker --stay) running there"
-		                : "ping the host; look at its cable, its address and the firewalls between",
-		        "%s did not answer %d requests to RoCE's UDP port 4791 from %s: %s", name, n, device,
-		        reachable ? "the host is there, but has no RoCE, or a firewall drops the packets"
-		                  : "nobody is there, or a firewall drops everything");
-	else if (answers < n)
+	if (!answers) {
+		find_silence(to, name, n, reachable, device);
+		return;
+	}
+	if (answers < n)
 		doc_find(DOC_WARN, "peer", "look for a bad cable, a full queue or a shaper (ip -s link; tc -s qdisc)",
 		         "%s: %d of %d requests had no answer (%d %% lost); latency of the others %lld us (least %lld)",
 		         name, n - answers, n, 100 * (n - answers) / n, sum / answers, least);
 	else
 		doc_find(
 		        DOC_OK, "peer", NULL,
-		        "%s answers as a RoCE peer with connection management: %d of %d requests, latency %lld us (least %lld); "
-		        "Verbena and adapters of the kernel answer alike",
+		        "%s answers as a RoCE peer with connection management: %d of %d requests, latency %lld us (least %lld)",
 		        name, answers, n, sum / answers, least);
+	find_kind(to, name, version);
 }
 
 void doc_probe_roce(const struct sockaddr *to, const char *name, bool reachable, const char *device)
@@ -162,5 +202,5 @@ void doc_probe_roce(const struct sockaddr *to, const char *name, bool reachable,
 		        *doc_child_complaint(&c) ? doc_child_complaint(&c)
 		                                 : "the program that asks did not end in time");
 	else
-		find_answers(c.said, name, reachable, device);
+		find_answers(to, c.said, name, reachable, device);
 }

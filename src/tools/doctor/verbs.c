@@ -8,6 +8,7 @@
 #include <limits.h>
 #include <poll.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "tools/doctor/doctor.h"
 #include "tools/run_paths.h"
@@ -59,6 +60,11 @@ int doc_verbs_event(const struct doc_verbs *v, struct rdma_event_channel *ch, in
 	if (v->rdma_get_cm_event(ch, &event))
 		return errno;
 	*e = (struct doc_event){.type = event->event, .status = event->status, .id = event->id};
+	size_t len = event->param.conn.private_data ? event->param.conn.private_data_len : 0;
+
+	if (len)
+		memcpy(e->private_data, event->param.conn.private_data,
+		       len < sizeof(e->private_data) ? len : sizeof(e->private_data));
 	v->rdma_ack_cm_event(event);
 	return 0;
 }

@@ -43,6 +43,7 @@ bool doc_verbs_load(struct doc_verbs *v);
 struct doc_event {
 	enum rdma_cm_event_type type;
 	int status;
+	uint8_t private_data[56]; /* the first bytes; the rest is zeros */
 	struct rdma_cm_id *id;
 };
 int doc_verbs_event(const struct doc_verbs *v, struct rdma_event_channel *ch, int ms, struct doc_event *e);

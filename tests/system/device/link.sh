@@ -106,6 +106,29 @@ variable_first() {
 	[ "$(VERBENA_DEVICES=iwarp:lo names)" = "iwarp_lo " ] && VERBENA_DEVICES=iwarp:lo "$verbena" devices 2>&1 | grep -q wrong && return 1
 	rm "$conf"
 }
+# a program that runs gets the events of an interface that changes or goes
+event() { grep -qE "\($1\)" "$work/watch"; }
+wait_event() { # NUMBER of the event
+	local i
+	for ((i = 0; i < 200; i++)); do
+		event "$1" && return 0
+		sleep 0.1
+	done
+	echo "no event $1:"; cat "$work/watch"
+	return 1
+}
+running() {
+	own 0 add e0 type roce netdev lo && own 0 add w0 type iwarp netdev lo || return 1
+	timeout 120 stdbuf -oL "$verbena" run ibv_asyncwatch -d "$1" >"$work/watch" 2>&1 &
+	local pid=$! status
+	for ((i = 0; i < 200; i++)); do grep -q 'async event FD' "$work/watch" && break; sleep 0.1; done
+	own 0 set "$1" down && wait_event 10 && own 0 set "$1" up && wait_event 9 && { [ "$1" = e0 ] || { own 0 del w0 && wait_event 8; }; }
+	status=$?
+	kill $pid 2>/dev/null
+	wait $pid 2>/dev/null
+	rm -f "$conf"
+	return $status
+}
 output() {
 	"$verbena" link show >/dev/full 2>"$work/err" && return 1
 	grep -q 'No space left' "$work/err" || return 1
@@ -127,6 +150,8 @@ system_file() {
 		mount -t tmpfs none /mnt && cp "$2" /mnt/tool && chmod 4755 /mnt/tool
 		setpriv --reuid 12345 --clear-groups env XDG_CONFIG_HOME="$4" /mnt/tool link show >"$1/suid.out"
 		grep -q "^s0 " "$1/suid.out"
+		setpriv --reuid 12345 --clear-groups /mnt/tool link add evil type iwarp netdev lo && exit 1
+		grep -q evil /etc/verbena/devices.conf && exit 1
 		chmod 666 /etc/verbena/devices.conf
 		setpriv --reuid 12345 --clear-groups env XDG_CONFIG_HOME="$4" /mnt/tool link show >"$1/suid.out" 2>&1 && exit 1
 		grep -q "^roce_lo " "$1/suid.out" && grep -q "others can write it" "$1/suid.out"
@@ -143,6 +168,12 @@ check "a wrong line is named with its number, left out, and not overwritten" wro
 check "what is no file, too large, or another user's is named and not used" unusable_files
 check "no change is lost among twelve commands at once" at_once
 check "VERBENA_DEVICES goes before the file" variable_first
+if grep -q __asan_init "$verbena"; then
+	echo "skip a running program: a stock program does not load a sanitizer first"
+elif command -v ibv_asyncwatch >/dev/null; then
+	check "a running program sees a port go down and up" running e0
+	check "a running program loses an adapter that was removed" running w0
+fi
 check "output that cannot be written is an error" output
 if [ "$(id -u)" = 0 ] && unshare -m true 2>/dev/null; then
 	chmod 755 "$work"

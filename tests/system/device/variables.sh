@@ -87,7 +87,7 @@ fi
 # --- output that cannot be written, and help ---
 "$verbena" devices >/dev/full 2>"$work/err" && fail "devices >/dev/full exits 0"
 grep -q 'No space left' "$work/err" || fail "devices >/dev/full: no reason is given"
-for command in run devices doctor help version; do
+for command in run devices link bench doctor help version; do
 	"$verbena" $command --help >"$work/out" 2>"$work/err" || fail "$command --help: exit status $?"
 	grep -q "^Usage: verbena $command" "$work/out" || fail "$command --help prints no usage"
 	[ "$(wc -l <"$work/out")" -le 24 ] || fail "$command --help does not fit a screen"

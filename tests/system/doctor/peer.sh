@@ -24,14 +24,15 @@ finds() { # PATTERN
 
 live() { # ADDRESS
 	ask 0 "$1" && finds "^\[ok\]   route: to $1 by roce_net0 on net0" && finds '^\[ok\]   tcp:' &&
-		finds '^\[ok\]   path-mtu: RoCE packets of 4096 bytes' && finds '^\[ok\]   peer: .* 10 of 10 requests, latency'
+		finds '^\[ok\]   path-mtu: RoCE packets of 4096 bytes' && finds '^\[ok\]   peer: .* 10 of 10 requests, latency' &&
+		finds "^\[ok\]   kind: $1 is Verbena [0-9.]+$"
 }
 as_json() {
 	ask 0 $V4_B --json && python3 -c 'import json, sys
 r = json.load(open(sys.argv[1])); assert r["status"] == "ok" and any(f["check"] == "peer" for f in r["findings"])' "$work/report"
 }
 no_roce() {
-	ask 2 $V4_B && finds '^\[fail\] peer: .* did not answer 3 requests .*the host is there, but has no RoCE'
+	ask 2 $V4_B && finds '^\[fail\] peer: .* did not answer 3 requests .*the port is closed .*no RoCE now'
 }
 small_mtu() { # a switch in between that drops larger packets
 	ip netns exec $B nft 'add table inet m; add chain inet m i { type filter hook prerouting priority -300; }; add rule inet m i meta length > 2200 drop' || return 1
@@ -54,6 +55,13 @@ firewall() {
 	ip netns exec $B nft delete table inet f
 	return $status
 }
+forbids() { # by ICMP
+	ip netns exec $B nft 'add table inet f; add chain inet f i { type filter hook input priority 0; }; add rule inet f i udp dport 4791 reject with icmpx admin-prohibited' || return 1
+	ask 2 $V4_B && finds '^\[fail\] peer: .*a firewall forbids it'
+	local status=$?
+	ip netns exec $B nft delete table inet f
+	return $status
+}
 nobody() {
 	ask 2 192.0.2.77 && finds '^\[warn\] tcp: .* does not answer' && finds '^\[fail\] peer:'
 }
@@ -71,6 +79,7 @@ check "the findings are printed as JSON too" as_json
 check "a way that drops large packets is found" small_mtu
 check "loss is counted" loss
 check "a firewall in between is told from a dead host" firewall
+check "a firewall that says so by ICMP is named" forbids
 check "nobody there" nobody
 check "no route" no_route
 check "no such name" no_name

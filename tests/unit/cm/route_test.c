@@ -3,6 +3,8 @@
 // SPDX-License-Identifier: MIT
 #include "fixture.h"
 
+#include "frame/hello.h"
+
 static struct vb_cm_route_info info;
 
 static enum vb_cm_route route(const struct vb_cm_msg *msg)
@@ -103,6 +105,35 @@ static void nobodys_messages_are_answered(void)
 	CHECK(!vb_cm_make_unknown(out, mad, VB_MAD_LEN) && !vb_cm_make_rej(out, mad, VB_MAD_LEN, 8));
 }
 
+/* `verbena doctor` asks in a REQ. Nobody else gets anything but zeros. */
+static void a_verbena_that_is_asked_tells_its_version(void)
+{
+	struct vb_cm_msg msg, req = {.attr = VB_CM_REQ, .tid = 7, .req = {.local_comm_id = 5}};
+	uint8_t mad[VB_MAD_LEN], out[VB_MAD_LEN];
+	char version[VB_HELLO_VERSION_LEN];
+
+	vb_cm_encode(mad, &req);
+	CHECK(vb_cm_make_rej(out, mad, VB_MAD_LEN, VB_CM_REJ_INVALID_SERVICE_ID) &&
+	      vb_cm_decode(&msg, out, VB_MAD_LEN));
+	for (size_t i = 0; i < sizeof(msg.rej.private_data); i++)
+		CHECK(!msg.rej.private_data[i]);
+	CHECK(!vb_hello_read(msg.rej.private_data, sizeof(msg.rej.private_data), version));
+
+	memcpy(req.req.private_data + VB_CMA_LEN, VB_HELLO_ASK, VB_HELLO_LEN);
+	vb_cm_encode(mad, &req);
+	CHECK(vb_cm_make_rej(out, mad, VB_MAD_LEN, VB_CM_REJ_INVALID_SERVICE_ID) &&
+	      vb_cm_decode(&msg, out, VB_MAD_LEN));
+	CHECK(vb_hello_read(msg.rej.private_data, sizeof(msg.rej.private_data), version) &&
+	      !strcmp(version, VB_VERSION));
+	CHECK(!vb_hello_read(msg.rej.private_data, 40, version));
+	msg.rej.private_data[VB_HELLO_LEN] = '\033';
+	CHECK(!vb_hello_read(msg.rej.private_data, sizeof(msg.rej.private_data), version));
+	memset(msg.rej.private_data + VB_HELLO_LEN, 'a', VB_HELLO_VERSION_LEN);
+	CHECK(!vb_hello_read(msg.rej.private_data, sizeof(msg.rej.private_data), version));
+	CHECK(vb_cm_make_rej(out, mad, VB_MAD_LEN, VB_CM_REJ_STALE_CONN) && vb_cm_decode(&msg, out, VB_MAD_LEN) &&
+	      !msg.rej.private_data[0]);
+}
+
 static struct vb_cm_conn *ask(void)
 {
 	start();
@@ -188,6 +219,7 @@ int main(void)
 	RUN(who_gave_up_before_it_knew_us_is_heard_by_all);
 	RUN(what_is_no_message_is_dropped);
 	RUN(nobodys_messages_are_answered);
+	RUN(a_verbena_that_is_asked_tells_its_version);
 	RUN(a_service_tells_its_queue_pair);
 	RUN(a_service_that_is_not_there_says_so);
 	RUN(a_question_without_answer_is_given_up);
