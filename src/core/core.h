@@ -252,6 +252,7 @@ struct vb_local_qp {
 	uint64_t last_ring_end;    /* where the last record of this QP ends in the ring */
 	_Atomic uint64_t deadline; /* ns; 0: no timer */
 	uint64_t meet_after;       /* ns: when the broker may be asked again for the peer */
+	uint64_t ready_by;         /* ns: how long retries to a peer that has not met us yet do not count; 0: not set */
 	/* ns: when the peer's work on our requests is looked at; what was seen at the last look */
 	uint64_t look, look_seen;
 	uint32_t read_data; /* pieces of data for our reads */

@@ -281,6 +281,13 @@ static void leave_table(struct vb_qp *qp)
 	vb_unlock(&node->progress);
 }
 
+static bool may_receive(const struct vb_qp *qp)
+{
+	uint8_t state = atomic_load(&qp->state);
+
+	return state == IBV_QPS_RTR || state == IBV_QPS_RTS || state == IBV_QPS_SQD || state == IBV_QPS_SQE;
+}
+
 int vb_destroy_qp(struct ibv_qp *ibqp)
 {
 	struct vb_qp *qp = vb_qp(ibqp);
@@ -289,6 +296,8 @@ int vb_destroy_qp(struct ibv_qp *ibqp)
 		return ENOENT;
 	if (qp->mcasts) /* still attached to a multicast group: ibv_destroy_qp(3) */
 		return EBUSY;
+	if (may_receive(qp))
+		vb_qp_receive_arrived(qp->node);
 	leave_table(qp);
 	atomic_thread_fence(memory_order_seq_cst);
 	vb_quiesce(qp->node, 0, ibqp->qp_num);

@@ -28,6 +28,10 @@ void vb_qp_set_state(struct vb_qp *qp, enum ibv_qp_state state);
 /* Stops peers on this host from sending requests to the QP: makes gen even. Under progress. */
 void vb_qp_close_shared(struct vb_qp *qp);
 
+/* Receives what has arrived by now, before a queue pair of the node ends: an adapter would have acknowledged it. No lock
+ * held. qp_modify.c */
+void vb_qp_receive_arrived(struct vb_node *node);
+
 /* Drops the receive of a message that arrived in part. Under progress. qp_flush.c */
 void vb_receive_abandon(struct vb_qp *qp);
 

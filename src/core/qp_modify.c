@@ -153,9 +153,9 @@ static void prepare_rtr(struct vb_qp *qp, const struct ibv_qp_attr *attr, int ma
 	vb_path_connect(qp);
 }
 
-/* What has arrived by now is received before the queue pair ends. A peer may send, and disconnect at once: the program
- * hears of that from the broker, perhaps before it has polled the ring. */
-static void receive_arrived(struct vb_node *node)
+/* A peer may send, and disconnect at once: the program hears of that from the broker, perhaps before it has polled the
+ * ring. */
+void vb_qp_receive_arrived(struct vb_node *node)
 {
 	for (int i = 0; i < ARRIVED_POLLS && vb_progress(node, NULL, 0); i++)
 		;
@@ -180,7 +180,7 @@ again:
 		prepare_rtr(qp, attr, mask);
 	}
 	if (next == IBV_QPS_ERR && cur != IBV_QPS_ERR)
-		receive_arrived(qp->node);
+		vb_qp_receive_arrived(qp->node);
 	if (next == IBV_QPS_ERR && cur == IBV_QPS_RTS)
 		vb_path_closing(qp);
 	lock_both(qp);

@@ -18,6 +18,7 @@
 
 #define STALL_LOOK VB_US(200)  /* ns: next visit of a QP whose records may have been dropped */
 #define MEET_AGAIN VB_MS(1)    /* ns: pause between two questions to the broker about the peer's process */
+#define READY_MAX VB_S(15)     /* ns: next to spinning programs the peer's progress thread may wait ten seconds */
 #define UNLINKED_LOOK VB_MS(2) /* ns: next visit of a QP whose peer is not ready yet */
 /* ns: requests to a program that has ended fail after this time, or earlier after the QP's own retries */
 #define GIVE_UP_MAX VB_S(1)
@@ -315,41 +316,6 @@ static enum nak_result handle_nak(struct vb_qp *qp, uint64_t nak)
 	}
 }
 
-static void timer_expired(struct vb_qp *qp)
-{
-	bool retry = qp->local.timer_kind == VB_TIMER_RETRY;
-
-	vb_local_stop_timer(qp);
-	if (qp->type == IBV_QPT_UD) /* vb_local_emit_datagrams finds the datagrams that are due */
-		return;
-	if (qp->type == IBV_QPT_UC) {
-		/* without a peer, unreliable requests are lost and complete (IBA 9.8.2) */
-		if (retry && qp->sq_emit != qp->sq_head && !vb_local_linked(qp)) {
-			VB_COUNT(drop_ud_path, 1);
-			vb_local_emit_done(vb_sq_at(qp, qp->sq_emit));
-			qp->sq_emit++;
-			qp->local.sq_emit_off = 0;
-		}
-		return;
-	}
-	if (!retry)
-		return;
-	vb_local_end_hold(qp);
-	if (vb_local_timeout_ns(qp) || qp->local.gone) {
-		if (!qp->local.retry_left || qp->local.gone) {
-			fail_oldest(qp, IBV_WC_RETRY_EXC_ERR);
-			return;
-		}
-		qp->local.retry_left--;
-	}
-	qp->local.sent.timeouts++;
-	go_back_to(qp, peer_has_taken(qp));
-	qp->local.stall = 0;
-	if (qp->local.remote &&
-	    atomic_load_explicit(&qp->local.remote->gen, memory_order_acquire) != qp->local.remote_gen)
-		qp->local.remote = NULL; /* vb_local_linked reads the peer's QP again */
-}
-
 /* Asks the broker for the peer's process, without waiting, if it is unknown or has ended. */
 static void look_for_peer(struct vb_qp *qp, uint64_t now)
 {
@@ -414,6 +380,65 @@ void vb_local_closing(struct vb_qp *qp)
 	    atomic_load_explicit(&qp->local.remote->gen, memory_order_acquire) - qp->local.remote_gen <= 1)
 		take_acks(qp, true);
 	vb_local_settle(qp);
+}
+
+/* The peer's program lives, but has not handled our introduction, because it is stopped or gets no processor. An adapter
+ * would answer nevertheless, so retries do not count. */
+static bool awaits_meeting(struct vb_qp *qp)
+{
+	struct vb_peer *peer = qp->local.peer;
+	uint64_t now = vb_now();
+
+	if (!peer || qp->local.remote || !vb_peer_alive(peer) || vb_peer_ready(peer))
+		return false;
+	if (!qp->local.ready_by)
+		qp->local.ready_by = now + READY_MAX;
+	return now < qp->local.ready_by;
+}
+
+/* If the peer's QP has ended, or begun anew: reads its last acknowledgements, if it has them still. */
+static void forget_ended_remote(struct vb_qp *qp)
+{
+	struct vb_qp_shared *r = qp->local.remote;
+	uint32_t gens = r ? atomic_load_explicit(&r->gen, memory_order_acquire) - qp->local.remote_gen : 0;
+
+	if (gens == 1)
+		take_acks(qp, true);
+	if (gens)
+		qp->local.remote = NULL; /* vb_local_linked reads the peer's QP again */
+}
+
+static void timer_expired(struct vb_qp *qp)
+{
+	bool retry = qp->local.timer_kind == VB_TIMER_RETRY;
+
+	vb_local_stop_timer(qp);
+	if (qp->type == IBV_QPT_UD) /* vb_local_emit_datagrams finds the datagrams that are due */
+		return;
+	if (qp->type == IBV_QPT_UC) {
+		/* without a peer, unreliable requests are lost and complete (IBA 9.8.2) */
+		if (retry && qp->sq_emit != qp->sq_head && !vb_local_linked(qp)) {
+			VB_COUNT(drop_ud_path, 1);
+			vb_local_emit_done(vb_sq_at(qp, qp->sq_emit));
+			qp->sq_emit++;
+			qp->local.sq_emit_off = 0;
+		}
+		return;
+	}
+	if (!retry)
+		return;
+	vb_local_end_hold(qp);
+	forget_ended_remote(qp);
+	if ((vb_local_timeout_ns(qp) && !awaits_meeting(qp)) || qp->local.gone) {
+		if (!qp->local.retry_left || qp->local.gone) {
+			fail_oldest(qp, IBV_WC_RETRY_EXC_ERR);
+			return;
+		}
+		qp->local.retry_left--;
+	}
+	qp->local.sent.timeouts++;
+	go_back_to(qp, peer_has_taken(qp));
+	qp->local.stall = 0;
 }
 
 /* Detects records that the peer consumed but neither executed nor refused. It dropped them, because its QP was not
@@ -601,6 +626,7 @@ static void start_requester(struct vb_qp *qp)
 	l->retry_left = qp->attr.retry_cnt;
 	l->rnr_left = qp->attr.rnr_retry;
 	l->stall = 0;
+	l->ready_by = 0;
 	l->look = 0;
 	l->holding = false;
 	l->owed = 0;

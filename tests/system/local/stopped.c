@@ -315,6 +315,100 @@ static void a_sleeping_requester_is_woken_when_its_target_goes_on(void)
 	finish(&s.p);
 }
 
+/* Polls until the other side is there, and destroys each queue pair without another poll when it has heard from it. */
+static void leaver(int fd, void *arg)
+{
+	unsigned rounds = *(unsigned *)arg;
+	struct ibv_wc wc;
+	struct dev d;
+	struct mem m;
+	char c;
+
+	dev_open(&d);
+	mem_make(&m, &d, 4096);
+	for (unsigned i = 0; i < rounds; i++) {
+		struct link l;
+
+		link_make(&l, &d, &(struct conf){0});
+		post_recv(&l, 1, &m, 0, 64);
+		link_join(&l, fd);
+		for (unsigned k = 0; k < 3000; k++) /* now it owns progress, and nobody rings its doorbell */
+			SAME(ibv_poll_cq(l.rcq, 1, &wc), 0);
+		tell(fd, "g", 1);
+		hear(fd, &c, 1);
+		link_end(&l);
+		meet_up(fd);
+	}
+}
+
+/* Fails if a message that has arrived is not acknowledged, because its target did not poll before it left. */
+static void a_target_that_leaves_acknowledges_what_has_arrived(void)
+{
+	unsigned rounds = (unsigned)count_or(200);
+	struct peer p = start(leaver, &rounds);
+	struct dev d;
+	struct mem m;
+	char c;
+
+	dev_open(&d);
+	mem_make(&m, &d, 4096);
+	for (unsigned i = 0; i < rounds; i++) {
+		struct link l;
+
+		link_make(&l, &d, &(struct conf){0});
+		link_join(&l, p.fd);
+		hear(p.fd, &c, 1);
+		POST(&l, .op = IBV_WR_SEND, .id = i, .m = &m, .len = 8);
+		tell(p.fd, "s", 1);
+		expect(l.scq, i, IBV_WC_SUCCESS);
+		meet_up(p.fd);
+		link_end(&l);
+	}
+	finish(&p);
+}
+
+/* Reaches RTR only when it has gone on. */
+static void latecomer(int fd, void *arg)
+{
+	struct dev d;
+	struct link l;
+	struct mem m;
+
+	dev_open(&d);
+	mem_make(&m, &d, 4096);
+	link_make(&l, &d, &(struct conf){0});
+	post_recv(&l, 1, &m, 0, 64);
+	tell(fd, &l.me, sizeof(l.me));
+	hear(fd, &l.it, sizeof(l.it)); /* stopped meanwhile */
+	link_to(&l, &l.it);
+	expect(l.rcq, 1, IBV_WC_SUCCESS);
+	meet_up(fd);
+}
+
+/* Fails if retries to a program count that has not met this one yet: it is stopped, or gets no processor. */
+static void requests_to_a_program_that_stops_before_it_has_met_its_peer_wait(void)
+{
+	struct peer p = start(latecomer, NULL);
+	struct addr it;
+	struct dev d;
+	struct link l;
+	struct mem m;
+
+	dev_open(&d);
+	mem_make(&m, &d, 4096);
+	link_make(&l, &d, &(struct conf){.timeout = 16, .retry = 7}); /* 0.27 s each */
+	hear(p.fd, &it, sizeof(it));
+	stop_peer(&p);
+	link_to(&l, &it);
+	POST(&l, .op = IBV_WR_SEND, .id = 2, .m = &m, .len = 8);
+	expect_none(l.scq, 5000);
+	tell(p.fd, &l.me, sizeof(l.me));
+	cont_peer(&p);
+	expect(l.scq, 2, IBV_WC_SUCCESS);
+	meet_up(p.fd);
+	finish(&p);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
@@ -325,6 +419,10 @@ int main(int argc, char **argv)
 	         what_waits_for_a_stopped_target_completes_when_it_goes_on},
 	        {"a target that is stopped again and again times nothing out",
 	         a_target_that_is_stopped_again_and_again_times_nothing_out},
+	        {"a target that leaves acknowledges what has arrived",
+	         a_target_that_leaves_acknowledges_what_has_arrived},
+	        {"requests to a program that stops before it has met its peer wait",
+	         requests_to_a_program_that_stops_before_it_has_met_its_peer_wait},
 	        {"a sleeping target serves sends and atomics", a_sleeping_target_serves_sends_and_atomics},
 	        {"a sleeping target receives datagrams", a_sleeping_target_receives_datagrams},
 	        {"a sleeping requester is woken when its target goes on",

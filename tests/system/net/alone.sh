@@ -28,7 +28,7 @@ on_the_wire() { # PROGRAM
 		timeout 600 "$BUILD/tests/system/local/local_$1" >"$work/$1.out" 2>&1 || { grep -A5 '^not ok' "$work/$1.out"; tail -3 "$work/$1.out"; return 1; }
 	[ $(($(datagrams) - before)) -gt 100 ] || { echo "it did not go by the network"; return 1; }
 }
-for t in random order many unmapped slots default_gid; do
+for t in random order many unmapped slots default_gid threads; do
 	check "path_$t over UDP" on_the_wire $t
 done
 # lo has the default GID even without IPv6
