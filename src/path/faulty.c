@@ -261,6 +261,7 @@ void vb_path_arm(struct vb_node *node)
 		if (!qp)
 			continue;
 		left--;
+		vb_qp_arm_wr(qp);
 		vb_lock(&qp->sq_lock);
 		/* a QP whose requests wait keeps asking, so that they are sent */
 		if (vb_fault_is_armed(VB_FAULT_ARM_QUEUE) || qp->sq_emit == qp->sq_head)

@@ -20,10 +20,12 @@
 #include "tools/shim/next.h"
 #include "util/control_dir.h"
 #include "util/env.h"
+#include "util/tally.h"
 
 #define PATIENCE_MS 500
 #define ANSWER_MAX 65536u
 #define NAME_MAX_COUNTER 64
+#define TRIES 10
 
 /* A counter of an adapter. */
 struct counter {
@@ -110,7 +112,11 @@ static bool ask_program(int dir_fd, const char *name, const struct counter *c, c
 	static const char request[] = "devices\n";
 	int sock;
 
-	if (vb_control_dir_connect(dir_fd, name, geteuid(), &sock))
+	int err = vb_control_dir_connect(dir_fd, name, geteuid(), &sock);
+
+	if (err == ECONNREFUSED)
+		vb_tally_end(dir_fd, name);
+	if (err)
 		return false;
 	bool found = send(sock, request, strlen(request), MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)strlen(request) &&
 	             read_all(sock, buf, ANSWER_MAX, until) && add_counter(buf, c, sum);
@@ -138,6 +144,33 @@ static bool ask_programs(DIR *dir, const struct counter *c, char *buf, uint64_t 
 	return found;
 }
 
+/* The file of ended programs of this network namespace; "" if there is none. */
+static void read_ended(DIR *dir, char *buf)
+{
+	if (!vb_tally_read(dirfd(dir), vb_control_netns(), buf, VB_TALLY_MAX))
+		buf[0] = '\0';
+}
+
+/* A program adds its numbers to the file before it stops answering. So they were counted once if the file is the same
+ * before and after the programs were asked. */
+static bool sum_counter(DIR *dir, const struct counter *c, char *buf, uint64_t *sum)
+{
+	char *before = buf + ANSWER_MAX, *after = before + VB_TALLY_MAX;
+	bool found = false;
+
+	read_ended(dir, before);
+	for (int i = 0; i < TRIES; i++) {
+		*sum = 0;
+		rewinddir(dir);
+		found = ask_programs(dir, c, buf, sum);
+		read_ended(dir, after);
+		if (!strcmp(before, after))
+			break;
+		strcpy(before, after);
+	}
+	return add_counter(before, c, sum) || found;
+}
+
 static int file_with(uint64_t n, int cloexec)
 {
 	char text[32];
@@ -159,8 +192,8 @@ static int sum_file(const struct counter *c, int cloexec)
 	if (vb_control_dir_open(false, &dir_fd))
 		return -1;
 	DIR *dir = fdopendir(dir_fd);
-	char *buf = malloc(ANSWER_MAX);
-	if (dir && buf && ask_programs(dir, c, buf, &sum))
+	char *buf = malloc(ANSWER_MAX + 2 * VB_TALLY_MAX);
+	if (dir && buf && sum_counter(dir, c, buf, &sum))
 		fd = file_with(sum, cloexec);
 	free(buf);
 	if (dir)
