@@ -264,16 +264,18 @@ void vb_tally_end(int dir_fd, const char *name)
 	struct vb_control_name parsed;
 	int lock = lock_directory(dir_fd);
 
-	if (w && lock >= 0 && shown_name(file, name) && vb_control_name_read(name, &parsed) &&
-	    read_file(dir_fd, file, owner_of(dir_fd), w->shown, VB_TALLY_MAX)) {
+	if (w && lock >= 0 && shown_name(file, name) && vb_control_name_read(name, &parsed)) {
+		size_t len = read_file(dir_fd, file, owner_of(dir_fd), w->shown, VB_TALLY_MAX);
+
 		unlinkat(dir_fd, file, 0);
-		add_locked(dir_fd, parsed.netns, w->shown, w);
+		if (len)
+			add_locked(dir_fd, parsed.netns, w->shown, w);
+		unlinkat(dir_fd, name, 0);
 	}
 	if (lock >= 0)
 		close(lock);
 	if (w)
 		munmap(w, sizeof(*w));
-	unlinkat(dir_fd, name, 0);
 }
 
 size_t vb_tally_read(int dir_fd, uint64_t netns, char *buf, size_t size)

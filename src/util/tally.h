@@ -24,7 +24,8 @@
 int vb_tally_add(int dir_fd, const char *name, const char *text);
 /* Keeps the answer of a running program, which has this control socket. */
 void vb_tally_keep(int dir_fd, const char *name, const char *text, size_t len);
-/* The program with this control socket has ended: adds what it has answered last, once, and removes the socket. */
+/* The program with this control socket has ended: adds what it has answered last, once, and removes the socket. Both
+ * stay for the next one who finds them while another process holds the lock. */
 void vb_tally_end(int dir_fd, const char *name);
 /* Reads the file of this network namespace into buf, with a zero byte at its end. Returns the length; 0 if there is none
  * of the directory's owner. */

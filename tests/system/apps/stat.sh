@@ -3,7 +3,7 @@
 # follows: verbena-stat(1), verbena-exporter(1)
 # SPDX-License-Identifier: MIT
 source "$(dirname "$0")/../../support/lib.sh"
-need ib_send_lat rping python3 curl
+need ib_send_lat rping rdma python3 curl
 
 member() { # PYTHON-EXPRESSION of d: the parsed JSON on stdin; must be true
 	python3 -c 'import json, sys
@@ -50,6 +50,14 @@ live_file() { # NAME: it has a number above zero, for cat and for stdio
 for f in counters/port_xmit_data counters/port_rcv_packets hw_counters/sent_pkts; do
 	check "the file $f has what running programs have counted" live_file $f
 done
+rdma_has() { # EXPRESSION ARGS…
+	"$VERBENA" run rdma -j "${@:2}" >"$work/json" || return 1
+	member "$1" <"$work/json"
+}
+check "rdma resource shows what programs have" rdma_has '[(r["qp"], r["cq"], r["ctx"]) for r in d if r["ifname"] == "roce_lo"] == [(2, 4, 2)]' resource show
+check "rdma resource shows it as text" sh -c '"$0" run rdma res show | grep -q "roce_lo:.* qp 2 "' "$VERBENA"
+check "rdma statistic shows the counters of an adapter" rdma_has '[r["port_xmit_packets"] > 100 and r["out_of_buffer"] == 0 for r in d if r["ifname"] == "roce_lo"] == [True]' statistic show
+check "rdma statistic shows them for one link" sh -c '"$0" run rdma statistic show link roce_lo/1 | grep -q "port_rcv_packets [1-9]"' "$VERBENA"
 check "a counter without a source reads as zero" sh -c '[ "$("$0" run cat '"$sysfs"'/counters/symbol_error)" = 0 ]' "$VERBENA"
 pid=$(program_of "$server")
 check "--pid shows one program" stat_has "[r['pid'] for r in d['qps']] == [$pid]" qps --pid "$pid"
