@@ -150,6 +150,7 @@ int vb_close_device(struct ibv_context *context)
 {
 	struct vb_context *ctx = vb_ctx(context);
 
+	vb_node_tally(ctx->node);
 	list_remove(ctx);
 	vb_mutex_lock(&ctx->lock, VB_RANK_CONTEXT);
 	int left = atomic_load(&ctx->objects);

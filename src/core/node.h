@@ -151,4 +151,8 @@ void vb_qp_check_drained(struct vb_qp *qp);
 /* Raises IBV_EVENT_SRQ_LIMIT_REACHED if the queue fell below the armed limit. Under progress. */
 void vb_srq_check_limit(struct vb_srq *srq);
 
+/* Adds what the program has counted to the file of ended programs, so that the counters of its adapters outlive it. Before
+ * a context is closed, or the program ends. node/stat.c */
+void vb_node_tally(struct vb_node *node);
+
 #endif

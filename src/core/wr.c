@@ -1,8 +1,10 @@
 // wr.c - posting sends by the ibv_wr_ functions
 // follows: ibv_wr_post(3)
 // SPDX-License-Identifier: MIT
+#include "core/device.h"
 #include "core/sq.h"
 #include "core/verbs.h"
+#include "fault/set.h"
 #include "frame/fields.h"
 
 /*
@@ -84,6 +86,17 @@ static int wr_complete(struct ibv_qp_ex *qpx)
 	qp->wr_count = 0;
 	vb_unlock(&qp->wr_lock);
 	return err;
+}
+
+/* In place of wr_complete while there are rules of fault injection about calls. */
+static int wr_complete_faulty(struct ibv_qp_ex *qpx)
+{
+	struct vb_qp *qp = qp_of(qpx);
+	int err = vb_fault_ask_verb(VB_FAULT_POST_SEND, vb_ctx(qp->qp.context)->dev->dev.name);
+
+	if (err)
+		fail_request(qp, err);
+	return wr_complete(qpx);
 }
 
 /* --- builders --- */
@@ -292,12 +305,21 @@ static void wr_set_inline_data(struct ibv_qp_ex *qpx, void *addr, size_t length)
 	wr_set_inline_data_list(qpx, 1, &buf);
 }
 
+void vb_qp_arm_wr(struct vb_qp *qp)
+{
+	/* programs read this at any time */
+	if (qp->is_ex)
+		__atomic_store_n(&qp->qpx.wr_complete,
+		                 vb_fault_is_armed(VB_FAULT_ARM_VERB) ? wr_complete_faulty : wr_complete,
+		                 __ATOMIC_RELAXED);
+}
+
 void vb_qp_fill_wr(struct vb_qp *qp)
 {
 	struct ibv_qp_ex *x = &qp->qpx;
 
 	x->wr_start = wr_start;
-	x->wr_complete = wr_complete;
+	vb_qp_arm_wr(qp);
 	x->wr_abort = wr_abort;
 	x->wr_atomic_cmp_swp = wr_atomic_cmp_swp;
 	x->wr_atomic_fetch_add = wr_atomic_fetch_add;

@@ -24,6 +24,7 @@
 #include "node/stat.h"
 #include "util/control_dir.h"
 #include "util/env.h"
+#include "util/tally.h"
 #include "util/log.h"
 #include "util/timespec.h"
 #include "util/units.h"
@@ -363,7 +364,16 @@ struct vb_control *vb_control_start(struct vb_node *node)
 void vb_control_remove_name(struct vb_control *c)
 {
 	if (c && c->name[0] && c->pid == getpid())
-		unlinkat(c->dir_fd, c->name, 0);
+		vb_tally_end(c->dir_fd, c->name);
+}
+
+bool vb_control_place(const struct vb_control *c, int *dir_fd, const char **name)
+{
+	if (!c || !c->name[0] || c->dir_fd < 0 || c->pid != getpid())
+		return false;
+	*dir_fd = c->dir_fd;
+	*name = c->name;
+	return true;
 }
 
 void vb_control_stop(struct vb_control *c)

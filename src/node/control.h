@@ -42,6 +42,8 @@ struct vb_control *vb_control_start(struct vb_node *node);
 /* Closes it, and removes its name. After the progress thread has ended, or in a program that ends. */
 void vb_control_stop(struct vb_control *c);
 void vb_control_remove_name(struct vb_control *c);
+/* Its directory and its name, for util/tally.h. False in a child that does not know that it is one. */
+bool vb_control_place(const struct vb_control *c, int *dir_fd, const char **name);
 /* In a child of fork(), to which the parent's socket does not belong. */
 void vb_control_in_child(struct vb_control *c);
 

@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "core/counters.h"
 #include "core/device.h"
@@ -17,6 +18,7 @@
 #include "node/control.h"
 #include "node/io.h"
 #include "node/walk.h"
+#include "util/tally.h"
 
 #define BATCH_QPS 32u  /* looked at without a pause, under progress */
 #define PAGE_ROWS 256u /* in one answer */
@@ -311,7 +313,7 @@ static int serve_mrs(struct vb_control_call *call)
 struct device_sum {
 	struct vb_device *dev;
 	unsigned contexts, qps, cqs;
-	struct vb_counts counts;
+	struct vb_counts counts, tallied;
 };
 
 struct device_scan {
@@ -337,6 +339,7 @@ static void sum_contexts(struct vb_node *node, struct device_scan *scan)
 		if (!sum && scan->n < DEVICES_MOST) {
 			sum = &scan->sums[scan->n++];
 			sum->dev = c->dev;
+			sum->tallied = c->dev->tallied;
 		}
 		if (sum)
 			sum->contexts++;
@@ -398,7 +401,8 @@ static void sum_qps(struct vb_node *node, void *arg)
 		vb_counts_add(&scan->sums[i].counts, &scan->sums[i].dev->ended);
 }
 
-/* Counters never go back, although queue pairs may end while they are added up. */
+/* Counters never go back, although queue pairs may end while they are added up. What the file of ended programs has is not
+ * counted again. */
 static void keep_highest(struct device_sum *sum)
 {
 	struct vb_counts *shown = &sum->dev->shown;
@@ -406,7 +410,7 @@ static void keep_highest(struct device_sum *sum)
 #define X(name, text)                           \
 	if (sum->counts.name > shown->name)     \
 		shown->name = sum->counts.name; \
-	sum->counts.name = shown->name;
+	sum->counts.name = shown->name - sum->tallied.name;
 	VB_COUNTS(X)
 #undef X
 }
@@ -446,6 +450,8 @@ static int serve_devices(struct vb_control_call *call)
 {
 	struct device_scan scan = {0};
 	struct vb_node *node = call->node;
+	const char *name;
+	int dir_fd;
 
 	vb_mutex_lock(&node->ctx_lock, VB_RANK_CONTEXTS);
 	sum_contexts(node, &scan);
@@ -462,7 +468,89 @@ static int serve_devices(struct vb_control_call *call)
 	}
 	vb_text_put(call->out, "]");
 	put_process(call->out, node);
+	if (!call->out->failed && vb_control_place(node->io->control, &dir_fd, &name))
+		vb_tally_keep(dir_fd, name, call->out->at, call->out->len);
 	return 0;
+}
+
+/* --- when a program ends --- */
+
+#define TALLY_DEVICE 2048u /* bytes of an adapter's text, at most */
+
+/* Text for the tally: as put_device writes it, without what it does not read. Returns whether there is anything. */
+static size_t write_tally(char *buf, const struct vb_device *dev, const struct vb_counts *bytes)
+{
+	struct vb_counts units = *bytes;
+	uint64_t any = 0;
+	int n = snprintf(buf, TALLY_DEVICE,
+	                 "{\"device\": \"%s\", \"counters\": {\"xmit_bytes\": %" PRIu64 ", \"rcv_bytes\": %" PRIu64,
+	                 dev->dev.name, bytes->port_xmit_data, bytes->port_rcv_data);
+
+	units.port_xmit_data /= 4;
+	units.port_rcv_data /= 4;
+#define X(name, text)                       \
+	any |= bytes->name;                 \
+	if (n > 0 && n < (int)TALLY_DEVICE) \
+		n += snprintf(buf + n, TALLY_DEVICE - (unsigned)n, ", \"" #name "\": %" PRIu64, units.name);
+	VB_COUNTS(X)
+#undef X
+	if (!any || n < 0 || n + 4 > (int)TALLY_DEVICE)
+		return 0;
+	memcpy(buf + n, "}}\n", 4);
+	return (size_t)n + 3;
+}
+
+/* Under ctx_lock, so that no answer is given while the file is written and the counters are not yet marked. */
+static void tally_devices(struct device_scan *scan, int dir_fd, const char *name)
+{
+	static char text[DEVICES_MOST / 4 * TALLY_DEVICE + 1]; /* an adapter's text is far shorter than the most */
+	size_t len = 0;
+
+	for (unsigned i = 0; i < scan->n; i++) {
+		struct device_sum *sum = &scan->sums[i];
+
+		sum->tallied = sum->dev->tallied;
+		keep_highest(sum);
+		if (len + TALLY_DEVICE < sizeof(text))
+			len += write_tally(text + len, sum->dev, &sum->counts);
+		vb_counts_add(&sum->dev->tallied, &sum->counts);
+	}
+	text[len] = '\0';
+	if (len)
+		vb_tally_add(dir_fd, name, text);
+}
+
+/* The program may end in a signal handler, so a lock is not waited for long. */
+static bool sum_all_qps(struct vb_node *node, struct device_scan *scan)
+{
+	const struct timespec ts = {0, 100000};
+	int tries = 200;
+
+	VB_MAY_WAIT();
+	while (!vb_trylock(&node->progress)) {
+		if (!tries--)
+			return false;
+		nanosleep(&ts, NULL);
+	}
+	while (scan->from < VB_LANE_QPS)
+		sum_qps(node, scan);
+	vb_unlock(&node->progress);
+	return true;
+}
+
+void vb_node_tally(struct vb_node *node)
+{
+	struct device_scan scan = {0};
+	const char *name;
+	int dir_fd;
+
+	if (!vb_control_place(node->io->control, &dir_fd, &name) || vb_mutex_trylock(&node->ctx_lock, VB_RANK_CONTEXTS))
+		return;
+	sum_contexts(node, &scan);
+	sum_cqs(node, &scan);
+	if (sum_all_qps(node, &scan))
+		tally_devices(&scan, dir_fd, name);
+	vb_mutex_unlock(&node->ctx_lock);
 }
 
 void vb_stat_start(void)

@@ -254,6 +254,7 @@ void vb_path_faulty_in_child(void)
 
 static void arm_path(struct vb_qp *qp, void *arg)
 {
+	vb_qp_arm_wr(qp);
 	/* a QP whose requests wait keeps asking, so that they are sent */
 	if (vb_fault_is_armed(VB_FAULT_ARM_QUEUE) || qp->sq_emit == qp->sq_head)
 		vb_path_use(qp, plain_of(qp));

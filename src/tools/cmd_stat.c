@@ -95,12 +95,12 @@ static bool read_words(int argc, char **argv, struct stat_options *o)
 
 static int get_rows(struct stat_rows *rows, const struct stat_options *o)
 {
-	int err = stat_rows_get(rows, "stat", o->what, &o->query);
+	bool devices = !strcmp(o->what, "devices");
+	int err = devices ? stat_rows_devices(rows, "stat", &o->query, NULL)
+	                  : stat_rows_get(rows, "stat", o->what, &o->query);
 
 	if (err)
 		cmd_complain("stat", "the control sockets of running programs cannot be listed: %s", strerror(err));
-	else if (!strcmp(o->what, "devices"))
-		stat_rows_by_device(rows, &o->query);
 	return err;
 }
 

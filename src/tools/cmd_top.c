@@ -80,12 +80,12 @@ static int look(struct top *t)
 {
 	struct stat_rows rows;
 	double now = top_seconds();
-	int err = stat_rows_get(&rows, t->once ? "top" : NULL, t->what, &t->query);
+	const char *name = t->once ? "top" : NULL;
+	int err = strcmp(t->what, "devices") ? stat_rows_get(&rows, name, t->what, &t->query)
+	                                     : stat_rows_devices(&rows, name, &t->query, NULL);
 
 	if (err)
 		return err;
-	if (!strcmp(t->what, "devices"))
-		stat_rows_by_device(&rows, &t->query);
 	t->first = !t->before;
 	if (t->before)
 		stat_rows_rates(rows.rows, t->before, strcmp(t->what, "devices") ? t->what : "adapters",

@@ -22,6 +22,8 @@
 #define INTERFACES_MAX 64u
 #define NAME_MAX_LEN 32
 
+#define STREAM_END 18u /* an address and a port */
+
 struct cap_files {
 	const struct cap_options *o;
 	struct cap_filter *filter; /* or NULL */
@@ -39,6 +41,7 @@ struct cap_files {
 		char name[NAME_MAX_LEN];
 		uint64_t frames; /* in the present file */
 	} interfaces[INTERFACES_MAX];
+	uint8_t flow[2][STREAM_END]; /* the iWARP stream of --qp: the ends of the queue pair and of its peer */
 	uint64_t opcodes[257], opcode_bytes[257]; /* the last: no BTH */
 };
 
@@ -201,13 +204,51 @@ static uint32_t bth_of(const struct cap_frame *frame)
 	return frame->rec.captured >= body + 8 + VB_BTH_LEN ? body + 8 : 0;
 }
 
+static void stream_ends(const struct cap_frame *frame, uint8_t ends[2][STREAM_END])
+{
+	uint32_t addrs, len, body;
+
+	memset(ends, 0, 2 * sizeof(ends[0]));
+	if (!cap_ip_layout(frame, &addrs, &len, &body) || len > STREAM_END - 2 || frame->rec.captured < body + 4)
+		return;
+	for (unsigned i = 0; i < 2; i++) {
+		memcpy(ends[i], frame->bytes + addrs + (size_t)i * len, len);
+		memcpy(ends[i] + STREAM_END - 2, frame->bytes + body + (size_t)i * 2, 2);
+	}
+}
+
+/* The two programs of a stream on one host know their own queue pair only. */
+static bool is_of_stream(struct cap_files *f, const struct cap_frame *frame)
+{
+	static const uint8_t none[STREAM_END];
+	uint8_t ends[2][STREAM_END];
+
+	stream_ends(frame, ends);
+	if (frame->rec.qpn == f->o->qpn) {
+		bool out = frame->rec.direction == VB_CAPTURE_OUT;
+
+		memcpy(f->flow[0], ends[!out], STREAM_END);
+		memcpy(f->flow[1], ends[out], STREAM_END);
+		return true;
+	}
+	return memcmp(f->flow[0], none, STREAM_END) != 0 && !memcmp(f->flow[0], ends[1], STREAM_END) &&
+	       !memcmp(f->flow[1], ends[0], STREAM_END);
+}
+
+static bool is_of_queue_pair(struct cap_files *f, const struct cap_frame *frame, uint32_t bth)
+{
+	if (frame->rec.kind == VB_CAPTURE_IWARP)
+		return is_of_stream(f, frame);
+	return f->o->qpn == frame->rec.qpn || (bth && f->o->qpn == vb_bth_dest_qpn(frame->bytes + bth));
+}
+
 static bool is_chosen(struct cap_files *f, const struct cap_frame *frame, const char *adapter)
 {
 	uint32_t bth = bth_of(frame);
 
 	if (f->o->device && strcmp(f->o->device, adapter) != 0)
 		return false;
-	if (f->o->qpn && f->o->qpn != frame->rec.qpn && (!bth || f->o->qpn != vb_bth_dest_qpn(frame->bytes + bth)))
+	if (f->o->qpn && !is_of_queue_pair(f, frame, bth))
 		return false;
 	return !f->filter || cap_filter_match(f->filter, frame->bytes, frame->rec.captured, frame->rec.length);
 }

@@ -5,6 +5,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
@@ -18,12 +19,14 @@
 #include <unistd.h>
 
 #include "util/control_dir.h"
+#include "util/tally.h"
 #include "util/env.h"
 #include "util/runtime.h"
 
 #define PROGRAMS_MAX 4096u
 #define DIR_PROGRAMS_MAX 512u /* so that a user with very many sockets does not hide the programs of others */
 #define DIR_NAMES_MAX 4096u   /* connected to in one directory */
+#define ENDED_MAX 256         /* network namespaces of a user whose ended programs are read */
 #define DESCRIPTORS ((rlim_t)2 * PROGRAMS_MAX)
 #define DIRS_MAX 1024
 
@@ -124,7 +127,7 @@ static int connect_program(struct ctl_list *list, struct ctl_program *p)
 	int dir = list->dirs[p->dir_fd], err = vb_control_dir_connect(dir, p->name, p->user, &p->sock);
 
 	if (err == ECONNREFUSED)
-		unlinkat(dir, p->name, 0);
+		vb_tally_end(dir, p->name);
 	if (err)
 		return err == ECONNREFUSED || err == ENOENT ? ESRCH : err;
 	if (!getsockopt(p->sock, SOL_SOCKET, SO_PEERCRED, &cred, &len) && cred.pid > 0)
@@ -200,6 +203,41 @@ int ctl_find(struct ctl_list *list, int pid, bool everywhere)
 	if (list->n)
 		qsort(list->programs, list->n, sizeof(*list->programs), by_pid);
 	return err;
+}
+
+static void take_ended(int dir_fd, uint64_t netns, char *text, void (*take)(void *, const char *, size_t), void *arg)
+{
+	size_t len = vb_tally_read(dir_fd, netns, text, VB_TALLY_MAX);
+
+	if (len)
+		take(arg, text, len);
+}
+
+void ctl_ended(const struct ctl_list *list, void (*take)(void *arg, const char *text, size_t len), void *arg)
+{
+	char *text = malloc(VB_TALLY_MAX);
+	uint64_t netns;
+	char end;
+
+	for (int i = 0; text && i < list->n_dirs; i++) {
+		int copy = openat(list->dirs[i], ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		DIR *dir = copy < 0 ? NULL : fdopendir(copy);
+
+		if (!dir && copy >= 0)
+			close(copy);
+		unsigned names = 0;
+
+		for (struct dirent *e; dir && names < ENDED_MAX && (e = readdir(dir));) {
+			if (sscanf(e->d_name, "ended-%" SCNu64 "%c", &netns, &end) != 1)
+				continue;
+			names++;
+			if (names_runtime() || netns == vb_control_netns())
+				take_ended(list->dirs[i], netns, text, take, arg);
+		}
+		if (dir)
+			closedir(dir);
+	}
+	free(text);
 }
 
 void ctl_free(struct ctl_list *list)

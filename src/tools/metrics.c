@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <json-c/json.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "core/counts.h"
 #include "tools/verbena.h"
@@ -113,7 +114,28 @@ static struct json_object *first_rows(struct json_object *rows, size_t most)
 	return taken;
 }
 
-static void put_page(struct vb_text *out, const struct stat_rows *r, struct json_object *rows)
+/* Sums of each adapter, with those of programs that have ended: they never go back. */
+static void put_devices(struct vb_text *out, struct json_object *rows)
+{
+	char text[128], name[96];
+
+	for (size_t f = 0; f < sizeof(families) / sizeof(families[0]); f++) {
+		snprintf(name, sizeof(name), "verbena_device_%s", families[f].name + strlen("verbena_"));
+		const struct family of = {name, families[f].counter, families[f].unit, families[f].help};
+
+		put_head(out, &of, "counter");
+		for (size_t i = 0; i < json_object_array_length(rows); i++) {
+			struct json_object *row = json_object_array_get_idx(rows, i);
+
+			vb_text_format(out, "%s_total{", name);
+			put_label(out, "device", stat_row_text(row, "device", text, sizeof(text)));
+			vb_text_format(out, "} %lld\n", counter_of(row, of.counter));
+		}
+	}
+}
+
+static void put_page(struct vb_text *out, const struct stat_rows *r, struct json_object *rows,
+                     struct json_object *devices)
 {
 	vb_text_format(out,
 	               "# TYPE verbena_programs gauge\n# HELP verbena_programs Running programs with an open adapter.\n"
@@ -122,6 +144,7 @@ static void put_page(struct vb_text *out, const struct stat_rows *r, struct json
 	               "# HELP verbena_programs_silent 1 if a program did not answer.\nverbena_programs_silent %d\n",
 	               r->programs, r->silent);
 	put_families(out, rows);
+	put_devices(out, devices);
 	vb_text_put(out, "# EOF\n");
 }
 
@@ -129,21 +152,23 @@ static void put_page(struct vb_text *out, const struct stat_rows *r, struct json
 int metrics_write(struct vb_text *out, const char *name, const struct stat_query *query, bool *silent)
 {
 	struct stat_rows r;
-	int err = stat_rows_get(&r, name, "devices", query);
+	struct json_object *each;
+	int err = stat_rows_devices(&r, name, query, &each);
 
 	if (err)
 		return err;
-	put_page(out, &r, r.rows);
-	for (size_t most = json_object_array_length(r.rows) / 2; out->failed && most; most /= 2) {
-		struct json_object *rows = first_rows(r.rows, most);
+	put_page(out, &r, each, r.rows);
+	for (size_t most = json_object_array_length(each) / 2; out->failed && most; most /= 2) {
+		struct json_object *rows = first_rows(each, most);
 
 		r.silent = true;
 		vb_text_free(out);
-		put_page(out, &r, rows);
+		put_page(out, &r, rows, r.rows);
 		json_object_put(rows);
 		if (name && !out->failed)
 			cmd_complain(name, "too many adapters are in use: %zu of each user's are shown", most);
 	}
+	json_object_put(each);
 	*silent = r.silent;
 	json_object_put(r.rows);
 	return out->failed ? ENOMEM : 0;

@@ -167,8 +167,7 @@ static struct json_object *copy_number(struct json_object *from, const char *key
 	return json_object_object_get_ex(from, key, &value) ? json_object_get(value) : json_object_new_int(0);
 }
 
-/* Adds all numbers of an object to those of another. */
-static void add_numbers(struct json_object *sum, struct json_object *from)
+void stat_rows_add(struct json_object *sum, struct json_object *from)
 {
 	json_object_object_foreach(from, key, value)
 	{
@@ -214,7 +213,7 @@ static void add_process(struct stat_rows *out, const struct ctl_program *p, stru
 		qps += stat_row_number(d, "qps");
 		cqs += stat_row_number(d, "cqs");
 		if (json_object_object_get_ex(d, "counters", &value) && json_object_is_type(value, json_type_object))
-			add_numbers(member_object(row, "counters"), value);
+			stat_rows_add(member_object(row, "counters"), value);
 	}
 	json_object_object_add(row, "devices", names);
 	json_object_object_add(row, "qps", json_object_new_int64(qps));
@@ -283,7 +282,7 @@ int stat_rows_get(struct stat_rows *out, const char *name, const char *what, con
 
 /* --- by device --- */
 
-static struct json_object *device_row(struct json_object *rows, const char *name)
+struct json_object *stat_row_of(struct json_object *rows, const char *name)
 {
 	for (size_t i = 0; i < json_object_array_length(rows); i++) {
 		struct json_object *row = json_object_array_get_idx(rows, i), *device;
@@ -305,7 +304,7 @@ static void add_idle_devices(struct json_object *rows, const struct stat_query *
 
 	for (int i = 0; devices && i < n; i++)
 		if (!query->device || !strcmp(query->device, devices[i]->name))
-			device_row(rows, devices[i]->name);
+			stat_row_of(rows, devices[i]->name);
 	if (devices)
 		vb_device_list_free(devices);
 }
@@ -317,10 +316,10 @@ static void add_to_device(struct json_object *sum, struct json_object *row)
 	json_object_object_add(numbers, "programs", json_object_new_int(1));
 	json_object_object_add(numbers, "qps", copy_number(row, "qps"));
 	json_object_object_add(numbers, "cqs", copy_number(row, "cqs"));
-	add_numbers(sum, numbers);
+	stat_rows_add(sum, numbers);
 	json_object_put(numbers);
 	if (json_object_object_get_ex(row, "counters", &counters) && json_object_is_type(counters, json_type_object))
-		add_numbers(member_object(sum, "counters"), counters);
+		stat_rows_add(member_object(sum, "counters"), counters);
 }
 
 void stat_rows_by_device(struct stat_rows *out, const struct stat_query *query)
@@ -332,7 +331,7 @@ void stat_rows_by_device(struct stat_rows *out, const struct stat_query *query)
 		struct json_object *row = json_object_array_get_idx(old, i);
 
 		if (json_object_object_get_ex(row, "device", &device) && json_object_is_type(device, json_type_string))
-			add_to_device(device_row(sums, json_object_get_string(device)), row);
+			add_to_device(stat_row_of(sums, json_object_get_string(device)), row);
 	}
 	json_object_put(old);
 	out->rows = sums;

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "util/runtime.h"
+#include "util/tally.h"
 #include "util/trust.h"
 
 #define EARLY_S 60 /* seconds: no start needs so long to listen */
@@ -191,7 +192,7 @@ void vb_control_dir_sweep(int dir_fd, uid_t user, unsigned most)
 		if (!err)
 			close(sock);
 		else if (err == ECONNREFUSED)
-			unlinkat(dir_fd, e->d_name, 0);
+			vb_tally_end(dir_fd, e->d_name);
 	}
 	closedir(dir);
 }

@@ -118,6 +118,10 @@ void vb_path_reset(struct vb_qp *qp)
 	qp->inbound->active = false;
 }
 
+void vb_node_tally(struct vb_node *node)
+{
+}
+
 void vb_faults_opened(void)
 {
 }

@@ -66,6 +66,7 @@ struct vb_tx {
 	struct vb_roce_fault *fault;    /* NULL: no rule acts on packets that are sent */
 	struct vb_roce_fault *disarmed; /* kept for the next rule */
 	const struct vb_qp *qp;         /* whose packets are added */
+	uint32_t qpn;                   /* its number: it may end before packets that wait */
 	struct vb_flow flow;            /* addresses and ports of the last message */
 	struct vb_icrc_cache icrc;
 	struct vb_icrc_known *known; /* cached parts of the ICRC for that flow, or NULL */
@@ -303,7 +304,7 @@ static int send_one(struct vb_tx *tx, struct message *m)
 /* Shows a capture the packets of a message that was sent at this time. */
 static void show_message(struct vb_tx *tx, const struct message *m, uint64_t time)
 {
-	const struct vb_capture_of of = {.direction = VB_CAPTURE_OUT, .time = time};
+	const struct vb_capture_of of = {.direction = VB_CAPTURE_OUT, .time = time, .qpn = tx->qpn};
 	struct vb_ip_fields ip = {.traffic_class = m->to.traffic_class,
 	                          .hop_limit = m->to.hop_limit ? m->to.hop_limit : 64};
 	struct vb_flow flow;
@@ -380,12 +381,14 @@ bool vb_tx_begin(struct vb_tx *tx, const struct vb_qp *qp)
 	if (!atomic_load_explicit(&tx->sockets->up, memory_order_acquire))
 		return false;
 	vb_lock(&tx->lock);
+	if (tx->n && !flush_messages(tx)) {
+		VB_COUNT(tx_waits, 1);
+		vb_unlock(&tx->lock);
+		return false;
+	}
 	tx->qp = qp;
-	if (!tx->n || flush_messages(tx))
-		return true;
-	VB_COUNT(tx_waits, 1);
-	vb_unlock(&tx->lock);
-	return false;
+	tx->qpn = qp ? qp->qp.qp_num : 0;
+	return true;
 }
 
 /* Returns true if the stage must be sent before another packet is added. */

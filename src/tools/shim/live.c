@@ -20,10 +20,12 @@
 #include "tools/shim/next.h"
 #include "util/control_dir.h"
 #include "util/env.h"
+#include "util/tally.h"
 
 #define PATIENCE_MS 500
 #define ANSWER_MAX 65536u
 #define NAME_MAX_COUNTER 64
+#define TRIES 10
 
 /* A counter of an adapter. */
 struct counter {
@@ -105,15 +107,36 @@ static bool add_counter(const char *text, const struct counter *c, uint64_t *sum
 	return true;
 }
 
-static bool ask_program(int dir_fd, const char *name, const struct counter *c, char *buf, int64_t until, uint64_t *sum)
+static bool add_counters(const char *text, const struct counter *c, unsigned n, uint64_t *sums)
+{
+	bool found = false;
+
+	for (unsigned i = 0; i < n; i++)
+		found |= add_counter(text, &c[i], &sums[i]);
+	return found;
+}
+
+/* What is asked for: n counters, and their sums. */
+struct question {
+	const struct counter *c;
+	unsigned n;
+	uint64_t *sums;
+	int64_t until;
+};
+
+static bool ask_program(int dir_fd, const char *name, const struct question *q, char *buf)
 {
 	static const char request[] = "devices\n";
 	int sock;
 
-	if (vb_control_dir_connect(dir_fd, name, geteuid(), &sock))
+	int err = vb_control_dir_connect(dir_fd, name, geteuid(), &sock);
+
+	if (err == ECONNREFUSED)
+		vb_tally_end(dir_fd, name);
+	if (err)
 		return false;
 	bool found = send(sock, request, strlen(request), MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)strlen(request) &&
-	             read_all(sock, buf, ANSWER_MAX, until) && add_counter(buf, c, sum);
+	             read_all(sock, buf, ANSWER_MAX, q->until) && add_counters(buf, q->c, q->n, q->sums);
 	close(sock);
 	return found;
 }
@@ -125,17 +148,82 @@ static bool shares_directory(void)
 	return dir && *dir;
 }
 
-static bool ask_programs(DIR *dir, const struct counter *c, char *buf, uint64_t *sum)
+static bool ask_programs(DIR *dir, const struct question *q, char *buf)
 {
-	int64_t until = ms_now() + PATIENCE_MS;
 	uint64_t ours = vb_control_netns();
 	struct vb_control_name name;
 	bool found = false;
 
-	for (struct dirent *e; ms_now() < until && (e = readdir(dir));)
+	for (struct dirent *e; ms_now() < q->until && (e = readdir(dir));)
 		if (vb_control_name_read(e->d_name, &name) && (shares_directory() || name.netns == ours))
-			found |= ask_program(dirfd(dir), e->d_name, c, buf, until, sum);
+			found |= ask_program(dirfd(dir), e->d_name, q, buf);
 	return found;
+}
+
+/* The file of ended programs of this network namespace; "" if there is none. */
+static void read_ended(DIR *dir, char *buf)
+{
+	if (!vb_tally_read(dirfd(dir), vb_control_netns(), buf, VB_TALLY_MAX))
+		buf[0] = '\0';
+}
+
+/* A program adds its numbers to the file before it stops answering. So they were counted once if the file is the same
+ * before and after the programs were asked. */
+static bool sum_counters(DIR *dir, const struct counter *c, unsigned n, char *buf, uint64_t *sums)
+{
+	struct question q = {c, n, sums, ms_now() + PATIENCE_MS};
+	char *before = buf + ANSWER_MAX, *after = before + VB_TALLY_MAX;
+	bool found = false;
+
+	read_ended(dir, before);
+	for (int i = 0; i < TRIES; i++) {
+		memset(sums, 0, n * sizeof(*sums));
+		rewinddir(dir);
+		found = ask_programs(dir, &q, buf);
+		read_ended(dir, after);
+		if (!strcmp(before, after))
+			break;
+		strcpy(before, after);
+	}
+	return add_counters(before, c, n, sums) || found;
+}
+
+/* False if there is nothing to add up: the sums are then zeros. */
+static bool sum_programs(const struct counter *c, unsigned n, uint64_t *sums)
+{
+	bool found = false;
+	int dir_fd;
+
+	memset(sums, 0, n * sizeof(*sums));
+	if (vb_control_dir_open(false, &dir_fd))
+		return false;
+	DIR *dir = fdopendir(dir_fd);
+	char *buf = malloc(ANSWER_MAX + 2 * VB_TALLY_MAX);
+
+	if (dir && buf)
+		found = sum_counters(dir, c, n, buf, sums);
+	free(buf);
+	if (dir)
+		closedir(dir);
+	else
+		close(dir_fd);
+	return found;
+}
+
+APART void vb_shim_live_numbers(const char *device, const char *const *names, unsigned n, uint64_t *values)
+{
+	struct counter *c = calloc(n, sizeof(*c));
+	int saved = errno;
+
+	memset(values, 0, n * sizeof(*values));
+	for (unsigned i = 0; c && i < n; i++) {
+		snprintf(c[i].device, sizeof(c[i].device), "%s", device);
+		snprintf(c[i].name, sizeof(c[i].name), "%s", names[i]);
+	}
+	if (c)
+		sum_programs(c, n, values);
+	free(c);
+	errno = saved;
 }
 
 static int file_with(uint64_t n, int cloexec)
@@ -153,21 +241,9 @@ static int file_with(uint64_t n, int cloexec)
 
 static int sum_file(const struct counter *c, int cloexec)
 {
-	uint64_t sum = 0;
-	int dir_fd, fd = -1;
+	uint64_t sum;
 
-	if (vb_control_dir_open(false, &dir_fd))
-		return -1;
-	DIR *dir = fdopendir(dir_fd);
-	char *buf = malloc(ANSWER_MAX);
-	if (dir && buf && ask_programs(dir, c, buf, &sum))
-		fd = file_with(sum, cloexec);
-	free(buf);
-	if (dir)
-		closedir(dir);
-	else
-		close(dir_fd);
-	return fd;
+	return sum_programs(c, 1, &sum) ? file_with(sum, cloexec) : -1;
 }
 
 APART int vb_shim_live(const char *rest, int cloexec)

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tools/shim/live.h"
 #include "tools/shim/tree_device.h"
 
 /* A datagram that is being filled. It is sent when the next message might not fit. The tools read at least 4 KiB at a
@@ -25,7 +26,7 @@ struct answer {
 	_Alignas(8) uint8_t buf[4096];
 };
 
-enum { LARGEST_MESSAGE = 1024 };
+enum { LARGEST_MESSAGE = 2048 };
 
 static void answer_flush(struct answer *a)
 {
@@ -135,11 +136,70 @@ static void put_port(struct answer *a, const struct vb_shim_device *dev)
 	}
 }
 
-/* An empty summary: this process does not know the resources of other programs. */
+static uint32_t begin_nest(struct answer *a, uint16_t type)
+{
+	uint32_t at = a->len;
+
+	put_attribute(a, type | NLA_F_NESTED, NULL, 0);
+	return at;
+}
+
+static void end_nest(struct answer *a, uint32_t at)
+{
+	uint16_t len = (uint16_t)(a->len - at);
+
+	memcpy(a->buf + at, &len, sizeof(len));
+}
+
+static void put_u64(struct answer *a, uint16_t type, uint64_t v)
+{
+	put_attribute(a, type, &v, sizeof(v));
+}
+
+/* How many objects of each kind the programs of this user have. The kernel counts its own as well. */
 static void put_resources(struct answer *a, const struct vb_shim_device *dev)
 {
+	static const char *const kinds[] = {"cqs", "qps", "contexts"}, *const names[] = {"cq", "qp", "ctx"};
+	uint64_t values[3];
+
+	vb_shim_live_numbers(dev->name, kinds, 3, values);
 	put_device_name(a, dev);
-	put_attribute(a, RDMA_NLDEV_ATTR_RES_SUMMARY | NLA_F_NESTED, NULL, 0);
+	uint32_t all = begin_nest(a, RDMA_NLDEV_ATTR_RES_SUMMARY);
+
+	for (unsigned i = 0; i < 3; i++) {
+		uint32_t one = begin_nest(a, RDMA_NLDEV_ATTR_RES_SUMMARY_ENTRY);
+
+		put_string(a, RDMA_NLDEV_ATTR_RES_SUMMARY_ENTRY_NAME, names[i]);
+		put_u64(a, RDMA_NLDEV_ATTR_RES_SUMMARY_ENTRY_CURR, values[i]);
+		end_nest(a, one);
+	}
+	end_nest(a, all);
+}
+
+static void put_statistics(struct answer *a, const struct vb_shim_device *dev)
+{
+	/* core/counts.h, without what Linux shows as port counters: data and packets */
+	static const char *const names[] = {
+	        "out_of_sequence",   "packet_seq_err", "implied_nak_seq_err",   "duplicate_request",
+	        "rnr_nak_retry_err", "out_of_buffer",  "local_ack_timeout_err", "rx_icrc_encapsulated",
+	        "req_cqe_error",     "resp_cqe_error", "req_cqe_flush_error",   "resp_cqe_flush_error",
+	        "np_cnp_sent",       "rp_cnp_handled", "port_xmit_packets",     "port_rcv_packets"};
+	enum { COUNTERS = sizeof(names) / sizeof(names[0]) };
+	uint64_t values[COUNTERS];
+
+	vb_shim_live_numbers(dev->name, names, COUNTERS, values);
+	put_device_name(a, dev);
+	put_u32(a, RDMA_NLDEV_ATTR_PORT_INDEX, 1);
+	uint32_t all = begin_nest(a, RDMA_NLDEV_ATTR_STAT_HWCOUNTERS);
+
+	for (unsigned i = 0; i < COUNTERS; i++) {
+		uint32_t one = begin_nest(a, RDMA_NLDEV_ATTR_STAT_HWCOUNTER_ENTRY);
+
+		put_string(a, RDMA_NLDEV_ATTR_STAT_HWCOUNTER_ENTRY_NAME, names[i]);
+		put_u64(a, RDMA_NLDEV_ATTR_STAT_HWCOUNTER_ENTRY_VALUE, values[i]);
+		end_nest(a, one);
+	}
+	end_nest(a, all);
 }
 
 static const struct {
@@ -149,6 +209,7 @@ static const struct {
         {RDMA_NLDEV_CMD_GET, put_device},
         {RDMA_NLDEV_CMD_PORT_GET, put_port},
         {RDMA_NLDEV_CMD_RES_GET, put_resources},
+        {RDMA_NLDEV_CMD_STAT_GET, put_statistics},
 };
 
 /* Finds an attribute of a request and reads its four bytes. False if there is none. */
@@ -185,7 +246,8 @@ static int answer_per_device(struct answer *a, const uint8_t *body, size_t len,
 
 	if (!dump && !one)
 		return -EINVAL;
-	if (!dump && put_it == put_port && (!find_u32(body, len, RDMA_NLDEV_ATTR_PORT_INDEX, &port) || port != 1))
+	if (!dump && (put_it == put_port || put_it == put_statistics) &&
+	    (!find_u32(body, len, RDMA_NLDEV_ATTR_PORT_INDEX, &port) || port != 1))
 		return -EINVAL;
 	for (int i = 0; i < n; i++) {
 		if (one && dev[i].index != index)

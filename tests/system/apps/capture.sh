@@ -109,6 +109,33 @@ said_once() { # STATUS TEXT COMMAND…: one line on standard error
 	return 1
 }
 capture() { timeout 60 "$VERBENA" capture "$@"; }
+# two pairs of programs: --qp shows both directions of one queue pair, and nothing of the other pair
+one_queue_pair() { # FIELDS ENV… -- ARGUMENTS…: FIELDS of tshark tell the directions, and have two values
+	local fields=$1 env=() pids=() qpn i
+	shift
+	while [ "$1" != -- ]; do env+=("$1"); shift; done
+	shift
+	for i in 1 2; do
+		free_port
+		env "${env[@]}" timeout 60 "$VERBENA" run ib_send_lat "$@" -p "$port" -F -D 40 >"$work/server.out" 2>&1 </dev/null &
+		pids+=($!)
+		wait_for 20 listens "$port"
+		env "${env[@]}" timeout 60 "$VERBENA" run ib_send_lat "$@" -p "$port" -F -D 40 127.0.0.1 >"$work/client.out" 2>&1 </dev/null &
+		pids+=($!)
+	done
+	wait_for 30 four_sending && qpn=$("$VERBENA" stat qps --json | python3 -c 'import json, sys; print(max((r["counters"]["port_xmit_packets"], r["qpn"]) for r in json.load(sys.stdin)["qps"] if r["type"] == "RC")[1])') &&
+		capture -w "$work/qp.pcapng" --qp "$qpn" --count 300 2>"$work/err"
+	local status=$?
+	kill "${pids[@]}" 2>/dev/null
+	wait "${pids[@]}" 2>/dev/null
+	tshark -n -r "$work/qp.pcapng" --disable-protocol rpcordma -T fields $fields 2>/dev/null | sort | uniq -c | tee "$work/directions"
+	[ $status = 0 ] && [ "$(wc -l <"$work/directions")" = 2 ]
+}
+four_sending() { "$VERBENA" stat qps --json | python3 -c 'import json, sys; sys.exit(sum(r["counters"]["port_xmit_packets"] > 100 for r in json.load(sys.stdin)["qps"]) < 4)'; }
+bth="-e infiniband.bth.destqp"
+check "one queue pair, on one host" one_queue_pair "$bth" -- -d roce_lo -x 1
+check "one queue pair, over RoCE" one_queue_pair "$bth" VERBENA_WIRE=always -- -d roce_lo -x 1
+check "one queue pair, over iWARP" one_queue_pair "-e tcp.srcport -e tcp.dstport" VERBENA_WIRE=always VERBENA_DEVICES=iwarp:lo -- -d iwarp_lo -R
 check "a pair runs" start_pair
 check "it is captured from outside, both programs" capture -w "$work/all.pcapng" --count 2000
 check "the frames are right" right all 1024

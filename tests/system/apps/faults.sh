@@ -72,14 +72,15 @@ check "registration fails" refused_mr
 # --- connections ---
 if command -v rping >/dev/null; then
 	there=127.0.0.1
+	LIMIT_CM=60
 	# cm_event RULE EVENT ENV…: the server has the rule, the client sees the event
 	cm_event() {
 		local s status
 		rm -f "$work/server.out"
-		env "${@:3}" VERBENA_FAULT="$1" timeout -k 2 $((60 * SLOW)) "${run[@]}" rping -s -a $there -C 2 >"$work/server.out" 2>&1 </dev/null &
+		env "${@:3}" VERBENA_FAULT="$1" timeout -k 2 $((LIMIT_CM * SLOW)) "${run[@]}" rping -s -a $there -C 2 >"$work/server.out" 2>&1 </dev/null &
 		s=$!
 		wait_for 20 rping_waits || { kill $s; return 1; }
-		env "${@:3}" timeout -k 2 $((60 * SLOW)) "${run[@]}" rping -c -a $there -C 2 >"$work/client.out" 2>&1 </dev/null
+		env "${@:3}" timeout -k 2 $((LIMIT_CM * SLOW)) "${run[@]}" rping -c -a $there -C 2 >"$work/client.out" 2>&1 </dev/null
 		status=$?
 		kill $s 2>/dev/null
 		wait $s 2>/dev/null
@@ -90,6 +91,26 @@ if command -v rping >/dev/null; then
 	check "a connection request is rejected" cm_event "cm=reject" "RDMA_CM_EVENT_REJECTED, error 28"
 	check "it is rejected for a reason" cm_event "cm=reject=10" "RDMA_CM_EVENT_REJECTED, error 10"
 	check "iWARP: a connection request is rejected" cm_event "cm=reject" RDMA_CM_EVENT_REJECTED VERBENA_WIRE=always VERBENA_DEVICES=iwarp:lo
+	# 4.3 s later the client repeats its request, which the rule lets through
+	asked_twice() { VERBENA_LOG=debug VERBENA_FAULT="cm=ignore count=1" both rping -s -a $there -C 2 -- rping -c -a @ -C 2 && grep -q '^verbena: fault 1: cm: number 1$' "$work/server.out"; }
+	check "a connection request is not answered, and the next one is" asked_twice
+	check "iWARP: a connection request is not answered, and the connection ends" cm_event "cm=ignore" "RDMA_CM_EVENT_\(UNREACHABLE\|REJECTED\)" VERBENA_WIRE=always VERBENA_DEVICES=iwarp:lo
+	LIMIT_CM=120
+	check "a connection request is never answered" cm_event "cm=ignore" "RDMA_CM_EVENT_UNREACHABLE"
+	LIMIT_CM=60
+	removed() { # the client has connected when its adapter goes
+		local s c
+		rm -f "$work/server.out"
+		timeout -k 2 $((60 * SLOW)) "${run[@]}" rping -s -a $there >"$work/server.out" 2>&1 </dev/null &
+		s=$!
+		wait_for 20 rping_waits || { kill $s; return 1; }
+		VERBENA_FAULT="device=remove after=2s" timeout -k 2 $((60 * SLOW)) "${run[@]}" rping -c -a $there >"$work/client.out" 2>&1 </dev/null
+		c=$?
+		wait $s
+		cat "$work/client.out"
+		[ $c != 0 ] && [ $c != 124 ] && grep -q 'DEVICE_REMOVAL\|device removal' "$work/client.out"
+	}
+	check "a program of rdma_cm sees that its adapter is removed" removed
 	iwarp() { VERBENA_WIRE=always VERBENA_DEVICES=iwarp:lo with "$@"; }
 	check "iWARP: a delay" iwarp "delay=1ms" both rping -s -a $there -C 20 -V -- rping -c -a @ -C 20 -V
 	check "iWARP: a rate" iwarp "rate=2M" both rping -s -a $there -C 20 -V -S 5000 -- rping -c -a @ -C 20 -V -S 5000
@@ -148,6 +169,30 @@ wrong_line() { "$VERBENA" fault check "$work/wrong"; [ $? = 2 ]; }
 check "verbena fault check: a wrong line is refused" wrong_line
 storm() { VERBENA_LOG=info with "@$work/scenario" wired pair ibv_rc_pingpong "${D[@]}" -n 4000 && grep -q 'fault 1: drop p=0.2 seed=5' "$work/client.out"; }
 check "RoCE: a program passes through a scenario" storm
+
+# The client alone has rules, and they act on its first packets, which do not depend on time
+same_counters() {
+	local turn
+	printf 'duplicate p=0.1 seed=21 opcode=SEND count=8\nat 0ms add drop opcode=SEND p=0.05 seed=22 count=4\n' >"$work/seeded"
+	for turn in 1 2; do
+		start_server_wired || return 1
+		VERBENA_LOG=debug VERBENA_FAULT="@$work/seeded" wired start_client ibv_rc_pingpong "${D[@]}" -n 200
+		wait "$client" && wait "$server" || { said_by_both; return 1; }
+		sed -n 's/^verbena: \(fault [12]: .*number [0-9]*\)$/\1/p' "$work/client.out" >"$work/counters.$turn"
+	done
+	[ "$(wc -l <"$work/counters.1")" = 12 ] && diff "$work/counters.1" "$work/counters.2"
+}
+check "a seeded scenario does the same twice" same_counters
+watched() {
+	VERBENA_FAULT="port=down after=1s for=500ms; device=remove after=3s" timeout 60 "${run[@]}" stdbuf -oL ibv_asyncwatch -d roce_lo >"$work/watch.out" 2>&1 </dev/null &
+	local w=$!
+	wait_for 20 grep -q DEVICE_FATAL "$work/watch.out" || wait_for 1 grep -q catastrophic "$work/watch.out"
+	kill $w 2>/dev/null
+	wait $w
+	cat "$work/watch.out"
+	grep -c event "$work/watch.out"
+}
+check "ibv_asyncwatch sees a port go and come back, and the adapter go" watched
 
 # --- at run time ---
 runtime() {

@@ -3,7 +3,7 @@
 # follows: verbena-stat(1), verbena-exporter(1)
 # SPDX-License-Identifier: MIT
 source "$(dirname "$0")/../../support/lib.sh"
-need ib_send_lat rping python3 curl
+need ib_send_lat rping rdma python3 curl
 
 member() { # PYTHON-EXPRESSION of d: the parsed JSON on stdin; must be true
 	python3 -c 'import json, sys
@@ -50,6 +50,14 @@ live_file() { # NAME: it has a number above zero, for cat and for stdio
 for f in counters/port_xmit_data counters/port_rcv_packets hw_counters/sent_pkts; do
 	check "the file $f has what running programs have counted" live_file $f
 done
+rdma_has() { # EXPRESSION ARGS…
+	"$VERBENA" run rdma -j "${@:2}" >"$work/json" || return 1
+	member "$1" <"$work/json"
+}
+check "rdma resource shows what programs have" rdma_has '[(r["qp"], r["cq"], r["ctx"]) for r in d if r["ifname"] == "roce_lo"] == [(2, 4, 2)]' resource show
+check "rdma resource shows it as text" sh -c '"$0" run rdma res show | grep -q "roce_lo:.* qp 2 "' "$VERBENA"
+check "rdma statistic shows the counters of an adapter" rdma_has '[r["port_xmit_packets"] > 100 and r["out_of_buffer"] == 0 for r in d if r["ifname"] == "roce_lo"] == [True]' statistic show
+check "rdma statistic shows them for one link" sh -c '"$0" run rdma statistic show link roce_lo/1 | grep -q "port_rcv_packets [1-9]"' "$VERBENA"
 check "a counter without a source reads as zero" sh -c '[ "$("$0" run cat '"$sysfs"'/counters/symbol_error)" = 0 ]' "$VERBENA"
 pid=$(program_of "$server")
 check "--pid shows one program" stat_has "[r['pid'] for r in d['qps']] == [$pid]" qps --pid "$pid"
@@ -128,13 +136,46 @@ check "a process without an adapter is a failure" status_is 1 "$VERBENA" stat --
 kill -STOP "$pid"
 check "a stopped program is named, and the status is 1" sh -c '"$0" stat processes >/dev/null 2>"'"$work/err"'"; [ $? = 1 ] && grep -q "'"$pid"' did not answer" "'"$work/err"'"' "$VERBENA"
 kill -CONT "$pid"
+# one program is killed, and the other one ends by a signal: what was seen of either does not go back
+"$VERBENA" stat devices --json >"$work/seen"
+seen=$(python3 -c 'import json, sys; print(next(r["counters"]["port_xmit_packets"] for r in json.load(sys.stdin)["devices"] if r["device"] == "roce_lo"))' <"$work/seen")
 kill -KILL "$pid"
 wait "$server" 2>/dev/null
 kill "$client" 2>/dev/null
 wait "$client" 2>/dev/null
-check "a counter without programs reads as zero" sh -c '[ "$("$0" run cat '"$sysfs"'/counters/port_xmit_data)" = 0 ]' "$VERBENA"
+check "the counters of an adapter outlive its programs" stat_has "any(r['device'] == 'roce_lo' and r.get('programs', 0) == 0 and r['counters']['port_xmit_packets'] >= ${seen:-x} > 0 for r in d['devices'])" devices
+check "so they do in /sys" sh -c '[ "$("$0" run cat '"$sysfs"'/counters/port_xmit_packets)" -ge "$1" ]' "$VERBENA" "${seen:-x}"
+device_total() { "$VERBENA" stat --openmetrics | sed -n 's/^verbena_device_port_xmit_packets_total{device="roce_lo"} //p'; }
+check "and in OpenMetrics" sh -c '[ "$0" -ge "$1" ]' "$(device_total)" "${seen:-x}"
+ends_by_itself() { # a program that ends well adds exactly what it has counted
+	local before after
+	before=$(device_total)
+	pair ibv_rc_pingpong -d roce_lo -g 1 -n 100 || return 1
+	after=$(device_total)
+	echo "$before, then $after"
+	[ $((after - before)) = 200 ]
+}
+check "programs that nobody has asked add what they have sent" ends_by_itself
+check "and no more when the counters are read again" sh -c '[ "$0" = "$1" ]' "$(device_total)" "$(device_total)"
 check "a killed program is not shown any more" wait_for 20 stat_has 'd == {"processes": []}' processes
-check "and its name is removed" sh -c '[ -z "$(ls "$0"/control-*)" ]' "$VERBENA_RUNTIME"
+check "and its name is removed" sh -c '[ -z "$(ls "$0"/control-* | grep -v "^ended-[0-9]*$")" ]' "$VERBENA_RUNTIME"
+garbage() { # in the file of ended programs
+	local f
+	for f in "$VERBENA_RUNTIME"/control-*/ended-*; do
+		[ -f "$f" ] && cp "$f" "$work/ended" || return 1
+		for text in '{"devices": [{"device": "roce_lo", "counters": 7}, 3, {"device": 1}]}' '{"devices": [' '"device": "x"counters": {"a": 99999999999999999999999' ''; do
+			printf '%s' "$text" >"$f"
+			"$VERBENA" stat devices >/dev/null || return 1
+			"$VERBENA" run cat "$sysfs/counters/port_xmit_packets" >/dev/null || return 1
+			pair ibv_rc_pingpong -d roce_lo -g 1 -n 10 || return 1
+		done
+		head -c 200000 /dev/urandom >"$f"
+		"$VERBENA" stat devices >/dev/null || return 1
+		rm "$f" && ln -s "$work/ended" "$f" && pair ibv_rc_pingpong -d roce_lo -g 1 -n 10 || return 1
+		[ -f "$f" ] && [ ! -L "$f" ] || return 1 # a link is not followed but replaced
+	done
+}
+check "garbage in the file of ended programs does no harm" garbage
 
 # --- hostile programs ---
 # fake_program ANSWER [NAMES]: a program that gives this answer to each question, on so many sockets; sets $fake. @ is the

@@ -23,6 +23,7 @@ struct two {
 };
 static struct two two;
 static uint8_t ack_timeout = 8;
+static bool extended; /* queue pairs with the ibv_wr_ functions */
 
 static void open_lo(void)
 {
@@ -46,7 +47,16 @@ static void make_qp(int i, enum ibv_qp_type type)
 	        .cap = {.max_send_wr = DEPTH, .max_recv_wr = DEPTH, .max_send_sge = 1, .max_recv_sge = 1}};
 	struct ibv_qp_attr a = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = IBV_ACCESS_REMOTE_WRITE};
 
-	CHECK((two.qp[i] = ibv_create_qp(two.pd, &init)));
+	struct ibv_qp_init_attr_ex ex = {.send_cq = two.cq,
+	                                 .recv_cq = two.cq,
+	                                 .qp_type = type,
+	                                 .sq_sig_all = 1,
+	                                 .cap = init.cap,
+	                                 .comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+	                                 .pd = two.pd,
+	                                 .send_ops_flags = IBV_QP_EX_WITH_SEND};
+
+	CHECK((two.qp[i] = extended ? ibv_create_qp_ex(two.ctx, &ex) : ibv_create_qp(two.pd, &init)));
 	CHECK(!ibv_modify_qp(two.qp[i], &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS));
 }
 
@@ -308,6 +318,39 @@ static void posting_fails_with_the_error_of_its_rule(void)
 	SAME(state_of(0), IBV_QPS_RTS);
 }
 
+static int post_extended(uint64_t id)
+{
+	struct ibv_qp_ex *x = ibv_qp_to_qp_ex(two.qp[0]);
+
+	ibv_wr_start(x);
+	x->wr_id = id;
+	x->wr_flags = 0;
+	ibv_wr_send(x);
+	ibv_wr_set_sge(x, two.mr->lkey, (uintptr_t)two.bytes, 64);
+	return ibv_wr_complete(x);
+}
+
+static void ibv_wr_complete_fails_with_the_error_of_post_send(void)
+{
+	extended = true;
+	open_two("post_send=ENOMEM every=2 count=1", IBV_QPT_RC);
+	post_receives(2);
+	CHECK(!post_extended(1));
+	SAME(post_extended(2), ENOMEM);
+	CHECK(!post_extended(3)); /* nothing is left of the second */
+	expect_wc(0, 1, IBV_WC_SUCCESS);
+	expect_wc(0, 3, IBV_WC_SUCCESS);
+	SAME(state_of(0), IBV_QPS_RTS);
+}
+
+static void ibv_wr_complete_fails_after_a_device_is_removed(void)
+{
+	extended = true;
+	open_two("device=remove after=300ms", IBV_QPT_RC);
+	SAME(wait_event().event_type, IBV_EVENT_DEVICE_FATAL);
+	SAME(post_extended(1), EIO);
+}
+
 static enum ibv_port_state port_state(void)
 {
 	struct ibv_port_attr attr;
@@ -460,6 +503,8 @@ int main(void)
 	APART(a_completion_queue_overflows);
 	APART(calls_fail_with_the_error_of_their_rule);
 	APART(posting_fails_with_the_error_of_its_rule);
+	APART(ibv_wr_complete_fails_with_the_error_of_post_send);
+	APART(ibv_wr_complete_fails_after_a_device_is_removed);
 	APART(a_port_goes_down_and_comes_back);
 	APART(requests_fail_while_the_port_is_down);
 	APART(a_request_waits_for_a_port_that_comes_back_in_time);
