@@ -20,6 +20,12 @@ strip -g -o "$v/src/tools/libverbena-paths.so" "$BUILD/src/tools/libverbena-path
 strip -g -o "$v/src/broker/verbena-broker" "$BUILD/src/broker/verbena-broker"
 ldd "$v/src/abi/libibverbs.so.1" | awk '/libisal/ { print $3 }' | xargs -r -I{} cp -L {} "$v/src/abi/"
 "${CC:-gcc}" -std=gnu17 -O2 -w -o "$v/device_names" "$HERE/device_names.c" -libverbs || exit 1
+storage=$BUILD/storage/verbena-target with_target=
+if [ -x "$storage" ]; then
+	with_target=1
+	strip -g -o "$v/storage/verbena-target" "$storage"
+	ldd "$storage" | awk '/lib(uring|json-c|ssl|crypto)\./ { print $3 }' | xargs -r -I{} cp -L {} "$v/storage/"
+fi
 cat >"$v/env" <<'END'
 V=/root/v/verbena VERBENA_RUNTIME=/tmp/vbrun VERBENA_BROKER=/root/v/src/broker/verbena-broker
 mkdir -p -m 700 $VERBENA_RUNTIME
@@ -95,6 +101,35 @@ has "ucmatose on rxe0" "pair ours ucmatose -- ucmatose -s 192.0.2.2"
 has "ucmatose on Verbena's device" "pair ours ucmatose -- ucmatose -s 127.0.0.1"
 has "udaddy on rxe0" "pair ours udaddy -- udaddy -s 192.0.2.2"
 has "ib_send_lat -R on rxe0" "pair ours ib_send_lat -F -R -n 50 -- ib_send_lat -F -R -n 50 192.0.2.2"
+
+# --- storage: the guest's kernel is the host, and the target is on its rxe0 too ---
+[ -z "$with_target" ] || has "the kernel's NVMe host writes to verbena-target, both on rxe0" 'nqn=nqn.2026-01.test:hw; modprobe nvme-rdma; export LD_LIBRARY_PATH=/root/v/storage
+	timeout -k 1 60 $V run /root/v/storage/verbena-target --listen 0.0.0.0 --transport auto --nqn $nqn --export memory:16M >/tmp/target 2>&1 & pid=$!; sleep 4; cat /tmp/target
+	rdma resource show cm_id | grep LISTEN | grep -q comm.verbena-target && timeout 20 nvme connect -t rdma -n $nqn -a 192.0.2.2 -s 4420 && sleep 2
+	dd if=/dev/zero of=/dev/nvme0n1 bs=64k count=20 oflag=direct; d=$?; rdma resource show qp | grep -q comm.verbena-target; q=$?
+	nvme disconnect -n $nqn; kill $pid; wait $pid; t=$?; echo $d $q $t; [ $d$q$t = 000 ]'
+
+# --- the suite of pyverbs: each test has the result that it has without Verbena. The guest gets this machine's Python ---
+guest_gets_pyverbs() {
+	local python=/usr/bin/python3 from=/usr/share/doc/rdma-core/tests
+	mkdir -p "$work/py/suite" && cp "$from"/* "$work/py/suite/" && { gunzip -qf "$work"/py/suite/*.gz || true; } || return 1
+	{
+		realpath -s $python "$(realpath $python)"
+		ldd "$(realpath $python)" /usr/lib/python3/dist-packages/pyverbs/*.so | awk '/=> \// { print $3 }' | grep -vE '/lib(ibverbs|rdmacm|c|m)\.so'
+		ls /usr/lib/x86_64-linux-gnu/lib{mlx4,mlx5,efa}.so.1
+		find /usr/lib/python3.[0-9]* \( -name test -o -name tests -o -name __pycache__ -o -name 'config-*' \) -prune -o -type f -print
+		find /usr/lib/python3/dist-packages/pyverbs -name '*.so' -o -name '*.py'
+	} 2>/dev/null | sort -u >"$work/py/list"
+	tar -chf "$work/py/python.tar" -T "$work/py/list" 2>/dev/null
+	VERBENA_LAB_S=200 "$LAB" put "$work/py/python.tar" "$work/py/suite" && VERBENA_LAB_S=100 "$LAB" guest "tar -C / -xf python.tar && rm python.tar && python3 -c 'import pyverbs.device'"
+}
+if [[ "the pyverbs suite" =~ $only ]] && /usr/bin/python3 -c 'import pyverbs.device' 2>/dev/null && [ -d /usr/share/doc/rdma-core/tests ]; then
+	check "the guest gets pyverbs" guest_gets_pyverbs
+	modules=$(printf 'tests.test_%s ' addr cq cq_events cqex device mr parent_domain pd qp qpex rdmacm relaxed_ordering shared_pd atomic fork)
+	VERBENA_LAB_S=500 check "the pyverbs suite gives what it gives without Verbena" "$LAB" guest ". /root/v/env; cd /root/suite
+		suite() { timeout -k 2 200 \"\$@\" python3 run_tests.py --dev rxe0 --gid 1 -v $modules 2>&1 | grep -E ' \.\.\. (ok|skipped|FAIL|ERROR)' | sed 's/skipped .*/skipped/' | sort; }
+		suite env >/tmp/plain; suite \$V run >/tmp/ours; wc -l /tmp/plain /tmp/ours; diff /tmp/plain /tmp/ours && [ \$(grep -c 'ok\$' /tmp/ours) -gt 50 ]"
+fi
 
 # --- from host to host: the guest's program on rxe0, ours here on Verbena's device ---
 from_here() {
