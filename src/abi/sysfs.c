@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "abi/dispatch.h"
+#include "abi/hardware.h"
 #include "core/device.h"
 #include "util/calls.h"
 #include "util/env.h"
@@ -96,8 +97,14 @@ int ibv_read_sysfs_file(const char *dir, const char *file, char *buf, size_t siz
 		return -1;
 	vb_cancel_defer(&cancel);
 	int len = read_ours(path, buf, size);
-	if (len == -2)
+	bool ours = len != -2;
+	if (!ours)
 		len = read_sysfs_file(path, buf, size);
+	if (!ours && len < 0) { /* a device of the kernel that is younger than the launcher's tree */
+		vb_hardware_aside(true);
+		len = read_sysfs_file(path, buf, size);
+		vb_hardware_aside(false);
+	}
 	vb_cancel_restore(cancel);
 	free(path);
 	return len;

@@ -116,18 +116,17 @@ static __be16 port_of(const struct sockaddr_storage *addr)
 	return a.sa.sa_family == AF_INET || a.sa.sa_family == AF_INET6 ? htons(rcm_addr_port(&a)) : 0;
 }
 
-/* Binds the id at the system's librdmacm, which gives the port if *addr has none. */
+/* Binds the id, which the system's librdmacm serves, there. It gives the port if *addr has none. */
 static int bind_real(struct rcm_id *id, union rcm_addr *addr)
 {
-	int err = rcm_hw_start(id);
+	if (rcm_real.bind_addr(id->real, &addr->sa)) {
+		int err = errno;
 
-	if (!err && rcm_real.bind_addr(id->real, &addr->sa))
-		err = errno;
-	if (err)
 		rcm_hw_end(id);
-	else
-		rcm_addr_set_port(addr, ntohs(port_of(&id->real->route.addr.src_storage)));
-	return err;
+		return err;
+	}
+	rcm_addr_set_port(addr, ntohs(port_of(&id->real->route.addr.src_storage)));
+	return 0;
 }
 
 /* Binds to all addresses, at both. A kernel without rdma_cm leaves the id to Verbena. */
@@ -138,12 +137,13 @@ static int bind_to_both(struct rcm_id *id, const union rcm_addr *want)
 	for (int i = 0; i < PORTS_TRIED && err == EADDRINUSE; i++) {
 		union rcm_addr addr = *want;
 
-		err = bind_real(id, &addr);
-		if (err && err != EADDRINUSE)
+		if (rcm_hw_start(id))
 			return rcm_bind(id, want, true);
-		id->by_both = id->real;
-		if (!err)
-			err = rcm_bind(id, &addr, true);
+		err = bind_real(id, &addr);
+		if (err)
+			return err;
+		id->by_both = true;
+		err = rcm_bind(id, &addr, true);
 		if (err)
 			rcm_hw_end(id);
 		if (rcm_addr_port(want))
@@ -152,15 +152,22 @@ static int bind_to_both(struct rcm_id *id, const union rcm_addr *want)
 	return err;
 }
 
+static int bind_to_hardware(struct rcm_id *id, const union rcm_addr *want)
+{
+	union rcm_addr addr = *want;
+	int err = rcm_hw_start(id);
+
+	return err ? err : bind_real(id, &addr);
+}
+
 /* Binds the id where its address belongs. */
 static int bind_id(struct rcm_id *id, const union rcm_addr *want)
 {
-	union rcm_addr addr = *want;
 	enum rcm_server server = id->state == RCM_IDLE && !id->real ? rcm_hw_server(want) : RCM_BY_VERBENA;
 
 	if (server == RCM_BY_BOTH)
 		return bind_to_both(id, want);
-	return server == RCM_BY_HARDWARE ? bind_real(id, &addr) : rcm_bind(id, want, true);
+	return server == RCM_BY_HARDWARE ? bind_to_hardware(id, want) : rcm_bind(id, want, true);
 }
 
 RCM_EXPORT int rdma_bind_addr(struct rdma_cm_id *cm_id, struct sockaddr *addr)

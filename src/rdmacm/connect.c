@@ -283,6 +283,9 @@ static int accept_id(struct rcm_id *id, const struct rdma_conn_param *param)
 
 RCM_EXPORT int rdma_accept(struct rdma_cm_id *cm_id, struct rdma_conn_param *param)
 {
+	/* No event follows the acceptance of a datagram id. */
+	if (cm_id && cm_id->qp_type == IBV_QPT_UD)
+		RCM_HARDWARE(accept, cm_id, param);
 	RCM_HARDWARE_WAITS(accept, cm_id, param);
 	struct rcm_id *id = rcm_id(cm_id);
 

@@ -255,8 +255,10 @@ static struct rcm_id *adopt_real(struct rdma_cm_id *real, const struct rcm_id *l
 {
 	struct rcm_id *child = rcm_id_new(listener->id.ps, listener->id.qp_type, listener->id.context);
 
-	if (!child)
+	if (!child) {
+		rcm_real.destroy_id(real);
 		return NULL;
+	}
 	child->real = real;
 	real->context = child;
 	child->delivers_events = true;
