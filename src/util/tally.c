@@ -270,10 +270,11 @@ void vb_tally_end(int dir_fd, const char *name)
 		unlinkat(dir_fd, file, 0);
 		if (len)
 			add_locked(dir_fd, parsed.netns, w->shown, w);
-		unlinkat(dir_fd, name, 0);
 	}
-	if (lock >= 0)
+	if (lock >= 0) { /* also a name that a start has not finished with */
+		unlinkat(dir_fd, name, 0);
 		close(lock);
+	}
 	if (w)
 		munmap(w, sizeof(*w));
 }

@@ -26,7 +26,7 @@ static bool find_socket(void)
 	bool found = false;
 
 	for (struct dirent *e; d && (e = readdir(d));)
-		if (e->d_name[0] != '.') {
+		if (e->d_name[0] != '.' && e->d_type == DT_SOCK) {
 			snprintf(socket_path, sizeof(socket_path), "%s/%s", dir, e->d_name);
 			found = true;
 		}
