@@ -27,7 +27,9 @@ static bool fail_link_file(const char *path, const char *why)
 /* Makes the folders of a path, as mkdir -p does. */
 static bool make_folders(char *path)
 {
-	for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+	for (char *slash = path; (slash = strchr(slash, '/')); slash++) {
+		if (slash == path)
+			continue;
 		*slash = '\0';
 		int rc = mkdir(path, 0755);
 
