@@ -8,6 +8,7 @@
 
 #include "core/context.h"
 #include "core/event_fd.h"
+#include "core/handle.h"
 #include "core/node.h"
 #include "core/verbs.h"
 
@@ -22,6 +23,7 @@ struct ibv_comp_channel *vb_create_comp_channel(struct ibv_context *context)
 		return NULL;
 	}
 	ch->ch.context = context;
+	ch->made.context = context;
 	vb_lock_init(&ch->lock, VB_RANK_CHANNEL);
 	vb_context_hold(vb_ctx(context));
 	return &ch->ch;
@@ -32,10 +34,12 @@ int vb_destroy_comp_channel(struct ibv_comp_channel *ibch)
 	struct vb_channel *ch = vb_channel(ibch);
 	struct vb_context *ctx = vb_ctx(ibch->context);
 
+	if (!vb_channel_is_sound(ibch))
+		return ENOENT;
 	if (__atomic_load_n(&ibch->refcnt, __ATOMIC_ACQUIRE))
 		return EBUSY;
 	vb_event_fd_close(ibch->fd, ch->event_fd);
-	free(ch);
+	vb_object_free(ch, &ch->made);
 	vb_context_drop(ctx);
 	return 0;
 }
@@ -96,10 +100,15 @@ void vb_channel_forget(struct vb_channel *ch, struct vb_cq *cq)
 int vb_get_cq_event(struct ibv_comp_channel *ibch, struct ibv_cq **cq, void **cq_context)
 {
 	struct vb_channel *ch = vb_channel(ibch);
+	struct ibv_context *context = (struct ibv_context *)ch->made.context;
 	struct vb_cq *ready;
 
+	if (!context) { /* destroyed; the kernel would read a closed descriptor */
+		errno = EBADF;
+		return -1;
+	}
 	do {
-		int err = vb_event_fd_take(vb_ctx(ibch->context)->node, ibch->fd, ch->event_fd);
+		int err = vb_event_fd_take(vb_ctx(context)->node, ibch->fd, ch->event_fd);
 
 		if (err) {
 			errno = err;

@@ -78,6 +78,7 @@ struct vb_ah {
 
 struct vb_channel {
 	struct ibv_comp_channel ch; /* ch.fd is an epoll descriptor that holds event_fd */
+	struct vb_made made;        /* no handle */
 	int event_fd;               /* semaphore eventfd: one unit per queued event */
 	struct vb_lock lock;        /* queue */
 	struct vb_cq *head, *tail;  /* CQs with events not yet taken, linked by ch_next */

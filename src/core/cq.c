@@ -74,7 +74,7 @@ struct vb_cq *vb_cq_new(struct ibv_context *context, uint32_t cqe, void *cq_cont
 	struct vb_context *ctx = vb_ctx(context);
 
 	if (!cqe || cqe > VB_MAX_CQE || comp_vector >= (uint32_t)context->num_comp_vectors ||
-	    (channel && channel->context != context)) {
+	    (channel && (channel->context != context || !vb_channel_is_sound(channel)))) {
 		errno = EINVAL;
 		return NULL;
 	}

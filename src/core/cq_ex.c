@@ -4,6 +4,7 @@
 #include <errno.h>
 
 #include "core/cq.h"
+#include "core/handle.h"
 #include "core/node.h"
 #include "core/verbs.h"
 
@@ -141,7 +142,7 @@ static int check_cq_attr(struct ibv_context *context, const struct ibv_cq_init_a
 	if (attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD) {
 		const struct vb_pd *domain = domain_of(attr);
 
-		if (!domain || domain->pd.context != context || !domain->parent)
+		if (!domain || domain->pd.context != context || !vb_pd_is_sound(&domain->pd) || !domain->parent)
 			return EINVAL;
 	}
 	return attr->wc_flags & ~(uint64_t)FLAGS_SUPPORTED ? EOPNOTSUPP : 0;

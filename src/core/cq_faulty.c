@@ -14,8 +14,11 @@ static void judge_receive(struct ibv_cq *cq, struct ibv_wc *wc)
 
 	if (wc->status != IBV_WC_SUCCESS || !(wc->opcode & IBV_WC_RECV) || !vb_fault_ask_work(&s, &v))
 		return;
-	if (v.status)
+	if (v.status) { /* the rest as in other failed completions */
 		wc->status = v.status;
+		wc->byte_len = 0;
+		wc->wc_flags = 0;
+	}
 	if (v.overflow)
 		vb_cq_overflow(vb_cq(cq));
 	else

@@ -5,6 +5,7 @@
 #define VB_CORE_HANDLE_H
 
 #include "core/core.h"
+#include "core/pd.h"
 
 /* A handle that is unique among the objects of one kind in this process. Never 0. */
 static inline uint32_t vb_handle_next(_Atomic uint32_t *last)
@@ -47,6 +48,17 @@ static inline bool vb_cq_is_sound(const struct ibv_cq *cq)
 static inline bool vb_srq_is_sound(const struct ibv_srq *srq)
 {
 	return VB_IS_SOUND((const struct vb_srq *)srq, srq);
+}
+
+/* Completion channels and thread domains have no handle. */
+static inline bool vb_channel_is_sound(const struct ibv_comp_channel *ch)
+{
+	return ch->context == ((const struct vb_channel *)ch)->made.context;
+}
+
+static inline bool vb_td_is_sound(const struct ibv_td *td)
+{
+	return td->context == ((const struct vb_td *)td)->made.context;
 }
 
 /* A queue pair's number is its index in the tables. */

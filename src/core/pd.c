@@ -85,6 +85,7 @@ struct ibv_td *vb_alloc_td(struct ibv_context *context, struct ibv_td_init_attr 
 		return NULL;
 	}
 	td->td.context = context;
+	td->made.context = context;
 	vb_context_hold(vb_ctx(context));
 	return &td->td;
 }
@@ -94,9 +95,11 @@ int vb_dealloc_td(struct ibv_td *ibtd)
 	struct vb_td *td = (struct vb_td *)ibtd;
 	struct vb_context *ctx = vb_ctx(ibtd->context);
 
+	if (!vb_td_is_sound(ibtd))
+		return ENOENT;
 	if (atomic_load(&td->users))
 		return EBUSY;
-	free(td);
+	vb_object_free(td, &td->made);
 	vb_context_drop(ctx);
 	return 0;
 }
@@ -109,7 +112,7 @@ struct ibv_pd *vb_alloc_parent_domain(struct ibv_context *context, struct ibv_pa
 	struct vb_pd *pd;
 
 	if (!attr->pd || attr->pd->context != context || !vb_pd_is_sound(attr->pd) ||
-	    (td && td->td.context != context)) {
+	    (td && (td->td.context != context || !vb_td_is_sound(&td->td)))) {
 		errno = EINVAL;
 		return NULL;
 	}

@@ -8,7 +8,8 @@
 
 struct vb_td {
 	struct ibv_td td;
-	atomic_int users; /* parent domains */
+	struct vb_made made; /* no handle */
+	atomic_int users;    /* parent domains */
 };
 
 /* The id by which a region and a queue pair are compared. A parent domain has the id of its protection domain. */

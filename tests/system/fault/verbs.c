@@ -136,6 +136,8 @@ static void expect_wc(int qp, uint64_t id, enum ibv_wc_status status)
 	if (wc.wr_id != id || wc.status != status)
 		CHECK_FAILED("request %d: %s, not request %d: %s", (int)wc.wr_id, ibv_wc_status_str(wc.status), (int)id,
 		             ibv_wc_status_str(status));
+	if (status != IBV_WC_SUCCESS && (wc.byte_len || wc.wc_flags))
+		CHECK_FAILED("request %d has failed and moved %u bytes, flags %x", (int)id, wc.byte_len, wc.wc_flags);
 }
 
 static struct ibv_async_event wait_event(void)

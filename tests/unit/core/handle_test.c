@@ -104,6 +104,41 @@ static void a_completion_queue(void)
 	CHECK(cq->cqe == 8 && !vb_req_notify_cq(cq, 0) && !vb_destroy_cq(cq));
 }
 
+static void a_domain_of_threads_or_of_a_parent(void)
+{
+	struct ibv_td *td = vb_alloc_td(o.ctx, &(struct ibv_td_init_attr){0});
+	struct ibv_parent_domain_init_attr pa = {.pd = o.pd, .td = td};
+	struct ibv_pd *parent = vb_alloc_parent_domain(o.ctx, &pa);
+	struct ibv_cq_init_attr_ex ca = {.cqe = 4, .comp_mask = IBV_CQ_INIT_ATTR_MASK_PD, .parent_domain = parent};
+
+	SPOILT(parent, NO(vb_create_cq_ex(o.ctx, &ca), EINVAL));
+	td->context = other;
+	CHECK(vb_dealloc_td(td) == ENOENT);
+	NO(vb_alloc_parent_domain(other, &pa), EINVAL);
+	NO(vb_alloc_parent_domain(o.ctx, &pa), EINVAL);
+	td->context = o.ctx;
+	CHECK(!vb_dealloc_pd(parent) && !vb_dealloc_td(td));
+}
+
+/* Its events come by its descriptor, so that they can be read with another context, too, as in rdma-core. */
+static void a_completion_channel(void)
+{
+	struct ibv_comp_channel *ch = vb_create_comp_channel(o.ctx);
+	struct ibv_cq *cq = vb_create_cq(o.ctx, 4, NULL, ch, 0), *ready = NULL;
+	void *context;
+
+	CHECK(cq && !vb_req_notify_cq(cq, 0));
+	vb_cq_push(vb_cq(cq), &(struct vb_cqe){0}, false);
+	ch->context = other;
+	NO(vb_create_cq(o.ctx, 4, NULL, ch, 0), EINVAL);
+	NO(vb_create_cq(other, 4, NULL, ch, 0), EINVAL);
+	CHECK(!vb_get_cq_event(ch, &ready, &context) && ready == cq);
+	vb_ack_cq_events(cq, 1);
+	CHECK(!vb_destroy_cq(cq) && vb_destroy_comp_channel(ch) == ENOENT);
+	ch->context = o.ctx;
+	CHECK(!vb_destroy_comp_channel(ch));
+}
+
 static void a_shared_receive_queue(void)
 {
 	struct ibv_srq_attr a = {.max_wr = 8};
@@ -150,6 +185,12 @@ static void destroyed_objects(void)
 	struct ibv_srq *gone = vb_create_srq(pd, &sa);
 	struct ibv_cq *cq = vb_create_cq(o.ctx, 4, NULL, NULL, 0);
 	struct ibv_qp *qp = make_raw(&qa);
+	struct ibv_comp_channel *ch = vb_create_comp_channel(o.ctx);
+	struct ibv_td *td = vb_alloc_td(o.ctx, &(struct ibv_td_init_attr){0});
+	struct ibv_parent_domain_init_attr pa = {.pd = pd, .td = td};
+	struct ibv_pd *parent = vb_alloc_parent_domain(o.ctx, &pa);
+	struct ibv_cq_init_attr_ex ca = {.cqe = 4, .comp_mask = IBV_CQ_INIT_ATTR_MASK_PD, .parent_domain = parent};
+	void *context;
 
 	CHECK(!vb_destroy_qp(qp) && vb_destroy_qp(qp) == ENOENT);
 	CHECK(vb_modify_qp(qp, &init, IBV_QP_STATE) == EINVAL);
@@ -159,6 +200,13 @@ static void destroyed_objects(void)
 	CHECK(!vb_destroy_srq(gone) && vb_destroy_srq(gone) == ENOENT);
 	CHECK(!vb_destroy_cq(cq) && vb_destroy_cq(cq) == ENOENT);
 	CHECK(vb_resize_cq(cq, 8) == EINVAL && vb_req_notify_cq(cq, 0) == EINVAL);
+	CHECK(!vb_dealloc_pd(parent) && vb_dealloc_pd(parent) == ENOENT);
+	NO(vb_create_cq_ex(o.ctx, &ca), EINVAL);
+	CHECK(!vb_dealloc_td(td) && vb_dealloc_td(td) == ENOENT);
+	NO(vb_alloc_parent_domain(o.ctx, &pa), EINVAL);
+	CHECK(!vb_destroy_comp_channel(ch) && vb_destroy_comp_channel(ch) == ENOENT);
+	NO(vb_create_cq(o.ctx, 4, NULL, ch, 0), EINVAL);
+	CHECK(vb_get_cq_event(ch, &cq, &context) == -1 && errno == EBADF);
 	CHECK(!vb_dealloc_pd(pd) && vb_dealloc_pd(pd) == ENOENT);
 	NO(vb_reg_mr(pd, buf, 8, 0, 0), EINVAL);
 	NO(vb_create_srq(pd, &sa), EINVAL);
@@ -180,7 +228,9 @@ int main(void)
 	RUN(a_region);
 	RUN(a_domain_that_was_written_to_later_is_the_same);
 	RUN(an_address_handle);
+	RUN(a_domain_of_threads_or_of_a_parent);
 	RUN(a_completion_queue);
+	RUN(a_completion_channel);
 	RUN(a_shared_receive_queue);
 	RUN(a_queue_pair);
 #ifndef VB_SANITIZED

@@ -265,8 +265,10 @@ static void write_refused(uint32_t stag, uint64_t to, uint32_t len, enum vb_term
 	h = fx_header(&fx, VB_RDMAP_WRITE);
 	h.stag = stag;
 	h.to = to;
+	fx.receives = 1; /* its immediate would come later: RFC 7306, 6 */
 	fx_in(&fx, &h, bytes, len);
 	refused(term);
+	CHECK(!fx.receipts && fx.receives == 1);
 	tells_of(&h, VB_DDP_TAGGED_LEN + len);
 	CHECK(!t.has_rdma && fx.event[0] == VB_WORK_EVENT_ACCESS);
 }

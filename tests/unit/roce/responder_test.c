@@ -609,6 +609,27 @@ static void memory_that_may_not_be_touched_is_not(void)
 	ended(VB_NAK_REMOTE_ACCESS, 100, VB_WORK_EVENT_ACCESS, 1);
 }
 
+/* The receive that a write with immediate takes reports its error. A longer write fails before it takes one. */
+static void a_write_with_immediate_that_is_refused_ends_its_receive(void)
+{
+	fx_init(&fx);
+	fx.receives = 2;
+	p = fx_packet(&fx, VB_RC_WRITE_ONLY_IMM, 100, 8);
+	p.reth = (struct vb_reth){FX_VA, FX_KEY + 1, 8};
+	fx_in(&fx, &p, 1);
+	CHECK(region_untouched());
+	CHECK(fx.receipts == 1 && fx.receives == 1 && fx.receipt[0].status == VB_WORK_LOC_ACCESS_ERR);
+	ended(VB_NAK_REMOTE_ACCESS, 100, VB_WORK_EVENT_ACCESS, 1);
+
+	fx_init(&fx);
+	fx.receives = 2;
+	p = fx_packet(&fx, VB_RC_WRITE_FIRST, 100, 256);
+	p.reth = (struct vb_reth){FX_VA, FX_KEY + 1, 264};
+	fx_in(&fx, &p, 1);
+	CHECK(!fx.receipts && fx.receives == 2);
+	ended(VB_NAK_REMOTE_ACCESS, 100, VB_WORK_EVENT_ACCESS, 1);
+}
+
 static void all_of_a_write_is_checked_at_its_first_packet(void)
 {
 	fx_init(&fx);
@@ -1215,6 +1236,7 @@ int main(void)
 	RUN(a_receive_whose_memory_is_gone_is_an_operational_error);
 	RUN(without_a_receive_the_peer_waits);
 	RUN(memory_that_may_not_be_touched_is_not);
+	RUN(a_write_with_immediate_that_is_refused_ends_its_receive);
 	RUN(all_of_a_write_is_checked_at_its_first_packet);
 	RUN(a_key_that_goes_in_the_middle_stops_writes_and_reads);
 	RUN(no_bytes_need_no_key);
