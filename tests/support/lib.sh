@@ -13,6 +13,7 @@ work=$(mktemp -d "${TMPDIR:-/tmp}/verbena-test.XXXXXX")
 chmod 755 "$work"
 export VERBENA_RUNTIME=$work/run
 mkdir -m 700 "$VERBENA_RUNTIME"
+export XDG_CONFIG_HOME=$work/config # no file of verbena link
 unset VERBENA_DEVICES VERBENA_LIDS VERBENA_LOG VERBENA_BROKER_LOG
 failed=0
 SLOW=1 # factor for time limits
