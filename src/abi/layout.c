@@ -6,6 +6,12 @@
 #include <stddef.h>
 
 #define SIZE(type, n) _Static_assert(sizeof(type) == (n), "size of " #type)
+/* glibc's mutex is larger on aarch64, and these structures contain one each. */
+#if defined(__aarch64__)
+#define MUTEX 48
+#else
+#define MUTEX 40
+#endif
 #define AT(type, field, n) _Static_assert(offsetof(type, field) == (n), #type "." #field)
 
 SIZE(struct ibv_device, 664);
@@ -13,28 +19,28 @@ AT(struct ibv_device, name, 24);
 AT(struct ibv_device, dev_name, 88);
 AT(struct ibv_device, dev_path, 152);
 AT(struct ibv_device, ibdev_path, 408);
-SIZE(struct ibv_context, 328);
+SIZE(struct ibv_context, 288 + MUTEX);
 AT(struct ibv_context, ops.poll_cq, 96);
 AT(struct ibv_context, ops.post_send, 208);
 AT(struct ibv_context, ops.post_recv, 216);
 AT(struct ibv_context, cmd_fd, 264);
 AT(struct ibv_context, async_fd, 268);
 AT(struct ibv_context, num_comp_vectors, 272);
-AT(struct ibv_context, abi_compat, 320);
-SIZE(struct verbs_context, 648);
+AT(struct ibv_context, abi_compat, 280 + MUTEX);
+SIZE(struct verbs_context, 608 + MUTEX);
 AT(struct verbs_context, query_port, 0);
 AT(struct verbs_context, sz, 312);
 AT(struct verbs_context, context, 320);
 SIZE(struct ibv_pd, 16);
 SIZE(struct ibv_mr, 48);
 SIZE(struct ibv_mw, 32);
-SIZE(struct ibv_cq, 128);
-SIZE(struct ibv_cq_ex, 288);
-AT(struct ibv_cq_ex, start_poll, 144);
-SIZE(struct ibv_qp, 160);
-SIZE(struct ibv_qp_ex, 352);
-AT(struct ibv_qp_ex, wr_start, 320);
-SIZE(struct ibv_srq, 128);
+SIZE(struct ibv_cq, 88 + MUTEX);
+SIZE(struct ibv_cq_ex, 248 + MUTEX);
+AT(struct ibv_cq_ex, start_poll, 104 + MUTEX);
+SIZE(struct ibv_qp, 120 + MUTEX);
+SIZE(struct ibv_qp_ex, 312 + MUTEX);
+AT(struct ibv_qp_ex, wr_start, 280 + MUTEX);
+SIZE(struct ibv_srq, 88 + MUTEX);
 SIZE(struct ibv_ah, 24);
 SIZE(struct ibv_comp_channel, 16);
 SIZE(struct ibv_wc, 48);

@@ -12,7 +12,7 @@
 bool vb_mr_read_shared(void *seg, uint32_t key, struct vb_mr_view *out)
 {
 	struct vb_mr_shared *m = vb_seg_mr_of(seg, key);
-	uint64_t seq = atomic_load_explicit(&m->seq, memory_order_acquire);
+	uint64_t seq = atomic_load(&m->seq); /* not before the caller's hazard is visible: aarch64's ldapr may be */
 
 	if ((seq & 1) || atomic_load_explicit(&m->key, memory_order_acquire) != key || !key)
 		return false;

@@ -48,6 +48,8 @@ static void rewrite_begin(struct vb_mr_shared *e)
 {
 	atomic_fetch_add(&e->seq, 1);
 	atomic_store(&e->key, 0);
+	/* aarch64 may otherwise show a reader the new entry before the odd number */
+	atomic_thread_fence(memory_order_release);
 }
 
 /* Writes mr with this key into the entry, and makes its sequence number even. Under mr_lock. */

@@ -261,10 +261,23 @@ __asm__(".text\n"
         "	b 2b\n"
         "3:	mov w0, #1\n"
         "	ret\n"
-        "vb_guard_raw_word:\n"
-        "	ldr x3, [x1]\n"
+        /* bool raw_last(x0 dst, x1 src, x2 n): 8, 4, 2 or 1 bytes, aligned, by one store with release */
+        "vb_guard_raw_last:\n"
+        "	tbnz x2, #3, 8f\n"
+        "	tbnz x2, #2, 4f\n"
+        "	tbnz x2, #1, 2f\n"
+        "	ldrb w3, [x1]\n"
+        "	stlrb w3, [x0]\n"
+        "	b 9f\n"
+        "2:	ldrh w3, [x1]\n"
+        "	stlrh w3, [x0]\n"
+        "	b 9f\n"
+        "4:	ldr w3, [x1]\n"
+        "	stlr w3, [x0]\n"
+        "	b 9f\n"
+        "8:	ldr x3, [x1]\n"
         "	stlr x3, [x0]\n"
-        "	mov w0, #1\n"
+        "9:	mov w0, #1\n"
         "	ret\n"
         "vb_guard_raw_cas:\n"
         "1:	ldaxr x4, [x0]\n"
@@ -305,7 +318,11 @@ bool vb_guard_raw_sum(void *none, const void *src, size_t n, uint64_t sum[2]) __
 struct place;
 int vb_guard_raw_place(const struct place *p, const void *src, size_t n, void *rseq)
         __attribute__((visibility("hidden")));
+#if defined(__x86_64__)
 bool vb_guard_raw_word(void *dst, const void *src) __attribute__((visibility("hidden")));
+#else
+bool vb_guard_raw_last(void *dst, const void *src, size_t n) __attribute__((visibility("hidden")));
+#endif
 bool vb_guard_raw_cas(void *p, uint64_t compare, uint64_t swap, uint64_t *old) __attribute__((visibility("hidden")));
 bool vb_guard_raw_add(void *p, uint64_t add, uint64_t *old) __attribute__((visibility("hidden")));
 
@@ -434,19 +451,35 @@ bool vb_guard_copy(void *dst, const void *src, size_t n)
 	return vb_guard_raw_copy(dst, src, n);
 }
 
-bool vb_guard_copy_tail(void *dst, const void *src, size_t n)
+size_t vb_guard_tail(uintptr_t end, size_t n)
 {
-	uintptr_t end = (uintptr_t)dst + n;
+#if defined(__x86_64__)
 	size_t tail = n ? ((end - 1) & 7) + 1 : 0;
 
-	if (tail > n)
-		tail = n;
+	return tail < n ? tail : n;
+#else
+	size_t tail = 8;
+
+	while (tail > n || (tail && end & (tail - 1)))
+		tail /= 2;
+	return tail;
+#endif
+}
+
+bool vb_guard_copy_tail(void *dst, const void *src, size_t n)
+{
+	size_t tail = vb_guard_tail((uintptr_t)dst + n, n);
+
 	if (n > tail && !vb_guard_copy(dst, src, n - tail))
 		return false;
+	dst = (char *)dst + n - tail;
+	src = (const char *)src + n - tail;
+#if defined(__x86_64__)
 	__atomic_thread_fence(__ATOMIC_RELEASE);
-	if (tail == 8)
-		return vb_guard_raw_word((char *)dst + n - 8, (const char *)src + n - 8);
-	return vb_guard_raw_copy((char *)dst + n - tail, (const char *)src + n - tail, tail);
+	return tail == 8 ? vb_guard_raw_word(dst, src) : vb_guard_raw_copy(dst, src, tail);
+#else
+	return !tail || vb_guard_raw_last(dst, src, tail);
+#endif
 }
 
 /* What raw_place needs, at the offsets that it knows. */

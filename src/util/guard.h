@@ -26,6 +26,13 @@ bool vb_guard_copy_sum(void *dst, const void *src, size_t n, uint64_t sum[2]);
 /* Computes the sum without a copy. The same conditions. */
 bool vb_guard_sum(const void *src, size_t n, uint64_t sum[2]);
 
+/*
+ * How many of the last bytes of [end - n, end) are stored after the rest, because programs poll the last one. x86 keeps
+ * the order of stores: the bytes in the last aligned 8-byte word. Elsewhere: as many as one aligned store has, because
+ * the stores of several may show the last byte first.
+ */
+size_t vb_guard_tail(uintptr_t end, size_t n);
+
 /* The same as vb_guard_copy, but the last aligned word (at most 8 bytes) is stored after the rest, with release:
  * programs poll it. */
 bool vb_guard_copy_tail(void *dst, const void *src, size_t n);

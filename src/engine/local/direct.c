@@ -36,7 +36,7 @@ static void hazard_drop(_Atomic uint64_t *h)
 static bool remote_allows(struct vb_qp *qp, const struct vb_swqe *w, uint64_t off, uint32_t length, uint32_t access,
                           struct vb_mr_view *view, uint64_t *va)
 {
-	if (atomic_load_explicit(&qp->local.remote->gen, memory_order_acquire) != qp->local.remote_gen ||
+	if (atomic_load(&qp->local.remote->gen) != qp->local.remote_gen || /* after the hazard: not an ldapr */
 	    (atomic_load_explicit(&qp->local.remote->access, memory_order_relaxed) & access) != access)
 		return false;
 	if (w->remote_addr + off < off)

@@ -9,15 +9,6 @@
 
 #include "util/guard.h"
 
-/* Returns the number of bytes of [addr, addr + n) in its last aligned 8-byte word. The copy stores them last, because
- * programs poll the last word. */
-static size_t tail_of(uint64_t addr, size_t n)
-{
-	size_t tail = (size_t)((addr + n - 1) & 7) + 1;
-
-	return tail < n ? tail : n;
-}
-
 /* Is all local memory mapped? Called only after a copy has failed. */
 static bool local_is_mapped(const struct iovec *iov, int n)
 {
@@ -49,7 +40,7 @@ static int explain_failure(struct vb_peer *peer, ssize_t done, size_t want, int 
 
 static int vm_write(struct vb_peer *peer, uint64_t remote, const struct iovec *local, int n, size_t total)
 {
-	size_t tail = tail_of(remote, total);
+	size_t tail = vb_guard_tail(remote + total, total);
 	struct iovec to[2] = {{(void *)(uintptr_t)remote, total - tail},
 	                      {(void *)(uintptr_t)(remote + total - tail), tail}};
 	bool split = tail < total;
