@@ -157,7 +157,7 @@ static void prepare_rtr(struct vb_qp *qp, const struct ibv_qp_attr *attr, int ma
  * ring. */
 void vb_qp_receive_arrived(struct vb_node *node)
 {
-	for (int i = 0; i < ARRIVED_POLLS && vb_progress(node, NULL, 0); i++)
+	for (int i = 0; i < ARRIVED_POLLS && vb_progress_surely(node); i++)
 		;
 }
 
