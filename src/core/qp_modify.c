@@ -181,7 +181,7 @@ again:
 	}
 	if (next == IBV_QPS_ERR && cur != IBV_QPS_ERR)
 		vb_qp_receive_arrived(qp->node);
-	if (next == IBV_QPS_ERR && cur == IBV_QPS_RTS)
+	if (next == IBV_QPS_ERR && (cur == IBV_QPS_RTS || cur == IBV_QPS_SQD))
 		vb_path_closing(qp);
 	lock_both(qp);
 	/* an error changed the state meanwhile, so the transition must be checked again */
