@@ -78,6 +78,8 @@ void vb_node_each_qp(struct vb_node *node, void (*each)(struct vb_qp *qp, void *
 /* Makes progress once, unless another thread is doing so: receives, acknowledges, retires. Returns the amount of
  * work. Stops early when cq (may be NULL) contains `want` completions. */
 unsigned vb_progress(struct vb_node *node, struct vb_cq *cq, unsigned want);
+/* The same, but waits for the other thread. No spin lock held. */
+unsigned vb_progress_surely(struct vb_node *node);
 /* Makes the progress thread the owner of progress, because the program is going to wait for events. Any thread, no
  * lock held. */
 void vb_progress_handover(struct vb_node *node);

@@ -157,7 +157,7 @@ static void prepare_rtr(struct vb_qp *qp, const struct ibv_qp_attr *attr, int ma
  * ring. */
 void vb_qp_receive_arrived(struct vb_node *node)
 {
-	for (int i = 0; i < ARRIVED_POLLS && vb_progress(node, NULL, 0); i++)
+	for (int i = 0; i < ARRIVED_POLLS && vb_progress_surely(node); i++)
 		;
 }
 
@@ -181,7 +181,7 @@ again:
 	}
 	if (next == IBV_QPS_ERR && cur != IBV_QPS_ERR)
 		vb_qp_receive_arrived(qp->node);
-	if (next == IBV_QPS_ERR && cur == IBV_QPS_RTS)
+	if (next == IBV_QPS_ERR && (cur == IBV_QPS_RTS || cur == IBV_QPS_SQD))
 		vb_path_closing(qp);
 	lock_both(qp);
 	/* an error changed the state meanwhile, so the transition must be checked again */

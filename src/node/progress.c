@@ -398,22 +398,23 @@ static bool nap_sometimes(struct vb_node *node, uint64_t now)
 	return true;
 }
 
-static void yield_sometimes(struct vb_node *node)
+/* Returns whether other threads may have run meanwhile. */
+static bool yield_sometimes(struct vb_node *node)
 {
 	uint32_t n = atomic_load_explicit(&node->empty_polls, memory_order_relaxed) + 1;
 	uint32_t every = atomic_load_explicit(&node->yield_every, memory_order_relaxed);
 
 	if (n < every) {
 		atomic_store_explicit(&node->empty_polls, n, memory_order_relaxed);
-		return;
+		return false;
 	}
 	uint64_t before = vb_now();
 
 	atomic_store_explicit(&node->empty_polls, 0, memory_order_relaxed);
 	if (before < atomic_load_explicit(&node->yield_after, memory_order_relaxed))
-		return;
+		return false;
 	if (atomic_load_explicit(&node->crowded, memory_order_relaxed) && nap_sometimes(node, before))
-		return;
+		return true;
 	sched_yield();
 	uint64_t taken = vb_now() - before;
 
@@ -426,31 +427,47 @@ static void yield_sometimes(struct vb_node *node)
 		atomic_store_explicit(&node->yield_after, before + taken + (taken < YIELD_HOLD ? taken : YIELD_HOLD),
 		                      memory_order_relaxed);
 	atomic_store_explicit(&node->yield_every, every, memory_order_relaxed);
+	return true;
 }
 
-unsigned vb_progress(struct vb_node *node, struct vb_cq *cq, unsigned want)
+/* Polls once, unless another thread makes progress now. */
+static unsigned poll_once(struct vb_node *node, struct vb_cq *cq, unsigned want)
 {
-	uint32_t idle;
-	unsigned done;
-
-	atomic_store_explicit(&node->polls, atomic_load_explicit(&node->polls, memory_order_relaxed) + 1,
-	                      memory_order_relaxed);
-	if (!vb_trylock(&node->progress)) {
-		yield_sometimes(node);
+	if (!vb_trylock(&node->progress))
 		return 0;
-	}
-	done = vb_progress_locked(node, cq, want, false);
-	idle = atomic_load_explicit(&node->idle_polls, memory_order_relaxed) + 1;
+	unsigned done = vb_progress_locked(node, cq, want, false);
+	uint32_t idle = atomic_load_explicit(&node->idle_polls, memory_order_relaxed) + 1;
+
 	atomic_store_explicit(&node->idle_polls, idle, memory_order_relaxed);
 	if (idle > TAKE_OVER && atomic_load_explicit(&node->owner, memory_order_relaxed) == VB_OWNER_THREAD)
 		poller_takes_over(node);
 	vb_unlock(&node->progress);
+	return done;
+}
+
+/* A poll that has let others run polls again. Otherwise it would return what was true before: the program would find
+ * no completion, then an event of rdma_cm that came later than the completion, and would destroy the queue pair. */
+unsigned vb_progress(struct vb_node *node, struct vb_cq *cq, unsigned want)
+{
+	atomic_store_explicit(&node->polls, atomic_load_explicit(&node->polls, memory_order_relaxed) + 1,
+	                      memory_order_relaxed);
+	unsigned done = poll_once(node, cq, want);
+
+	if (!done && yield_sometimes(node))
+		done = poll_once(node, cq, want);
 	if (done) {
 		atomic_store_explicit(&node->empty_polls, 0, memory_order_relaxed);
 		atomic_store_explicit(&node->naps, 0, memory_order_relaxed);
-	} else {
-		yield_sometimes(node);
 	}
+	return done;
+}
+
+unsigned vb_progress_surely(struct vb_node *node)
+{
+	vb_lock(&node->progress);
+	unsigned done = vb_progress_locked(node, NULL, 0, false);
+
+	vb_unlock(&node->progress);
 	return done;
 }
 

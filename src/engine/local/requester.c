@@ -206,9 +206,10 @@ static void fail_oldest(struct vb_qp *qp, enum ibv_wc_status status)
 
 void vb_local_settle(struct vb_qp *qp)
 {
+	unsigned state = atomic_load_explicit(&qp->state, memory_order_relaxed);
+
 	vb_local_pingpong_release(qp);
-	if (atomic_load_explicit(&qp->state, memory_order_relaxed) == IBV_QPS_RTS &&
-	    vb_local_retire_done(qp) == VB_SQ_FAILED)
+	if ((state == IBV_QPS_RTS || state == IBV_QPS_SQD) && vb_local_retire_done(qp) == VB_SQ_FAILED)
 		fail_oldest(qp, vb_sq_at(qp, qp->sq_una)->status);
 }
 

@@ -882,6 +882,8 @@ static void what_the_peer_has_is_no_failure_of_who_ends(void)
 		meet_up(p.fd);
 		POST(&l, .op = IBV_WR_SEND, .id = i, .m = &m, .len = 64);
 		hear(p.fd, &n, sizeof(n));
+		if (i % 2)
+			CHECK(!to_state(l.qp, IBV_QPS_SQD));
 		CHECK(!to_state(l.qp, IBV_QPS_ERR));
 		expect(l.scq, i, IBV_WC_SUCCESS);
 		meet_up(p.fd);

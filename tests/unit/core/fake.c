@@ -53,6 +53,11 @@ unsigned vb_progress(struct vb_node *node, struct vb_cq *cq, unsigned want)
 	return 0;
 }
 
+unsigned vb_progress_surely(struct vb_node *node)
+{
+	return vb_progress(node, NULL, 0);
+}
+
 void vb_node_tally(struct vb_node *node)
 {
 }
