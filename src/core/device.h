@@ -63,6 +63,12 @@ struct vb_device {
 struct ibv_device **vb_device_list(int *n);
 void vb_device_list_free(struct ibv_device **list);
 
+/* The same, selected as the program has last read it: neither a file that names adapters nor VERBENA_DEVICES is read. */
+struct ibv_device **vb_device_list_kept(int *n);
+/* Reads the file that names adapters again, for the calls that follow. No lock held. A file that is gone, cannot be
+ * read or is wrong changes nothing. */
+void vb_device_choice_read(void);
+
 /* Reads the state of the interface again. Returns what changed since the last call for this device (VB_DEV_ bits).
  * Each bit is returned once, so only one thread of the process may call this for a device. */
 unsigned vb_device_refresh(struct vb_device *dev);

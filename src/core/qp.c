@@ -193,6 +193,7 @@ static int enter_table(struct vb_qp *qp)
 	atomic_store(&qp->shared->type, qp->type);
 	atomic_store(&qp->shared->pd, vb_pd_id(qp->pd));
 	atomic_store(&qp->shared->access, 0);
+	vb_qp_arm_wr(qp); /* under progress, as vb_path_arm: rules that are armed now see this QP, or this sees them */
 	atomic_store_explicit(&node->qps[i], qp, memory_order_release);
 	node->qp_count++;
 	vb_unlock(&node->progress);

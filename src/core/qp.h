@@ -41,10 +41,10 @@ void vb_qp_clean_cqs(struct vb_qp *qp);
 /* Flushes requests that were posted to a QP in ERR or SQE. No lock held. */
 void vb_qp_flush(struct vb_qp *qp);
 
-/* Sets the ibv_wr_* functions of qp->qpx. wr.c */
+/* Sets the ibv_wr_* functions of qp->qpx, but for wr_complete, which vb_qp_arm_wr sets. wr.c */
 void vb_qp_fill_wr(struct vb_qp *qp);
 /* Chooses the function of ibv_wr_complete: the one that asks the rules of fault injection first, if there are some
- * about calls. Under progress, or no other thread knows the QP yet. wr.c */
+ * about calls. Under progress. wr.c */
 void vb_qp_arm_wr(struct vb_qp *qp);
 
 /* The adapter; NULL for a queue pair that no program has made (tests). The program may have overwritten qp.context. */

@@ -92,7 +92,7 @@ static int wr_complete(struct ibv_qp_ex *qpx)
 static int wr_complete_faulty(struct ibv_qp_ex *qpx)
 {
 	struct vb_qp *qp = qp_of(qpx);
-	int err = vb_fault_ask_verb(VB_FAULT_POST_SEND, vb_ctx(qp->qp.context)->dev->dev.name);
+	int err = vb_fault_ask_verb(VB_FAULT_POST_SEND, vb_qp_device(qp)->dev.name);
 
 	if (err)
 		fail_request(qp, err);
@@ -319,7 +319,6 @@ void vb_qp_fill_wr(struct vb_qp *qp)
 	struct ibv_qp_ex *x = &qp->qpx;
 
 	x->wr_start = wr_start;
-	vb_qp_arm_wr(qp);
 	x->wr_abort = wr_abort;
 	x->wr_atomic_cmp_swp = wr_atomic_cmp_swp;
 	x->wr_atomic_fetch_add = wr_atomic_fetch_add;

@@ -34,6 +34,17 @@ static struct {
 	size_t n;
 } registry;
 
+/* What selects the adapters. The progress thread uses what the program has read: in the meantime the program may have
+ * given up the privilege to read the file, or changed its root directory or its environment. */
+struct choice {
+	unsigned turn;                                 /* a later reading has a higher one */
+	char *spec;                                    /* VERBENA_DEVICES, or NULL: the lines count */
+	char user[VB_LINKS_ROOM], path[VB_LINKS_ROOM]; /* the user's file; the file of the lines. "" for none */
+	struct vb_links lines;
+};
+static struct choice *choice; /* NULL before the program first lists its devices. Guarded by scan_lock */
+static unsigned turns;        /* the same */
+
 static void lock_scan(void)
 {
 	vb_mutex_lock(&scan_lock, VB_RANK_SCAN);
@@ -61,22 +72,81 @@ static __be64 guid_of(const struct vb_netdev *nd)
 	return guid;
 }
 
-/* The lines of the file that names adapters. NULL if VERBENA_DEVICES selects them, or there is no memory. */
-static struct vb_links *load_links(unsigned *wrong)
+static void free_choice(struct choice *c)
 {
-	const char *spec = vb_env("VERBENA_DEVICES");
-	struct vb_links *l = spec && *spec ? NULL : malloc(sizeof(*l));
-	char path[VB_LINKS_ROOM];
+	if (c)
+		free(c->spec);
+	free(c);
+}
 
-	if (l)
-		*wrong = vb_links_load(l, path, false);
-	return l;
+/* Prepares a reading. *first: there is nothing that it may have to keep. Returns false if there is nothing to read. */
+static bool begin_choice(struct choice *c, bool by_program, bool *first)
+{
+	const char *spec = by_program ? vb_env("VERBENA_DEVICES") : NULL;
+
+	if (spec && *spec && !(c->spec = strdup(spec)))
+		return false;
+	lock_scan();
+	bool is_fixed = !by_program && (!choice || choice->spec);
+
+	*first = !choice || choice->spec || c->spec;
+	if (!*first) {
+		strcpy(c->user, choice->user);
+		strcpy(c->path, choice->path);
+	}
+	c->turn = ++turns;
+	unlock_scan();
+	return !is_fixed;
+}
+
+/* Reads the file of the lines again, or the first one that now exists where there was none. */
+static bool read_lines_again(struct choice *c)
+{
+	unsigned wrong = 0;
+
+	if (*c->path)
+		return !vb_links_load_from(&c->lines, c->path, &wrong) && !wrong;
+	strcpy(c->path, c->user);
+	if (*c->path && !vb_links_load_from(&c->lines, c->path, &wrong))
+		return !wrong;
+	vb_links_system_path(c->path);
+	return !vb_links_load_from(&c->lines, c->path, &wrong) && !wrong;
+}
+
+/* Reads what selects the adapters, with no lock held: the file may be on a slow network. After the first time a file
+ * that is gone, cannot be read or is wrong changes nothing, so that it takes no adapter away. by_program: in a thread of
+ * the program, which may read the environment. */
+static void read_choice(bool by_program)
+{
+	struct choice *c = calloc(1, sizeof(*c)), *old = c;
+	bool first = false, good = c && begin_choice(c, by_program, &first);
+
+	if (good && first && !c->spec) {
+		if (!vb_links_user_path(c->user))
+			*c->user = '\0';
+		vb_links_load(&c->lines, c->path, false);
+	} else if (good && !first) {
+		good = read_lines_again(c);
+	}
+	lock_scan();
+	if (good && (!choice || choice->turn < c->turn)) {
+		old = choice;
+		choice = c;
+	}
+	unlock_scan();
+	free_choice(old);
+}
+
+/* The lines that name adapters; NULL if VERBENA_DEVICES selects them. Under scan_lock, as the others below. */
+static const struct vb_links *kept_links(void)
+{
+	return choice && !choice->spec ? &choice->lines : NULL;
 }
 
 static bool is_wanted(const struct vb_links *l, enum vb_device_kind kind, const char *ifname)
 {
 	if (!l)
-		return vb_device_chosen(vb_env("VERBENA_DEVICES"), kind, ifname);
+		return vb_device_chosen(choice ? choice->spec : NULL, kind, ifname);
 	return vb_links_of(l, ifname, kind == VB_DEVICE_IWARP) || (kind == VB_DEVICE_ROCE && l->automatic);
 }
 
@@ -215,14 +285,13 @@ static bool covered_by_hardware(const struct vb_netdev *nd, const struct vb_rdma
 
 /* Moves the interfaces that are under a device of the kernel to the end of the list, and returns the number of the
  * others. VERBENA_DEVICES names what it wants, so all are others then. */
-static size_t leave_to_hardware(struct vb_netdev *list, size_t n)
+static size_t leave_to_hardware(struct vb_netdev *list, size_t n, const struct vb_links *links)
 {
-	const char *spec = vb_env("VERBENA_DEVICES");
 	size_t kept = 0, n_ports;
 
 	if (vb_hardware_wanted() == VB_HARDWARE_ONLY)
 		return 0;
-	if (vb_hardware_wanted() == VB_HARDWARE_OFF || (spec && *spec) || !vb_rdma_link_exists())
+	if (vb_hardware_wanted() == VB_HARDWARE_OFF || !links || !vb_rdma_link_exists())
 		return n;
 	struct vb_rdma_link *ports = calloc(VB_RDMA_LINKS_MAX, sizeof(*ports));
 	n_ports = ports ? vb_rdma_link_list(ports, VB_RDMA_LINKS_MAX) : 0;
@@ -247,9 +316,8 @@ static int scan_devices(void)
 
 	if (rc)
 		return rc;
-	unsigned wrong;
-	struct vb_links *links = load_links(&wrong);
-	size_t n_free = leave_to_hardware(list, n_list);
+	const struct vb_links *links = kept_links();
+	size_t n_free = leave_to_hardware(list, n_list, links);
 	struct vb_device **dev = calloc(2 * n_list + 1, sizeof(struct vb_device *));
 	for (size_t i = 0; dev && i < 2 * n_list; i++) {
 		struct vb_netdev nd = list[i / 2];
@@ -274,16 +342,14 @@ static int scan_devices(void)
 		qsort(dev, n, sizeof(struct vb_device *), by_rank);
 		replace_registry(dev, n, list, n_list);
 	}
-	free(links);
 	free(list);
 	return dev ? 0 : ENOMEM;
 }
 
-struct ibv_device **vb_device_list(int *n)
+static struct ibv_device **list_devices(int *n)
 {
 	struct ibv_device **list = NULL;
 
-	vb_settings_check();
 	lock_scan();
 	int rc = scan_devices();
 	if (!rc) {
@@ -300,6 +366,23 @@ struct ibv_device **vb_device_list(int *n)
 	return list;
 }
 
+struct ibv_device **vb_device_list(int *n)
+{
+	vb_settings_check();
+	read_choice(true);
+	return list_devices(n);
+}
+
+struct ibv_device **vb_device_list_kept(int *n)
+{
+	return list_devices(n);
+}
+
+void vb_device_choice_read(void)
+{
+	read_choice(false);
+}
+
 void vb_device_list_free(struct ibv_device **list)
 {
 	for (size_t i = 0; list && list[i]; i++)
@@ -313,14 +396,11 @@ unsigned vb_device_refresh(struct vb_device *dev)
 
 	lock_scan();
 	int rc = vb_netdev_get(dev->ifindex, &nd);
-	unsigned wrong = 0;
-	struct vb_links *links = rc ? NULL : load_links(&wrong);
+	const struct vb_links *links = rc ? NULL : kept_links();
 	if (!rc)
 		restrict_netdev(&nd, links, dev->iwarp);
-	/* A file that could not be read, or is wrong, takes no adapter away. */
-	if (links && !wrong && !is_wanted(links, dev->iwarp ? VB_DEVICE_IWARP : VB_DEVICE_ROCE, nd.name))
+	if (links && !is_wanted(links, dev->iwarp ? VB_DEVICE_IWARP : VB_DEVICE_ROCE, nd.name))
 		rc = ENODEV;
-	free(links);
 	/* ENODEV is a state of the interface, or its adapter was removed from the file. Other errors say nothing about it. */
 	if (!rc || rc == ENODEV)
 		vb_device_apply(dev, rc ? NULL : &nd);

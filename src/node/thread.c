@@ -85,6 +85,7 @@ static void network_changed(struct vb_node *node)
 /* `verbena link` has changed the file that names adapters. */
 static int serve_refresh(struct vb_control_call *call)
 {
+	vb_device_choice_read();
 	network_changed(call->node);
 	return 0;
 }

@@ -109,6 +109,7 @@ static void judge_request(struct vb_qp *qp, uint32_t i)
 {
 	struct vb_swqe *w = vb_sq_at(qp, i);
 	bool local = plain_of(qp) == &vb_local_path_ops;
+	const struct vb_device *dev = vb_qp_device(qp);
 	struct vb_fault_subject s = {
 	        .path = path_of(qp),
 	        .dir = VB_FAULT_TX,
@@ -116,7 +117,7 @@ static void judge_request(struct vb_qp *qp, uint32_t i)
 	        .opcode = -1,
 	        .qpn = qp->qp.qp_num,
 	        .peer = qp->attr.ah_attr.grh.dgid.raw,
-	        .device = vb_ctx(qp->qp.context)->dev->dev.name,
+	        .device = dev ? dev->dev.name : NULL,
 	        .len = w->length,
 	};
 	struct vb_fault_verdict v;
@@ -182,7 +183,7 @@ static void faulty_settle(struct vb_qp *qp)
 	}
 	qp->fault.fatal = false;
 	vb_qp_error(qp);
-	vb_async_raise(vb_ctx(qp->qp.context), IBV_EVENT_QP_FATAL, &qp->qp);
+	vb_async_raise(vb_ctx((struct ibv_context *)qp->made.context), IBV_EVENT_QP_FATAL, &qp->qp);
 }
 
 static uint64_t faulty_deadline(struct vb_qp *qp)

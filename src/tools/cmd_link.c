@@ -316,7 +316,7 @@ static int set_automatic(const struct request *r, struct link_file *f)
 	return link_file_store(f, f->links.automatic_line, line) ? OK : FAILED;
 }
 
-/* Running programs read the file now. One that does not answer reads it when the network changes. */
+/* Running programs read the file now. One that does not answer reads it when it lists its devices. */
 static void tell_programs(void)
 {
 	struct ctl_list list;

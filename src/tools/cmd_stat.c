@@ -96,8 +96,8 @@ static bool read_words(int argc, char **argv, struct stat_options *o)
 static int get_rows(struct stat_rows *rows, const struct stat_options *o)
 {
 	bool devices = !strcmp(o->what, "devices");
-	int err = devices ? stat_rows_devices(rows, "stat", &o->query, NULL)
-	                  : stat_rows_get(rows, "stat", o->what, &o->query);
+	int err =
+	        devices ? stat_rows_devices(rows, "stat", &o->query) : stat_rows_get(rows, "stat", o->what, &o->query);
 
 	if (err)
 		cmd_complain("stat", "the control sockets of running programs cannot be listed: %s", strerror(err));

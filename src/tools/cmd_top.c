@@ -82,7 +82,7 @@ static int look(struct top *t)
 	double now = top_seconds();
 	const char *name = t->once ? "top" : NULL;
 	int err = strcmp(t->what, "devices") ? stat_rows_get(&rows, name, t->what, &t->query)
-	                                     : stat_rows_devices(&rows, name, &t->query, NULL);
+	                                     : stat_rows_devices(&rows, name, &t->query);
 
 	if (err)
 		return err;

@@ -205,19 +205,22 @@ int ctl_find(struct ctl_list *list, int pid, bool everywhere)
 	return err;
 }
 
-static void take_ended(int dir_fd, uint64_t netns, char *text, void (*take)(void *, const char *, size_t), void *arg)
+/* Is this the name of a file of ended programs, as it is written? */
+static bool read_ended_name(const char *text, uint64_t *netns)
 {
-	size_t len = vb_tally_read(dir_fd, netns, text, VB_TALLY_MAX);
+	char again[48];
 
-	if (len)
-		take(arg, text, len);
+	if (sscanf(text, "ended-%" SCNu64, netns) != 1)
+		return false;
+	snprintf(again, sizeof(again), "ended-%" PRIu64, *netns);
+	return !strcmp(again, text);
 }
 
-void ctl_ended(const struct ctl_list *list, void (*take)(void *arg, const char *text, size_t len), void *arg)
+void ctl_ended(const struct ctl_list *list, void (*take)(void *arg, uid_t user, const char *text, size_t len),
+               void *arg)
 {
 	char *text = malloc(VB_TALLY_MAX);
 	uint64_t netns;
-	char end;
 
 	for (int i = 0; text && i < list->n_dirs; i++) {
 		int copy = openat(list->dirs[i], ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -228,11 +231,15 @@ void ctl_ended(const struct ctl_list *list, void (*take)(void *arg, const char *
 		unsigned names = 0;
 
 		for (struct dirent *e; dir && names < ENDED_MAX && (e = readdir(dir));) {
-			if (sscanf(e->d_name, "ended-%" SCNu64 "%c", &netns, &end) != 1)
+			if (!read_ended_name(e->d_name, &netns))
 				continue;
 			names++;
-			if (names_runtime() || netns == vb_control_netns())
-				take_ended(list->dirs[i], netns, text, take, arg);
+			if (!names_runtime() && netns != vb_control_netns())
+				continue;
+			size_t len = vb_tally_read(list->dirs[i], netns, text, VB_TALLY_MAX);
+
+			if (len)
+				take(arg, list->dir_users[i], text, len);
 		}
 		if (dir)
 			closedir(dir);

@@ -58,7 +58,8 @@ int ctl_ask_one(struct ctl_list *list, struct ctl_program *program, const char *
 void ctl_forget(struct ctl_program *program);
 /* The files of programs that have ended (util/tally.h), of the users and the network namespace that ctl_find looks at: calls
  * take with each text. */
-void ctl_ended(const struct ctl_list *list, void (*take)(void *arg, const char *text, size_t len), void *arg);
+void ctl_ended(const struct ctl_list *list, void (*take)(void *arg, uid_t user, const char *text, size_t len),
+               void *arg);
 int64_t ctl_now_ms(void);
 
 #endif

@@ -13,6 +13,8 @@
 #include "tools/verbena.h"
 
 /* A family: its name without _total, the counter that it shows, its unit. */
+#define PAGE_ROWS 2048u /* of each user, if the page has no room for all */
+
 struct family {
 	const char *name, *counter, *unit, *help;
 };
@@ -114,7 +116,7 @@ static struct json_object *first_rows(struct json_object *rows, size_t most)
 	return taken;
 }
 
-/* Sums of each adapter, with those of programs that have ended: they never go back. */
+/* Sums of each user and adapter, with those of programs that have ended. */
 static void put_devices(struct vb_text *out, struct json_object *rows)
 {
 	char text[128], name[96];
@@ -129,7 +131,8 @@ static void put_devices(struct vb_text *out, struct json_object *rows)
 
 			vb_text_format(out, "%s_total{", name);
 			put_label(out, "device", stat_row_text(row, "device", text, sizeof(text)));
-			vb_text_format(out, "} %lld\n", counter_of(row, of.counter));
+			vb_text_format(out, ",user=\"%lld\"} %lld\n", stat_row_number(row, "user"),
+			               counter_of(row, of.counter));
 		}
 	}
 }
@@ -152,23 +155,24 @@ static void put_page(struct vb_text *out, const struct stat_rows *r, struct json
 int metrics_write(struct vb_text *out, const char *name, const struct stat_query *query, bool *silent)
 {
 	struct stat_rows r;
-	struct json_object *each;
-	int err = stat_rows_devices(&r, name, query, &each);
+	struct json_object *totals;
+	int err = stat_rows_totals(&r, name, query, &totals);
 
 	if (err)
 		return err;
-	put_page(out, &r, each, r.rows);
-	for (size_t most = json_object_array_length(each) / 2; out->failed && most; most /= 2) {
-		struct json_object *rows = first_rows(each, most);
+	put_page(out, &r, r.rows, totals);
+	for (size_t most = PAGE_ROWS; out->failed && most; most /= 2) {
+		struct json_object *rows = first_rows(r.rows, most), *sums = first_rows(totals, most);
 
 		r.silent = true;
 		vb_text_free(out);
-		put_page(out, &r, rows, r.rows);
+		put_page(out, &r, rows, sums);
 		json_object_put(rows);
+		json_object_put(sums);
 		if (name && !out->failed)
 			cmd_complain(name, "too many adapters are in use: %zu of each user's are shown", most);
 	}
-	json_object_put(each);
+	json_object_put(totals);
 	*silent = r.silent;
 	json_object_put(r.rows);
 	return out->failed ? ENOMEM : 0;

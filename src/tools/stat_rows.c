@@ -167,15 +167,23 @@ static struct json_object *copy_number(struct json_object *from, const char *key
 	return json_object_object_get_ex(from, key, &value) ? json_object_get(value) : json_object_new_int(0);
 }
 
+/* Other users write such numbers too. None is negative. */
+static int64_t count_of(struct json_object *value)
+{
+	int64_t n = json_object_get_int64(value);
+
+	return n < 0 ? 0 : n;
+}
+
 void stat_rows_add(struct json_object *sum, struct json_object *from)
 {
 	json_object_object_foreach(from, key, value)
 	{
 		struct json_object *old;
-		int64_t n = json_object_get_int64(value);
+		int64_t n = count_of(value);
 
-		if (json_object_object_get_ex(sum, key, &old))
-			n = (int64_t)((uint64_t)n + (uint64_t)json_object_get_int64(old));
+		if (json_object_object_get_ex(sum, key, &old) && __builtin_add_overflow(n, count_of(old), &n))
+			n = INT64_MAX;
 		json_object_object_add(sum, key, json_object_new_int64(n));
 	}
 }

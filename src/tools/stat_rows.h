@@ -31,10 +31,14 @@ int stat_rows_get(struct stat_rows *out, const char *name, const char *what, con
  * machine that no program uses. Takes and replaces out->rows. */
 void stat_rows_by_device(struct stat_rows *out, const struct stat_query *query);
 
-/* The same two in one: asks for "devices", and adds what ended programs have counted, so that no counter goes back. each,
- * if not NULL, gets the rows of running programs, which the caller puts. As stat_rows_get. stat_ended.c */
-int stat_rows_devices(struct stat_rows *out, const char *name, const struct stat_query *query,
-                      struct json_object **each);
+/* The same two in one: asks for "devices", and adds what ended programs have counted, so that no counter goes back. As
+ * stat_rows_get. stat_ended.c */
+int stat_rows_devices(struct stat_rows *out, const char *name, const struct stat_query *query);
+
+/* The rows of running programs, and the sums of each user and adapter with those of ended programs. The caller puts
+ * both. */
+int stat_rows_totals(struct stat_rows *out, const char *name, const struct stat_query *query,
+                     struct json_object **totals);
 /* Adds all numbers of an object to those of another. */
 void stat_rows_add(struct json_object *sum, struct json_object *from);
 /* The row of an adapter, which is added if there is none. */

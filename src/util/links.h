@@ -61,4 +61,7 @@ int vb_links_read(const char *path, char **text, size_t *len, const char **why);
  * and files are logged. Returns their number. path is set, to "" if there is no file. */
 unsigned vb_links_load(struct vb_links *l, char path[VB_LINKS_ROOM], bool named);
 
+/* Reads and parses the file at this path. 0 or an errno value, which leaves *l as it is. wrong: the number of lines. */
+int vb_links_load_from(struct vb_links *l, const char *path, unsigned *wrong);
+
 #endif

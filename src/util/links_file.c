@@ -128,3 +128,17 @@ unsigned vb_links_load(struct vb_links *l, char path[VB_LINKS_ROOM], bool named)
 	free(text);
 	return wrong;
 }
+
+int vb_links_load_from(struct vb_links *l, const char *path, unsigned *wrong)
+{
+	const char *why;
+	char *text;
+	size_t len;
+	int err = vb_links_read(path, &text, &len, &why);
+
+	if (err)
+		return err;
+	*wrong = vb_links_parse(l, text, len, NULL, NULL);
+	free(text);
+	return 0;
+}

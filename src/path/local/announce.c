@@ -37,7 +37,7 @@ void vb_announce_gids(struct vb_node *node)
 
 	if (vb_wire_mode() == VB_WIRE_MODE_ALWAYS) /* this mode forbids shared memory */
 		return;
-	list = vb_device_list(&count);
+	list = vb_device_list_kept(&count);
 	for (int d = 0; list && d < count; d++)
 		n += addresses_of(vb_device_of(list[d]), all + n, 256 - n);
 	vb_device_list_free(list);

@@ -236,7 +236,8 @@ static int serve_session(int fd, bool hardware)
 	return !serve_tcp(fd, &ask);
 }
 
-static void start_session(int listener, int fd, bool hardware, unsigned *running)
+/* Returns the process of the session, or -1. */
+static pid_t start_session(int listener, int fd, bool hardware)
 {
 	pid_t parent = getpid(), pid = fork();
 
@@ -247,28 +248,45 @@ static void start_session(int listener, int fd, bool hardware, unsigned *running
 		close(listener);
 		_exit(serve_session(fd, hardware));
 	}
-	*running += pid > 0;
 	close(fd);
+	return pid;
+}
+
+/* Forgets the sessions that have ended. The first process of a container inherits other children: they are reaped and
+ * not counted. */
+static unsigned reap_sessions(pid_t *session, unsigned running)
+{
+	pid_t ended;
+
+	while ((ended = waitpid(-1, NULL, WNOHANG)) > 0)
+		for (unsigned i = 0; i < running; i++)
+			if (session[i] == ended) {
+				session[i] = session[--running];
+				break;
+			}
+	return running;
 }
 
 int bench_serve(int listener, unsigned most, bool hardware)
 {
+	pid_t session[SESSIONS];
 	unsigned running = 0, begun = 0;
 
 	while (!most || begun < most || running) {
-		struct pollfd p = {.fd = listener, .events = most && begun >= most ? 0 : POLLIN};
+		bool full = running >= SESSIONS || (most && begun >= most);
+		struct pollfd p = {.fd = listener, .events = full ? 0 : POLLIN};
 		int ready = poll(&p, 1, running ? 20 : 1000);
 
-		while (running && waitpid(-1, NULL, WNOHANG) > 0)
-			running--;
-		if (ready <= 0 || !(p.revents & POLLIN) || running >= SESSIONS)
+		running = reap_sessions(session, running);
+		if (ready <= 0 || !(p.revents & POLLIN))
 			continue;
 		int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
 
 		if (fd < 0)
 			continue;
 		begun++;
-		start_session(listener, fd, hardware, &running);
+		session[running] = start_session(listener, fd, hardware);
+		running += session[running] > 0;
 	}
 	return 0;
 }

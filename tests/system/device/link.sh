@@ -129,6 +129,23 @@ running() {
 	rm -f "$conf"
 	return $status
 }
+# an event of an interface is no reason to read the file: the program may have lost the privilege for it
+kept() {
+	local status=0
+	own 0 add w0 type iwarp netdev lo || return 1
+	timeout 120 stdbuf -oL "$verbena" run ibv_asyncwatch -d w0 >"$work/watch" 2>&1 &
+	local pid=$! i
+	for ((i = 0; i < 200; i++)); do grep -q 'async event FD' "$work/watch" && break; sleep 0.1; done
+	mv "$conf" "$work/away"
+	ip link set lo down && wait_event 10 && ip link set lo up && wait_event 9 || status=1
+	: >"$work/watch"
+	mv "$work/away" "$conf"
+	own 0 set w0 down && wait_event 10 && own 0 del w0 && wait_event 8 || status=1
+	kill $pid 2>/dev/null
+	wait $pid 2>/dev/null
+	rm -f "$conf"
+	return $status
+}
 output() {
 	"$verbena" link show >/dev/full 2>"$work/err" && return 1
 	grep -q 'No space left' "$work/err" || return 1
@@ -173,6 +190,9 @@ if grep -q __asan_init "$verbena"; then
 elif command -v ibv_asyncwatch >/dev/null; then
 	check "a running program sees a port go down and up" running e0
 	check "a running program loses an adapter that was removed" running w0
+	if ip link show own0 >/dev/null 2>&1; then # else lo is not ours
+		check "a running program keeps its adapter when the file is out of reach" kept
+	fi
 fi
 check "output that cannot be written is an error" output
 if [ "$(id -u)" = 0 ] && unshare -m true 2>/dev/null; then
