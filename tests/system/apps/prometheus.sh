@@ -50,7 +50,7 @@ sys.exit(not eval(sys.argv[1]))' "$2" 2>/dev/null
 }
 check "Prometheus scrapes the exporter" wait_for 60 value_is 'up{job="verbena"}' 'v == [1.0]'
 check "programs send" pair ibv_rc_pingpong -d roce_lo -g 1 -n 100
-check "its API has the sum of programs that have ended" wait_for 60 value_is 'verbena_device_port_xmit_packets_total{device="roce_lo"}' 'v == [200.0]'
+check "its API has the sum of programs that have ended" wait_for 60 value_is 'verbena_device_port_xmit_packets_total{device="roce_lo",user="'"$(id -u)"'"}' 'v == [200.0]'
 check "and no counter went back" value_is 'resets(verbena_device_port_xmit_packets_total[10m])' 'v == [0.0]'
 kill $prometheus $exporter
 wait $prometheus $exporter

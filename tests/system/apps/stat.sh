@@ -145,7 +145,7 @@ kill "$client" 2>/dev/null
 wait "$client" 2>/dev/null
 check "the counters of an adapter outlive its programs" stat_has "any(r['device'] == 'roce_lo' and r.get('programs', 0) == 0 and r['counters']['port_xmit_packets'] >= ${seen:-x} > 0 for r in d['devices'])" devices
 check "so they do in /sys" sh -c '[ "$("$0" run cat '"$sysfs"'/counters/port_xmit_packets)" -ge "$1" ]' "$VERBENA" "${seen:-x}"
-device_total() { "$VERBENA" stat --openmetrics | sed -n 's/^verbena_device_port_xmit_packets_total{device="roce_lo"} //p'; }
+device_total() { "$VERBENA" stat --openmetrics | sed -n 's/^verbena_device_port_xmit_packets_total{device="roce_lo",user="'"$(id -u)"'"} //p'; }
 check "and in OpenMetrics" sh -c '[ "$0" -ge "$1" ]' "$(device_total)" "${seen:-x}"
 ends_by_itself() { # a program that ends well adds exactly what it has counted
 	local before after
@@ -176,6 +176,20 @@ garbage() { # in the file of ended programs
 	done
 }
 check "garbage in the file of ended programs does no harm" garbage
+
+forged() { # files with more adapters than any program has, and names that are read as another file's
+	local dir before i
+	dir=$(ls -d "$VERBENA_RUNTIME"/control-*) && before=$(device_total) || return 1
+	for i in 1 2 3; do
+		python3 -c "print({'devices': [{'device': f'd$i_{n}', 'counters': {'port_xmit_data': -5}} for n in range(1500)]})" | tr "'" '"' >"$dir/ended-$i"
+	done
+	for i in "$dir"/ended-[0-9]*; do touch "$dir/ended-0${i##*/ended-}"; done
+	"$VERBENA" stat --openmetrics >"$work/page" || return 1
+	grep -q '^# EOF' "$work/page" && [ "$(device_total)" = "$before" ] || return 1
+	[ "$(grep -c '^verbena_device_port_xmit_data_bytes_total' "$work/page")" -le 64 ] && ! grep -q '} -' "$work/page" || return 1
+	rm "$dir"/ended-[123] "$dir"/ended-0*
+}
+check "forged files of ended programs do not stop the page" forged
 
 # --- hostile programs ---
 # fake_program ANSWER [NAMES]: a program that gives this answer to each question, on so many sockets; sets $fake. @ is the
