@@ -154,7 +154,7 @@ void vb_qp_check_drained(struct vb_qp *qp);
 void vb_srq_check_limit(struct vb_srq *srq);
 
 /* Adds what the program has counted to the file of ended programs, so that the counters of its adapters outlive it. Before
- * a context is closed, or the program ends. node/stat.c */
+ * a context is closed. No lock held. node/stat.c */
 void vb_node_tally(struct vb_node *node);
 
 #endif

@@ -22,6 +22,7 @@
 #include "node/control.h"
 #include "node/faults.h"
 #include "node/io.h"
+#include "node/stat.h"
 #include "node/wake.h"
 #include "util/calls.h"
 #include "util/guard.h"
@@ -337,7 +338,7 @@ __attribute__((destructor)) static void at_end(void)
 	vb_mutex_unlock(&the_lock);
 	if (node) {
 		log_at_end(node);
-		vb_node_tally(node);
+		vb_node_tally_at_end(node);
 		vb_control_remove_name(node->io->control);
 	}
 	if (!node || !take_over(node))

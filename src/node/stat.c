@@ -460,16 +460,21 @@ static int serve_devices(struct vb_control_call *call)
 	vb_mutex_unlock(&node->ctx_lock);
 	while (scan.from < VB_LANE_QPS)
 		vb_walk(node, sum_qps, &scan);
+	/* a thread that closes a device may have moved its counters to the file meanwhile */
+	vb_mutex_lock(&node->ctx_lock, VB_RANK_CONTEXTS);
 	vb_text_put(call->out, "{\"devices\": [");
 	for (unsigned i = 0; i < scan.n; i++) {
+		scan.sums[i].tallied = scan.sums[i].dev->tallied;
 		put_row_mark(call->out, i);
 		put_device(call->out, &scan.sums[i]);
-		vb_device_put(scan.sums[i].dev);
 	}
 	vb_text_put(call->out, "]");
 	put_process(call->out, node);
 	if (!call->out->failed && vb_control_place(node->io->control, &dir_fd, &name))
 		vb_tally_keep(dir_fd, name, call->out->at, call->out->len);
+	vb_mutex_unlock(&node->ctx_lock);
+	for (unsigned i = 0; i < scan.n; i++)
+		vb_device_put(scan.sums[i].dev);
 	return 0;
 }
 
@@ -504,52 +509,73 @@ static size_t write_tally(char *buf, const struct vb_device *dev, const struct v
 static void tally_devices(struct device_scan *scan, int dir_fd, const char *name)
 {
 	static char text[DEVICES_MOST / 4 * TALLY_DEVICE + 1]; /* an adapter's text is far shorter than the most */
+	unsigned written = 0;
 	size_t len = 0;
 
-	for (unsigned i = 0; i < scan->n; i++) {
-		struct device_sum *sum = &scan->sums[i];
+	for (; written < scan->n && len + TALLY_DEVICE < sizeof(text); written++) {
+		struct device_sum *sum = &scan->sums[written];
 
 		sum->tallied = sum->dev->tallied;
 		keep_highest(sum);
-		if (len + TALLY_DEVICE < sizeof(text))
-			len += write_tally(text + len, sum->dev, &sum->counts);
-		vb_counts_add(&sum->dev->tallied, &sum->counts);
+		len += write_tally(text + len, sum->dev, &sum->counts);
 	}
 	text[len] = '\0';
-	if (len)
-		vb_tally_add(dir_fd, name, text);
+	if (!len || vb_tally_add(dir_fd, name, text))
+		return;
+	for (unsigned i = 0; i < written; i++)
+		vb_counts_add(&scan->sums[i].dev->tallied, &scan->sums[i].counts);
 }
 
-/* The program may end in a signal handler, so a lock is not waited for long. */
-static bool sum_all_qps(struct vb_node *node, struct device_scan *scan)
+/* In a signal handler a lock is not waited for long. */
+static bool lock_progress(struct vb_node *node, bool wait)
 {
 	const struct timespec ts = {0, 100000};
 	int tries = 200;
 
+	if (wait) {
+		vb_lock(&node->progress);
+		return true;
+	}
 	VB_MAY_WAIT();
 	while (!vb_trylock(&node->progress)) {
 		if (!tries--)
 			return false;
 		nanosleep(&ts, NULL);
 	}
-	while (scan->from < VB_LANE_QPS)
-		sum_qps(node, scan);
-	vb_unlock(&node->progress);
 	return true;
 }
 
-void vb_node_tally(struct vb_node *node)
+/* Under ctx_lock. */
+static void tally_contexts(struct vb_node *node, bool wait)
 {
 	struct device_scan scan = {0};
 	const char *name;
 	int dir_fd;
 
-	if (!vb_control_place(node->io->control, &dir_fd, &name) || vb_mutex_trylock(&node->ctx_lock, VB_RANK_CONTEXTS))
+	if (!vb_control_place(node->io->control, &dir_fd, &name))
 		return;
 	sum_contexts(node, &scan);
 	sum_cqs(node, &scan);
-	if (sum_all_qps(node, &scan))
-		tally_devices(&scan, dir_fd, name);
+	if (!lock_progress(node, wait))
+		return;
+	while (scan.from < VB_LANE_QPS)
+		sum_qps(node, &scan);
+	vb_unlock(&node->progress);
+	tally_devices(&scan, dir_fd, name);
+}
+
+void vb_node_tally(struct vb_node *node)
+{
+	vb_mutex_lock(&node->ctx_lock, VB_RANK_CONTEXTS);
+	tally_contexts(node, true);
+	vb_mutex_unlock(&node->ctx_lock);
+}
+
+void vb_node_tally_at_end(struct vb_node *node)
+{
+	if (vb_mutex_trylock(&node->ctx_lock, VB_RANK_CONTEXTS))
+		return;
+	tally_contexts(node, false);
 	vb_mutex_unlock(&node->ctx_lock);
 }
 
