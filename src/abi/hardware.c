@@ -6,23 +6,14 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
-#include <link.h>
-#include <net/if.h>
-#include <net/if_arp.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/ioctl.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include "abi/real.h"
-#include "core/device.h"
 #include "core/rdma_link.h"
 #include "util/hardware.h"
-#include "util/lock.h"
 #include "util/log.h"
 
 /* No path comes from the environment: a privileged program may load these. */
@@ -42,12 +33,7 @@ static const char *const folders[] = {
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static atomic_bool loaded;
-
-/* Where a library lies. Written once, before anything of it runs. */
-struct span {
-	_Atomic uintptr_t start, end;
-};
-static struct span cm_span, verbs_span;
+static void *_Atomic cm_base;
 
 /*
  * Opened by its path, a second library of the same SONAME is loaded beside ours. RTLD_LOCAL keeps it out of the scope
@@ -104,46 +90,6 @@ static struct ibv_context *import_aside(int cmd_fd)
 	return context;
 }
 
-struct span_search {
-	uintptr_t inside;
-	struct span *span;
-};
-
-/* Called for each loaded library. Returns 1 to end the search. */
-static int find_span(struct dl_phdr_info *info, size_t size, void *arg)
-{
-	struct span_search *search = arg;
-	uintptr_t start = UINTPTR_MAX, end = 0;
-
-	for (int i = 0; i < info->dlpi_phnum; i++) {
-		const ElfW(Phdr) *ph = &info->dlpi_phdr[i];
-		uintptr_t at = info->dlpi_addr + ph->p_vaddr;
-
-		if (ph->p_type != PT_LOAD)
-			continue;
-		start = at < start ? at : start;
-		end = at + ph->p_memsz > end ? at + ph->p_memsz : end;
-	}
-	if (search->inside < start || search->inside >= end)
-		return 0;
-	atomic_store(&search->span->end, end);
-	atomic_store(&search->span->start, start);
-	return 1;
-}
-
-static void learn_span(struct span *span, const void *inside)
-{
-	dl_iterate_phdr(find_span, &(struct span_search){.inside = (uintptr_t)inside, .span = span});
-}
-
-static bool is_inside(const struct span *span, const void *address)
-{
-	uintptr_t start = atomic_load_explicit(&span->start, memory_order_relaxed);
-
-	return __builtin_expect(start != 0, 0) && (uintptr_t)address >= start &&
-	       (uintptr_t)address < atomic_load_explicit(&span->end, memory_order_relaxed);
-}
-
 static void load_once(void)
 {
 	void *handle = vb_hardware_open("libibverbs.so.1", "vb_control_number");
@@ -154,7 +100,6 @@ static void load_once(void)
 		       "not used: install it, or set VERBENA_HARDWARE=off");
 		return;
 	}
-	learn_span(&verbs_span, dlsym(handle, "ibv_get_device_list"));
 	vb_real_fill(handle);
 	real_open_device = vb_real.open_device;
 	vb_real.open_device = open_aside;
@@ -176,25 +121,6 @@ bool vb_hardware_load(void)
 	return atomic_load_explicit(&loaded, memory_order_acquire);
 }
 
-/* The names of the devices that the system's library has listed: it leaves out those without a driver or without a file in
- * /dev/infiniband. */
-static struct {
-	pthread_mutex_t lock;
-	bool known;
-	unsigned n;
-	char name[VB_RDMA_LINKS_MAX][IBV_SYSFS_NAME_MAX];
-} usable = {.lock = PTHREAD_MUTEX_INITIALIZER};
-
-static void note_usable(struct ibv_device *const *list, int n)
-{
-	vb_mutex_lock(&usable.lock, VB_RANK_NONE);
-	usable.known = true;
-	usable.n = 0;
-	for (int i = 0; i < n && usable.n < VB_RDMA_LINKS_MAX; i++)
-		snprintf(usable.name[usable.n++], IBV_SYSFS_NAME_MAX, "%s", list[i]->name);
-	vb_mutex_unlock(&usable.lock);
-}
-
 struct ibv_device **vb_hardware_list(int *n)
 {
 	int saved = errno;
@@ -205,53 +131,8 @@ struct ibv_device **vb_hardware_list(int *n)
 	vb_hardware_aside(true);
 	struct ibv_device **list = vb_real.get_device_list(n);
 	vb_hardware_aside(false);
-	note_usable(list, list ? *n : 0);
 	errno = saved;
 	return list;
-}
-
-static bool list_usable(void)
-{
-	int n;
-	struct ibv_device **list = vb_hardware_list(&n);
-
-	if (list)
-		vb_real.free_device_list(list);
-	return list;
-}
-
-/* Can programs use the kernel's device of this name? */
-static bool is_usable(const char *name)
-{
-	bool found = false;
-
-	vb_mutex_lock(&usable.lock, VB_RANK_NONE);
-	bool known = usable.known;
-	vb_mutex_unlock(&usable.lock);
-	if (!known && !list_usable())
-		return false;
-	vb_mutex_lock(&usable.lock, VB_RANK_NONE);
-	for (unsigned i = 0; i < usable.n && !found; i++)
-		found = !strcmp(usable.name[i], name);
-	vb_mutex_unlock(&usable.lock);
-	return found;
-}
-
-__attribute__((constructor)) static void register_usable(void)
-{
-	vb_rdma_link_usable = is_usable;
-}
-
-static bool is_infiniband(int ifindex)
-{
-	struct ifreq ifr = {0};
-	int sock = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	bool is = sock >= 0 && if_indextoname((unsigned)ifindex, ifr.ifr_name) && !ioctl(sock, SIOCGIFHWADDR, &ifr) &&
-	          ifr.ifr_hwaddr.sa_family == ARPHRD_INFINIBAND;
-
-	if (sock >= 0)
-		close(sock);
-	return is;
 }
 
 bool vb_hardware_covers(int ifindex)
@@ -261,14 +142,9 @@ bool vb_hardware_covers(int ifindex)
 	bool covered = false;
 
 	for (size_t i = 0; i < n && !covered; i++)
-		covered = links[i].ifindex == ifindex && is_usable(links[i].name);
+		covered = links[i].ifindex == ifindex;
 	free(links);
-	return covered || is_infiniband(ifindex);
-}
-
-bool vb_hardware_took_over(const struct ibv_device *ours)
-{
-	return vb_hardware_load() && vb_hardware_covers(vb_device_of((struct ibv_device *)ours)->ifindex);
+	return covered;
 }
 
 bool vb_hardware_is(const struct ibv_device *device)
@@ -276,17 +152,21 @@ bool vb_hardware_is(const struct ibv_device *device)
 	return !vb_device_is_ours(device);
 }
 
+static void *base_of(const void *address)
+{
+	Dl_info info;
+
+	return dladdr(address, &info) ? info.dli_fbase : NULL;
+}
+
 void vb_hardware_cm_is(const void *inside)
 {
-	learn_span(&cm_span, inside);
+	atomic_store(&cm_base, base_of(inside));
 }
 
 bool vb_hardware_is_cm(const void *caller)
 {
-	return is_inside(&cm_span, caller);
-}
+	const void *base = atomic_load_explicit(&cm_base, memory_order_relaxed);
 
-bool vb_hardware_is_caller(const void *caller)
-{
-	return is_inside(&cm_span, caller) || is_inside(&verbs_span, caller);
+	return __builtin_expect(base != NULL, 0) && base_of(caller) == base;
 }

@@ -23,11 +23,8 @@ VB_HARDWARE_EXPORT void *vb_hardware_open(const char *bare, const char *own);
  * vb_real.free_device_list. */
 struct ibv_device **vb_hardware_list(int *n);
 
-/* True if a device of the kernel that programs can use is on this interface, or if only such a device can be. */
+/* True if a device of the kernel is on this interface. */
 VB_HARDWARE_EXPORT bool vb_hardware_covers(int ifindex);
-
-/* True if an interface with a device of Verbena's has got one of the kernel's. Programs keep ours, if they have it. */
-VB_HARDWARE_EXPORT bool vb_hardware_took_over(const struct ibv_device *ours);
 
 /* True for a device of the kernel. */
 VB_HARDWARE_EXPORT bool vb_hardware_is(const struct ibv_device *device);
@@ -36,9 +33,6 @@ VB_HARDWARE_EXPORT bool vb_hardware_is(const struct ibv_device *device);
  * the devices of the kernel only. */
 VB_HARDWARE_EXPORT void vb_hardware_cm_is(const void *inside);
 VB_HARDWARE_EXPORT bool vb_hardware_is_cm(const void *caller);
-
-/* The system's libibverbs or librdmacm calls. */
-bool vb_hardware_is_caller(const void *caller);
 
 /* Under `verbena run`: from true to false this thread sees the kernel's own files, not the tree that stands for them. */
 VB_HARDWARE_EXPORT void vb_hardware_aside(bool on);

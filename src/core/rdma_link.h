@@ -18,10 +18,6 @@ struct vb_rdma_link {
 	uint8_t state; /* enum ibv_port_state */
 };
 
-/* Can programs use the kernel's device of this name? Set by the library that loads the system's libibverbs. NULL: not
- * known, so all count as usable. */
-extern bool (*vb_rdma_link_usable)(const char *name);
-
 /* Has the kernel an RDMA device? One system call where it has not. It sees past the tree of `verbena run`. */
 bool vb_rdma_link_exists(void);
 

@@ -13,8 +13,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-bool (*vb_rdma_link_usable)(const char *name);
-
 /* All by system call: the library's functions are replaced under `verbena run`, and would show Verbena's own tree. */
 
 bool vb_rdma_link_exists(void)

@@ -150,12 +150,6 @@ static bool is_wanted(const struct vb_links *l, enum vb_device_kind kind, const 
 	return vb_links_of(l, ifname, kind == VB_DEVICE_IWARP) || (kind == VB_DEVICE_ROCE && l->automatic);
 }
 
-/* An interface under a device of the kernel has the adapters that lines of the file name. */
-static bool beside_hardware(const struct vb_links *l, enum vb_device_kind kind, const char *ifname)
-{
-	return vb_hardware_wanted() != VB_HARDWARE_ONLY && l && vb_links_of(l, ifname, kind == VB_DEVICE_IWARP);
-}
-
 /* An adapter that its line sets down, or gives a smaller MTU, looks as if the interface were so. */
 static void restrict_netdev(struct vb_netdev *nd, const struct vb_links *links, bool iwarp)
 {
@@ -278,13 +272,13 @@ static int by_rank(const void *a, const void *b)
 static bool covered_by_hardware(const struct vb_netdev *nd, const struct vb_rdma_link *ports, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
-		if (ports[i].ifindex == nd->ifindex && (!vb_rdma_link_usable || vb_rdma_link_usable(ports[i].name)))
+		if (ports[i].ifindex == nd->ifindex)
 			return true;
 	return false;
 }
 
 /* Moves the interfaces that are under a device of the kernel to the end of the list, and returns the number of the
- * others. VERBENA_DEVICES names what it wants, so all are others then. */
+ * others. Those that VERBENA_DEVICES or a line of the file names are others too. */
 static size_t leave_to_hardware(struct vb_netdev *list, size_t n, const struct vb_links *links)
 {
 	size_t kept = 0, n_ports;
@@ -297,8 +291,9 @@ static size_t leave_to_hardware(struct vb_netdev *list, size_t n, const struct v
 	n_ports = ports ? vb_rdma_link_list(ports, VB_RDMA_LINKS_MAX) : 0;
 	for (size_t i = 0; i < n; i++) {
 		struct vb_netdev nd = list[i];
+		bool named = links && (vb_links_of(links, nd.name, false) || vb_links_of(links, nd.name, true));
 
-		if (covered_by_hardware(&nd, ports, n_ports))
+		if (covered_by_hardware(&nd, ports, n_ports) && !named)
 			continue;
 		list[i] = list[kept];
 		list[kept++] = nd;
@@ -317,15 +312,13 @@ static int scan_devices(void)
 	if (rc)
 		return rc;
 	const struct vb_links *links = kept_links();
-	size_t n_free = leave_to_hardware(list, n_list, links);
-	struct vb_device **dev = calloc(2 * n_list + 1, sizeof(struct vb_device *));
-	for (size_t i = 0; dev && i < 2 * n_list; i++) {
+	size_t n_ours = leave_to_hardware(list, n_list, links);
+	struct vb_device **dev = calloc(2 * n_ours + 1, sizeof(struct vb_device *));
+	for (size_t i = 0; dev && i < 2 * n_ours; i++) {
 		struct vb_netdev nd = list[i / 2];
 		enum vb_device_kind kind = i % 2 ? VB_DEVICE_IWARP : VB_DEVICE_ROCE;
 
 		if (!vb_netdev_is_adapter(&nd) || !is_wanted(links, kind, nd.name))
-			continue;
-		if (i / 2 >= n_free && !beside_hardware(links, kind, nd.name))
 			continue;
 		restrict_netdev(&nd, links, kind == VB_DEVICE_IWARP);
 		dev[n] = find_or_make(kind, &nd, links, dev, n);

@@ -115,7 +115,7 @@ static void refresh_devices(void)
 		if (!vb_hardware_is(list[i]))
 			add_device(list[i]);
 	for (struct rcm_device *dev = devices; dev; dev = dev->next)
-		if (!dev->gone && !is_listed(dev, list, n) && !vb_hardware_took_over(dev->verbs->device))
+		if (!dev->gone && !is_listed(dev, list, n))
 			remove_device(dev);
 	ibv_free_device_list(list);
 }

@@ -87,16 +87,6 @@ static void show_real(struct rdma_cm_id *cm_id, const struct rdma_cm_id *real)
 	cm_id->ps = real->ps;
 }
 
-/* What an event may have changed. The program may have set the other fields since its last call. */
-static void show_event(struct rdma_cm_id *cm_id, const struct rdma_cm_id *real)
-{
-	cm_id->verbs = real->verbs;
-	cm_id->route = real->route;
-	cm_id->port_num = real->port_num;
-	if (!cm_id->pd)
-		cm_id->pd = real->pd;
-}
-
 int rcm_hw_done(struct rdma_cm_id *cm_id, struct rdma_cm_id *real, int ret)
 {
 	if (cm_id != real)
@@ -158,7 +148,7 @@ enum rcm_server rcm_hw_server_to(const struct rcm_id *id, const struct sockaddr 
 {
 	union rcm_addr any = {.sa.sa_family = dst->sa_family}, to, local;
 
-	if (!rcm_hw_load() || id->kind != RCM_EITHER || (id->bound && !id->by_both))
+	if (!rcm_hw_load() || (id->bound && !id->by_both))
 		return RCM_BY_VERBENA;
 	if (vb_hardware_wanted() == VB_HARDWARE_ONLY)
 		return RCM_BY_HARDWARE;
@@ -256,8 +246,8 @@ void rcm_hw_end(struct rcm_id *id)
 
 	if (!real)
 		return;
-	rcm_real.destroy_id(real); /* waits until its events are acknowledged; rcm_hw_event uses id->real until then */
 	rcm_hw_abandon(id);
+	rcm_real.destroy_id(real);
 }
 
 /* A new connection: an id of ours around the real one. */
@@ -300,7 +290,7 @@ static struct rcm_event *wrap_event(struct rdma_cm_event *real)
 	e->event.listen_id = request ? &owner->id : NULL;
 	e->real = real;
 	if (!id->by_both)
-		show_event(&id->id, id->real);
+		show_real(&id->id, id->real);
 	return e;
 }
 

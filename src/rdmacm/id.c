@@ -265,8 +265,6 @@ RCM_EXPORT int rdma_migrate_id(struct rdma_cm_id *cm_id, struct rdma_event_chann
 		channel = rdma_create_event_channel();
 	if (!channel)
 		return -1;
-	if (id->real && id->sync)
-		rcm_drop_event(id); /* the system's library waits until it is acknowledged */
 	if (id->real && migrate_real(id, rcm_channel(channel))) {
 		if (sync)
 			rdma_destroy_event_channel(channel);

@@ -8,17 +8,13 @@
 
 #include "util/env.h"
 
-/* A value that is not allowed counts as the default; vb_settings_check names it. A program with more privileges than its
- * caller gets none of the kernel's devices, because the system's libibverbs trusts variables of the caller: it loads the
- * drivers that RDMAV_DRIVERS names, and writes the file that VERBS_LOG_FILE names. */
+/* A value that is not allowed counts as the default; vb_settings_check names it. */
 enum vb_hardware { VB_HARDWARE_FIRST, VB_HARDWARE_ONLY, VB_HARDWARE_OFF };
 
 static inline enum vb_hardware vb_hardware_wanted(void)
 {
 	const char *text = vb_env("VERBENA_HARDWARE");
 
-	if (vb_env_is_hostile())
-		return VB_HARDWARE_OFF;
 	if (text && !strcmp(text, "only"))
 		return VB_HARDWARE_ONLY;
 	return text && !strcmp(text, "off") ? VB_HARDWARE_OFF : VB_HARDWARE_FIRST;
