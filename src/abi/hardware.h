@@ -12,7 +12,7 @@
 #define VB_HARDWARE_EXPORT __attribute__((visibility("default")))
 
 /* Loads the system's libibverbs if the kernel has an RDMA device and VERBENA_HARDWARE is not off. Returns whether it is
- * loaded, now or from before. Without devices it costs one system call. */
+ * loaded, now or from before. Without devices it costs two system calls that fail. */
 VB_HARDWARE_EXPORT bool vb_hardware_load(void);
 
 /* Opens a library of the system, not one of Verbena's. NULL: there is none, or it cannot be loaded. `bare` is its name
