@@ -246,8 +246,9 @@ void rcm_hw_end(struct rcm_id *id)
 
 	if (!real)
 		return;
-	rcm_hw_abandon(id);
+	/* It waits for events of this id that another thread has fetched and that wrap_event still reads. */
 	rcm_real.destroy_id(real);
+	rcm_hw_abandon(id);
 }
 
 /* A new connection: an id of ours around the real one. */
