@@ -40,7 +40,7 @@ VB_EXPORT struct ibv_device **vbx_get_device_list(int *n)
 
 	vb_cancel_defer(&cancel);
 	struct ibv_device **real = vb_hardware_list(&n_real);
-	if (real && vb_hardware_is_cm(caller)) {
+	if (real && vb_hardware_calls(caller)) {
 		list = real;
 	} else {
 		list = vb_device_list(&found);

@@ -29,10 +29,12 @@ VB_HARDWARE_EXPORT bool vb_hardware_covers(int ifindex);
 /* True for a device of the kernel. */
 VB_HARDWARE_EXPORT bool vb_hardware_is(const struct ibv_device *device);
 
-/* The system's librdmacm was loaded: `inside` is the address of a function of it. Its calls of ibv_get_device_list get
- * the devices of the kernel only. */
+/* The system's librdmacm was loaded: `inside` is the address of a function of it. */
 VB_HARDWARE_EXPORT void vb_hardware_cm_is(const void *inside);
 VB_HARDWARE_EXPORT bool vb_hardware_is_cm(const void *caller);
+
+/* Does a library of the system call (ibv_import_device lists devices)? It gets the devices of the kernel only. */
+bool vb_hardware_calls(const void *caller);
 
 /* Under `verbena run`: from true to false this thread sees the kernel's own files, not the tree that stands for them. */
 VB_HARDWARE_EXPORT void vb_hardware_aside(bool on);
