@@ -175,6 +175,8 @@ RCM_EXPORT int rdma_bind_addr(struct rdma_cm_id *cm_id, struct sockaddr *addr)
 	struct rcm_id *id = rcm_id(cm_id);
 	union rcm_addr want;
 
+	if (rcm_hw_calls(__builtin_return_address(0)))
+		return rcm_real.bind_addr(cm_id, addr);
 	if (!rcm_ours(id) || !rcm_addr_len(addr))
 		return -1;
 	RCM_HARDWARE(bind_addr, cm_id, addr);
