@@ -87,6 +87,16 @@ static void show_real(struct rdma_cm_id *cm_id, const struct rdma_cm_id *real)
 	cm_id->ps = real->ps;
 }
 
+/* What an event changes. The program may meanwhile have set the other fields, or freed what they name. */
+static void show_changed(struct rdma_cm_id *cm_id, const struct rdma_cm_id *real)
+{
+	cm_id->verbs = real->verbs;
+	cm_id->route = real->route;
+	cm_id->port_num = real->port_num;
+	if (!cm_id->pd)
+		cm_id->pd = real->pd;
+}
+
 int rcm_hw_done(struct rdma_cm_id *cm_id, struct rdma_cm_id *real, int ret)
 {
 	if (cm_id != real)
@@ -290,8 +300,8 @@ static struct rcm_event *wrap_event(struct rdma_cm_event *real)
 	e->event.id = &id->id;
 	e->event.listen_id = request ? &owner->id : NULL;
 	e->real = real;
-	if (!id->by_both)
-		show_real(&id->id, id->real);
+	if (!request && !id->by_both)
+		show_changed(&id->id, id->real);
 	return e;
 }
 
