@@ -163,7 +163,7 @@ static int bind_to_hardware(struct rcm_id *id, const union rcm_addr *want)
 /* Binds the id where its address belongs. */
 static int bind_id(struct rcm_id *id, const union rcm_addr *want)
 {
-	enum rcm_server server = id->state == RCM_IDLE && !id->real ? rcm_hw_server(want) : RCM_BY_VERBENA;
+	enum rcm_server server = id->state == RCM_IDLE && !id->real ? rcm_hw_server(id, want) : RCM_BY_VERBENA;
 
 	if (server == RCM_BY_BOTH)
 		return bind_to_both(id, want);

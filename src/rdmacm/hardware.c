@@ -141,9 +141,9 @@ static int interface_of(const union rcm_addr *addr)
 	return ifindex;
 }
 
-enum rcm_server rcm_hw_server(const union rcm_addr *local)
+enum rcm_server rcm_hw_server(const struct rcm_id *id, const union rcm_addr *local)
 {
-	if (!rcm_hw_load())
+	if (id->kind != RCM_EITHER || !rcm_hw_load()) /* the transport option is Verbena's */
 		return RCM_BY_VERBENA;
 	if (vb_hardware_wanted() == VB_HARDWARE_ONLY)
 		return RCM_BY_HARDWARE;
@@ -158,7 +158,7 @@ enum rcm_server rcm_hw_server_to(const struct rcm_id *id, const struct sockaddr 
 {
 	union rcm_addr any = {.sa.sa_family = dst->sa_family}, to, local;
 
-	if (!rcm_hw_load() || (id->bound && !id->by_both))
+	if (id->kind != RCM_EITHER || !rcm_hw_load() || (id->bound && !id->by_both))
 		return RCM_BY_VERBENA;
 	if (vb_hardware_wanted() == VB_HARDWARE_ONLY)
 		return RCM_BY_HARDWARE;
@@ -166,13 +166,13 @@ enum rcm_server rcm_hw_server_to(const struct rcm_id *id, const struct sockaddr 
 	if (src && rcm_addr_len(src)) {
 		rcm_addr_copy(&local, src);
 		if (!rcm_addr_any(&local))
-			return rcm_hw_server(&local);
+			return rcm_hw_server(id, &local);
 	}
 	if (rcm_addr_link_local(&to))
 		return vb_hardware_covers((int)rcm_addr_scope(&to)) ? RCM_BY_HARDWARE : RCM_BY_VERBENA;
 	if (rcm_route_source(&to, &any, &local) || rcm_addr_any(&local))
 		return RCM_BY_VERBENA;
-	return rcm_hw_server(&local);
+	return rcm_hw_server(id, &local);
 }
 
 /* The options that the program set before its id had a device. */
