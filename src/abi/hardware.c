@@ -11,8 +11,10 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "abi/real.h"
+#include "core/device.h"
 #include "core/rdma_link.h"
 #include "util/hardware.h"
 #include "util/log.h"
@@ -175,14 +177,29 @@ struct ibv_device **vb_hardware_list(int *n)
 {
 	int saved = errno;
 
+	struct ibv_device **list = NULL;
+
 	*n = 0;
-	if (!vb_hardware_load())
-		return NULL;
-	vb_hardware_aside(true);
-	struct ibv_device **list = vb_real.get_device_list(n);
-	vb_hardware_aside(false);
+	if (vb_hardware_load()) {
+		vb_hardware_aside(true);
+		list = vb_real.get_device_list(n);
+		vb_hardware_aside(false);
+	}
+	if (!list)
+		*n = 0;
+	/* An interface whose device of the kernel no provider drives, or has no node in /dev, stays Verbena's. */
+	if (vb_hardware_wanted() != VB_HARDWARE_OFF)
+		vb_device_list_beside(list, *n);
 	errno = saved;
 	return list;
+}
+
+static bool is_listed(struct ibv_device *const *list, const char *name)
+{
+	for (; list && *list; list++)
+		if (!strcmp((*list)->name, name))
+			return true;
+	return false;
 }
 
 bool vb_hardware_covers(int ifindex)
@@ -190,9 +207,13 @@ bool vb_hardware_covers(int ifindex)
 	struct vb_rdma_link *links = calloc(VB_RDMA_LINKS_MAX, sizeof(*links));
 	size_t n = links ? vb_rdma_link_list(links, VB_RDMA_LINKS_MAX) : 0;
 	bool covered = false;
+	int n_usable;
+	struct ibv_device **usable = vb_hardware_list(&n_usable);
 
 	for (size_t i = 0; i < n && !covered; i++)
-		covered = links[i].ifindex == ifindex;
+		covered = links[i].ifindex == ifindex && is_listed(usable, links[i].name);
+	if (usable)
+		vb_real.free_device_list(usable);
 	free(links);
 	return covered;
 }
