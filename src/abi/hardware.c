@@ -194,7 +194,7 @@ struct ibv_device **vb_hardware_list(int *n)
 	return list;
 }
 
-static bool is_listed(struct ibv_device *const *list, const char *name)
+static bool names_device(struct ibv_device *const *list, const char *name)
 {
 	for (; list && *list; list++)
 		if (!strcmp((*list)->name, name))
@@ -211,11 +211,16 @@ bool vb_hardware_covers(int ifindex)
 	struct ibv_device **usable = vb_hardware_list(&n_usable);
 
 	for (size_t i = 0; i < n && !covered; i++)
-		covered = links[i].ifindex == ifindex && is_listed(usable, links[i].name);
+		covered = links[i].ifindex == ifindex && names_device(usable, links[i].name);
 	if (usable)
 		vb_real.free_device_list(usable);
 	free(links);
 	return covered;
+}
+
+bool vb_hardware_covers_device(struct ibv_device *device)
+{
+	return vb_hardware_covers(vb_device_of(device)->ifindex);
 }
 
 bool vb_hardware_is(const struct ibv_device *device)

@@ -26,6 +26,9 @@ struct ibv_device **vb_hardware_list(int *n);
 /* True if a device of the kernel is on this interface. */
 VB_HARDWARE_EXPORT bool vb_hardware_covers(int ifindex);
 
+/* True if a device of the kernel is on the interface of this device of ours. */
+VB_HARDWARE_EXPORT bool vb_hardware_covers_device(struct ibv_device *device);
+
 /* True for a device of the kernel. */
 VB_HARDWARE_EXPORT bool vb_hardware_is(const struct ibv_device *device);
 

@@ -115,8 +115,8 @@ static void refresh_devices(void)
 		if (!vb_hardware_is(list[i]))
 			add_device(list[i]);
 	for (struct rcm_device *dev = devices; dev; dev = dev->next)
-		if (!dev->gone && !is_listed(dev, list, n))
-			remove_device(dev);
+		if (!dev->gone && !is_listed(dev, list, n) && !vb_hardware_covers_device(dev->verbs->device))
+			remove_device(dev); /* a new device of the kernel takes no device from the program */
 	ibv_free_device_list(list);
 }
 
