@@ -141,6 +141,40 @@ static int interface_of(const union rcm_addr *addr)
 	return ifindex;
 }
 
+/* Does the kernel bind an id to this address on one of its devices? Such an address may be of an interface that is not
+ * the device's own: a VLAN, a bond, IPoIB. */
+static bool kernel_binds(const union rcm_addr *local)
+{
+	union rcm_addr addr = *local;
+	struct rdma_cm_id *id;
+	bool binds = false;
+
+	vb_hardware_aside(true);
+	struct rdma_event_channel *ch = rcm_real.create_event_channel();
+	vb_hardware_aside(false);
+	if (!ch)
+		return false;
+	rcm_addr_set_port(&addr, 0);
+	if (!rcm_real.create_id(ch, &id, NULL, RDMA_PS_TCP)) {
+		binds = !rcm_real.bind_addr(id, &addr.sa) && id->verbs;
+		rcm_real.destroy_id(id);
+	}
+	rcm_real.destroy_event_channel(ch);
+	return binds;
+}
+
+static bool is_of_hardware(const union rcm_addr *local)
+{
+	int ifindex = interface_of(local), saved = errno;
+
+	if (!ifindex || rcm_addr_loopback(local))
+		return ifindex && vb_hardware_covers(ifindex);
+	bool found = vb_hardware_covers(ifindex) || kernel_binds(local);
+
+	errno = saved;
+	return found;
+}
+
 enum rcm_server rcm_hw_server(const struct rcm_id *id, const union rcm_addr *local)
 {
 	if (id->kind != RCM_EITHER || !rcm_hw_load()) /* the transport option is Verbena's */
@@ -149,9 +183,7 @@ enum rcm_server rcm_hw_server(const struct rcm_id *id, const union rcm_addr *loc
 		return RCM_BY_HARDWARE;
 	if (rcm_addr_any(local))
 		return RCM_BY_BOTH;
-	int ifindex = interface_of(local);
-
-	return ifindex && vb_hardware_covers(ifindex) ? RCM_BY_HARDWARE : RCM_BY_VERBENA;
+	return is_of_hardware(local) ? RCM_BY_HARDWARE : RCM_BY_VERBENA;
 }
 
 enum rcm_server rcm_hw_server_to(const struct rcm_id *id, const struct sockaddr *src, const struct sockaddr *dst)
