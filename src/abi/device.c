@@ -40,7 +40,7 @@ VB_EXPORT struct ibv_device **vbx_get_device_list(int *n)
 
 	vb_cancel_defer(&cancel);
 	struct ibv_device **real = vb_hardware_list(&n_real);
-	if (real && vb_hardware_is_cm(caller)) {
+	if (real && vb_hardware_calls(caller)) {
 		list = real;
 	} else {
 		list = vb_device_list(&found);
@@ -56,17 +56,19 @@ VB_EXPORT struct ibv_device **vbx_get_device_list(int *n)
 VB_SYMVER(vbx_free_device_list, "ibv_free_device_list@@IBVERBS_1.1");
 VB_EXPORT void vbx_free_device_list(struct ibv_device **list)
 {
-	int n = 0, ours = 0;
+	size_t others = 0;
 
 	if (!list)
 		return;
-	/* Ours are given back here, the others by the library that they are of. */
-	for (; list[n]; n++)
-		ours += vb_device_is_ours(list[n]);
-	for (int i = n - ours; i < n; i++)
-		vb_device_put(vb_device_of(list[i]));
-	list[n - ours] = NULL;
-	if (n > ours)
+	/* Ours are given back here, the others by the library that they are of. The program may have sorted the array. */
+	for (size_t i = 0; list[i]; i++) {
+		if (vb_device_is_ours(list[i]))
+			vb_device_put(vb_device_of(list[i]));
+		else
+			list[others++] = list[i];
+	}
+	list[others] = NULL;
+	if (others)
 		vb_real.free_device_list(list);
 	else
 		free(list);

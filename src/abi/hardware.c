@@ -6,12 +6,15 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
+#include <link.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "abi/real.h"
+#include "core/device.h"
 #include "core/rdma_link.h"
 #include "util/hardware.h"
 #include "util/log.h"
@@ -33,7 +36,13 @@ static const char *const folders[] = {
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static atomic_bool loaded;
-static void *_Atomic cm_base;
+
+/* Where a library of the system is in memory. The size is 0 until it is loaded. */
+struct span {
+	_Atomic uintptr_t start;
+	atomic_size_t size;
+};
+static struct span verbs_span, cm_span;
 
 /*
  * Opened by its path, a second library of the same SONAME is loaded beside ours. RTLD_LOCAL keeps it out of the scope
@@ -71,6 +80,48 @@ void vb_hardware_aside(bool on)
 		call(on);
 }
 
+struct search {
+	uintptr_t inside, start, end;
+};
+
+/* Of the loaded objects, the one with this address. */
+static int find_object(struct dl_phdr_info *info, size_t size, void *arg)
+{
+	struct search *s = arg;
+	uintptr_t start = UINTPTR_MAX, end = 0;
+	bool found = false;
+
+	for (int i = 0; i < info->dlpi_phnum; i++) {
+		uintptr_t from = info->dlpi_addr + info->dlpi_phdr[i].p_vaddr, to = from + info->dlpi_phdr[i].p_memsz;
+
+		if (info->dlpi_phdr[i].p_type != PT_LOAD)
+			continue;
+		found |= s->inside >= from && s->inside < to;
+		start = from < start ? from : start;
+		end = to > end ? to : end;
+	}
+	if (found)
+		*s = (struct search){.start = start, .end = end};
+	return found;
+}
+
+static void record_span(struct span *span, const void *inside)
+{
+	struct search s = {.inside = (uintptr_t)inside};
+
+	if (!inside || !dl_iterate_phdr(find_object, &s))
+		return;
+	atomic_store_explicit(&span->start, s.start, memory_order_relaxed);
+	atomic_store_explicit(&span->size, s.end - s.start, memory_order_release);
+}
+
+static bool is_within(struct span *span, const void *caller)
+{
+	size_t size = atomic_load_explicit(&span->size, memory_order_acquire);
+
+	return (uintptr_t)caller - atomic_load_explicit(&span->start, memory_order_relaxed) < size;
+}
+
 static struct ibv_context *(*real_open_device)(struct ibv_device *device);
 static struct ibv_context *(*real_import_device)(int cmd_fd);
 
@@ -101,6 +152,7 @@ static void load_once(void)
 		return;
 	}
 	vb_real_fill(handle);
+	record_span(&verbs_span, (const void *)vb_real.get_device_list);
 	real_open_device = vb_real.open_device;
 	vb_real.open_device = open_aside;
 	real_import_device = vb_real.import_device;
@@ -125,14 +177,29 @@ struct ibv_device **vb_hardware_list(int *n)
 {
 	int saved = errno;
 
+	struct ibv_device **list = NULL;
+
 	*n = 0;
-	if (!vb_hardware_load())
-		return NULL;
-	vb_hardware_aside(true);
-	struct ibv_device **list = vb_real.get_device_list(n);
-	vb_hardware_aside(false);
+	if (vb_hardware_load()) {
+		vb_hardware_aside(true);
+		list = vb_real.get_device_list(n);
+		vb_hardware_aside(false);
+	}
+	if (!list)
+		*n = 0;
+	/* An interface whose device of the kernel no provider drives, or has no node in /dev, stays Verbena's. */
+	if (vb_hardware_wanted() != VB_HARDWARE_OFF)
+		vb_device_list_beside(list, *n);
 	errno = saved;
 	return list;
+}
+
+static bool names_device(struct ibv_device *const *list, const char *name)
+{
+	for (; list && *list; list++)
+		if (!strcmp((*list)->name, name))
+			return true;
+	return false;
 }
 
 bool vb_hardware_covers(int ifindex)
@@ -140,11 +207,20 @@ bool vb_hardware_covers(int ifindex)
 	struct vb_rdma_link *links = calloc(VB_RDMA_LINKS_MAX, sizeof(*links));
 	size_t n = links ? vb_rdma_link_list(links, VB_RDMA_LINKS_MAX) : 0;
 	bool covered = false;
+	int n_usable;
+	struct ibv_device **usable = vb_hardware_list(&n_usable);
 
 	for (size_t i = 0; i < n && !covered; i++)
-		covered = links[i].ifindex == ifindex;
+		covered = links[i].ifindex == ifindex && names_device(usable, links[i].name);
+	if (usable)
+		vb_real.free_device_list(usable);
 	free(links);
 	return covered;
+}
+
+bool vb_hardware_covers_device(struct ibv_device *device)
+{
+	return vb_hardware_covers(vb_device_of(device)->ifindex);
 }
 
 bool vb_hardware_is(const struct ibv_device *device)
@@ -152,21 +228,17 @@ bool vb_hardware_is(const struct ibv_device *device)
 	return !vb_device_is_ours(device);
 }
 
-static void *base_of(const void *address)
-{
-	Dl_info info;
-
-	return dladdr(address, &info) ? info.dli_fbase : NULL;
-}
-
 void vb_hardware_cm_is(const void *inside)
 {
-	atomic_store(&cm_base, base_of(inside));
+	record_span(&cm_span, inside);
 }
 
 bool vb_hardware_is_cm(const void *caller)
 {
-	const void *base = atomic_load_explicit(&cm_base, memory_order_relaxed);
+	return is_within(&cm_span, caller);
+}
 
-	return __builtin_expect(base != NULL, 0) && base_of(caller) == base;
+bool vb_hardware_calls(const void *caller)
+{
+	return is_within(&verbs_span, caller) || is_within(&cm_span, caller);
 }

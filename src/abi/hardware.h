@@ -12,7 +12,7 @@
 #define VB_HARDWARE_EXPORT __attribute__((visibility("default")))
 
 /* Loads the system's libibverbs if the kernel has an RDMA device and VERBENA_HARDWARE is not off. Returns whether it is
- * loaded, now or from before. Without devices it costs one system call. */
+ * loaded, now or from before. Without devices it costs two system calls that fail. */
 VB_HARDWARE_EXPORT bool vb_hardware_load(void);
 
 /* Opens a library of the system, not one of Verbena's. NULL: there is none, or it cannot be loaded. `bare` is its name
@@ -26,13 +26,18 @@ struct ibv_device **vb_hardware_list(int *n);
 /* True if a device of the kernel is on this interface. */
 VB_HARDWARE_EXPORT bool vb_hardware_covers(int ifindex);
 
+/* True if a device of the kernel is on the interface of this device of ours. */
+VB_HARDWARE_EXPORT bool vb_hardware_covers_device(struct ibv_device *device);
+
 /* True for a device of the kernel. */
 VB_HARDWARE_EXPORT bool vb_hardware_is(const struct ibv_device *device);
 
-/* The system's librdmacm was loaded: `inside` is the address of a function of it. Its calls of ibv_get_device_list get
- * the devices of the kernel only. */
+/* The system's librdmacm was loaded: `inside` is the address of a function of it. */
 VB_HARDWARE_EXPORT void vb_hardware_cm_is(const void *inside);
 VB_HARDWARE_EXPORT bool vb_hardware_is_cm(const void *caller);
+
+/* Does a library of the system call (ibv_import_device lists devices)? It gets the devices of the kernel only. */
+bool vb_hardware_calls(const void *caller);
 
 /* Under `verbena run`: from true to false this thread sees the kernel's own files, not the tree that stands for them. */
 VB_HARDWARE_EXPORT void vb_hardware_aside(bool on);

@@ -69,6 +69,10 @@ struct ibv_device **vb_device_list_kept(int *n);
  * read or is wrong changes nothing. */
 void vb_device_choice_read(void);
 
+/* This program can use these n devices of the kernel only. An interface under another one stays Verbena's. Without this
+ * call (the commands of `verbena`) all devices of the kernel count. */
+void vb_device_list_beside(struct ibv_device *const *hardware, int n);
+
 /* Reads the state of the interface again. Returns what changed since the last call for this device (VB_DEV_ bits).
  * Each bit is returned once, so only one thread of the process may call this for a device. */
 unsigned vb_device_refresh(struct vb_device *dev);

@@ -18,7 +18,7 @@ struct vb_rdma_link {
 	uint8_t state; /* enum ibv_port_state */
 };
 
-/* Has the kernel an RDMA device? One system call where it has not. It sees past the tree of `verbena run`. */
+/* Has the kernel an RDMA device? Two failed system calls where it has not. It sees past the tree of `verbena run`. */
 bool vb_rdma_link_exists(void);
 
 /* Lists the ports of all devices, in the kernel's order. Returns their number, at most `max`. */

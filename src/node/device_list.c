@@ -45,6 +45,13 @@ struct choice {
 static struct choice *choice; /* NULL before the program first lists its devices. Guarded by scan_lock */
 static unsigned turns;        /* the same */
 
+/* The names of the kernel's devices that this program can use. Guarded by scan_lock. */
+static struct {
+	bool known;
+	int n;
+	char name[VB_RDMA_LINKS_MAX][IBV_SYSFS_NAME_MAX];
+} usable;
+
 static void lock_scan(void)
 {
 	vb_mutex_lock(&scan_lock, VB_RANK_SCAN);
@@ -143,11 +150,12 @@ static const struct vb_links *kept_links(void)
 	return choice && !choice->spec ? &choice->lines : NULL;
 }
 
-static bool is_wanted(const struct vb_links *l, enum vb_device_kind kind, const char *ifname)
+/* An interface under a device of the kernel has the adapters that the file names, not the automatic one. */
+static bool is_wanted(const struct vb_links *l, enum vb_device_kind kind, const char *ifname, bool covered)
 {
 	if (!l)
 		return vb_device_chosen(choice ? choice->spec : NULL, kind, ifname);
-	return vb_links_of(l, ifname, kind == VB_DEVICE_IWARP) || (kind == VB_DEVICE_ROCE && l->automatic);
+	return vb_links_of(l, ifname, kind == VB_DEVICE_IWARP) || (kind == VB_DEVICE_ROCE && l->automatic && !covered);
 }
 
 /* An adapter that its line sets down, or gives a smaller MTU, looks as if the interface were so. */
@@ -269,31 +277,46 @@ static int by_rank(const void *a, const void *b)
 	return d ? d : x->iwarp - y->iwarp;
 }
 
+void vb_device_list_beside(struct ibv_device *const *hardware, int n)
+{
+	lock_scan();
+	usable.known = true;
+	usable.n = n < VB_RDMA_LINKS_MAX ? n : VB_RDMA_LINKS_MAX;
+	for (int i = 0; i < usable.n; i++)
+		snprintf(usable.name[i], sizeof(usable.name[i]), "%s", hardware[i]->name);
+	unlock_scan();
+}
+
+static bool is_usable(const char *name)
+{
+	for (int i = 0; i < usable.n; i++)
+		if (!strcmp(usable.name[i], name))
+			return true;
+	return !usable.known;
+}
+
 static bool covered_by_hardware(const struct vb_netdev *nd, const struct vb_rdma_link *ports, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
-		if (ports[i].ifindex == nd->ifindex)
+		if (ports[i].ifindex == nd->ifindex && is_usable(ports[i].name))
 			return true;
 	return false;
 }
 
 /* Moves the interfaces that are under a device of the kernel to the end of the list, and returns the number of the
- * others. Those that VERBENA_DEVICES or a line of the file names are others too. */
+ * others. VERBENA_DEVICES has no regard to them. */
 static size_t leave_to_hardware(struct vb_netdev *list, size_t n, const struct vb_links *links)
 {
 	size_t kept = 0, n_ports;
 
-	if (vb_hardware_wanted() == VB_HARDWARE_ONLY)
-		return 0;
 	if (vb_hardware_wanted() == VB_HARDWARE_OFF || !links || !vb_rdma_link_exists())
 		return n;
 	struct vb_rdma_link *ports = calloc(VB_RDMA_LINKS_MAX, sizeof(*ports));
 	n_ports = ports ? vb_rdma_link_list(ports, VB_RDMA_LINKS_MAX) : 0;
 	for (size_t i = 0; i < n; i++) {
 		struct vb_netdev nd = list[i];
-		bool named = links && (vb_links_of(links, nd.name, false) || vb_links_of(links, nd.name, true));
 
-		if (covered_by_hardware(&nd, ports, n_ports) && !named)
+		if (covered_by_hardware(&nd, ports, n_ports))
 			continue;
 		list[i] = list[kept];
 		list[kept++] = nd;
@@ -312,13 +335,14 @@ static int scan_devices(void)
 	if (rc)
 		return rc;
 	const struct vb_links *links = kept_links();
-	size_t n_ours = leave_to_hardware(list, n_list, links);
-	struct vb_device **dev = calloc(2 * n_ours + 1, sizeof(struct vb_device *));
-	for (size_t i = 0; dev && i < 2 * n_ours; i++) {
+	size_t n_free = leave_to_hardware(list, n_list, links);
+	size_t n_all = vb_hardware_wanted() == VB_HARDWARE_ONLY ? 0 : n_list;
+	struct vb_device **dev = calloc(2 * n_all + 1, sizeof(struct vb_device *));
+	for (size_t i = 0; dev && i < 2 * n_all; i++) {
 		struct vb_netdev nd = list[i / 2];
 		enum vb_device_kind kind = i % 2 ? VB_DEVICE_IWARP : VB_DEVICE_ROCE;
 
-		if (!vb_netdev_is_adapter(&nd) || !is_wanted(links, kind, nd.name))
+		if (!vb_netdev_is_adapter(&nd) || !is_wanted(links, kind, nd.name, i / 2 >= n_free))
 			continue;
 		restrict_netdev(&nd, links, kind == VB_DEVICE_IWARP);
 		dev[n] = find_or_make(kind, &nd, links, dev, n);
@@ -392,7 +416,7 @@ unsigned vb_device_refresh(struct vb_device *dev)
 	const struct vb_links *links = rc ? NULL : kept_links();
 	if (!rc)
 		restrict_netdev(&nd, links, dev->iwarp);
-	if (links && !is_wanted(links, dev->iwarp ? VB_DEVICE_IWARP : VB_DEVICE_ROCE, nd.name))
+	if (links && !is_wanted(links, dev->iwarp ? VB_DEVICE_IWARP : VB_DEVICE_ROCE, nd.name, false))
 		rc = ENODEV;
 	/* ENODEV is a state of the interface, or its adapter was removed from the file. Other errors say nothing about it. */
 	if (!rc || rc == ENODEV)

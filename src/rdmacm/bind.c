@@ -163,7 +163,7 @@ static int bind_to_hardware(struct rcm_id *id, const union rcm_addr *want)
 /* Binds the id where its address belongs. */
 static int bind_id(struct rcm_id *id, const union rcm_addr *want)
 {
-	enum rcm_server server = id->state == RCM_IDLE && !id->real ? rcm_hw_server(want) : RCM_BY_VERBENA;
+	enum rcm_server server = id->state == RCM_IDLE && !id->real ? rcm_hw_server(id, want) : RCM_BY_VERBENA;
 
 	if (server == RCM_BY_BOTH)
 		return bind_to_both(id, want);
@@ -175,6 +175,8 @@ RCM_EXPORT int rdma_bind_addr(struct rdma_cm_id *cm_id, struct sockaddr *addr)
 	struct rcm_id *id = rcm_id(cm_id);
 	union rcm_addr want;
 
+	if (rcm_hw_calls(__builtin_return_address(0)))
+		return rcm_real.bind_addr(cm_id, addr);
 	if (!rcm_ours(id) || !rcm_addr_len(addr))
 		return -1;
 	RCM_HARDWARE(bind_addr, cm_id, addr);

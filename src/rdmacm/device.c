@@ -115,8 +115,8 @@ static void refresh_devices(void)
 		if (!vb_hardware_is(list[i]))
 			add_device(list[i]);
 	for (struct rcm_device *dev = devices; dev; dev = dev->next)
-		if (!dev->gone && !is_listed(dev, list, n))
-			remove_device(dev);
+		if (!dev->gone && !is_listed(dev, list, n) && !vb_hardware_covers_device(dev->verbs->device))
+			remove_device(dev); /* a new device of the kernel takes no device from the program */
 	ibv_free_device_list(list);
 }
 
@@ -360,14 +360,15 @@ RCM_EXPORT struct ibv_context **rdma_get_devices(int *num_devices)
 
 RCM_EXPORT void rdma_free_devices(struct ibv_context **list)
 {
-	int n = 0;
+	size_t others = 0;
 
-	while (list && list[n] && vb_hardware_is(list[n]->device))
-		n++;
-	if (!n) {
+	for (size_t i = 0; list && list[i]; i++) /* the program may have sorted the array */
+		if (vb_hardware_is(list[i]->device))
+			list[others++] = list[i];
+	if (!others) {
 		free(list);
 		return;
 	}
-	list[n] = NULL; /* ours stay open */
+	list[others] = NULL; /* ours stay open */
 	rcm_real.free_devices(list);
 }

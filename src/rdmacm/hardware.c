@@ -87,6 +87,16 @@ static void show_real(struct rdma_cm_id *cm_id, const struct rdma_cm_id *real)
 	cm_id->ps = real->ps;
 }
 
+/* What an event changes. The program may meanwhile have set the other fields, or freed what they name. */
+static void show_changed(struct rdma_cm_id *cm_id, const struct rdma_cm_id *real)
+{
+	cm_id->verbs = real->verbs;
+	cm_id->route = real->route;
+	cm_id->port_num = real->port_num;
+	if (!cm_id->pd)
+		cm_id->pd = real->pd;
+}
+
 int rcm_hw_done(struct rdma_cm_id *cm_id, struct rdma_cm_id *real, int ret)
 {
 	if (cm_id != real)
@@ -131,24 +141,56 @@ static int interface_of(const union rcm_addr *addr)
 	return ifindex;
 }
 
-enum rcm_server rcm_hw_server(const union rcm_addr *local)
+/* Does the kernel bind an id to this address on one of its devices? Such an address may be of an interface that is not
+ * the device's own: a VLAN, a bond, IPoIB. */
+static bool kernel_binds(const union rcm_addr *local)
 {
-	if (!rcm_hw_load())
+	union rcm_addr addr = *local;
+	struct rdma_cm_id *id;
+	bool binds = false;
+
+	vb_hardware_aside(true);
+	struct rdma_event_channel *ch = rcm_real.create_event_channel();
+	vb_hardware_aside(false);
+	if (!ch)
+		return false;
+	rcm_addr_set_port(&addr, 0);
+	if (!rcm_real.create_id(ch, &id, NULL, RDMA_PS_TCP)) {
+		binds = !rcm_real.bind_addr(id, &addr.sa) && id->verbs;
+		rcm_real.destroy_id(id);
+	}
+	rcm_real.destroy_event_channel(ch);
+	return binds;
+}
+
+static bool is_of_hardware(const union rcm_addr *local)
+{
+	int ifindex = interface_of(local), saved = errno;
+
+	if (!ifindex || rcm_addr_loopback(local))
+		return ifindex && vb_hardware_covers(ifindex);
+	bool found = vb_hardware_covers(ifindex) || kernel_binds(local);
+
+	errno = saved;
+	return found;
+}
+
+enum rcm_server rcm_hw_server(const struct rcm_id *id, const union rcm_addr *local)
+{
+	if (id->kind != RCM_EITHER || !rcm_hw_load()) /* the transport option is Verbena's */
 		return RCM_BY_VERBENA;
 	if (vb_hardware_wanted() == VB_HARDWARE_ONLY)
 		return RCM_BY_HARDWARE;
 	if (rcm_addr_any(local))
 		return RCM_BY_BOTH;
-	int ifindex = interface_of(local);
-
-	return ifindex && vb_hardware_covers(ifindex) ? RCM_BY_HARDWARE : RCM_BY_VERBENA;
+	return is_of_hardware(local) ? RCM_BY_HARDWARE : RCM_BY_VERBENA;
 }
 
 enum rcm_server rcm_hw_server_to(const struct rcm_id *id, const struct sockaddr *src, const struct sockaddr *dst)
 {
 	union rcm_addr any = {.sa.sa_family = dst->sa_family}, to, local;
 
-	if (!rcm_hw_load() || (id->bound && !id->by_both))
+	if (id->kind != RCM_EITHER || !rcm_hw_load() || (id->bound && !id->by_both))
 		return RCM_BY_VERBENA;
 	if (vb_hardware_wanted() == VB_HARDWARE_ONLY)
 		return RCM_BY_HARDWARE;
@@ -156,13 +198,13 @@ enum rcm_server rcm_hw_server_to(const struct rcm_id *id, const struct sockaddr 
 	if (src && rcm_addr_len(src)) {
 		rcm_addr_copy(&local, src);
 		if (!rcm_addr_any(&local))
-			return rcm_hw_server(&local);
+			return rcm_hw_server(id, &local);
 	}
 	if (rcm_addr_link_local(&to))
 		return vb_hardware_covers((int)rcm_addr_scope(&to)) ? RCM_BY_HARDWARE : RCM_BY_VERBENA;
 	if (rcm_route_source(&to, &any, &local) || rcm_addr_any(&local))
 		return RCM_BY_VERBENA;
-	return rcm_hw_server(&local);
+	return rcm_hw_server(id, &local);
 }
 
 /* The options that the program set before its id had a device. */
@@ -246,8 +288,9 @@ void rcm_hw_end(struct rcm_id *id)
 
 	if (!real)
 		return;
-	rcm_hw_abandon(id);
+	/* It waits for events of this id that another thread has fetched and that wrap_event still reads. */
 	rcm_real.destroy_id(real);
+	rcm_hw_abandon(id);
 }
 
 /* A new connection: an id of ours around the real one. */
@@ -289,8 +332,8 @@ static struct rcm_event *wrap_event(struct rdma_cm_event *real)
 	e->event.id = &id->id;
 	e->event.listen_id = request ? &owner->id : NULL;
 	e->real = real;
-	if (!id->by_both)
-		show_real(&id->id, id->real);
+	if (!request && !id->by_both)
+		show_changed(&id->id, id->real);
 	return e;
 }
 

@@ -57,9 +57,9 @@ int rcm_hw_done(struct rdma_cm_id *cm_id, struct rdma_cm_id *real, int ret);
 		}                                                                           \
 	} while (0)
 
-/* Who serves an id with this local address. The unspecified address is everybody's. */
+/* Who serves this id with this local address. The unspecified address is everybody's. */
 enum rcm_server { RCM_BY_VERBENA, RCM_BY_HARDWARE, RCM_BY_BOTH };
-enum rcm_server rcm_hw_server(const union rcm_addr *local);
+enum rcm_server rcm_hw_server(const struct rcm_id *id, const union rcm_addr *local);
 /* Of an id that is to reach dst, from src or from the address that the route gives. */
 enum rcm_server rcm_hw_server_to(const struct rcm_id *id, const struct sockaddr *src, const struct sockaddr *dst);
 

@@ -265,6 +265,8 @@ RCM_EXPORT int rdma_migrate_id(struct rdma_cm_id *cm_id, struct rdma_event_chann
 		channel = rdma_create_event_channel();
 	if (!channel)
 		return -1;
+	if (id->sync)
+		rcm_drop_event(id); /* the system's librdmacm waits until it is acknowledged */
 	if (id->real && migrate_real(id, rcm_channel(channel))) {
 		if (sync)
 			rdma_destroy_event_channel(channel);
@@ -276,10 +278,8 @@ RCM_EXPORT int rdma_migrate_id(struct rdma_cm_id *cm_id, struct rdma_event_chann
 	move_events(id, channel);
 	id->sync = sync;
 	rcm_unlock();
-	if (was_sync) {
-		rcm_drop_event(id);
+	if (was_sync)
 		rdma_destroy_event_channel(old);
-	}
 	await_acks(id);
 	return 0;
 }

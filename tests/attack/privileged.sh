@@ -86,6 +86,8 @@ run() {
 			VERBENA_RUNTIME="$hostile/runtime" XDG_RUNTIME_DIR="$hostile" VERBENA_DEVICES=none VERBENA_LIDS=1 VERBENA_LOG=debug \
 			VERBENA_WIRE=bogus VERBENA_FAULT=bogus VERBENA_MPA=bogus VERBENA_CONGESTION=bogus VERBENA_LANES=2 \
 			SYSFS_PATH="$hostile/sys" VERBENA_RSOCKETS=bogus VERBENA_ANYTHING=bogus \
+			RDMAV_DRIVERS="$hostile/evil" IBV_DRIVERS="$hostile/evil" VERBS_LOG_FILE="$hostile/log" \
+			MLX5_DEBUG_FILE="$hostile/log" QELR_DEBUG_FILE="$hostile/log" \
 			timeout 60 "$1" "$2"
 	) <"$work/in" >"$work/out" 2>"$work/err" &
 	child=$!
@@ -119,7 +121,7 @@ for way in become stay grouped capable; do
 	expect "no LIDs ($way)" has 'lid 0'
 	expect "the attribute is its own, not one of SYSFS_PATH ($way)" has 'sysfs 1: CA'
 	expect "it says nothing ($way)" is "$(cat "$work/err")" ""
-	expect "what it starts sees none of its caller's variables ($way)" has_not ^VERBENA_ "$work/out"
+	expect "what it starts sees none of its caller's variables ($way)" has_not '^\(VERBENA_\|RDMAV_\|IBV_\|VERBS_\|MLX\|QELR_\|SYSFS_PATH\)' "$work/out"
 	broker=$(brokers | head -1)
 	broker=${broker:-none}
 	expect "its broker is a process ($way)" test "$broker" != none
