@@ -122,6 +122,10 @@ void vb_node_tally(struct vb_node *node)
 {
 }
 
+void vb_node_each_qp(struct vb_node *node, void (*each)(struct vb_qp *qp, void *arg), void *arg)
+{
+}
+
 void vb_faults_opened(void)
 {
 }
