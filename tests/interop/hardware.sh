@@ -69,6 +69,8 @@ has() { # SENTENCE COMMANDS…
 has "the kernel's device comes first, then Verbena's for the other interfaces" 'n=$(names); echo "$n"; [ "$n" = "rxe0 roce_lo" ]'
 has "VERBENA_HARDWARE=only: no device of Verbena's" 'export VERBENA_HARDWARE=only; n=$(names); echo "$n"; [ "$n" = rxe0 ]'
 has "VERBENA_HARDWARE=off: no device of the kernel" 'export VERBENA_HARDWARE=off; n=$(names); echo "$n"; [ "$n" = "roce_eth0 roce_lo" ]'
+has "hardware without a node in /dev leaves its interface to Verbena" 'mount -t tmpfs none /dev/infiniband || exit 1; n=$(names); umount /dev/infiniband; echo "$n"; [ "$n" = "roce_eth0 roce_lo" ]'
+has "an iWARP line for its interface adds that adapter only" '$V link add verb0 type iwarp netdev eth0 || exit 1; n=$(names); $V link delete verb0; echo "$n"; [ "$n" = "rxe0 verb0 roce_lo" ]'
 has "an interface that VERBENA_DEVICES names has both" 'export VERBENA_DEVICES=eth0; n=$(names); echo "$n"; [ "$n" = "rxe0 roce_eth0" ]'
 has "ibv_devinfo prints what it prints without Verbena" 'ours ibv_devinfo -v -d rxe0 >/tmp/a; plain ibv_devinfo -v -d rxe0 >/tmp/b; diff /tmp/a /tmp/b && [ -s /tmp/a ]'
 has "the launcher's tree shows both" 'l=$(ours ls /sys/class/infiniband); echo $l; [ "$(echo $l)" = "roce_lo rxe0" ] && [ "$(ours cat /sys/class/infiniband/rxe0/node_guid)" = "$(cat /sys/class/infiniband/rxe0/node_guid)" ]'
