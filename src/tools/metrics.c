@@ -12,9 +12,9 @@
 #include "core/counts.h"
 #include "tools/verbena.h"
 
-/* A family: its name without _total, the counter that it shows, its unit. */
 #define PAGE_ROWS 2048u /* of each user, if the page has no room for all */
 
+/* A family: its name without _total, the counter that it shows, its unit. */
 struct family {
 	const char *name, *counter, *unit, *help;
 };
