@@ -451,10 +451,13 @@ unsigned vb_progress(struct vb_node *node, struct vb_cq *cq, unsigned want)
 {
 	atomic_store_explicit(&node->polls, atomic_load_explicit(&node->polls, memory_order_relaxed) + 1,
 	                      memory_order_relaxed);
-	unsigned done = poll_once(node, cq, want);
+	unsigned done = 0;
 
-	if (!done && yield_sometimes(node))
+	for (int polls = 0; polls < 2; polls++) { /* one call of poll_once, so that it is inlined */
 		done = poll_once(node, cq, want);
+		if (done || polls || !yield_sometimes(node))
+			break;
+	}
 	if (done) {
 		atomic_store_explicit(&node->empty_polls, 0, memory_order_relaxed);
 		atomic_store_explicit(&node->naps, 0, memory_order_relaxed);
