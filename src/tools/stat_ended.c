@@ -99,24 +99,23 @@ static int ask_all(struct stat_rows *out, const char *name, const struct stat_qu
 	return err;
 }
 
-int stat_rows_devices(struct stat_rows *out, const char *name, const struct stat_query *query)
-{
-	struct json_object *ended;
-	int err = ask_all(out, name, query, &ended);
-
-	if (err)
-		return err;
-	stat_rows_by_device(out, query);
-	add_ended(out->rows, ended, query);
-	json_object_put(ended);
-	return 0;
-}
-
 /* --- totals by user and adapter --- */
 
 struct totals {
 	struct json_object *rows, *by_key, *users; /* users: how many rows each has */
 };
+
+static struct totals totals_new(void)
+{
+	return (struct totals){json_object_new_array(), json_object_new_object(), json_object_new_object()};
+}
+
+static void totals_free(struct totals *t)
+{
+	json_object_put(t->by_key);
+	json_object_put(t->users);
+	json_object_put(t->rows);
+}
 
 /* The row of this user and adapter. NULL: the user has too many. */
 static struct json_object *total_of(struct totals *t, long long user, const char *device)
@@ -154,6 +153,23 @@ static void add_totals(struct totals *t, struct json_object *rows, const struct 
 	}
 }
 
+int stat_rows_devices(struct stat_rows *out, const char *name, const struct stat_query *query)
+{
+	struct json_object *ended;
+	int err = ask_all(out, name, query, &ended);
+
+	if (err)
+		return err;
+	struct totals t = totals_new();
+
+	add_totals(&t, ended, query); /* bounds what a user can add */
+	stat_rows_by_device(out, query);
+	add_ended(out->rows, t.rows, query);
+	totals_free(&t);
+	json_object_put(ended);
+	return 0;
+}
+
 int stat_rows_totals(struct stat_rows *out, const char *name, const struct stat_query *query,
                      struct json_object **totals)
 {
@@ -163,12 +179,11 @@ int stat_rows_totals(struct stat_rows *out, const char *name, const struct stat_
 
 	if (err)
 		return err;
-	t = (struct totals){json_object_new_array(), json_object_new_object(), json_object_new_object()};
+	t = totals_new();
 	add_totals(&t, ended, query);
 	add_totals(&t, out->rows, query);
 	json_object_put(ended);
-	json_object_put(t.by_key);
-	json_object_put(t.users);
-	*totals = t.rows;
+	*totals = json_object_get(t.rows);
+	totals_free(&t);
 	return 0;
 }
