@@ -91,13 +91,6 @@ struct ibv_context *vb_context_of_any_age(struct ibv_context *context);
 #define ZERO PTR
 #define VOID(node, name, owner, params, args) void vbx_##name params;
 #include "abi/verbs.inc"
-#undef PTR
-#undef ERR
-#undef NEG
-#undef WAIT
-#undef NEGERR
-#undef ZERO
-#undef VOID
 struct ibv_device **vbx_get_device_list(int *n);
 void vbx_free_device_list(struct ibv_device **list);
 const char *vbx_get_device_name(struct ibv_device *device);

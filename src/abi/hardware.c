@@ -176,7 +176,6 @@ bool vb_hardware_load(void)
 struct ibv_device **vb_hardware_list(int *n)
 {
 	int saved = errno;
-
 	struct ibv_device **list = NULL;
 
 	*n = 0;

@@ -22,13 +22,6 @@
 	{                                     \
 	}
 #include "abi/verbs.inc"
-#undef PTR
-#undef ERR
-#undef NEG
-#undef WAIT
-#undef NEGERR
-#undef ZERO
-#undef VOID
 
 FAIL(int, query_gid_ex,
      (struct ibv_context * context, uint32_t port, uint32_t index, struct ibv_gid_entry *entry, uint32_t flags,
@@ -64,13 +57,6 @@ struct vb_real vb_real = {
         .get_device_list = get_device_list_of_none,
         .free_device_list = free_device_list_of_none,
 };
-#undef PTR
-#undef ERR
-#undef NEG
-#undef WAIT
-#undef NEGERR
-#undef ZERO
-#undef VOID
 
 /* An old library lacks the newer calls: their entries stay as they are. */
 static void fill_entry(void *entry, void *function)

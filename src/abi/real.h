@@ -33,13 +33,6 @@ struct vb_real {
 	void (*free_buf)(struct vb_buf *buf);
 	int (*export_buf_dmabuf_fd)(struct vb_buf *buf);
 };
-#undef PTR
-#undef ERR
-#undef NEG
-#undef WAIT
-#undef NEGERR
-#undef ZERO
-#undef VOID
 
 /* Until the real library is loaded, and for what it does not have, each entry answers EOPNOTSUPP in its own way. */
 extern struct vb_real vb_real;

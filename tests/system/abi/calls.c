@@ -27,13 +27,6 @@ static const struct verb {
         {"_ibv_query_gid_table", "IBVERBS_1.11", "VB_BY_CONTEXT", NEGERR},
         {"ibv_query_gid_type", "IBVERBS_PRIVATE_34", "VB_BY_CONTEXT", NEG},
 };
-#undef PTR
-#undef ERR
-#undef NEG
-#undef WAIT
-#undef NEGERR
-#undef ZERO
-#undef VOID
 
 /* Integers and pointers are passed alike on our machines, and a callee reads as many as it has. */
 typedef long function(void *object, long, long, long, long, long);
