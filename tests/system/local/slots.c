@@ -2,12 +2,12 @@
 // follows: IBA volume 1, 10.8.5 (returning completions), 11.6.3.1 (CQ error); ibv_post_send(3), ibv_get_async_event(3)
 // SPDX-License-Identifier: MIT
 #include "pair.h"
+#include "../../support/post_all.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 
 #define DEPTH 8u
-#define PLENTY 511u
 
 /* Two queue pairs of one process. The completion queue of a is many times larger than its depth. */
 struct two {
@@ -53,28 +53,6 @@ static int write_by_builder(struct two *t, uint64_t id, bool quiet)
 	ibv_wr_rdma_write(x, t->f.rkey, t->f.addr + 64);
 	ibv_wr_set_sge(x, t->m.mr->lkey, (uintptr_t)t->m.p, 8);
 	return ibv_wr_complete(x);
-}
-
-typedef int post_fn(struct two *t, uint64_t id, bool quiet);
-
-/* Posts until the queue is full, and checks that it stays full. Returns the number of requests. */
-static unsigned post_all(struct two *t, post_fn *one, uint64_t id, bool quiet)
-{
-	unsigned n = 0;
-
-	for (unsigned refused = 0; refused < 30 && n < PLENTY;) {
-		int err = one(t, id + n, quiet);
-
-		if (!err) {
-			n++;
-			refused = 0;
-			continue;
-		}
-		SAME(err, ENOMEM);
-		refused++;
-		sleep_ms(1); /* the adapter works meanwhile */
-	}
-	return n;
 }
 
 static void hold_their_slots(post_fn *one, bool ex)

@@ -7,9 +7,9 @@
 #include <stdatomic.h>
 
 #include "iwarp.h"
+#include "../../support/post_all.h"
 
 #define DEPTH 8u
-#define PLENTY 511u
 #define WIDE 128u
 #define THREADS 4u
 #define EACH 20000u
@@ -96,28 +96,6 @@ static int build_write(struct two *t, uint64_t id, bool quiet)
 	ibv_wr_rdma_write(x, t->server.mr->rkey, (uintptr_t)t->server.buf);
 	ibv_wr_set_sge(x, t->client.mr->lkey, (uintptr_t)t->client.buf, 8);
 	return ibv_wr_complete(x);
-}
-
-typedef int post_fn(struct two *t, uint64_t id, bool quiet);
-
-/* Posts until the queue stays full. Returns the number of requests. */
-static unsigned post_all(struct two *t, post_fn *one, uint64_t id, bool quiet)
-{
-	unsigned n = 0;
-
-	for (unsigned refused = 0; refused < 30 && n < PLENTY;) {
-		int err = one(t, id + n, quiet);
-
-		if (!err) {
-			n++;
-			refused = 0;
-			continue;
-		}
-		SAME(err, ENOMEM);
-		refused++;
-		sleep_ms(1); /* the adapter works meanwhile */
-	}
-	return n;
 }
 
 static void hold_their_slots(post_fn *one)
