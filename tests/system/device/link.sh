@@ -119,6 +119,7 @@ wait_event() { # NUMBER of the event
 }
 running() {
 	own 0 add e0 type roce netdev lo && own 0 add w0 type iwarp netdev lo || return 1
+	: >"$work/watch" # else what the last program wrote may be read before this one runs
 	timeout 120 stdbuf -oL "$verbena" run ibv_asyncwatch -d "$1" >"$work/watch" 2>&1 &
 	local pid=$! status
 	for ((i = 0; i < 200; i++)); do grep -q 'async event FD' "$work/watch" && break; sleep 0.1; done
@@ -133,6 +134,7 @@ running() {
 kept() {
 	local status=0
 	own 0 add w0 type iwarp netdev lo || return 1
+	: >"$work/watch"
 	timeout 120 stdbuf -oL "$verbena" run ibv_asyncwatch -d w0 >"$work/watch" 2>&1 &
 	local pid=$! i
 	for ((i = 0; i < 200; i++)); do grep -q 'async event FD' "$work/watch" && break; sleep 0.1; done
