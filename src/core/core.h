@@ -96,6 +96,15 @@ struct vb_cqe {
 };
 _Static_assert(sizeof(struct vb_cqe) == 64, "one line");
 
+/* Moderation of a CQ's events: core/cq_moderate.c. Under the CQ's lock. */
+struct vb_moderation {
+	uint32_t count;  /* completions per event; 0: it is not moderated */
+	uint32_t seen;   /* completions that wait for an event */
+	uint64_t period; /* ns: how long the first of them waits at most */
+	uint64_t due;    /* ns: when their event is due; 0: none waits */
+	struct vb_cq *next, **prev; /* node->moderated, under node->ctx_lock */
+};
+
 struct vb_cq {
 	union {
 		struct ibv_cq cq;
@@ -130,6 +139,7 @@ struct vb_cq {
 	bool ignore_overrun;      /* the oldest entry makes room */
 	/* completions with an error, by [receive][flushed]; under lock */
 	uint64_t errors[2][2];
+	struct vb_moderation moderation;
 	struct vb_cq *next, **prev; /* node->cqs, under node->ctx_lock */
 };
 

@@ -156,12 +156,6 @@ int vb_resize_cq(struct ibv_cq *ibcq, int cqe)
 	return fits ? 0 : EINVAL;
 }
 
-/* Accepts moderation, but does not delay events: there are no interrupts to save. */
-int vb_modify_cq(struct ibv_cq *cq, struct ibv_modify_cq_attr *attr)
-{
-	return EOPNOTSUPP;
-}
-
 /* Not in cq_poll.c, so that vb_cq_push stays as it is. */
 void vb_cq_overflow(struct vb_cq *cq)
 {
@@ -195,6 +189,7 @@ int vb_destroy_cq(struct ibv_cq *ibcq)
 		return ENOENT;
 	if (atomic_load(&cq->users))
 		return EBUSY;
+	vb_cq_moderation_end(cq);
 	if (cq->channel)
 		vb_channel_forget(cq->channel, cq);
 	wait_acked(cq);

@@ -19,6 +19,12 @@ uint64_t vb_wall_clock(uint64_t at);
 /* Sets the functions of extended polling. cq_ex.c */
 void vb_cq_ex_fill(struct vb_cq *cq);
 
+/* Counts a completion for which a moderated CQ is armed. Returns whether its event waits for more completions, or for the
+ * period. Under cq->lock. cq_moderate.c */
+bool vb_cq_event_waits(struct vb_cq *cq);
+/* The CQ's events are not moderated any more. No spin lock held. cq_moderate.c */
+void vb_cq_moderation_end(struct vb_cq *cq);
+
 /* Called when an entry leaves the queue, polled or not: the slot of its request is free again. Under cq->lock. */
 static inline void vb_cqe_leaves(const struct vb_cqe *cqe)
 {

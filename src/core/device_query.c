@@ -67,6 +67,7 @@ int vb_query_device_attr(struct vb_device *dev, struct ibv_device_attr_ex *attr)
 	if (dev->iwarp)
 		without_datagrams(&attr->orig_attr);
 	attr->completion_timestamp_mask = ~0ull;
+	attr->cq_mod_caps = (struct ibv_cq_moderation_caps){VB_MAX_CQ_COUNT, VB_MAX_CQ_PERIOD};
 	attr->hca_core_clock = VB_CORE_CLOCK_KHZ;
 	attr->device_cap_flags_ex = attr->orig_attr.device_cap_flags;
 	attr->phys_port_cnt_ex = VB_PORTS;

@@ -11,6 +11,9 @@
 #define VB_MAX_QP_RD_ATOM 16
 #define VB_MAX_CQ 65536
 #define VB_MAX_CQE 4194304
+/* What the fields of struct ibv_moderate_cq can say. The period is in us. */
+#define VB_MAX_CQ_COUNT 65535
+#define VB_MAX_CQ_PERIOD 65535
 #define VB_MAX_MR 262143
 #define VB_MAX_MR_SIZE (~0ull)
 #define VB_MAX_PD 65535

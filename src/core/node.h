@@ -57,6 +57,8 @@ struct vb_node {
 	pthread_mutex_t ctx_lock;
 	struct vb_context *contexts;  /* under ctx_lock */
 	struct vb_cq *cqs, **cqs_end; /* in order of their handles; under ctx_lock */
+	struct vb_cq *moderated;      /* those whose events are moderated; under ctx_lock */
+	_Atomic uint64_t moderate_at; /* ns: when the first of their events is due; 0: never */
 	pthread_mutex_t mr_lock;      /* keys, and the key table in the segment */
 	struct vb_keys *keys;
 	uint32_t mr_count;
@@ -134,6 +136,8 @@ void vb_faults_opened(void);
  * always are. If the CQ is full, the entry is dropped, IBV_EVENT_CQ_ERR is raised once, and VB_ATTEND_OVERRUN is set. Any
  * thread; takes cq->lock. */
 void vb_cq_push(struct vb_cq *cq, const struct vb_cqe *cqe, bool solicited);
+/* Raises the moderated completion events that are due. Progress thread, no lock held. */
+void vb_cq_raise_due(struct vb_node *node);
 /* The queue loses a completion, as if it were full. Any thread; takes cq->lock. */
 void vb_cq_overflow(struct vb_cq *cq);
 /* Takes the QP to ERR: sets state and shared state, then completes every outstanding send and receive of its own

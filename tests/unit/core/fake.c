@@ -83,6 +83,11 @@ void vb_timer_armed(struct vb_node *node)
 	fake.timers++;
 }
 
+void vb_timer_at(struct vb_node *node, uint64_t at)
+{
+	fake.timers++;
+}
+
 void vb_path_entered(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_state next)
 {
 }
