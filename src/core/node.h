@@ -52,7 +52,7 @@ struct vb_node {
 
 	pthread_mutex_t mcast_lock; /* joining and leaving */
 	struct vb_mcast *mcasts;    /* read under mcast_lock or progress, changed under both */
-	unsigned mcast_count;
+	unsigned mcast_groups; /* that this process has joined; under mcast_lock */
 
 	pthread_mutex_t ctx_lock;
 	struct vb_context *contexts;  /* under ctx_lock */
