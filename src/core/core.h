@@ -25,6 +25,8 @@ struct vb_device;
 struct vb_roce_path;
 struct vb_iwarp_path;
 struct vb_tx;
+struct vb_share;
+struct vb_region_map;
 
 /* Allocated with zeros behind it (context.c), because libmlx5 and others read past it as if it were their own. */
 struct vb_context {
@@ -37,6 +39,7 @@ struct vb_context {
 	struct vb_async *async_head, **async_tail;
 	pthread_cond_t async_acked;
 	atomic_int objects;          /* existing PDs, CQs, channels and thread domains: they keep a closed context */
+	struct vb_share *share;      /* the file behind cmd_fd: core/share.h */
 	bool closed;                 /* ibv_close_device was called; under lock */
 	bool fault_down, fault_gone; /* what rules of fault injection made of port and device; under node->ctx_lock */
 	struct vb_lock async_lock;   /* async queue: of high rank, because events are raised under other spin locks */
@@ -50,10 +53,14 @@ struct vb_made {
 
 struct vb_pd {
 	struct ibv_pd pd;
-	struct vb_made made; /* made.handle is the id, unique in the process, never 0 */
+	struct vb_made made; /* made.handle is unique in the process, never 0 */
 	atomic_int users;    /* MRs, QPs, SRQs, AHs, a parent's CQs: ibv_dealloc_pd answers EBUSY while there are any */
 	struct vb_pd *parent; /* a parent domain's protection domain, whose id it shares; or NULL */
 	struct vb_td *td;     /* a parent domain's thread domain, or NULL */
+	uint32_t id;               /* made.handle, unless it is another process's */
+	uint32_t import_of;        /* the handle that was imported; 0: none */
+	bool unimported;           /* the program has no handle any more; it ends with its last object */
+	struct vb_pd *import_next; /* share->imported, under node->ctx_lock */
 };
 
 struct vb_mr {
@@ -62,6 +69,11 @@ struct vb_mr {
 	uint64_t iova;
 	uint32_t access;
 	struct vb_mr_shared *shared;
+	struct vb_mr *origin;      /* the region of which this is an import (core/import.c), or NULL */
+	unsigned imports;          /* of an origin; under node->mr_lock, as the next two */
+	bool released;             /* the program has no handle of it any more, but imports */
+	bool ended;                /* it was deregistered, by this handle or by an import */
+	struct vb_region_map *map; /* memory of another process that is mapped here for it, or NULL */
 };
 
 struct vb_ah {
@@ -98,10 +110,10 @@ _Static_assert(sizeof(struct vb_cqe) == 64, "one line");
 
 /* Moderation of a CQ's events: core/cq_moderate.c. Under the CQ's lock. */
 struct vb_moderation {
-	uint32_t count;  /* completions per event; 0: it is not moderated */
-	uint32_t seen;   /* completions that wait for an event */
-	uint64_t period; /* ns: how long the first of them waits at most */
-	uint64_t due;    /* ns: when their event is due; 0: none waits */
+	uint32_t count;             /* completions per event; 0: it is not moderated */
+	uint32_t seen;              /* completions that wait for an event */
+	uint64_t period;            /* ns: how long the first of them waits at most */
+	uint64_t due;               /* ns: when their event is due; 0: none waits */
 	struct vb_cq *next, **prev; /* node->moderated, under node->ctx_lock */
 };
 

@@ -202,7 +202,10 @@ static int enter_table(struct vb_qp *qp)
 
 static void count_users(struct vb_qp *qp, int n)
 {
-	atomic_fetch_add(&qp->pd->users, n);
+	if (n > 0)
+		atomic_fetch_add(&qp->pd->users, n);
+	else
+		vb_pd_drop(qp->pd);
 	atomic_fetch_add(&qp->scq->users, n);
 	atomic_fetch_add(&qp->rcq->users, n);
 	if (qp->srq)

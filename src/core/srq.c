@@ -179,7 +179,7 @@ int vb_destroy_srq(struct ibv_srq *ibsrq)
 	if (atomic_load(&srq->users))
 		return EBUSY;
 	vb_async_forget(vb_ctx(ibsrq->context), IBV_EVENT_SRQ_ERR, srq);
-	atomic_fetch_sub(&srq->pd->users, 1);
+	vb_pd_drop(srq->pd);
 	atomic_fetch_sub(&srq->node->srq_count, 1);
 	pthread_mutex_destroy(&ibsrq->mutex);
 	pthread_cond_destroy(&ibsrq->cond);
