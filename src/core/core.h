@@ -57,6 +57,10 @@ struct vb_pd {
 	atomic_int users;    /* MRs, QPs, SRQs, AHs, a parent's CQs: ibv_dealloc_pd answers EBUSY while there are any */
 	struct vb_pd *parent; /* a parent domain's protection domain, whose id it shares; or NULL */
 	struct vb_td *td;     /* a parent domain's thread domain, or NULL */
+	/* a parent domain's allocators, or NULL, and their context: core/allocate.h */
+	void *(*alloc)(struct ibv_pd *pd, void *context, size_t size, size_t alignment, uint64_t resource_type);
+	void (*free)(struct ibv_pd *pd, void *context, void *ptr, uint64_t resource_type);
+	void *context;
 	uint32_t id;               /* made.handle, unless it is another process's */
 	uint32_t import_of;        /* the handle that was imported; 0: none */
 	bool unimported;           /* the program has no handle any more; it ends with its last object */
@@ -130,6 +134,7 @@ struct vb_cq {
 	_Atomic uint32_t tail; /* next to fill */
 	uint32_t capacity;     /* slots; equal to cq.cqe */
 	struct vb_cqe *ring;
+	void *theirs;     /* the ring, if the program has allocated it */
 	atomic_int armed; /* 0, 1: next solicited, 2: next of any kind */
 	/* a completion was lost: IBV_EVENT_CQ_ERR was raised, and no completions are added. Written under lock */
 	atomic_bool overrun;
@@ -173,6 +178,7 @@ struct vb_rq {
 	struct vb_node *rnr_waiter; /* the adapter that waits for a receive, or NULL. Under lock */
 	struct vb_rwqe *wqe;
 	struct ibv_sge *sge;
+	void *theirs; /* an SRQ's queue, if the program has allocated it */
 };
 
 struct vb_srq {
@@ -377,6 +383,7 @@ struct vb_qp {
 	pthread_mutex_t ack_lock;
 	pthread_cond_t ack_cond;
 	bool comm_est_raised, last_wqe_raised;
+	void *theirs; /* its queues, if the program has allocated them */
 
 	struct vb_made made;
 	pthread_mutex_t modify_lock; /* held for a whole ibv_modify_qp */

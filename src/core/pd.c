@@ -182,23 +182,29 @@ int vb_dealloc_td(struct ibv_td *ibtd)
 	return 0;
 }
 
-/* Refuses allocators of the program. A queue is in one allocation with the rest of its object, so they would never be
- * called. */
+static int check_parent_attr(struct ibv_context *context, const struct ibv_parent_domain_init_attr *attr)
+{
+	const uint32_t known = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS | IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT;
+	struct vb_td *td = (struct vb_td *)attr->td;
+
+	if (!attr->pd || attr->pd->context != context || !vb_pd_is_sound(attr->pd) ||
+	    (td && (td->td.context != context || !vb_td_is_sound(&td->td))) || (attr->comp_mask & ~known))
+		return EINVAL;
+	if ((attr->comp_mask & IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS) && (!attr->alloc || !attr->free))
+		return EINVAL;
+	return 0;
+}
+
 struct ibv_pd *vb_alloc_parent_domain(struct ibv_context *context, struct ibv_parent_domain_init_attr *attr)
 {
 	struct vb_td *td = (struct vb_td *)attr->td;
-	struct vb_pd *pd;
+	int err = check_parent_attr(context, attr);
 
-	if (!attr->pd || attr->pd->context != context || !vb_pd_is_sound(attr->pd) ||
-	    (td && (td->td.context != context || !vb_td_is_sound(&td->td)))) {
-		errno = EINVAL;
+	if (err) {
+		errno = err;
 		return NULL;
 	}
-	if ((attr->comp_mask & ~(uint32_t)IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT)) {
-		errno = attr->comp_mask & ~3u ? EINVAL : EOPNOTSUPP;
-		return NULL;
-	}
-	pd = pd_new(vb_ctx(context), vb_pd_id(vb_pd(attr->pd)));
+	struct vb_pd *pd = pd_new(vb_ctx(context), vb_pd_id(vb_pd(attr->pd)));
 	if (!pd)
 		return NULL;
 	pd->parent = vb_pd(attr->pd);
@@ -206,5 +212,11 @@ struct ibv_pd *vb_alloc_parent_domain(struct ibv_context *context, struct ibv_pa
 	pd->td = td;
 	if (td)
 		atomic_fetch_add(&td->users, 1);
+	if (attr->comp_mask & IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS) {
+		pd->alloc = attr->alloc;
+		pd->free = attr->free;
+	}
+	if (attr->comp_mask & IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT)
+		pd->context = attr->pd_context;
 	return &pd->pd;
 }

@@ -31,7 +31,6 @@ FlowTest.*: raw packets
 RSSTrafficTest.*: raw packets
 TMTest.*: tag matching
 ParentDomainTrafficTest.test_huge_page_traffic: huge pages
-ParentDomainTrafficTest.test_(mem_align|default_allocators).*: parent domains with the program's allocators
 EOF
 
 cp -r $suite "$work/suite"
