@@ -51,10 +51,6 @@ struct ibv_mr *vb_reg_mr_ex(struct ibv_pd *pd, struct vb_mr_init_attr *attr);
 struct ibv_mr *vb_reg_buf_mr(struct ibv_pd *pd, struct vb_buf *buf, void *addr, size_t length, int access);
 int vb_abi_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, size_t length, int access);
 
-struct ibv_pd *vb_import_pd(struct ibv_context *context, uint32_t handle);
-void vb_unimport_pd(struct ibv_pd *pd);
-struct ibv_mr *vb_import_mr(struct ibv_pd *pd, uint32_t handle);
-void vb_unimport_mr(struct ibv_mr *mr);
 struct ibv_dm *vb_import_dm(struct ibv_context *context, uint32_t handle);
 void vb_unimport_dm(struct ibv_dm *dm);
 

@@ -1,15 +1,18 @@
 // device.c - the device list as programs see it, and the GID table calls whose names fit no pattern
-// follows: ibv_get_device_list(3), ibv_get_device_name(3), ibv_get_device_guid(3), ibv_get_device_index(3)
+// follows: ibv_get_device_list(3), ibv_get_device_name(3), ibv_get_device_guid(3), ibv_get_device_index(3),
+// ibv_import_device(3)
 // SPDX-License-Identifier: MIT
 #include "core/device.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "abi/abi.h"
 #include "abi/hardware.h"
 #include "abi/real.h"
+#include "core/share.h"
 #include "util/calls.h"
 
 /* The devices of the kernel, then ours. Takes both lists over. */
@@ -106,4 +109,49 @@ VB_EXPORT ssize_t _ibv_query_gid_table(struct ibv_context *context, struct ibv_g
 		return -EINVAL;
 	return vb_is_ours(context) ? vb_query_gid_table(context, entries, max, flags, entry_size)
 	                           : vb_real.query_gid_table(context, entries, max, flags, entry_size);
+}
+
+/* A reference to our device of this name, or NULL. */
+static struct ibv_device *device_named(const char *name)
+{
+	int n = 0;
+	struct ibv_device **list = vb_device_list(&n), *found = NULL;
+
+	for (int i = 0; list && i < n; i++)
+		if (!found && !strcmp(list[i]->name, name))
+			found = &vb_device_get(vb_device_of(list[i]))->dev;
+	vb_device_list_free(list);
+	return found;
+}
+
+static struct ibv_context *import_ours(int cmd_fd)
+{
+	struct vb_share_text text;
+	int err = vb_share_read(cmd_fd, &text);
+	struct ibv_device *device = err ? NULL : device_named(text.device);
+
+	if (!device) {
+		errno = err ? err : ENODEV;
+		return NULL;
+	}
+	struct ibv_context *context = vb_import_device(device, cmd_fd);
+
+	err = errno;
+	vb_device_put(vb_device_of(device));
+	errno = err;
+	return context;
+}
+
+/* Devices of the kernel are character devices; the descriptors of ours are not. */
+VB_EXPORT struct ibv_context *ibv_import_device(int cmd_fd)
+{
+	struct stat st;
+	int cancel;
+
+	if (!fstat(cmd_fd, &st) && S_ISCHR(st.st_mode) && vb_hardware_load() && vb_real.import_device)
+		return vb_real.import_device(cmd_fd);
+	vb_cancel_defer(&cancel);
+	struct ibv_context *context = import_ours(cmd_fd);
+	vb_cancel_restore(cancel);
+	return context;
 }

@@ -67,8 +67,10 @@ int vb_query_port_sized(struct ibv_context *context, uint8_t port, struct ibv_po
 
 	if (!err && vb_fault_is_armed(VB_FAULT_ARM_STATE))
 		err = apply_faults(context, &all);
-	if (!err)
+	if (!err) {
+		vb_node_violations(vb_ctx(context)->node, device_of(context), &all);
 		give_struct(attr, size, &all, sizeof(all));
+	}
 	return vb_told(err);
 }
 

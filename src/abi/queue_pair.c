@@ -4,6 +4,7 @@
 #include <errno.h>
 
 #include "abi/abi.h"
+#include "core/handle.h"
 
 /* No: the data is stored by memcpy and process_vm_writev, of which only the last bytes are ordered. */
 int vb_query_qp_data_in_order(struct ibv_qp *qp, enum ibv_wr_opcode op, uint32_t flags)
@@ -11,17 +12,22 @@ int vb_query_qp_data_in_order(struct ibv_qp *qp, enum ibv_wr_opcode op, uint32_t
 	return 0;
 }
 
-/* Enhanced connection establishment negotiates a vendor's private options. This adapter has none. */
+/* Enhanced connection establishment negotiates a vendor's private options. This adapter has none: of any options that the
+ * peer offers, it accepts 0. Options of another vendor are invalid. */
 int vb_set_ece(struct ibv_qp *qp, struct ibv_ece *ece)
 {
-	errno = EOPNOTSUPP;
-	return EOPNOTSUPP;
+	if (!vb_qp_is_sound(qp) || !ece || ece->comp_mask || ece->vendor_id != VB_VENDOR_ID)
+		return EINVAL;
+	ece->options = 0;
+	return 0;
 }
 
 int vb_query_ece(struct ibv_qp *qp, struct ibv_ece *ece)
 {
-	errno = EOPNOTSUPP;
-	return EOPNOTSUPP;
+	if (!vb_qp_is_sound(qp) || !ece)
+		return EINVAL;
+	*ece = (struct ibv_ece){.vendor_id = VB_VENDOR_ID};
+	return 0;
 }
 
 struct ibv_ah *vb_create_ah_from_wc(struct ibv_pd *pd, struct ibv_wc *wc, struct ibv_grh *grh, uint8_t port)

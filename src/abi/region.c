@@ -76,25 +76,6 @@ int vb_abi_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr,
 	return 0;
 }
 
-struct ibv_pd *vb_import_pd(struct ibv_context *context, uint32_t handle)
-{
-	errno = EOPNOTSUPP;
-	return NULL;
-}
-
-void vb_unimport_pd(struct ibv_pd *pd)
-{
-}
-
-struct ibv_mr *vb_import_mr(struct ibv_pd *pd, uint32_t handle)
-{
-	return refuse_region(EOPNOTSUPP);
-}
-
-void vb_unimport_mr(struct ibv_mr *mr)
-{
-}
-
 struct ibv_dm *vb_import_dm(struct ibv_context *context, uint32_t handle)
 {
 	errno = EOPNOTSUPP;
@@ -103,15 +84,4 @@ struct ibv_dm *vb_import_dm(struct ibv_context *context, uint32_t handle)
 
 void vb_unimport_dm(struct ibv_dm *dm)
 {
-}
-
-/* Devices of the kernel are character devices; the descriptors of ours are not. */
-VB_EXPORT struct ibv_context *ibv_import_device(int cmd_fd)
-{
-	struct stat st;
-
-	if (!fstat(cmd_fd, &st) && S_ISCHR(st.st_mode) && vb_hardware_load() && vb_real.import_device)
-		return vb_real.import_device(cmd_fd);
-	errno = EOPNOTSUPP;
-	return NULL;
 }

@@ -115,8 +115,8 @@ int vb_destroy_ah(struct ibv_ah *ibah)
 {
 	if (!vb_ah_is_sound(ibah))
 		return ENOENT;
-	atomic_fetch_sub(&vb_pd(ibah->pd)->users, 1);
 	atomic_fetch_sub(&vb_ctx(ibah->context)->node->ah_count, 1);
+	vb_pd_drop(vb_pd(ibah->pd));
 	vb_object_free(vb_ah(ibah), &vb_ah(ibah)->made);
 	return 0;
 }

@@ -4,35 +4,33 @@
 #include "core/context.h"
 
 #include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "core/async.h"
 #include "core/device.h"
 #include "core/event_fd.h"
 #include "core/node.h"
+#include "core/share.h"
 #include "core/verbs.h"
 #include "util/calls.h"
 #include "util/log.h"
 
 #define TAIL 4096 /* zeros behind the struct, because libmlx5 reads them as if the context were its own */
 
-/* Opens a descriptor in place of /dev/infiniband/uverbsN. Programs can pass it on. Its name identifies the device. */
-static int open_cmd_fd(const struct vb_context *ctx)
+/* The descriptor in place of /dev/infiniband/uverbsN: a new one, or one that the program was given (cmd_fd >= 0), which
+ * the context owns from now on. */
+static int take_share(struct vb_context *ctx, int cmd_fd)
 {
-	char text[256];
-	int fd = memfd_create("verbena-context", MFD_CLOEXEC);
-	int n = snprintf(text, sizeof(text), "verbena device %s lane %" PRIu32 " incarnation %" PRIu64 "\n",
-	                 ctx->dev->dev.name, ctx->node->lane, ctx->node->incarnation);
+	struct ibv_context *c = &ctx->vctx.context;
 
-	if (fd >= 0 && write(fd, text, n) != n) {
-		close(fd);
-		return -1;
-	}
-	return fd;
+	if (cmd_fd < 0)
+		return vb_share_new(ctx->node, ctx->dev->dev.name, &ctx->share, &c->cmd_fd);
+	int err = vb_share_open(ctx->node, cmd_fd, &ctx->share);
+
+	if (!err)
+		c->cmd_fd = cmd_fd;
+	return err;
 }
 
 static void list_insert(struct vb_context *ctx)
@@ -62,6 +60,7 @@ static void free_context(struct vb_context *ctx)
 	vb_event_fd_close(c->async_fd, ctx->async_event_fd);
 	if (c->cmd_fd >= 0)
 		close(c->cmd_fd);
+	vb_share_put(ctx->node, ctx->share);
 	vb_node_put(ctx->node);
 	vb_device_put(ctx->dev);
 	pthread_mutex_destroy(&c->mutex);
@@ -70,7 +69,7 @@ static void free_context(struct vb_context *ctx)
 	free(ctx);
 }
 
-static int fill_context(struct vb_context *ctx)
+static int fill_context(struct vb_context *ctx, int cmd_fd)
 {
 	struct ibv_context *c = &ctx->vctx.context;
 	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
@@ -80,23 +79,22 @@ static int fill_context(struct vb_context *ctx)
 	c->abi_compat = __VERBS_ABI_IS_EXTENDED;
 	c->device = &ctx->dev->dev;
 	c->num_comp_vectors = cpus > 0 ? (int)cpus : 1;
-	c->async_fd = ctx->async_event_fd = -1;
+	c->async_fd = ctx->async_event_fd = c->cmd_fd = -1;
 	pthread_mutex_init(&c->mutex, NULL);
 	pthread_mutex_init(&ctx->lock, NULL);
 	vb_lock_init(&ctx->async_lock, VB_RANK_ASYNC);
 	pthread_cond_init(&ctx->async_acked, NULL);
 	ctx->async_tail = &ctx->async_head;
-	c->cmd_fd = open_cmd_fd(ctx);
-	if (c->cmd_fd < 0)
-		return errno;
 	err = vb_event_fd_open(&c->async_fd, &ctx->async_event_fd);
+	if (!err)
+		err = take_share(ctx, cmd_fd);
 	if (err)
 		return err;
 	vb_fill_ops(ctx);
 	return 0;
 }
 
-struct ibv_context *vb_open_device(struct ibv_device *device)
+static struct ibv_context *open_context(struct ibv_device *device, int cmd_fd)
 {
 	struct vb_context *ctx = calloc(1, sizeof(*ctx) + TAIL);
 	int err;
@@ -112,10 +110,12 @@ struct ibv_context *vb_open_device(struct ibv_device *device)
 		return NULL;
 	}
 	ctx->dev = vb_device_get(vb_device_of(device));
-	err = fill_context(ctx);
+	err = fill_context(ctx, cmd_fd);
 	if (!err && vb_fault_is_armed(VB_FAULT_ARM_STATE) && vb_fault_device_is_gone(device->name))
 		err = EIO;
 	if (err) {
+		if (cmd_fd >= 0)
+			ctx->vctx.context.cmd_fd = -1; /* it stays the program's */
 		free_context(ctx);
 		errno = err;
 		return NULL;
@@ -123,6 +123,16 @@ struct ibv_context *vb_open_device(struct ibv_device *device)
 	list_insert(ctx);
 	vb_faults_opened();
 	return &ctx->vctx.context;
+}
+
+struct ibv_context *vb_open_device(struct ibv_device *device)
+{
+	return open_context(device, -1);
+}
+
+struct ibv_context *vb_import_device(struct ibv_device *device, int cmd_fd)
+{
+	return open_context(device, cmd_fd);
 }
 
 void vb_context_hold(struct vb_context *ctx)

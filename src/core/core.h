@@ -25,6 +25,8 @@ struct vb_device;
 struct vb_roce_path;
 struct vb_iwarp_path;
 struct vb_tx;
+struct vb_share;
+struct vb_region_map;
 
 /* Allocated with zeros behind it (context.c), because libmlx5 and others read past it as if it were their own. */
 struct vb_context {
@@ -37,6 +39,7 @@ struct vb_context {
 	struct vb_async *async_head, **async_tail;
 	pthread_cond_t async_acked;
 	atomic_int objects;          /* existing PDs, CQs, channels and thread domains: they keep a closed context */
+	struct vb_share *share;      /* the file behind cmd_fd: core/share.h */
 	bool closed;                 /* ibv_close_device was called; under lock */
 	bool fault_down, fault_gone; /* what rules of fault injection made of port and device; under node->ctx_lock */
 	struct vb_lock async_lock;   /* async queue: of high rank, because events are raised under other spin locks */
@@ -50,10 +53,18 @@ struct vb_made {
 
 struct vb_pd {
 	struct ibv_pd pd;
-	struct vb_made made; /* made.handle is the id, unique in the process, never 0 */
+	struct vb_made made; /* made.handle is unique in the process, never 0 */
 	atomic_int users;    /* MRs, QPs, SRQs, AHs, a parent's CQs: ibv_dealloc_pd answers EBUSY while there are any */
 	struct vb_pd *parent; /* a parent domain's protection domain, whose id it shares; or NULL */
 	struct vb_td *td;     /* a parent domain's thread domain, or NULL */
+	/* a parent domain's allocators, or NULL, and their context: core/allocate.h */
+	void *(*alloc)(struct ibv_pd *pd, void *context, size_t size, size_t alignment, uint64_t resource_type);
+	void (*free)(struct ibv_pd *pd, void *context, void *ptr, uint64_t resource_type);
+	void *context;
+	uint32_t id;               /* made.handle, unless it is another process's */
+	uint32_t import_of;        /* the handle that was imported; 0: none */
+	bool unimported;           /* the program has no handle any more; it ends with its last object */
+	struct vb_pd *import_next; /* share->imported, under node->ctx_lock */
 };
 
 struct vb_mr {
@@ -62,6 +73,11 @@ struct vb_mr {
 	uint64_t iova;
 	uint32_t access;
 	struct vb_mr_shared *shared;
+	struct vb_mr *origin;      /* the region of which this is an import (core/import.c), or NULL */
+	unsigned imports;          /* of an origin; under node->mr_lock, as the next two */
+	bool released;             /* the program has no handle of it any more, but imports */
+	bool ended;                /* it was deregistered, by this handle or by an import */
+	struct vb_region_map *map; /* memory of another process that is mapped here for it, or NULL */
 };
 
 struct vb_ah {
@@ -96,6 +112,15 @@ struct vb_cqe {
 };
 _Static_assert(sizeof(struct vb_cqe) == 64, "one line");
 
+/* Moderation of a CQ's events: core/cq_moderate.c. Under the CQ's lock. */
+struct vb_moderation {
+	uint32_t count;             /* completions per event; 0: it is not moderated */
+	uint32_t seen;              /* completions that wait for an event */
+	uint64_t period;            /* ns: how long the first of them waits at most */
+	uint64_t due;               /* ns: when their event is due; 0: none waits */
+	struct vb_cq *next, **prev; /* node->moderated, under node->ctx_lock */
+};
+
 struct vb_cq {
 	union {
 		struct ibv_cq cq;
@@ -109,6 +134,7 @@ struct vb_cq {
 	_Atomic uint32_t tail; /* next to fill */
 	uint32_t capacity;     /* slots; equal to cq.cqe */
 	struct vb_cqe *ring;
+	void *theirs;     /* the ring, if the program has allocated it */
 	atomic_int armed; /* 0, 1: next solicited, 2: next of any kind */
 	/* a completion was lost: IBV_EVENT_CQ_ERR was raised, and no completions are added. Written under lock */
 	atomic_bool overrun;
@@ -130,6 +156,7 @@ struct vb_cq {
 	bool ignore_overrun;      /* the oldest entry makes room */
 	/* completions with an error, by [receive][flushed]; under lock */
 	uint64_t errors[2][2];
+	struct vb_moderation moderation;
 	struct vb_cq *next, **prev; /* node->cqs, under node->ctx_lock */
 };
 
@@ -151,6 +178,7 @@ struct vb_rq {
 	struct vb_node *rnr_waiter; /* the adapter that waits for a receive, or NULL. Under lock */
 	struct vb_rwqe *wqe;
 	struct ibv_sge *sge;
+	void *theirs; /* an SRQ's queue, if the program has allocated it */
 };
 
 struct vb_srq {
@@ -355,6 +383,7 @@ struct vb_qp {
 	pthread_mutex_t ack_lock;
 	pthread_cond_t ack_cond;
 	bool comm_est_raised, last_wqe_raised;
+	void *theirs; /* its queues, if the program has allocated them */
 
 	struct vb_made made;
 	pthread_mutex_t modify_lock; /* held for a whole ibv_modify_qp */

@@ -27,7 +27,9 @@
 	X(req_cqe_flush_error, "requests that were flushed")                        \
 	X(resp_cqe_flush_error, "receives that were flushed")                       \
 	X(np_cnp_sent, "congestion notifications sent")                             \
-	X(rp_cnp_handled, "congestion notifications received")
+	X(rp_cnp_handled, "congestion notifications received")                      \
+	X(bad_pkey_cntr, "packets with another P_Key")                              \
+	X(qkey_viol_cntr, "datagrams with another Q_Key")
 
 struct vb_counts {
 #define X(name, text) uint64_t name;
@@ -48,7 +50,7 @@ struct vb_local_sent {
 	uint64_t rnr_naks, timeouts;
 };
 struct vb_local_received {
-	uint64_t datagrams, ahead, duplicates, no_receive;
+	uint64_t datagrams, ahead, duplicates, no_receive, wrong_qkey;
 };
 
 #endif

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/allocate.h"
 #include "core/async.h"
 #include "core/channel.h"
 #include "core/context.h"
@@ -67,8 +68,28 @@ static void leave_list(struct vb_cq *cq)
 	vb_mutex_unlock(&node->ctx_lock);
 }
 
+/* The ring of a CQ in this domain (or NULL). *theirs: the same, if the program has allocated it. Untouched pages take no
+ * memory. */
+static int ring_alloc(struct vb_pd *domain, uint32_t slots, struct vb_cqe **ring, void **theirs)
+{
+	int err = vb_memory_ask(domain, slots * sizeof(**ring), VB_RESOURCE_CQ, theirs);
+
+	if (err)
+		return err;
+	*ring = *theirs ? *theirs : calloc(slots, sizeof(**ring));
+	return *ring ? 0 : ENOMEM;
+}
+
+static void ring_free(struct vb_pd *domain, struct vb_cqe *ring, void *theirs)
+{
+	if (theirs)
+		vb_memory_give(domain, theirs, VB_RESOURCE_CQ);
+	else
+		free(ring);
+}
+
 struct vb_cq *vb_cq_new(struct ibv_context *context, uint32_t cqe, void *cq_context, struct ibv_comp_channel *channel,
-                        uint32_t comp_vector)
+                        uint32_t comp_vector, struct vb_pd *domain)
 {
 	static _Atomic uint32_t last;
 	struct vb_context *ctx = vb_ctx(context);
@@ -87,16 +108,20 @@ struct vb_cq *vb_cq_new(struct ibv_context *context, uint32_t cqe, void *cq_cont
 	struct vb_cq *cq = calloc(1, sizeof(*cq));
 	uint32_t slots = slots_for(cqe);
 
-	if (cq)
-		cq->ring = calloc(slots, sizeof(*cq->ring)); /* untouched pages take no memory */
-	if (!cq || !cq->ring || atomic_fetch_add(&ctx->node->cq_count, 1) >= VB_MAX_CQ) {
-		if (cq && cq->ring)
-			atomic_fetch_sub(&ctx->node->cq_count, 1);
-		free(cq ? cq->ring : NULL);
+	err = cq ? ring_alloc(domain, slots, &cq->ring, &cq->theirs) : ENOMEM;
+	if (!err && atomic_fetch_add(&ctx->node->cq_count, 1) >= VB_MAX_CQ) {
+		atomic_fetch_sub(&ctx->node->cq_count, 1);
+		ring_free(domain, cq->ring, cq->theirs);
+		err = ENOMEM;
+	}
+	if (err) {
 		free(cq);
-		errno = ENOMEM;
+		errno = err;
 		return NULL;
 	}
+	cq->domain = domain;
+	if (domain)
+		atomic_fetch_add(&domain->users, 1);
 	cq->cq.context = context;
 	cq->cq.handle = vb_handle_next(&last);
 	cq->made = VB_MADE(cq->cq);
@@ -119,7 +144,8 @@ struct vb_cq *vb_cq_new(struct ibv_context *context, uint32_t cqe, void *cq_cont
 struct ibv_cq *vb_create_cq(struct ibv_context *context, int cqe, void *cq_context, struct ibv_comp_channel *channel,
                             int comp_vector)
 {
-	struct vb_cq *cq = vb_cq_new(context, cqe < 0 ? 0 : (uint32_t)cqe, cq_context, channel, (uint32_t)comp_vector);
+	struct vb_cq *cq =
+	        vb_cq_new(context, cqe < 0 ? 0 : (uint32_t)cqe, cq_context, channel, (uint32_t)comp_vector, NULL);
 
 	return cq ? &cq->cq : NULL;
 }
@@ -132,10 +158,14 @@ int vb_resize_cq(struct ibv_cq *ibcq, int cqe)
 	if (!vb_cq_is_sound(ibcq) || cqe < 1 || cqe > VB_MAX_CQE)
 		return EINVAL;
 	uint32_t slots = slots_for((uint32_t)cqe);
-	struct vb_cqe *ring = calloc(slots, sizeof(*ring)), *old = ring;
+	struct vb_cqe *ring, *old;
+	void *theirs, *old_theirs;
+	int err = ring_alloc(cq->domain, slots, &ring, &theirs);
 
-	if (!ring)
-		return ENOMEM;
+	if (err)
+		return err;
+	old = ring;
+	old_theirs = theirs;
 	vb_lock(&cq->lock);
 	uint32_t head = atomic_load(&cq->head), n = atomic_load(&cq->tail) - head;
 	bool fits = n <= (uint32_t)cqe; /* cqe is the requested size, not the rounded one */
@@ -144,7 +174,9 @@ int vb_resize_cq(struct ibv_cq *ibcq, int cqe)
 		for (uint32_t i = 0; i < n; i++)
 			ring[i] = cq->ring[(head + i) & cq->mask];
 		old = cq->ring;
+		old_theirs = cq->theirs;
 		cq->ring = ring;
+		cq->theirs = theirs;
 		cq->mask = slots - 1;
 		cq->capacity = slots;
 		ibcq->cqe = (int)slots;
@@ -152,14 +184,8 @@ int vb_resize_cq(struct ibv_cq *ibcq, int cqe)
 		atomic_store(&cq->tail, n);
 	}
 	vb_unlock(&cq->lock);
-	free(old);
+	ring_free(cq->domain, old, old_theirs);
 	return fits ? 0 : EINVAL;
-}
-
-/* Accepts moderation, but does not delay events: there are no interrupts to save. */
-int vb_modify_cq(struct ibv_cq *cq, struct ibv_modify_cq_attr *attr)
-{
-	return EOPNOTSUPP;
 }
 
 /* Not in cq_poll.c, so that vb_cq_push stays as it is. */
@@ -195,6 +221,7 @@ int vb_destroy_cq(struct ibv_cq *ibcq)
 		return ENOENT;
 	if (atomic_load(&cq->users))
 		return EBUSY;
+	vb_cq_moderation_end(cq);
 	if (cq->channel)
 		vb_channel_forget(cq->channel, cq);
 	wait_acked(cq);
@@ -206,9 +233,9 @@ int vb_destroy_cq(struct ibv_cq *ibcq)
 	pthread_cond_destroy(&cq->cq.cond);
 	pthread_mutex_destroy(&cq->ack_lock);
 	pthread_cond_destroy(&cq->ack_cond);
+	ring_free(cq->domain, cq->ring, cq->theirs);
 	if (cq->domain)
 		atomic_fetch_sub(&cq->domain->users, 1);
-	free(cq->ring);
 	vb_object_free(cq, &cq->made);
 	atomic_fetch_sub(&ctx->node->cq_count, 1);
 	vb_context_drop(ctx);

@@ -11,13 +11,19 @@
 uint32_t vb_cq_pop(struct vb_cq *cq, uint32_t n, struct vb_cqe *out);
 /* Removes the completions of a queue pair that goes back to RESET, or is destroyed. */
 void vb_cq_clean(struct vb_cq *cq, uint32_t qpn);
-/* Makes a CQ, for ibv_create_cq and ibv_create_cq_ex. NULL with errno on failure. */
+/* Makes a CQ, for ibv_create_cq and ibv_create_cq_ex; domain: its parent domain, or NULL. NULL with errno on failure. */
 struct vb_cq *vb_cq_new(struct ibv_context *context, uint32_t cqe, void *cq_context, struct ibv_comp_channel *channel,
-                        uint32_t comp_vector);
+                        uint32_t comp_vector, struct vb_pd *domain);
 /* Converts the time `at` of CLOCK_MONOTONIC to CLOCK_REALTIME, both in ns. clock.c */
 uint64_t vb_wall_clock(uint64_t at);
 /* Sets the functions of extended polling. cq_ex.c */
 void vb_cq_ex_fill(struct vb_cq *cq);
+
+/* Counts a completion for which a moderated CQ is armed. Returns whether its event waits for more completions, or for the
+ * period. Under cq->lock. cq_moderate.c */
+bool vb_cq_event_waits(struct vb_cq *cq);
+/* The CQ's events are not moderated any more. No spin lock held. cq_moderate.c */
+void vb_cq_moderation_end(struct vb_cq *cq);
 
 /* Called when an entry leaves the queue, polled or not: the slot of its request is free again. Under cq->lock. */
 static inline void vb_cqe_leaves(const struct vb_cqe *cqe)

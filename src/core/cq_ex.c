@@ -156,13 +156,11 @@ struct ibv_cq_ex *vb_create_cq_ex(struct ibv_context *context, struct ibv_cq_ini
 		errno = err;
 		return NULL;
 	}
-	struct vb_cq *cq = vb_cq_new(context, attr->cqe, attr->cq_context, attr->channel, attr->comp_vector);
+	struct vb_cq *cq =
+	        vb_cq_new(context, attr->cqe, attr->cq_context, attr->channel, attr->comp_vector, domain_of(attr));
 	if (!cq)
 		return NULL;
 	cq->is_ex = true;
-	cq->domain = domain_of(attr);
-	if (cq->domain)
-		atomic_fetch_add(&cq->domain->users, 1);
 	cq->wc_flags = attr->wc_flags;
 	cq->want_timestamp = attr->wc_flags & TIMESTAMPS;
 	if (attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) {

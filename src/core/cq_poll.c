@@ -36,6 +36,8 @@ static bool cq_disarm(struct vb_cq *cq, bool solicited)
 
 	if (!armed || (armed == 1 && !solicited))
 		return false;
+	if (cq->moderation.count && vb_cq_event_waits(cq))
+		return false;
 	atomic_store_explicit(&cq->armed, 0, memory_order_relaxed);
 	return true;
 }

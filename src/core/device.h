@@ -77,6 +77,11 @@ void vb_device_list_beside(struct ibv_device *const *hardware, int n);
  * Each bit is returned once, so only one thread of the process may call this for a device. */
 unsigned vb_device_refresh(struct vb_device *dev);
 
+struct vb_node;
+/* Fills the counters of packets with a wrong P_Key and of datagrams with a wrong Q_Key: those that this program's queue
+ * pairs on the device have dropped. No lock held except control mutexes. node/violations.c */
+void vb_node_violations(struct vb_node *node, const struct vb_device *dev, struct ibv_port_attr *attr);
+
 /* Is this an address of this host: of any interface, in 127.0.0.0/8, or a default GID? Asks the kernel, which takes
  * about 0.1 ms. */
 bool vb_gid_is_local(const union ibv_gid *gid);

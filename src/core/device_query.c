@@ -12,17 +12,18 @@
 #include "util/log.h"
 
 /*
- * Only supported features. Not supported: BAD_PKEY_CNTR, BAD_QKEY_CNTR, RESIZE_MAX_WR, AUTO_PATH_MIG, SHUTDOWN_PORT,
- * N_NOTIFY_CQ, memory windows, XRC. MEM_MGT_EXTENSIONS stands for SEND_WITH_INV and LOCAL_INV.
+ * Only supported features. Not supported: RESIZE_MAX_WR, AUTO_PATH_MIG, SHUTDOWN_PORT, N_NOTIFY_CQ, memory windows, XRC. MEM_MGT_EXTENSIONS stands for SEND_WITH_INV and LOCAL_INV.
  */
 #define CAP_FLAGS                                                                                  \
 	(IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_PORT_ACTIVE_EVENT | IBV_DEVICE_SYS_IMAGE_GUID | \
-	 IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_SRQ_RESIZE | IBV_DEVICE_MEM_MGT_EXTENSIONS)
+	 IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_SRQ_RESIZE | IBV_DEVICE_MEM_MGT_EXTENSIONS |       \
+	 IBV_DEVICE_BAD_PKEY_CNTR | IBV_DEVICE_BAD_QKEY_CNTR)
 
 /* iWARP has no datagrams, so no multicast groups and no address handles. It has no RNR NAK and no P_Keys either. */
 static void without_datagrams(struct ibv_device_attr *a)
 {
-	a->device_cap_flags &= ~(unsigned)IBV_DEVICE_RC_RNR_NAK_GEN;
+	a->device_cap_flags &=
+	        ~(unsigned)(IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_BAD_PKEY_CNTR | IBV_DEVICE_BAD_QKEY_CNTR);
 	a->max_mcast_grp = a->max_mcast_qp_attach = a->max_total_mcast_qp_attach = 0;
 	a->max_ah = 0;
 	a->max_pkeys = 0;
@@ -67,6 +68,7 @@ int vb_query_device_attr(struct vb_device *dev, struct ibv_device_attr_ex *attr)
 	if (dev->iwarp)
 		without_datagrams(&attr->orig_attr);
 	attr->completion_timestamp_mask = ~0ull;
+	attr->cq_mod_caps = (struct ibv_cq_moderation_caps){VB_MAX_CQ_COUNT, VB_MAX_CQ_PERIOD};
 	attr->hca_core_clock = VB_CORE_CLOCK_KHZ;
 	attr->device_cap_flags_ex = attr->orig_attr.device_cap_flags;
 	attr->phys_port_cnt_ex = VB_PORTS;

@@ -211,7 +211,9 @@ static const char *const counters[] = {"counters/excessive_buffer_overrun_errors
                                        "hw_counters/req_cqe_flush_error",
                                        "hw_counters/resp_cqe_flush_error",
                                        "hw_counters/np_cnp_sent",
-                                       "hw_counters/rp_cnp_handled"};
+                                       "hw_counters/rp_cnp_handled",
+                                       "hw_counters/bad_pkey_cntr",
+                                       "hw_counters/qkey_viol_cntr"};
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 

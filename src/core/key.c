@@ -47,6 +47,24 @@ static void wake_oldest(struct vb_keys *k)
 	k->resting--;
 }
 
+/* Chooses an entry for the slot of a key, which is free. */
+static void slot_take(struct vb_keys *k, uint32_t key, uint32_t *entry)
+{
+	*entry = k->nspare ? k->spare[--k->nspare] : k->fresh++;
+	slot_set(k, VB_KEY_SLOT(key), USED | *entry);
+	k->used++;
+	if (k->resting && k->used + k->resting > VB_KEY_ROOM)
+		wake_oldest(k);
+}
+
+int vb_key_take_this(struct vb_keys *k, uint32_t key, uint32_t *entry)
+{
+	if (!key || slot_value(k, VB_KEY_SLOT(key)) != FREE)
+		return EBUSY;
+	slot_take(k, key, entry);
+	return 0;
+}
+
 int vb_key_take(struct vb_keys *k, uint32_t *key, uint32_t *entry)
 {
 	uint32_t word = 0;
@@ -57,11 +75,7 @@ int vb_key_take(struct vb_keys *k, uint32_t *key, uint32_t *entry)
 		if (err)
 			return err;
 	} while (!word || slot_value(k, VB_KEY_SLOT(word)) != FREE); /* 0: "no region" */
-	*entry = k->nspare ? k->spare[--k->nspare] : k->fresh++;
-	slot_set(k, VB_KEY_SLOT(word), USED | *entry);
-	k->used++;
-	if (k->resting && k->used + k->resting > VB_KEY_ROOM)
-		wake_oldest(k);
+	slot_take(k, word, entry);
 	*key = word;
 	return 0;
 }

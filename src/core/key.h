@@ -32,20 +32,25 @@ _Static_assert(VB_KEY_SLOT(UINT32_MAX) == VB_SEG_MRS - 1, "a key is a slot and a
 #define VB_KEY_REST 16384u
 #define VB_KEY_ROOM (VB_SEG_MRS / 4 * 3) /* slots used or resting; beyond it the oldest is reused */
 
+struct vb_mr;
+
 struct vb_keys {
 	_Atomic uint32_t *slots;    /* of the segment (vb_seg_key_slots), all zero at first */
 	uint32_t rest[VB_KEY_REST]; /* slots, a ring */
 	uint32_t resting, rest_head, used;
 	uint32_t drawn[256]; /* random words; the first `left` are unused */
 	uint32_t left;
-	uint32_t fresh, nspare;     /* the first entry that was never used; the number of entries in spare */
-	uint32_t spare[VB_SEG_MRS]; /* a stack of entries to reuse */
+	uint32_t fresh, nspare;       /* the first entry that was never used; the number of entries in spare */
+	uint32_t spare[VB_SEG_MRS];   /* a stack of entries to reuse */
+	struct vb_mr *mr[VB_SEG_MRS]; /* by entry; those of imports: their origin */
 };
 
 /* Draws a key whose slot is free, and chooses its entry. Fewer than VB_SEG_MRS keys may be in use. Returns 0, or an
  * errno if the kernel gives no random bits; *key and *entry are untouched then. keys is all zeros at first, except
  * slots. */
 int vb_key_take(struct vb_keys *keys, uint32_t *key, uint32_t *entry);
+/* The same with a key that the caller chooses. EBUSY: its slot is not free. */
+int vb_key_take_this(struct vb_keys *keys, uint32_t key, uint32_t *entry);
 /* Frees the key of a deregistered region. */
 void vb_key_give_back(struct vb_keys *keys, uint32_t key);
 

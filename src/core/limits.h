@@ -11,6 +11,9 @@
 #define VB_MAX_QP_RD_ATOM 16
 #define VB_MAX_CQ 65536
 #define VB_MAX_CQE 4194304
+/* What the fields of struct ibv_moderate_cq can say. The period is in us. */
+#define VB_MAX_CQ_COUNT 65535
+#define VB_MAX_CQ_PERIOD 65535
 #define VB_MAX_MR 262143
 #define VB_MAX_MR_SIZE (~0ull)
 #define VB_MAX_PD 65535
@@ -19,8 +22,9 @@
 #define VB_MAX_SRQ_WR 16384
 #define VB_MAX_SRQ_SGE 32
 #define VB_MAX_MSG_SZ 0x40000000u
-/* The values of Linux's rxe. */
-#define VB_MAX_MCAST_GRP 8192
+/* Groups: what the kernel lets one socket join (net.ipv4.igmp_max_memberships), because a program has one. Queue pairs
+ * of a group: as Linux's rxe. */
+#define VB_MAX_MCAST_GRP 20
 #define VB_MAX_MCAST_QP_ATTACH 56
 #define VB_MAX_TOTAL_MCAST_QP_ATTACH (VB_MAX_MCAST_GRP * VB_MAX_MCAST_QP_ATTACH)
 

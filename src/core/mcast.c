@@ -46,16 +46,17 @@ static int mcast_join(struct vb_node *node, struct vb_mcast *m)
 {
 	if (*find_membership(node, m->qp, &m->group))
 		return EALREADY;
-	if (node->mcast_count >= VB_MAX_TOTAL_MCAST_QP_ATTACH)
+	unsigned members = group_members(node, m);
+	if (members >= VB_MAX_MCAST_QP_ATTACH || (!members && node->mcast_groups >= VB_MAX_MCAST_GRP))
 		return ENOMEM;
-	int err = group_members(node, m) ? 0 : vb_roce_membership(node, &m->group, m->ifindex, true);
+	int err = members ? 0 : vb_roce_membership(node, &m->group, m->ifindex, true);
 
 	if (err)
 		return err;
+	node->mcast_groups += !members;
 	vb_lock(&node->progress);
 	m->next = node->mcasts;
 	node->mcasts = m;
-	node->mcast_count++;
 	m->qp->mcasts++;
 	vb_unlock(&node->progress);
 	return 0;
@@ -99,11 +100,12 @@ static struct vb_mcast *mcast_leave(struct vb_node *node, struct vb_qp *qp, cons
 		return NULL;
 	vb_lock(&node->progress);
 	*at = m->next;
-	node->mcast_count--;
 	qp->mcasts--;
 	vb_unlock(&node->progress);
-	if (!group_members(node, m))
+	if (!group_members(node, m)) {
+		node->mcast_groups--;
 		vb_roce_membership(node, &m->group, m->ifindex, false);
+	}
 	return m;
 }
 

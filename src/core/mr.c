@@ -81,20 +81,21 @@ static void close_entry(struct vb_node *node, struct vb_mr *mr)
 	vb_quiesce(node, mr->mr.rkey, 0);
 }
 
-static struct vb_mr *mr_new(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, uint32_t access)
+struct vb_mr *vb_mr_new(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, uint32_t access, uint32_t key)
 {
 	struct vb_node *node = vb_ctx(pd->context)->node;
 	struct vb_mr *mr = calloc(1, sizeof(*mr));
 
 	if (!mr)
 		return NULL;
-	mr->mr = (struct ibv_mr){.context = pd->context, .pd = pd, .addr = addr, .length = length};
+	mr->mr = (struct ibv_mr){.context = pd->context, .pd = pd, .addr = addr, .length = length, .lkey = key};
 	mr->iova = iova;
 	mr->access = access;
 	uint32_t entry;
 
 	vb_mutex_lock(&node->mr_lock, VB_RANK_MR);
-	if (node->mr_count >= VB_MAX_MR || vb_key_take(node->keys, &mr->mr.lkey, &entry)) {
+	if (node->mr_count >= VB_MAX_MR ||
+	    (key ? vb_key_take_this(node->keys, key, &entry) : vb_key_take(node->keys, &mr->mr.lkey, &entry))) {
 		vb_mutex_unlock(&node->mr_lock);
 		free(mr);
 		return NULL;
@@ -104,10 +105,16 @@ static struct vb_mr *mr_new(struct ibv_pd *pd, void *addr, size_t length, uint64
 	mr->mr.handle = entry + 1;
 	mr->made = VB_MADE(mr->mr);
 	mr->shared = vb_seg_mr(node->seg, entry);
+	node->keys->mr[entry] = mr;
 	rewrite_begin(mr->shared);
 	rewrite_end(mr, mr->mr.rkey);
 	vb_mutex_unlock(&node->mr_lock);
 	return mr;
+}
+
+static struct vb_mr *mr_new(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, uint32_t access)
+{
+	return vb_mr_new(pd, addr, length, iova, access, 0);
 }
 
 struct ibv_mr *vb_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, unsigned access)
@@ -138,16 +145,16 @@ int vb_dereg_mr(struct ibv_mr *ibmr)
 	struct vb_mr *mr = vb_mr(ibmr);
 	struct vb_node *node = vb_ctx(ibmr->context)->node;
 
-	if (!vb_mr_is_sound(ibmr))
+	if (!vb_mr_is_sound(ibmr) || !vb_mr_ends(node, mr))
 		return ENOENT;
 	close_entry(node, mr);
 	vb_mutex_lock(&node->mr_lock, VB_RANK_MR);
-	rewrite_end(mr, 0);
+	atomic_fetch_add(&mr->shared->seq, 1);
+	node->keys->mr[mr->shared - vb_seg_mr(node->seg, 0)] = NULL;
 	vb_key_give_back(node->keys, ibmr->rkey);
 	node->mr_count--;
 	vb_mutex_unlock(&node->mr_lock);
-	atomic_fetch_sub(&vb_pd(ibmr->pd)->users, 1);
-	vb_object_free(mr, &mr->made);
+	vb_mr_release(node, mr);
 	return 0;
 }
 
@@ -160,6 +167,8 @@ int vb_rereg_mr(struct ibv_mr *ibmr, int flags, struct ibv_pd *pd, void *addr, s
 	uint32_t new_access = flags & IBV_REREG_MR_CHANGE_ACCESS ? (uint32_t)access : mr->access;
 	int err;
 
+	if (mr->origin || mr->map) /* an import has no memory of its own */
+		return EINVAL;
 	if (!flags || (flags & ~IBV_REREG_MR_FLAGS_SUPPORTED) || (moves && (!addr || !length)) ||
 	    (access && !(flags & IBV_REREG_MR_CHANGE_ACCESS)))
 		return EINVAL;

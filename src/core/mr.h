@@ -7,6 +7,15 @@
 #include "core/key.h"
 #include "core/node.h"
 
+/* Makes a region with this key, or with a new one if key is 0. The arguments are checked already, and the caller counts it
+ * as a user of the PD. NULL: no memory, no room, or the key is in use. mr.c */
+struct vb_mr *vb_mr_new(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, uint32_t access, uint32_t key);
+
+/* The program deregisters the region by this handle. False if it has done so by another one. import.c */
+bool vb_mr_ends(struct vb_node *node, struct vb_mr *mr);
+/* The handle ends. The region has ended, or has other handles. import.c */
+void vb_mr_release(struct vb_node *node, struct vb_mr *mr);
+
 /*
  * The region of a local key, if it belongs to this PD, grants need_access and contains [addr, addr + len) without
  * wrap-around. *va is the address in this process. Otherwise NULL, which means IBV_WC_LOC_PROT_ERR. Any thread, no

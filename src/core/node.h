@@ -52,11 +52,14 @@ struct vb_node {
 
 	pthread_mutex_t mcast_lock; /* joining and leaving */
 	struct vb_mcast *mcasts;    /* read under mcast_lock or progress, changed under both */
-	unsigned mcast_count;
+	unsigned mcast_groups;      /* that this process has joined; under mcast_lock */
 
 	pthread_mutex_t ctx_lock;
 	struct vb_context *contexts;  /* under ctx_lock */
+	struct vb_share *shares;      /* the files behind descriptors of contexts; under ctx_lock */
 	struct vb_cq *cqs, **cqs_end; /* in order of their handles; under ctx_lock */
+	struct vb_cq *moderated;      /* those whose events are moderated; under ctx_lock */
+	_Atomic uint64_t moderate_at; /* ns: when the first of their events is due; 0: never */
 	pthread_mutex_t mr_lock;      /* keys, and the key table in the segment */
 	struct vb_keys *keys;
 	uint32_t mr_count;
@@ -91,6 +94,12 @@ void vb_path_none(struct vb_qp *qp);
  * the network if there is no such process. UD gets its network part. Waits a bounded time. Never fails: if the peer
  * does not exist yet, path resolution is retried. No lock held. */
 void vb_path_connect(struct vb_qp *qp);
+/* Maps the region with this handle of another process here, if it is shared memory. pd is its domain's handle there.
+ * Fills *map, which vb_region_unmap takes, and *key. 0, or an errno value: EOPNOTSUPP (not shared memory), ENOENT (no such
+ * region or process), EACCES (of another user). Waits a bounded time. No lock held. path/local/import.c */
+int vb_region_import(struct vb_node *node, const struct vb_share *share, struct vb_device *dev, uint32_t handle,
+                     uint32_t pd, struct vb_region_map **map);
+void vb_region_unmap(struct vb_region_map *map);
 /* Called when an address handle is made: finds out whether the address belongs to this host, because a send must not
  * wait for that. No lock held. */
 void vb_path_address(struct vb_node *node, const union ibv_gid *dgid);
@@ -134,6 +143,8 @@ void vb_faults_opened(void);
  * always are. If the CQ is full, the entry is dropped, IBV_EVENT_CQ_ERR is raised once, and VB_ATTEND_OVERRUN is set. Any
  * thread; takes cq->lock. */
 void vb_cq_push(struct vb_cq *cq, const struct vb_cqe *cqe, bool solicited);
+/* Raises the moderated completion events that are due. Progress thread, no lock held. */
+void vb_cq_raise_due(struct vb_node *node);
 /* The queue loses a completion, as if it were full. Any thread; takes cq->lock. */
 void vb_cq_overflow(struct vb_cq *cq);
 /* Takes the QP to ERR: sets state and shared state, then completes every outstanding send and receive of its own

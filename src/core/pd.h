@@ -12,10 +12,13 @@ struct vb_td {
 	atomic_int users;    /* parent domains */
 };
 
+/* An object of the domain has ended. No spin lock held. */
+void vb_pd_drop(struct vb_pd *pd);
+
 /* The id by which a region and a queue pair are compared. A parent domain has the id of its protection domain. */
 static inline uint32_t vb_pd_id(const struct vb_pd *pd)
 {
-	return pd->made.handle;
+	return pd->id;
 }
 
 #endif

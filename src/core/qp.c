@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/allocate.h"
 #include "core/async.h"
 #include "core/context.h"
 #include "core/cq.h"
@@ -77,10 +78,10 @@ static void *block_cut(char *base, size_t *used, size_t n)
 	return p;
 }
 
-/* A queue pair is one allocation: the struct, then its rings. The first call (base NULL) computes the size. */
+/* Lays the rings of a queue pair out at base. The first call (base NULL) computes their size. */
 static size_t lay_out(struct vb_qp *qp, char *base, const struct ibv_qp_cap *cap, bool rc)
 {
-	size_t used = (sizeof(*qp) + 63) & ~(size_t)63, sq = cap->max_send_wr, rq = cap->max_recv_wr;
+	size_t used = 0, sq = cap->max_send_wr, rq = cap->max_recv_wr;
 	struct vb_qp at = {
 	        .swqe = block_cut(base, &used, sq * sizeof(*qp->swqe)),
 	        .ssge = block_cut(base, &used, sq * cap->max_send_sge * sizeof(*qp->ssge)),
@@ -103,15 +104,26 @@ static size_t lay_out(struct vb_qp *qp, char *base, const struct ibv_qp_cap *cap
 	return used;
 }
 
-static struct vb_qp *qp_alloc(const struct ibv_qp_cap *cap, bool rc)
+/* A queue pair is one allocation, the struct and then its rings, unless the program allocates the rings. NULL with errno
+ * on failure. */
+static struct vb_qp *qp_alloc(struct vb_pd *pd, const struct ibv_qp_cap *cap, bool rc)
 {
-	size_t size = (lay_out(NULL, NULL, cap, rc) + 63) & ~(size_t)63;
-	struct vb_qp *qp = aligned_alloc(64, size);
+	size_t head = (sizeof(struct vb_qp) + 63) & ~(size_t)63,
+	       rings = (lay_out(NULL, NULL, cap, rc) + 63) & ~(size_t)63;
+	void *theirs;
+	int err = vb_memory_ask(pd, rings, VB_RESOURCE_QP, &theirs);
+	size_t size = theirs ? head : head + rings;
+	struct vb_qp *qp = err ? NULL : aligned_alloc(64, size);
 
-	if (!qp)
+	if (!qp) {
+		if (!err)
+			vb_memory_give(pd, theirs, VB_RESOURCE_QP);
+		errno = err ? err : ENOMEM;
 		return NULL;
+	}
 	memset(qp, 0, size);
-	lay_out(qp, (char *)qp, cap, rc);
+	qp->theirs = theirs;
+	lay_out(qp, theirs ? theirs : (char *)qp + head, cap, rc);
 	qp->cap = *cap;
 	qp->sq_max_wr = cap->max_send_wr;
 	qp->sq_mask = cap->max_send_wr - 1;
@@ -202,7 +214,10 @@ static int enter_table(struct vb_qp *qp)
 
 static void count_users(struct vb_qp *qp, int n)
 {
-	atomic_fetch_add(&qp->pd->users, n);
+	if (n > 0)
+		atomic_fetch_add(&qp->pd->users, n);
+	else
+		vb_pd_drop(qp->pd);
 	atomic_fetch_add(&qp->scq->users, n);
 	atomic_fetch_add(&qp->rcq->users, n);
 	if (qp->srq)
@@ -221,14 +236,13 @@ struct ibv_qp *vb_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_a
 		return NULL;
 	}
 	struct ibv_qp_cap cap = round_cap(&attr->cap, attr->srq);
-	struct vb_qp *qp = qp_alloc(&cap, attr->qp_type == IBV_QPT_RC);
-	if (!qp) {
-		errno = ENOMEM;
+	struct vb_qp *qp = qp_alloc(vb_pd(attr->pd), &cap, attr->qp_type == IBV_QPT_RC);
+	if (!qp)
 		return NULL;
-	}
 	fill_public(qp, context, attr);
 	err = enter_table(qp);
 	if (err) {
+		vb_memory_give(qp->pd, qp->theirs, VB_RESOURCE_QP);
 		qp_free(qp);
 		errno = err;
 		return NULL;
@@ -304,6 +318,7 @@ int vb_destroy_qp(struct ibv_qp *ibqp)
 	vb_quiesce(qp->node, 0, ibqp->qp_num);
 	vb_qp_clean_cqs(qp);
 	vb_async_forget(vb_ctx(ibqp->context), IBV_EVENT_QP_FATAL, qp);
+	vb_memory_give(qp->pd, qp->theirs, VB_RESOURCE_QP);
 	count_users(qp, -1);
 	qp_free(qp);
 	return 0;

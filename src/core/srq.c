@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/allocate.h"
 #include "core/async.h"
 #include "core/context.h"
 #include "core/handle.h"
@@ -13,12 +14,17 @@
 #include "core/verbs.h"
 
 /* Allocates room for max_wr receives of max_sge each, in one block that begins at rq->wqe. */
-static int rq_alloc(struct vb_rq *rq, uint32_t max_wr, uint32_t max_sge)
+static int rq_alloc(struct vb_pd *pd, struct vb_rq *rq, uint32_t max_wr, uint32_t max_sge)
 {
 	uint32_t slots = vb_pow2(max_wr ? max_wr : 1);
 	size_t wqes = slots * sizeof(*rq->wqe);
 
-	rq->wqe = calloc(1, wqes + (size_t)slots * max_sge * sizeof(*rq->sge));
+	size_t size = wqes + (size_t)slots * max_sge * sizeof(*rq->sge);
+	int err = vb_memory_ask(pd, size, VB_RESOURCE_SRQ, &rq->theirs);
+
+	if (err)
+		return err;
+	rq->wqe = rq->theirs ? rq->theirs : calloc(1, size);
 	if (!rq->wqe)
 		return ENOMEM;
 	rq->sge = (struct ibv_sge *)((char *)rq->wqe + wqes);
@@ -29,21 +35,33 @@ static int rq_alloc(struct vb_rq *rq, uint32_t max_wr, uint32_t max_sge)
 	return 0;
 }
 
+static void rq_free(struct vb_pd *pd, void *wqe, void *theirs)
+{
+	if (theirs)
+		vb_memory_give(pd, theirs, VB_RESOURCE_SRQ);
+	else
+		free(wqe);
+}
+
 static int check_srq_attr(const struct ibv_srq_attr *attr)
 {
 	return !attr->max_wr || attr->max_wr > VB_MAX_SRQ_WR || attr->max_sge > VB_MAX_SRQ_SGE ? EINVAL : 0;
 }
 
-static struct vb_srq *srq_new(struct vb_node *node, const struct ibv_srq_attr *attr)
+/* NULL with errno on failure. */
+static struct vb_srq *srq_new(struct vb_node *node, struct vb_pd *pd, const struct ibv_srq_attr *attr)
 {
 	struct vb_srq *srq = calloc(1, sizeof(*srq));
+	int err = ENOMEM;
 
 	if (!srq)
 		return NULL;
-	if (atomic_fetch_add(&node->srq_count, 1) >= VB_MAX_SRQ ||
-	    rq_alloc(&srq->rq, attr->max_wr, attr->max_sge ? attr->max_sge : 1)) {
+	if (atomic_fetch_add(&node->srq_count, 1) < VB_MAX_SRQ)
+		err = rq_alloc(pd, &srq->rq, attr->max_wr, attr->max_sge ? attr->max_sge : 1);
+	if (err) {
 		atomic_fetch_sub(&node->srq_count, 1);
 		free(srq);
+		errno = err;
 		return NULL;
 	}
 	srq->srq.handle = atomic_fetch_add(&node->srq_next, 1) + 1;
@@ -62,12 +80,14 @@ struct ibv_srq *vb_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr)
 
 	if (!err)
 		err = vb_context_fault(ctx, VB_FAULT_CREATE_SRQ);
-	struct vb_srq *srq = err ? NULL : srq_new(ctx->node, &attr->attr);
-
-	if (!srq) {
-		errno = err ? err : ENOMEM;
+	if (err) {
+		errno = err;
 		return NULL;
 	}
+	struct vb_srq *srq = srq_new(ctx->node, vb_pd(pd), &attr->attr);
+
+	if (!srq)
+		return NULL;
 	srq->srq.context = pd->context;
 	srq->srq.srq_context = attr->srq_context;
 	srq->srq.pd = pd;
@@ -116,6 +136,7 @@ static void move_ring(struct vb_rq *from, struct vb_rq *to)
 	}
 	from->wqe = to->wqe;
 	from->sge = to->sge;
+	from->theirs = to->theirs;
 	atomic_fetch_sub(&from->polled, head); /* keeps the number of receives that are consumed but not polled */
 	from->mask = to->mask;
 	from->max_wr = to->max_wr;
@@ -135,10 +156,11 @@ int vb_modify_srq(struct ibv_srq *ibsrq, struct ibv_srq_attr *attr, int mask)
 	if (mask & IBV_SRQ_MAX_WR) {
 		if (!attr->max_wr || attr->max_wr > VB_MAX_SRQ_WR)
 			return EINVAL;
-		if (rq_alloc(&bigger, attr->max_wr, srq->rq.max_sge))
-			return ENOMEM;
+		err = rq_alloc(srq->pd, &bigger, attr->max_wr, srq->rq.max_sge);
+		if (err)
+			return err;
 	}
-	void *unused = bigger.wqe;
+	void *unused = bigger.wqe, *unused_theirs = bigger.theirs;
 	vb_lock(&srq->node->progress);
 	vb_lock(&srq->rq.lock);
 	if ((mask & IBV_SRQ_LIMIT) && attr->srq_limit > (bigger.wqe ? bigger.max_wr : srq->rq.max_wr))
@@ -147,13 +169,14 @@ int vb_modify_srq(struct ibv_srq *ibsrq, struct ibv_srq_attr *attr, int mask)
 		err = EINVAL;
 	if (!err && bigger.wqe) {
 		unused = srq->rq.wqe;
+		unused_theirs = srq->rq.theirs;
 		move_ring(&srq->rq, &bigger);
 	}
 	if (!err && (mask & IBV_SRQ_LIMIT))
 		atomic_store(&srq->limit, attr->srq_limit);
 	vb_unlock(&srq->rq.lock);
 	vb_unlock(&srq->node->progress);
-	free(unused);
+	rq_free(srq->pd, unused, unused_theirs);
 	return err;
 }
 
@@ -179,13 +202,13 @@ int vb_destroy_srq(struct ibv_srq *ibsrq)
 	if (atomic_load(&srq->users))
 		return EBUSY;
 	vb_async_forget(vb_ctx(ibsrq->context), IBV_EVENT_SRQ_ERR, srq);
-	atomic_fetch_sub(&srq->pd->users, 1);
+	rq_free(srq->pd, srq->rq.wqe, srq->rq.theirs);
+	vb_pd_drop(srq->pd);
 	atomic_fetch_sub(&srq->node->srq_count, 1);
 	pthread_mutex_destroy(&ibsrq->mutex);
 	pthread_cond_destroy(&ibsrq->cond);
 	pthread_mutex_destroy(&srq->ack_lock);
 	pthread_cond_destroy(&srq->ack_cond);
-	free(srq->rq.wqe);
 	vb_object_free(srq, &srq->made);
 	return 0;
 }

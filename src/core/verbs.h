@@ -8,6 +8,8 @@
 
 /* Each has the arguments, result and errno of the ibv_ call of the same name, unless its comment says otherwise. */
 struct ibv_context *vb_open_device(struct ibv_device *device); /* vb_fill_ops() fills the context's tables */
+/* Opens the device of a descriptor that vb_share_read accepts (core/share.h). The context owns the descriptor. */
+struct ibv_context *vb_import_device(struct ibv_device *device, int cmd_fd);
 int vb_close_device(struct ibv_context *context);
 int vb_get_async_event(struct ibv_context *context, struct ibv_async_event *event);
 void vb_ack_async_event(struct ibv_async_event *event);
@@ -18,6 +20,11 @@ struct ibv_mr *vb_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t 
 int vb_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, size_t length,
                 int access); /* errno > 0 or 0; abi/ maps to IBV_REREG_MR_ERR_* */
 int vb_dereg_mr(struct ibv_mr *mr);
+
+struct ibv_pd *vb_import_pd(struct ibv_context *context, uint32_t handle);
+void vb_unimport_pd(struct ibv_pd *pd);
+struct ibv_mr *vb_import_mr(struct ibv_pd *pd, uint32_t handle);
+void vb_unimport_mr(struct ibv_mr *mr);
 
 struct ibv_ah *vb_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr);
 int vb_destroy_ah(struct ibv_ah *ah);

@@ -139,6 +139,18 @@ static void handle_events(struct vb_node *node, const struct epoll_event *ev, in
 		vb_broker_events(node);
 }
 
+/* While a polling program owns progress, the thread sleeps no longer than to the next moderated event. */
+static uint64_t until_event(struct vb_node *node, uint64_t sleep_ns)
+{
+	uint64_t at = atomic_load(&node->moderate_at);
+
+	if (!at)
+		return sleep_ns;
+	uint64_t now = vb_now(), left = at > now ? at - now : 0;
+
+	return left < sleep_ns ? left : sleep_ns;
+}
+
 /* Called while a polling program owns progress: checks whether it still polls. Returns how long to sleep. */
 static uint64_t watch_poller(struct vb_node *node, uint32_t *polls, uint64_t *interval)
 {
@@ -222,6 +234,7 @@ static uint64_t serve_node(struct vb_node *node)
 	vb_unlock(&node->progress);
 	deadline = sooner_time(deadline, atomic_load(&node->io->gsi_at));
 	deadline = sooner_time(deadline, atomic_load(&node->io->resolve_at));
+	deadline = sooner_time(deadline, atomic_load(&node->moderate_at));
 	if (waiting)
 		return 0;
 	if (!deadline)
@@ -265,7 +278,7 @@ static void *progress_thread(void *arg)
 	vb_lock_never_favourite();
 	while (!atomic_load(&io->stop)) {
 		if (atomic_load(&node->owner) == VB_OWNER_POLLER)
-			sleep_ns = watch_poller(node, &polls, &interval);
+			sleep_ns = until_event(node, watch_poller(node, &polls, &interval));
 		else
 			sleep_ns = serve_node(node);
 		wait_ns(io, ev, &n, sleep_ns);
@@ -274,6 +287,7 @@ static void *progress_thread(void *arg)
 		vb_maps_work(node);
 		vb_gsi_on_time(node);
 		vb_unresolved_look(node);
+		vb_cq_raise_due(node);
 		for (unsigned i = 0; i < VB_TRANSPORTS; i++)
 			vb_transports[i]->look(node);
 	}

@@ -170,12 +170,13 @@ static void widen_inline(struct ibv_qp_cap *cap)
 		cap->max_inline_data = room;
 }
 
-/* Stores the local ECE options. */
+/* Stores the local ECE options. A queue pair without options offers nothing, so that its REQ is like that of a program
+ * without ECE: a peer of another vendor could refuse an offer. */
 static void note_ece(struct rcm_id *id, struct ibv_qp *qp)
 {
 	struct ibv_ece ece = {0};
 
-	if (!ibv_query_ece(qp, &ece))
+	if (!ibv_query_ece(qp, &ece) && ece.options)
 		id->local_ece = ece;
 }
 

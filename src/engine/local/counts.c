@@ -36,6 +36,7 @@ void vb_local_counts(const struct vb_qp *qp, struct vb_counts *c)
 	c->out_of_sequence += r->ahead;
 	c->duplicate_request += r->duplicates;
 	c->out_of_buffer += r->no_receive;
+	c->qkey_viol_cntr += r->wrong_qkey;
 	add_copied_by_peer(qp, c);
 }
 

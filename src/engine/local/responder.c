@@ -426,6 +426,7 @@ static void input_ud(struct vb_qp *qp, struct vb_local_req *q)
 {
 	if (q->ext.rkey != qp->attr.qkey) { /* IBA 9.6.1.4.1: dropped and counted */
 		VB_COUNT(drop_qkey, 1);
+		qp->local.received.wrong_qkey++;
 		return;
 	}
 	if (q->rec.length < VB_GRH_LEN || !vb_receive_take(qp)) {

@@ -14,6 +14,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "core/import.h"
 #include "engine/local/local.h"
 #include "node/io.h"
 #include "path/local/shared_map.h"
@@ -222,6 +223,25 @@ static void region_map(struct vb_peer *peer, struct vb_map *m)
 		map_file(m, peer->pid, &v);
 	if (!vb_peer_alive(peer) || !region_is_live(peer, m))
 		region_unmap(m);
+}
+
+bool vb_shared_map_region(struct vb_peer *peer, const struct vb_mr_view *view, struct vb_region_map *map)
+{
+	struct vb_map m = {.key = map->key, .addr = view->addr, .length = view->length};
+
+	region_map(peer, &m);
+	map->local = m.local;
+	map->base = m.base;
+	map->size = m.size;
+	map->sysv = m.sysv;
+	return m.local;
+}
+
+void vb_shared_map_end(struct vb_region_map *map)
+{
+	struct vb_map m = {.base = map->base, .size = map->size, .sysv = map->sysv};
+
+	region_unmap(&m);
 }
 
 /* Forgets keys of ended regions, and all keys if there are too many. true: there is something to unmap. Under

@@ -150,6 +150,8 @@ void vb_roce_path_counts(const struct vb_roce_path *path, struct vb_counts *c)
 	c->rx_icrc_encapsulated += path->wrong_icrc;
 	c->np_cnp_sent += s->cnp_sent;
 	c->rp_cnp_handled += s->cnp_rcvd;
+	c->bad_pkey_cntr += s->drop_pkey;
+	c->qkey_viol_cntr += s->drop_qkey;
 }
 
 void vb_roce_path_close(struct vb_qp *qp)

@@ -179,11 +179,12 @@ static void put_resources(struct answer *a, const struct vb_shim_device *dev)
 static void put_statistics(struct answer *a, const struct vb_shim_device *dev)
 {
 	/* core/counts.h, without what Linux shows as port counters: data and packets */
-	static const char *const names[] = {
-	        "out_of_sequence",   "packet_seq_err", "implied_nak_seq_err",   "duplicate_request",
-	        "rnr_nak_retry_err", "out_of_buffer",  "local_ack_timeout_err", "rx_icrc_encapsulated",
-	        "req_cqe_error",     "resp_cqe_error", "req_cqe_flush_error",   "resp_cqe_flush_error",
-	        "np_cnp_sent",       "rp_cnp_handled", "port_xmit_packets",     "port_rcv_packets"};
+	static const char *const names[] = {"out_of_sequence",       "packet_seq_err",       "implied_nak_seq_err",
+	                                    "duplicate_request",     "rnr_nak_retry_err",    "out_of_buffer",
+	                                    "local_ack_timeout_err", "rx_icrc_encapsulated", "req_cqe_error",
+	                                    "resp_cqe_error",        "req_cqe_flush_error",  "resp_cqe_flush_error",
+	                                    "np_cnp_sent",           "rp_cnp_handled",       "port_xmit_packets",
+	                                    "port_rcv_packets",      "bad_pkey_cntr",        "qkey_viol_cntr"};
 	enum { COUNTERS = sizeof(names) / sizeof(names[0]) };
 	uint64_t values[COUNTERS];
 

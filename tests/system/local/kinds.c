@@ -430,6 +430,9 @@ static void ud_target(int fd, void *arg)
 	struct ibv_wc wc = expect(l.rcq, 0, IBV_WC_SUCCESS); /* the one with the wrong Q_Key has not arrived */
 	uint8_t *grh = m.p;
 
+	CHECK(!ibv_query_port(d.ctx, 1, &d.port));
+	SAME(d.port.qkey_viol_cntr, 1); /* but it is counted */
+	SAME(d.port.bad_pkey_cntr, 0);
 	SAME(wc.byte_len, 40 + 1000);
 	CHECK(wc.wc_flags & IBV_WC_GRH);
 	CHECK(wc.wc_flags & IBV_WC_WITH_IMM);

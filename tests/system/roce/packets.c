@@ -595,6 +595,8 @@ static void datagrams_with_other_keys_are_counted_and_dropped(void)
 	p.bth.pkey = 0x8123;
 	stranger_say(&s, &p, NULL);
 	WAIT_FOR(STAT(&s, drop_pkey) == 1);
+	CHECK(!ibv_query_port(s.d.ctx, 1, &s.d.port));
+	CHECK(s.d.port.bad_pkey_cntr == 1 && s.d.port.qkey_viol_cntr == 1);
 	p.bth.pkey = 0xffff;
 	p.bth.dest_qpn = 0xffffff; /* to no group */
 	stranger_say(&s, &p, NULL);

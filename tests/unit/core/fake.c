@@ -83,6 +83,21 @@ void vb_timer_armed(struct vb_node *node)
 	fake.timers++;
 }
 
+void vb_timer_at(struct vb_node *node, uint64_t at)
+{
+	fake.timers++;
+}
+
+int vb_region_import(struct vb_node *node, const struct vb_share *share, struct vb_device *dev, uint32_t handle,
+                     uint32_t pd, struct vb_region_map **map)
+{
+	return ENOENT;
+}
+
+void vb_region_unmap(struct vb_region_map *map)
+{
+}
+
 void vb_path_entered(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_state next)
 {
 }
