@@ -12,6 +12,7 @@
 
 #include "core/counts.h"
 #include "core/limits.h"
+#include "core/newer.h"
 #include "core/seg.h"
 #include "util/lock.h"
 
@@ -200,7 +201,7 @@ struct vb_swqe {
 	uint8_t state;   /* enum vb_swqe_state */
 	uint8_t status;  /* enum ibv_wc_status, when DONE */
 	/* atomics: result slot; reads: 1 if answered by ring, so that it has used a PSN; writes: 1 if in the ring by
-	 * choice, so that it may be withdrawn */
+	 * choice, so that it may be withdrawn; atomic writes: 1 if swap has the 8 bytes */
 	uint8_t slot;
 	/* RDMA write with immediate: the data is copied, the record is not in the ring yet */
 	uint8_t data_written;
@@ -301,6 +302,7 @@ struct vb_qp {
 	union {
 		struct ibv_qp qp;
 		struct ibv_qp_ex qpx; /* ibv_qp_to_qp_ex() returns it if is_ex */
+		struct vb_ibv_qp_ex qpx_newer;
 	};
 	struct vb_node *node;
 	struct vb_pd *pd;

@@ -8,6 +8,7 @@
 
 #include "core/device.h"
 #include "core/lid.h"
+#include "core/newer.h"
 #include "frame/fields.h"
 #include "util/log.h"
 
@@ -69,6 +70,8 @@ int vb_query_device_attr(struct vb_device *dev, struct ibv_device_attr_ex *attr)
 	attr->completion_timestamp_mask = ~0ull;
 	attr->hca_core_clock = VB_CORE_CLOCK_KHZ;
 	attr->device_cap_flags_ex = attr->orig_attr.device_cap_flags;
+	if (!dev->iwarp)
+		attr->device_cap_flags_ex |= VB_IBV_DEVICE_FLUSH_GLOBAL | VB_IBV_DEVICE_ATOMIC_WRITE;
 	attr->phys_port_cnt_ex = VB_PORTS;
 	return 0;
 }

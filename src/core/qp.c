@@ -47,7 +47,8 @@ static int check_init_attr(struct ibv_context *context, const struct ibv_qp_init
 		return EINVAL;
 	if (!vb_cq_is_sound(a->send_cq) || !vb_cq_is_sound(a->recv_cq) || (a->srq && !vb_srq_is_sound(a->srq)))
 		return EINVAL;
-	if ((a->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) && (a->send_ops_flags & ~vb_wr_send_ops(a->qp_type)))
+	if ((a->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) &&
+	    (a->send_ops_flags & ~vb_wr_send_ops(a->qp_type, rc_only)))
 		return EOPNOTSUPP;
 	return check_cap(&a->cap, a->srq);
 }
