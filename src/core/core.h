@@ -25,6 +25,8 @@ struct vb_peer;
 struct vb_device;
 struct vb_roce_path;
 struct vb_iwarp_path;
+struct vb_raw_path;
+struct vb_flow;
 struct vb_tx;
 
 /* Allocated with zeros behind it (context.c), because libmlx5 and others read past it as if it were their own. */
@@ -337,6 +339,8 @@ struct vb_qp {
 	struct vb_datagram_qp datagram; /* UD */
 	struct vb_roce_path *roce;      /* RoCE: all traffic of RC and UC; for UD, traffic of the network */
 	struct vb_iwarp_path *iwarp;    /* a TCP connection */
+	struct vb_raw_path *raw;        /* raw packets: a packet socket. Set at creation */
+	unsigned flows;                 /* rules of flow steering; under progress */
 	_Atomic uint64_t due;           /* ns: when the path must be visited; 0: never */
 	unsigned mcasts;                /* multicast groups that it has joined; as node->mcasts */
 	bool unresolved;                /* its path is not resolved yet: path/unresolved.c; under progress */

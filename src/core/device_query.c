@@ -16,14 +16,17 @@
  * Only supported features. Not supported: BAD_PKEY_CNTR, BAD_QKEY_CNTR, RESIZE_MAX_WR, AUTO_PATH_MIG, SHUTDOWN_PORT,
  * N_NOTIFY_CQ, memory windows, XRC. MEM_MGT_EXTENSIONS stands for SEND_WITH_INV and LOCAL_INV.
  */
-#define CAP_FLAGS                                                                                  \
-	(IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_PORT_ACTIVE_EVENT | IBV_DEVICE_SYS_IMAGE_GUID | \
-	 IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_SRQ_RESIZE | IBV_DEVICE_MEM_MGT_EXTENSIONS)
+#define CAP_FLAGS                                                                                                   \
+	(IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_PORT_ACTIVE_EVENT | IBV_DEVICE_SYS_IMAGE_GUID |                  \
+	 IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_SRQ_RESIZE | IBV_DEVICE_MEM_MGT_EXTENSIONS | IBV_DEVICE_RAW_MULTI | \
+	 IBV_DEVICE_MANAGED_FLOW_STEERING)
 
 /* iWARP has no datagrams, so no multicast groups and no address handles. It has no RNR NAK and no P_Keys either. */
 static void without_datagrams(struct ibv_device_attr *a)
 {
-	a->device_cap_flags &= ~(unsigned)IBV_DEVICE_RC_RNR_NAK_GEN;
+	a->device_cap_flags &=
+	        ~(unsigned)(IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_RAW_MULTI | IBV_DEVICE_MANAGED_FLOW_STEERING);
+	a->max_raw_ethy_qp = 0;
 	a->max_mcast_grp = a->max_mcast_qp_attach = a->max_total_mcast_qp_attach = 0;
 	a->max_ah = 0;
 	a->max_pkeys = 0;
@@ -54,6 +57,7 @@ int vb_query_device_attr(struct vb_device *dev, struct ibv_device_attr_ex *attr)
 	        .max_res_rd_atom = VB_MAX_QP * VB_MAX_QP_RD_ATOM,
 	        .max_qp_init_rd_atom = VB_MAX_QP_RD_ATOM,
 	        .atomic_cap = IBV_ATOMIC_HCA,
+	        .max_raw_ethy_qp = VB_MAX_QP,
 	        .max_mcast_grp = VB_MAX_MCAST_GRP,
 	        .max_mcast_qp_attach = VB_MAX_MCAST_QP_ATTACH,
 	        .max_total_mcast_qp_attach = VB_MAX_TOTAL_MCAST_QP_ATTACH,

@@ -9,6 +9,7 @@
 #define UC VB_QPT_BIT(IBV_QPT_UC)
 #define UD VB_QPT_BIT(IBV_QPT_UD)
 #define RC_OF_IB VB_QPT_RC_OF_IB
+#define RAW VB_QPT_BIT(IBV_QPT_RAW_PACKET)
 
 /* The man page lists SEND_WITH_INV for UC, but IBA table 35 has no such opcode. */
 // clang-format off
@@ -16,7 +17,7 @@ const struct vb_wr_info vb_wr_info[VB_WR_OPCODES] = {
 	/* opcode types flags completion builder */
 	[IBV_WR_RDMA_WRITE]           = {RC | UC,      VB_WR_REMOTE | VB_WR_PAYLOAD,                IBV_WC_RDMA_WRITE, IBV_QP_EX_WITH_RDMA_WRITE},
 	[IBV_WR_RDMA_WRITE_WITH_IMM]  = {RC | UC,      VB_WR_REMOTE | VB_WR_PAYLOAD | VB_WR_IMM,    IBV_WC_RDMA_WRITE, IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM},
-	[IBV_WR_SEND]                 = {RC | UC | UD, VB_WR_PAYLOAD,                               IBV_WC_SEND,       IBV_QP_EX_WITH_SEND},
+	[IBV_WR_SEND]                 = {RC | UC | UD | RAW, VB_WR_PAYLOAD,                         IBV_WC_SEND,       IBV_QP_EX_WITH_SEND},
 	[IBV_WR_SEND_WITH_IMM]        = {RC | UC | UD, VB_WR_PAYLOAD | VB_WR_IMM,                   IBV_WC_SEND,       IBV_QP_EX_WITH_SEND_WITH_IMM},
 	[IBV_WR_RDMA_READ]            = {RC,           VB_WR_REMOTE,                                IBV_WC_RDMA_READ,  IBV_QP_EX_WITH_RDMA_READ},
 	[IBV_WR_ATOMIC_CMP_AND_SWP]   = {RC,           VB_WR_REMOTE | VB_WR_ATOMIC,                 IBV_WC_COMP_SWAP,  IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP},

@@ -14,7 +14,7 @@
 #include "path/path.h"
 
 /* The operations of each path, and the same with ours in place of some. Filled at first use, under lock. */
-#define PATHS 4
+#define PATHS 5
 static struct vb_lock fill_lock;
 static const struct vb_path_ops *plain[PATHS];
 static struct vb_path_ops faulty[PATHS];
@@ -99,10 +99,10 @@ static void delay_request(struct vb_qp *qp, uint32_t i, uint64_t wait)
 	f->due[i & qp->sq_mask] = due > before ? due : before;
 }
 
-/* 0 for UD, which reaches each receiver by a path of its own. */
+/* 0 for UD, which reaches each receiver by a path of its own, and for raw packets. */
 static uint8_t path_of(const struct vb_qp *qp)
 {
-	if (qp->type == IBV_QPT_UD)
+	if (qp->type == IBV_QPT_UD || qp->type == IBV_QPT_RAW_PACKET)
 		return 0;
 	return plain_of(qp) == &vb_local_path_ops ? VB_FAULT_LOCAL : qp->iwarp ? VB_FAULT_IWARP : VB_FAULT_ROCE;
 }
