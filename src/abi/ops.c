@@ -43,8 +43,6 @@ NO_PTR(struct ibv_rwq_ind_table *, create_rwq_ind_table,
 NO_INT(destroy_wq, (struct ibv_wq * wq))
 NO_INT(modify_wq, (struct ibv_wq * wq, struct ibv_wq_attr *attr))
 NO_PTR(struct ibv_wq *, create_wq, (struct ibv_context * context, struct ibv_wq_init_attr *attr))
-NO_INT(destroy_flow, (struct ibv_flow * flow))
-NO_PTR(struct ibv_flow *, create_flow, (struct ibv_qp * qp, struct ibv_flow_attr *attr))
 NO_PTR(struct ibv_qp *, open_qp, (struct ibv_context * context, struct ibv_qp_open_attr *attr))
 NO_INT(get_srq_num, (struct ibv_srq * srq, uint32_t *number))
 NO_PTR(struct ibv_xrcd *, open_xrcd, (struct ibv_context * context, struct ibv_xrcd_init_attr *attr))
@@ -144,11 +142,11 @@ static const struct verbs_context verbs_ops = {
         .create_cq_ex = vb_create_cq_ex,
         .priv = (struct verbs_ex_private *)vb_priv_mark,
         .query_device_ex = vb_query_device_ex,
-        .ibv_destroy_flow = no_destroy_flow,
-        .ibv_create_flow = no_create_flow,
+        .ibv_destroy_flow = vb_destroy_flow,
+        .ibv_create_flow = vb_create_flow,
         /* Programs built against libibverbs 1.1.8 look for the flow calls here. */
-        .ABI_placeholder2 = (void (*)(void))no_destroy_flow,
-        .ABI_placeholder1 = (void (*)(void))no_create_flow,
+        .ABI_placeholder2 = (void (*)(void))vb_destroy_flow,
+        .ABI_placeholder1 = (void (*)(void))vb_create_flow,
         .open_qp = no_open_qp,
         .create_qp_ex = vb_create_qp_ex,
         .get_srq_num = no_get_srq_num,

@@ -11,8 +11,8 @@ static const char *lookup(const char *const *table, unsigned n, unsigned i)
 
 #define LOOKUP(table, i) lookup(table, sizeof(table) / sizeof(*(table)), (unsigned)(i))
 
-/* The headers of 44.0 have no names for these numbers. */
-enum { EVENT_DEVICE_SPEED_CHANGE = IBV_EVENT_WQ_FATAL + 1, WR_FLUSH = 14, WR_ATOMIC_WRITE = 15 };
+/* The headers of 44.0 have no name for this number. */
+enum { EVENT_DEVICE_SPEED_CHANGE = IBV_EVENT_WQ_FATAL + 1 };
 
 VB_EXPORT const char *ibv_node_type_str(enum ibv_node_type node_type)
 {
@@ -126,8 +126,8 @@ const char *vbp_wr_opcode_str(enum ibv_wr_opcode opcode)
 	        [IBV_WR_SEND_WITH_INV] = "send-with-inv",
 	        [IBV_WR_TSO] = "tso",
 	        [IBV_WR_DRIVER1] = "driver1",
-	        [WR_FLUSH] = "flush",
-	        [WR_ATOMIC_WRITE] = "atomic-write",
+	        [VB_IBV_WR_FLUSH] = "flush",
+	        [IBV_WR_ATOMIC_WRITE] = "atomic-write",
 	};
 
 	return LOOKUP(texts, opcode);

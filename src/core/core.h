@@ -12,6 +12,7 @@
 
 #include "core/counts.h"
 #include "core/limits.h"
+#include "core/newer.h"
 #include "core/seg.h"
 #include "util/lock.h"
 
@@ -24,6 +25,8 @@ struct vb_peer;
 struct vb_device;
 struct vb_roce_path;
 struct vb_iwarp_path;
+struct vb_raw_path;
+struct vb_flow;
 struct vb_tx;
 struct vb_share;
 struct vb_region_map;
@@ -228,7 +231,7 @@ struct vb_swqe {
 	uint8_t state;   /* enum vb_swqe_state */
 	uint8_t status;  /* enum ibv_wc_status, when DONE */
 	/* atomics: result slot; reads: 1 if answered by ring, so that it has used a PSN; writes: 1 if in the ring by
-	 * choice, so that it may be withdrawn */
+	 * choice, so that it may be withdrawn; atomic writes: 1 if swap has the 8 bytes */
 	uint8_t slot;
 	/* RDMA write with immediate: the data is copied, the record is not in the ring yet */
 	uint8_t data_written;
@@ -329,6 +332,7 @@ struct vb_qp {
 	union {
 		struct ibv_qp qp;
 		struct ibv_qp_ex qpx; /* ibv_qp_to_qp_ex() returns it if is_ex */
+		struct vb_ibv_qp_ex qpx_newer;
 	};
 	struct vb_node *node;
 	struct vb_pd *pd;
@@ -363,6 +367,8 @@ struct vb_qp {
 	struct vb_datagram_qp datagram; /* UD */
 	struct vb_roce_path *roce;      /* RoCE: all traffic of RC and UC; for UD, traffic of the network */
 	struct vb_iwarp_path *iwarp;    /* a TCP connection */
+	struct vb_raw_path *raw;        /* raw packets: a packet socket. Set at creation */
+	unsigned flows;                 /* rules of flow steering; under progress */
 	_Atomic uint64_t due;           /* ns: when the path must be visited; 0: never */
 	unsigned mcasts;                /* multicast groups that it has joined; as node->mcasts */
 	bool unresolved;                /* its path is not resolved yet: path/unresolved.c; under progress */

@@ -8,6 +8,7 @@
 
 #include "core/device.h"
 #include "core/lid.h"
+#include "core/newer.h"
 #include "frame/fields.h"
 #include "util/log.h"
 
@@ -17,13 +18,16 @@
 #define CAP_FLAGS                                                                                  \
 	(IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_PORT_ACTIVE_EVENT | IBV_DEVICE_SYS_IMAGE_GUID | \
 	 IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_SRQ_RESIZE | IBV_DEVICE_MEM_MGT_EXTENSIONS |       \
-	 IBV_DEVICE_BAD_PKEY_CNTR | IBV_DEVICE_BAD_QKEY_CNTR)
+	 IBV_DEVICE_BAD_PKEY_CNTR | IBV_DEVICE_BAD_QKEY_CNTR | IBV_DEVICE_RAW_MULTI |              \
+	 IBV_DEVICE_MANAGED_FLOW_STEERING)
 
 /* iWARP has no datagrams, so no multicast groups and no address handles. It has no RNR NAK and no P_Keys either. */
 static void without_datagrams(struct ibv_device_attr *a)
 {
 	a->device_cap_flags &=
-	        ~(unsigned)(IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_BAD_PKEY_CNTR | IBV_DEVICE_BAD_QKEY_CNTR);
+	        ~(unsigned)(IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_BAD_PKEY_CNTR | IBV_DEVICE_BAD_QKEY_CNTR |
+	                    IBV_DEVICE_RAW_MULTI | IBV_DEVICE_MANAGED_FLOW_STEERING);
+	a->max_raw_ethy_qp = 0;
 	a->max_mcast_grp = a->max_mcast_qp_attach = a->max_total_mcast_qp_attach = 0;
 	a->max_ah = 0;
 	a->max_pkeys = 0;
@@ -54,6 +58,7 @@ int vb_query_device_attr(struct vb_device *dev, struct ibv_device_attr_ex *attr)
 	        .max_res_rd_atom = VB_MAX_QP * VB_MAX_QP_RD_ATOM,
 	        .max_qp_init_rd_atom = VB_MAX_QP_RD_ATOM,
 	        .atomic_cap = IBV_ATOMIC_HCA,
+	        .max_raw_ethy_qp = VB_MAX_QP,
 	        .max_mcast_grp = VB_MAX_MCAST_GRP,
 	        .max_mcast_qp_attach = VB_MAX_MCAST_QP_ATTACH,
 	        .max_total_mcast_qp_attach = VB_MAX_TOTAL_MCAST_QP_ATTACH,
@@ -71,6 +76,8 @@ int vb_query_device_attr(struct vb_device *dev, struct ibv_device_attr_ex *attr)
 	attr->cq_mod_caps = (struct ibv_cq_moderation_caps){VB_MAX_CQ_COUNT, VB_MAX_CQ_PERIOD};
 	attr->hca_core_clock = VB_CORE_CLOCK_KHZ;
 	attr->device_cap_flags_ex = attr->orig_attr.device_cap_flags;
+	if (!dev->iwarp)
+		attr->device_cap_flags_ex |= VB_IBV_DEVICE_FLUSH_GLOBAL | VB_IBV_DEVICE_ATOMIC_WRITE;
 	attr->phys_port_cnt_ex = VB_PORTS;
 	return 0;
 }

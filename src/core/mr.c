@@ -16,20 +16,24 @@
 
 #define ACCESS_KNOWN                                                                                            \
 	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC | \
-	 IBV_ACCESS_ZERO_BASED | IBV_ACCESS_MW_BIND)
-#define ACCESS_UNSUPPORTED (IBV_ACCESS_ON_DEMAND | IBV_ACCESS_HUGETLB)
-#define ACCESS_REMOTE (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
+	 IBV_ACCESS_ZERO_BASED | IBV_ACCESS_MW_BIND | VB_IBV_ACCESS_FLUSH_GLOBAL)
+/* Persistence would need msync(2), which may take seconds, in the middle of a queue pair's requests. */
+#define ACCESS_UNSUPPORTED (IBV_ACCESS_ON_DEMAND | IBV_ACCESS_HUGETLB | VB_IBV_ACCESS_FLUSH_PERSISTENT)
+#define ACCESS_REMOTE \
+	(IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC | VB_IBV_ACCESS_FLUSH_GLOBAL)
 
 /* Optional bits (relaxed ordering) may be ignored: ibv_reg_mr(3). Programs set MW_BIND without using memory windows,
  * and the kernel accepts it for adapters without windows. */
-static int check_access(uint32_t access)
+static int check_access(struct ibv_context *context, uint32_t access)
 {
+	bool iwarp = vb_device_rc_only(vb_ctx(context)->dev);
+
 	access &= ~(uint32_t)IBV_ACCESS_OPTIONAL_RANGE;
 	if (access & ~(uint32_t)(ACCESS_KNOWN | ACCESS_UNSUPPORTED))
 		return EINVAL;
 	if ((access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)) && !(access & IBV_ACCESS_LOCAL_WRITE))
 		return EINVAL; /* IBA C11-17 */
-	return access & ACCESS_UNSUPPORTED ? EOPNOTSUPP : 0;
+	return (access & ACCESS_UNSUPPORTED) || (iwarp && (access & VB_IBV_ACCESS_FLUSH_GLOBAL)) ? EOPNOTSUPP : 0;
 }
 
 static int check_range(const void *addr, uint64_t length, uint64_t iova, uint32_t access)
@@ -122,7 +126,7 @@ struct ibv_mr *vb_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t 
 	vb_guard_install();
 	if (access & IBV_ACCESS_ZERO_BASED)
 		iova = 0;
-	int err = vb_pd_is_sound(pd) ? check_access(access) : EINVAL;
+	int err = vb_pd_is_sound(pd) ? check_access(pd->context, access) : EINVAL;
 	if (!err)
 		err = check_range(addr, length, iova, access);
 	if (!err)
@@ -179,7 +183,7 @@ int vb_rereg_mr(struct ibv_mr *ibmr, int flags, struct ibv_pd *pd, void *addr, s
 	uint64_t new_length = moves ? length : ibmr->length;
 	uint64_t new_iova = moves ? new_access & IBV_ACCESS_ZERO_BASED ? 0 : (uintptr_t)addr : mr->iova;
 
-	err = check_access(new_access);
+	err = check_access(ibmr->context, new_access);
 	if (!err)
 		err = check_range(new_addr, new_length, new_iova, new_access);
 	if (err)

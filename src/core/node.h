@@ -51,8 +51,10 @@ struct vb_node {
 	struct vb_io *io; /* node/'s part: threads, descriptors, broker */
 
 	pthread_mutex_t mcast_lock; /* joining and leaving */
-	struct vb_mcast *mcasts;    /* read under mcast_lock or progress, changed under both */
-	unsigned mcast_groups;      /* that this process has joined; under mcast_lock */
+	struct vb_flow *flows;      /* in order of their rank; under progress, as their number */
+	unsigned flow_count;
+	struct vb_mcast *mcasts; /* read under mcast_lock or progress, changed under both */
+	unsigned mcast_groups;   /* that this process has joined; under mcast_lock */
 
 	pthread_mutex_t ctx_lock;
 	struct vb_context *contexts;  /* under ctx_lock */
@@ -129,6 +131,12 @@ void vb_timer_at(struct vb_node *node, uint64_t at);
 int vb_roce_request_lane(struct vb_node *node);
 /* This process joins or leaves a multicast group. Under mcast_lock, no spin lock held. 0 or an errno. */
 int vb_roce_membership(struct vb_node *node, const union ibv_gid *group, uint32_t ifindex, bool join);
+/* A raw packet queue pair is made: gets a packet socket. EPERM without the right to one, EOPNOTSUPP on an interface
+ * without Ethernet frames. Its end frees what it has. No lock held. */
+int vb_raw_open(struct vb_qp *qp);
+void vb_raw_close(struct vb_qp *qp);
+/* The rules of a queue pair have changed: its socket receives what they want. 0 or an errno. Under progress. */
+int vb_raw_flows_changed(struct vb_qp *qp);
 /* Processes a packet that another process received for this one. Under progress. */
 void vb_roce_take_forwarded(struct vb_node *node, const uint8_t *record, uint32_t length);
 /* CLOCK_MONOTONIC, ns. */

@@ -10,6 +10,9 @@
 
 #define VB_QPT_BIT(type) (1u << (type))
 
+/* RC of InfiniBand and RoCE, not of iWARP. ibv_post_send looks for it if the type's own bit is not set. */
+#define VB_QPT_RC_OF_IB (1u << 15)
+
 enum {
 	VB_WR_REMOTE = 1 << 0, /* accesses remote memory: remote_addr, rkey */
 	VB_WR_IMM = 1 << 1,
@@ -19,13 +22,13 @@ enum {
 };
 
 struct vb_wr_info {
-	uint16_t qp_types; /* VB_QPT_BIT()s of the QP types that support it; 0: none */
+	uint16_t qp_types; /* VB_QPT_BIT()s of the QP types that support it, or VB_QPT_RC_OF_IB; 0: none */
 	uint8_t flags;
 	uint8_t wc_opcode; /* enum ibv_wc_opcode */
 	uint32_t send_op;  /* IBV_QP_EX_WITH_* */
 };
 
-#define VB_WR_OPCODES 16
+#define VB_WR_OPCODES 17
 extern const struct vb_wr_info vb_wr_info[VB_WR_OPCODES];
 
 static inline const struct vb_wr_info *vb_wr_lookup(uint32_t opcode)
@@ -34,6 +37,6 @@ static inline const struct vb_wr_info *vb_wr_lookup(uint32_t opcode)
 }
 
 /* All IBV_QP_EX_WITH_* that a QP of this type supports. */
-uint64_t vb_wr_send_ops(uint8_t qp_type);
+uint64_t vb_wr_send_ops(uint8_t qp_type, bool iwarp);
 
 #endif

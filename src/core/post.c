@@ -28,6 +28,12 @@ static inline uint64_t sge_sum(const struct ibv_sge *sge, int n)
 	return length;
 }
 
+/* An atomic write of RC, but not of iWARP. A flush has no place in struct ibv_send_wr. */
+static bool is_atomic_write(const struct vb_qp *qp, const struct ibv_send_wr *wr)
+{
+	return wr->opcode == IBV_WR_ATOMIC_WRITE && qp->type == IBV_QPT_RC && !vb_qp_is_iwarp(qp);
+}
+
 /* Checks the queue, the request and the operation, in the order of the man page's errors. 0 or errno. */
 static inline int check_send(struct vb_qp *qp, const struct ibv_send_wr *wr, const struct vb_wr_info *info)
 {
@@ -35,7 +41,7 @@ static inline int check_send(struct vb_qp *qp, const struct ibv_send_wr *wr, con
 		return ENOMEM;
 	if ((uint32_t)wr->num_sge > qp->sq_max_sge) /* negative numbers, too */
 		return EINVAL;
-	if (!(info->qp_types & VB_QPT_BIT(qp->type)))
+	if (!(info->qp_types & VB_QPT_BIT(qp->type)) && !is_atomic_write(qp, wr))
 		return EINVAL;
 	if (qp->type == IBV_QPT_UD && !wr->wr.ud.ah)
 		return EINVAL;

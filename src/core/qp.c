@@ -36,7 +36,8 @@ static int check_init_attr(struct ibv_context *context, const struct ibv_qp_init
 
 	bool rc_only = vb_device_rc_only(vb_device_of(context->device));
 
-	if (a->qp_type != IBV_QPT_RC && (rc_only || (a->qp_type != IBV_QPT_UC && a->qp_type != IBV_QPT_UD)))
+	if (a->qp_type != IBV_QPT_RC &&
+	    (rc_only || (a->qp_type != IBV_QPT_UC && a->qp_type != IBV_QPT_UD && a->qp_type != IBV_QPT_RAW_PACKET)))
 		return EOPNOTSUPP;
 	if ((a->comp_mask & ~supported) || ((a->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) && a->create_flags) ||
 	    ((a->comp_mask & IBV_QP_INIT_ATTR_MAX_TSO_HEADER) && a->max_tso_header))
@@ -48,7 +49,8 @@ static int check_init_attr(struct ibv_context *context, const struct ibv_qp_init
 		return EINVAL;
 	if (!vb_cq_is_sound(a->send_cq) || !vb_cq_is_sound(a->recv_cq) || (a->srq && !vb_srq_is_sound(a->srq)))
 		return EINVAL;
-	if ((a->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) && (a->send_ops_flags & ~vb_wr_send_ops(a->qp_type)))
+	if ((a->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) &&
+	    (a->send_ops_flags & ~vb_wr_send_ops(a->qp_type, rc_only)))
 		return EOPNOTSUPP;
 	return check_cap(&a->cap, a->srq);
 }
@@ -240,9 +242,13 @@ struct ibv_qp *vb_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_a
 	if (!qp)
 		return NULL;
 	fill_public(qp, context, attr);
-	err = enter_table(qp);
+	if (attr->qp_type == IBV_QPT_RAW_PACKET)
+		err = vb_raw_open(qp);
+	if (!err)
+		err = enter_table(qp);
 	if (err) {
 		vb_memory_give(qp->pd, qp->theirs, VB_RESOURCE_QP);
+		vb_raw_close(qp);
 		qp_free(qp);
 		errno = err;
 		return NULL;
@@ -309,13 +315,14 @@ int vb_destroy_qp(struct ibv_qp *ibqp)
 
 	if (!vb_qp_is_sound(ibqp))
 		return ENOENT;
-	if (qp->mcasts) /* still attached to a multicast group: ibv_destroy_qp(3) */
+	if (qp->mcasts || qp->flows) /* still attached to a multicast group or a flow: ibv_destroy_qp(3) */
 		return EBUSY;
 	if (may_receive(qp))
 		vb_qp_receive_arrived(qp->node);
 	leave_table(qp);
 	atomic_thread_fence(memory_order_seq_cst);
 	vb_quiesce(qp->node, 0, ibqp->qp_num);
+	vb_raw_close(qp);
 	vb_qp_clean_cqs(qp);
 	vb_async_forget(vb_ctx(ibqp->context), IBV_EVENT_QP_FATAL, qp);
 	vb_memory_give(qp->pd, qp->theirs, VB_RESOURCE_QP);

@@ -125,6 +125,12 @@ int vb_qp_check_mask(enum ibv_qp_type type, enum ibv_qp_state cur, enum ibv_qp_s
 	if ((unsigned)cur > IBV_QPS_ERR || (unsigned)next > IBV_QPS_ERR)
 		return EINVAL;
 	const struct change *c = &changes[cur][next];
+
+	if (type == IBV_QPT_RAW_PACKET) { /* which has no attributes but its port */
+		int required = cur == IBV_QPS_RESET && next == IBV_QPS_INIT ? PORT : 0;
+
+		return c->valid && (mask & ~IBV_QP_STATE) == required ? 0 : EINVAL;
+	}
 	const struct masks *m = type == IBV_QPT_RC ? &c->rc : type == IBV_QPT_UC ? &c->uc : &c->ud;
 
 	if (!c->valid || (mask & m->required) != m->required)

@@ -15,7 +15,7 @@
  * the doorbell page, is writable by peers. A wrong value there can only cause needless polls.
  */
 #define VB_SEG_MAGIC 0x56524253u /* "VRBS" */
-#define VB_SEG_VERSION 7u
+#define VB_SEG_VERSION 8u
 
 #define VB_LANE_QPS (1u << VB_LANE_SHIFT)
 #define VB_QP_INDEX(qpn) ((qpn) & (VB_LANE_QPS - 1))

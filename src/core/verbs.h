@@ -79,4 +79,7 @@ void vb_fill_ops(struct vb_context *ctx);
 /* The rules of fault injection have changed: post_send and post_recv ask them, or do not. */
 void vb_arm_ops(struct vb_context *ctx);
 
+struct ibv_flow *vb_create_flow(struct ibv_qp *qp, struct ibv_flow_attr *attr);
+int vb_destroy_flow(struct ibv_flow *flow);
+
 #endif

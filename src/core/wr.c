@@ -2,6 +2,7 @@
 // follows: ibv_wr_post(3)
 // SPDX-License-Identifier: MIT
 #include "core/device.h"
+#include "core/place.h"
 #include "core/sq.h"
 #include "core/verbs.h"
 #include "fault/set.h"
@@ -202,6 +203,36 @@ static void wr_send_inv(struct ibv_qp_ex *qpx, uint32_t invalidate_rkey)
 	begin_imm(qpx, IBV_WR_SEND_WITH_INV, invalidate_rkey);
 }
 
+/* The 8 bytes are read now. */
+static void wr_atomic_write(struct ibv_qp_ex *qpx, uint32_t rkey, uint64_t remote_addr, const void *value)
+{
+	struct vb_swqe *w = begin_remote(qpx, IBV_WR_ATOMIC_WRITE, rkey, remote_addr);
+
+	if (!w)
+		return;
+	memcpy(&w->swap, value, sizeof(w->swap));
+	w->length = VB_ATOMIC_WRITE_LEN;
+	w->slot = 1;
+}
+
+static void wr_flush(struct ibv_qp_ex *qpx, uint32_t rkey, uint64_t remote_addr, size_t len, uint8_t type,
+                     uint8_t level)
+{
+	struct vb_swqe *w = begin_remote(qpx, (enum ibv_wr_opcode)VB_IBV_WR_FLUSH, rkey, remote_addr);
+	struct vb_feth flush = {type, level};
+
+	if (!w)
+		return;
+	if (level == VB_IBV_FLUSH_MR) /* which has no range */
+		len = 0;
+	if (!vb_feth_is_known(flush) || len > VB_FLUSH_MAX) {
+		fail_request(qp_of(qpx), EINVAL);
+		return;
+	}
+	w->compare_add = vb_feth_word(flush);
+	w->swap = len;
+}
+
 /* --- not supported: a QP with these operations is not made --- */
 
 static void wr_bind_mw(struct ibv_qp_ex *qpx, struct ibv_mw *mw, uint32_t rkey, const struct ibv_mw_bind_info *info)
@@ -210,11 +241,6 @@ static void wr_bind_mw(struct ibv_qp_ex *qpx, struct ibv_mw *mw, uint32_t rkey, 
 }
 
 static void wr_send_tso(struct ibv_qp_ex *qpx, void *hdr, uint16_t hdr_sz, uint16_t mss)
-{
-	fail_request(qp_of(qpx), EOPNOTSUPP);
-}
-
-static void wr_atomic_write(struct ibv_qp_ex *qpx, uint32_t rkey, uint64_t remote_addr, const void *value)
 {
 	fail_request(qp_of(qpx), EOPNOTSUPP);
 }
@@ -332,6 +358,7 @@ void vb_qp_fill_wr(struct vb_qp *qp)
 	x->wr_send_inv = wr_send_inv;
 	x->wr_send_tso = wr_send_tso;
 	x->wr_atomic_write = wr_atomic_write;
+	qp->qpx_newer.wr_flush = wr_flush;
 	x->wr_set_ud_addr = wr_set_ud_addr;
 	x->wr_set_xrc_srqn = wr_set_xrc_srqn;
 	x->wr_set_inline_data = wr_set_inline_data;

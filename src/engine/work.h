@@ -38,7 +38,9 @@ enum vb_verb {
 	VB_VERB_READ,
 	VB_VERB_CMP_SWAP,
 	VB_VERB_FETCH_ADD,
-	VB_VERB_LOCAL_INV, /* executed by ops->local_invalidate, in order */
+	VB_VERB_LOCAL_INV,    /* executed by ops->local_invalidate, in order */
+	VB_VERB_FLUSH,        /* length: of its range; imm: its FETH */
+	VB_VERB_ATOMIC_WRITE, /* swap_add: its 8 bytes */
 };
 
 enum {
@@ -83,7 +85,14 @@ struct vb_receipt {
 	uint32_t length, src_qpn;
 };
 
-enum vb_right { VB_RIGHT_WRITE = 1, VB_RIGHT_READ = 2, VB_RIGHT_ATOMIC = 4 };
+enum vb_right {
+	VB_RIGHT_WRITE = 1,
+	VB_RIGHT_READ = 2,
+	VB_RIGHT_ATOMIC = 4,
+	VB_RIGHT_FLUSH_GLOBAL = 8, /* shifted to the right by VB_RIGHT_FLUSH_SHIFT: the placement type */
+	VB_RIGHT_FLUSH_PERSISTENT = 16,
+};
+#define VB_RIGHT_FLUSH_SHIFT 3
 
 enum vb_work_event {
 	VB_WORK_EVENT_NONE,

@@ -155,11 +155,17 @@ const char *vb_fault_errnos_listed(void)
 enum vb_fault_kind vb_fault_kind_of_roce(uint8_t opcode)
 {
 	static const uint8_t kind[] = {
-	        [VB_OP_SEND] = VB_FAULT_KIND_SEND,       [VB_OP_WRITE] = VB_FAULT_KIND_WRITE,
-	        [VB_OP_READ] = VB_FAULT_KIND_READ,       [VB_OP_READ_RESPONSE] = VB_FAULT_KIND_READ_RESPONSE,
-	        [VB_OP_ACK] = VB_FAULT_KIND_ACK,         [VB_OP_ATOMIC_ACK] = VB_FAULT_KIND_ATOMIC_RESPONSE,
-	        [VB_OP_CMP_SWAP] = VB_FAULT_KIND_ATOMIC, [VB_OP_FETCH_ADD] = VB_FAULT_KIND_ATOMIC,
+	        [VB_OP_SEND] = VB_FAULT_KIND_SEND,
+	        [VB_OP_WRITE] = VB_FAULT_KIND_WRITE,
+	        [VB_OP_READ] = VB_FAULT_KIND_READ,
+	        [VB_OP_READ_RESPONSE] = VB_FAULT_KIND_READ_RESPONSE,
+	        [VB_OP_ACK] = VB_FAULT_KIND_ACK,
+	        [VB_OP_ATOMIC_ACK] = VB_FAULT_KIND_ATOMIC_RESPONSE,
+	        [VB_OP_CMP_SWAP] = VB_FAULT_KIND_ATOMIC,
+	        [VB_OP_FETCH_ADD] = VB_FAULT_KIND_ATOMIC,
 	        [VB_OP_CNP] = VB_FAULT_KIND_CNP,
+	        [VB_OP_FLUSH] = VB_FAULT_KIND_COUNT,
+	        [VB_OP_ATOMIC_WRITE] = VB_FAULT_KIND_ATOMIC,
 	};
 	const struct vb_opcode_info *info = vb_opcode_info(opcode);
 

@@ -1,5 +1,5 @@
 // header.c - encodes and decodes the base transport header and its extensions
-// follows: IBA volume 1, 9.2 (BTH), 9.3 (extended transport headers), 5.2 (their layout); annex A17, A17.9.3 (CNP)
+// follows: IBA volume 1, 9.2 (BTH), 9.3 (extended transport headers), 5.2 (their layout); annexes A17, A17.9.3 (CNP), A19 (FLUSH)
 // SPDX-License-Identifier: MIT
 #include "frame/header.h"
 
@@ -47,6 +47,17 @@ void vb_deth_encode(struct vb_writer *w, const struct vb_deth *h)
 	vb_put32(w, h->qkey);
 	vb_put8(w, 0);
 	vb_put24(w, h->src_qpn);
+}
+
+/* FETH: resv26; SEL; PLT. */
+void vb_feth_decode(struct vb_reader *r, struct vb_feth *h)
+{
+	*h = vb_feth_of(vb_get32(r));
+}
+
+void vb_feth_encode(struct vb_writer *w, const struct vb_feth *h)
+{
+	vb_put32(w, vb_feth_word(*h));
 }
 
 /* RETH: VA; R_Key; DMALen. */

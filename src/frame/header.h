@@ -1,5 +1,5 @@
 // header.h - the base transport header and its extensions, in host order
-// follows: IBA volume 1, 9.2 (BTH), 9.3 (extended transport headers), 5.2 (their layout); annex A17, A17.9.3 (CNP)
+// follows: IBA volume 1, 9.2 (BTH), 9.3 (extended transport headers), 5.2 (their layout); annexes A17, A17.9.3 (CNP), A19 (FLUSH)
 // SPDX-License-Identifier: MIT
 #ifndef VB_FRAME_HEADER_H
 #define VB_FRAME_HEADER_H
@@ -18,6 +18,7 @@
 /* X(argument, name, field of struct vb_packet, bytes), in the order of the headers in a packet. */
 #define VB_EXTENSIONS(X, arg)             \
 	X(arg, DETH, deth, 8)             \
+	X(arg, FETH, feth, 4)             \
 	X(arg, RETH, reth, 16)            \
 	X(arg, ATOMIC, atomic, 28)        \
 	X(arg, AETH, aeth, 4)             \
@@ -59,6 +60,26 @@ struct vb_bth {
 struct vb_deth {
 	uint32_t qkey, src_qpn;
 };
+
+/* FLUSH (A19): numbers as in a program's ibv_wr_flush, but for the reserved ones. */
+struct vb_feth {
+	uint8_t type;  /* placement type, 4 bits: global visibility, persistence */
+	uint8_t level; /* selectivity level, 2 bits: a range, or the whole region */
+};
+
+static inline struct vb_feth vb_feth_of(uint32_t word)
+{
+	return (struct vb_feth){word & 15, word >> 4 & 3};
+}
+static inline uint32_t vb_feth_word(struct vb_feth h)
+{
+	return (h.type & 15u) | (h.level & 3u) << 4;
+}
+/* Is it a placement type and a level that are not reserved? */
+static inline bool vb_feth_is_known(struct vb_feth h)
+{
+	return h.type && h.type < 4 && h.level < 2;
+}
 
 struct vb_reth {
 	uint64_t va;

@@ -7,7 +7,8 @@
 
 static bool has_payload(const struct vb_message *m)
 {
-	return m->op == VB_OP_SEND || m->op == VB_OP_WRITE || m->op == VB_OP_READ_RESPONSE;
+	return m->op == VB_OP_SEND || m->op == VB_OP_WRITE || m->op == VB_OP_READ_RESPONSE ||
+	       m->op == VB_OP_ATOMIC_WRITE;
 }
 
 uint32_t vb_message_packets(const struct vb_message *m)
@@ -44,6 +45,7 @@ size_t vb_message_head(const struct vb_message *m, uint32_t i, uint8_t head[VB_M
 	                .pkey = m->pkey,
 	                .dest_qpn = m->dest_qpn,
 	                .psn = vb_psn_add(m->psn, (int32_t)i)},
+	        .feth = m->feth,
 	        .reth = m->reth,
 	        .atomic = m->atomic,
 	        .deth = m->deth,

@@ -17,6 +17,7 @@ struct vb_message {
 	struct vb_psn psn; /* of the first packet */
 	uint16_t pkey;
 	bool solicited;
+	struct vb_feth feth;
 	struct vb_reth reth;
 	struct vb_atomic atomic;
 	struct vb_deth deth;

@@ -1,11 +1,14 @@
 // opcode.c - the table of opcodes
-// follows: IBA volume 1, 9.2.1 (OpCode field of the BTH) and 9.3; annex A17 (RoCEv2), A17.9.3 for the CNP
+// follows: IBA volume 1, 9.2.1 (OpCode field of the BTH) and 9.3; annexes A17, A17.9.3 (CNP), A19, A20
 // SPDX-License-Identifier: MIT
 #include "frame/opcode.h"
 
 #define IS_RESPONSE(op) ((op) == VB_OP_READ_RESPONSE || (op) == VB_OP_ACK || (op) == VB_OP_ATOMIC_ACK)
-#define HAS_PAYLOAD(op) ((op) == VB_OP_SEND || (op) == VB_OP_WRITE || (op) == VB_OP_READ_RESPONSE)
-#define IS_ANSWERED(op) ((op) == VB_OP_READ || (op) == VB_OP_CMP_SWAP || (op) == VB_OP_FETCH_ADD)
+#define HAS_PAYLOAD(op) \
+	((op) == VB_OP_SEND || (op) == VB_OP_WRITE || (op) == VB_OP_READ_RESPONSE || (op) == VB_OP_ATOMIC_WRITE)
+#define IS_ANSWERED(op)                                                                                    \
+	((op) == VB_OP_READ || (op) == VB_OP_CMP_SWAP || (op) == VB_OP_FETCH_ADD || (op) == VB_OP_FLUSH || \
+	 (op) == VB_OP_ATOMIC_WRITE)
 /* An RDMA write with immediate takes its receive when the last packet arrives, which carries the immediate. */
 #define IS_WRITE_IMM(op, ext) ((op) == VB_OP_WRITE && (ext)&VB_EXT_IMMDT)
 #define FLAGS(op, position, ext)                                                                         \

@@ -1,5 +1,5 @@
 // opcode.h - the BTH opcodes and their properties, one row each
-// follows: IBA volume 1, 9.2.1 (OpCode field of the BTH) and 9.3; annex A17 (RoCEv2), A17.9.3 for the CNP
+// follows: IBA volume 1, 9.2.1 (OpCode field of the BTH) and 9.3; annexes A17, A17.9.3 (CNP), A19, A20
 // SPDX-License-Identifier: MIT
 #ifndef VB_FRAME_OPCODE_H
 #define VB_FRAME_OPCODE_H
@@ -23,14 +23,16 @@ enum vb_op {
 	VB_OP_CMP_SWAP,
 	VB_OP_FETCH_ADD,
 	VB_OP_CNP, /* congestion notification */
+	VB_OP_FLUSH,
+	VB_OP_ATOMIC_WRITE,
 };
 
 /* The position of a packet in its message. */
 enum vb_position { VB_MIDDLE = 0, VB_FIRST = 1, VB_LAST = 2, VB_ONLY = VB_FIRST | VB_LAST };
 
 /*
- * X(code, name, service, operation, position, extension headers). Other properties are derived. RD, XRC and later
- * additions (FLUSH, ATOMIC WRITE) have no rows. Those of XRC would be RC's at 0xa0 with one more extension header.
+ * X(code, name, service, operation, position, extension headers). Other properties are derived. RD and XRC have no
+ * rows. Those of XRC would be RC's at 0xa0 with one more extension header.
  */
 #define VB_OPCODES(X)                                                                 \
 	X(0x00, RC_SEND_FIRST, RC, SEND, FIRST, 0)                                    \
@@ -56,6 +58,8 @@ enum vb_position { VB_MIDDLE = 0, VB_FIRST = 1, VB_LAST = 2, VB_ONLY = VB_FIRST 
 	X(0x14, RC_FETCH_ADD, RC, FETCH_ADD, ONLY, VB_EXT_ATOMIC)                     \
 	X(0x16, RC_SEND_LAST_INV, RC, SEND, LAST, VB_EXT_IETH)                        \
 	X(0x17, RC_SEND_ONLY_INV, RC, SEND, ONLY, VB_EXT_IETH)                        \
+	X(0x1c, RC_FLUSH, RC, FLUSH, ONLY, VB_EXT_FETH | VB_EXT_RETH)                 \
+	X(0x1d, RC_ATOMIC_WRITE, RC, ATOMIC_WRITE, ONLY, VB_EXT_RETH)                 \
 	X(0x20, UC_SEND_FIRST, UC, SEND, FIRST, 0)                                    \
 	X(0x21, UC_SEND_MIDDLE, UC, SEND, MIDDLE, 0)                                  \
 	X(0x22, UC_SEND_LAST, UC, SEND, LAST, 0)                                      \
@@ -83,7 +87,7 @@ enum {
 	VB_REQUEST = 1 << 2,
 	VB_RESPONSE = 1 << 3,
 	VB_PAYLOAD = 1 << 4,          /* may carry payload */
-	VB_ANSWERED = 1 << 5,         /* needs a response with data, not just an acknowledgement */
+	VB_ANSWERED = 1 << 5,         /* needs a response of its own, not just an acknowledgement */
 	VB_TAKES_RECEIVE = 1 << 6,    /* takes a receive work request */
 	VB_COMPLETES_RECEIVE = 1 << 7 /* completes it */
 };

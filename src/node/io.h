@@ -20,6 +20,7 @@ struct vb_io {
 	struct vb_control *control;   /* or NULL */
 	struct vb_walk *_Atomic walk; /* that the owner of progress shall do; or NULL */
 	struct vb_iwarp_host *iwarp;
+	struct vb_raw_host *raw;
 	struct vb_transport transport[VB_TRANSPORTS];
 	pthread_t thread;
 	atomic_bool stop;

@@ -45,7 +45,8 @@ struct qp_scan {
 /* The path's name, its counters and the peer's address. */
 static void show_path(struct vb_qp *qp, struct qp_row *row)
 {
-	static const char *const names[VB_TRANSPORTS] = {[VB_TRANSPORT_ROCE] = "roce", [VB_TRANSPORT_IWARP] = "iwarp"};
+	static const char *const names[VB_TRANSPORTS] = {
+	        [VB_TRANSPORT_ROCE] = "roce", [VB_TRANSPORT_IWARP] = "iwarp", [VB_TRANSPORT_RAW] = "raw"};
 	struct vb_peer *peer = qp->local.peer;
 
 	vb_local_counts(qp, &row->counts);
@@ -77,7 +78,7 @@ static __attribute__((no_sanitize("thread"))) void show_qp(struct vb_qp *qp, str
 	row->receives = receives_posted(qp->srq ? &qp->srq->rq : &qp->rq);
 	snprintf(row->device, sizeof(row->device), "%s", dev ? dev->dev.name : "");
 	show_path(qp, row);
-	if (qp->type == IBV_QPT_UD || row->state < IBV_QPS_RTR)
+	if (qp->type == IBV_QPT_UD || qp->type == IBV_QPT_RAW_PACKET || row->state < IBV_QPS_RTR)
 		return;
 	row->dest_qpn = qp->attr.dest_qp_num;
 	row->has_psns = qp->path->next_psns != NULL;
@@ -101,7 +102,7 @@ static void scan_qps(struct vb_node *node, void *arg)
 
 static const char *type_text(uint8_t type)
 {
-	return type == IBV_QPT_RC ? "RC" : type == IBV_QPT_UC ? "UC" : "UD";
+	return type == IBV_QPT_RC ? "RC" : type == IBV_QPT_UC ? "UC" : type == IBV_QPT_UD ? "UD" : "RAW";
 }
 
 static const char *state_name(uint8_t state)

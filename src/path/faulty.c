@@ -14,7 +14,7 @@
 #include "path/path.h"
 
 /* The operations of each path, and the same with ours in place of some. Filled at first use, under lock. */
-#define PATHS 4
+#define PATHS 5
 static struct vb_lock fill_lock;
 static const struct vb_path_ops *plain[PATHS];
 static struct vb_path_ops faulty[PATHS];
@@ -46,6 +46,8 @@ static enum vb_fault_kind kind_of_request(const struct vb_swqe *w)
 	        [IBV_WR_LOCAL_INV] = VB_FAULT_KIND_LOCAL_INV,
 	        [IBV_WR_BIND_MW] = VB_FAULT_KIND_COUNT,
 	        [IBV_WR_SEND_WITH_INV] = VB_FAULT_KIND_SEND,
+	        [IBV_WR_TSO... VB_IBV_WR_FLUSH] = VB_FAULT_KIND_COUNT,
+	        [IBV_WR_ATOMIC_WRITE] = VB_FAULT_KIND_ATOMIC,
 	};
 
 	return w->opcode < sizeof(kind) ? kind[w->opcode] : VB_FAULT_KIND_COUNT;
@@ -97,10 +99,10 @@ static void delay_request(struct vb_qp *qp, uint32_t i, uint64_t wait)
 	f->due[i & qp->sq_mask] = due > before ? due : before;
 }
 
-/* 0 for UD, which reaches each receiver by a path of its own. */
+/* 0 for UD, which reaches each receiver by a path of its own, and for raw packets. */
 static uint8_t path_of(const struct vb_qp *qp)
 {
-	if (qp->type == IBV_QPT_UD)
+	if (qp->type == IBV_QPT_UD || qp->type == IBV_QPT_RAW_PACKET)
 		return 0;
 	return plain_of(qp) == &vb_local_path_ops ? VB_FAULT_LOCAL : qp->iwarp ? VB_FAULT_IWARP : VB_FAULT_ROCE;
 }

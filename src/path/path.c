@@ -23,11 +23,14 @@
 const struct vb_transport_ops *const vb_transports[VB_TRANSPORTS] = {
         [VB_TRANSPORT_ROCE] = &vb_roce_transport,
         [VB_TRANSPORT_IWARP] = &vb_iwarp_transport,
+        [VB_TRANSPORT_RAW] = &vb_raw_transport,
 };
 
 void vb_path_none(struct vb_qp *qp)
 {
-	vb_path_use(qp, qp->type == IBV_QPT_UD ? &vb_datagram_path_ops : &vb_local_path_ops);
+	vb_path_use(qp, qp->type == IBV_QPT_UD           ? &vb_datagram_path_ops
+	                : qp->type == IBV_QPT_RAW_PACKET ? &vb_raw_path_ops
+	                                                 : &vb_local_path_ops);
 }
 
 /* --- the choice --- */
@@ -98,6 +101,8 @@ void vb_path_connect(struct vb_qp *qp)
 	VB_MAY_WAIT();
 	vb_guard_install();
 	start_over(qp);
+	if (qp->type == IBV_QPT_RAW_PACKET)
+		return; /* it has its socket since its creation */
 	if (vb_qp_is_iwarp(qp)) {
 		if (!always)
 			settle_on_this_host(qp, true);

@@ -12,8 +12,9 @@ extern const struct vb_path_ops vb_local_path_ops; /* RC and UC through shared m
 extern const struct vb_path_ops vb_datagram_path_ops;
 extern const struct vb_path_ops vb_roce_path_ops;  /* RC and UC over RoCEv2 */
 extern const struct vb_path_ops vb_iwarp_path_ops; /* RC over a TCP connection */
+extern const struct vb_path_ops vb_raw_path_ops;   /* raw packets through a packet socket */
 
-extern const struct vb_transport_ops vb_roce_transport, vb_iwarp_transport;
+extern const struct vb_transport_ops vb_roce_transport, vb_iwarp_transport, vb_raw_transport;
 
 /* Gives the QP the operations of a path, or those that ask the rules of fault injection first. Under progress + sq_lock,
  * or no other thread knows the QP yet. */

@@ -8,6 +8,7 @@
 #include "core/cq.h"
 #include "core/mr.h"
 #include "core/pd.h"
+#include "core/place.h"
 #include "core/sq.h"
 #include "util/guard.h"
 
@@ -25,6 +26,8 @@ static const struct {
         [IBV_WR_ATOMIC_CMP_AND_SWP] = {VB_VERB_CMP_SWAP, 0},
         [IBV_WR_ATOMIC_FETCH_AND_ADD] = {VB_VERB_FETCH_ADD, 0},
         [IBV_WR_LOCAL_INV] = {VB_VERB_LOCAL_INV, 0},
+        [VB_IBV_WR_FLUSH] = {VB_VERB_FLUSH, 0},
+        [IBV_WR_ATOMIC_WRITE] = {VB_VERB_ATOMIC_WRITE, 0},
 };
 
 static struct vb_swqe *swqe_of(struct vb_qp *qp, const struct vb_work *work)
@@ -43,6 +46,23 @@ static void check_answer_target(struct vb_qp *qp, struct vb_swqe *w, bool atomic
 		w->status = IBV_WC_LOC_PROT_ERR;
 	else
 		return;
+	w->state = VB_SWQE_DONE;
+}
+
+/* What a flush or an atomic write is made of. */
+static __attribute__((noinline)) void fill_placed(struct vb_qp *qp, struct vb_swqe *w, struct vb_work *work)
+{
+	if (w->opcode == VB_IBV_WR_FLUSH) {
+		work->imm = vb_feth_word(vb_swqe_feth(w));
+		work->length = (uint32_t)w->swap;
+		return;
+	}
+	enum ibv_wc_status status = vb_sq_take_word(qp, w);
+
+	work->swap_add = w->swap;
+	if (status == IBV_WC_SUCCESS)
+		return;
+	w->status = (uint8_t)status;
 	w->state = VB_SWQE_DONE;
 }
 
@@ -73,6 +93,8 @@ bool vb_queue_next_send(void *own, struct vb_work *work)
 		work->flags |= VB_WORK_FENCE;
 	if (w->state != VB_SWQE_DONE && (atomic || w->opcode == IBV_WR_RDMA_READ))
 		check_answer_target(qp, w, atomic);
+	else if (w->state != VB_SWQE_DONE && w->opcode >= VB_IBV_WR_FLUSH)
+		fill_placed(qp, w, work);
 	/* The request failed in check_answer_target or when it was posted. An impossible length makes the engine fail it, in
 	 * order. */
 	if (w->state == VB_SWQE_DONE)
@@ -198,7 +220,9 @@ uint8_t vb_rights_of(unsigned ibv_access)
 {
 	return (uint8_t)((ibv_access & IBV_ACCESS_REMOTE_WRITE ? VB_RIGHT_WRITE : 0) |
 	                 (ibv_access & IBV_ACCESS_REMOTE_READ ? VB_RIGHT_READ : 0) |
-	                 (ibv_access & IBV_ACCESS_REMOTE_ATOMIC ? VB_RIGHT_ATOMIC : 0));
+	                 (ibv_access & IBV_ACCESS_REMOTE_ATOMIC ? VB_RIGHT_ATOMIC : 0) |
+	                 (ibv_access & VB_IBV_ACCESS_FLUSH_GLOBAL ? VB_RIGHT_FLUSH_GLOBAL : 0) |
+	                 (ibv_access & VB_IBV_ACCESS_FLUSH_PERSISTENT ? VB_RIGHT_FLUSH_PERSISTENT : 0));
 }
 
 enum vb_memory_result vb_queue_atomic(void *own, bool add, const struct vb_atomic *a, uint64_t *original)
@@ -214,6 +238,20 @@ enum vb_memory_result vb_queue_atomic(void *own, bool add, const struct vb_atomi
 	        add ? vb_guard_add(word, a->swap_add, original) : vb_guard_cas(word, a->compare, a->swap_add, original);
 
 	return done ? VB_MEMORY_OK : VB_MEMORY_DENIED;
+}
+
+enum vb_memory_result vb_queue_atomic_write(void *own, uint32_t rkey, uint64_t va, uint64_t value)
+{
+	static const uint8_t of[] = {[VB_WORD_STORED] = VB_MEMORY_OK,
+	                             [VB_WORD_DENIED] = VB_MEMORY_DENIED,
+	                             [VB_WORD_MISALIGNED] = VB_MEMORY_MISALIGNED};
+
+	return (enum vb_memory_result)of[vb_own_word(own, rkey, va, value)];
+}
+
+bool vb_queue_flush(void *own, const struct vb_reth *range, struct vb_feth flush)
+{
+	return vb_own_flush(own, range->rkey, range->va, range->length, flush);
 }
 
 bool vb_queue_invalidate(struct vb_qp *qp, uint32_t rkey)

@@ -31,6 +31,8 @@ void vb_queue_complete_send(void *own, const struct vb_work *work, enum vb_work_
 bool vb_queue_take_receive(void *own, uint32_t *room);
 void vb_queue_complete_receive(void *own, const struct vb_receipt *receipt);
 enum vb_memory_result vb_queue_atomic(void *own, bool add, const struct vb_atomic *a, uint64_t *original);
+enum vb_memory_result vb_queue_atomic_write(void *own, uint32_t rkey, uint64_t va, uint64_t value);
+bool vb_queue_flush(void *own, const struct vb_reth *range, struct vb_feth flush);
 
 /* Execute a Local Invalidate, and a Send with Invalidate from the peer. Return false if the key is not valid here. The
  * caller then calls vb_known_forget. */

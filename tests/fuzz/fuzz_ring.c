@@ -156,6 +156,20 @@ void vb_path_reset(struct vb_qp *qp)
 	qp->inbound->active = false;
 }
 
+int vb_raw_open(struct vb_qp *qp)
+{
+	return EPERM;
+}
+
+void vb_raw_close(struct vb_qp *qp)
+{
+}
+
+int vb_raw_flows_changed(struct vb_qp *qp)
+{
+	return 0;
+}
+
 void vb_node_tally(struct vb_node *node)
 {
 }

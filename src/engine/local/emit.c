@@ -7,6 +7,7 @@
 #include "core/mr.h"
 #include "core/opcode.h"
 #include "core/pd.h"
+#include "core/place.h"
 #include "engine/local/pingpong.h"
 #include "engine/local/requester.h"
 #include "engine/local/ring.h"
@@ -466,6 +467,21 @@ static enum vb_emit emit_atomic(struct vb_qp *qp, struct vb_swqe *w)
 	return r;
 }
 
+/* The peer executes both in order, and acknowledges them like other requests. They count as reads do (A19, A20). */
+static __attribute__((noinline)) enum vb_emit emit_placed(struct vb_qp *qp, struct vb_swqe *w)
+{
+	bool is_word = w->opcode == IBV_WR_ATOMIC_WRITE;
+	enum ibv_wc_status status = is_word ? vb_sq_take_word(qp, w) : IBV_WC_SUCCESS;
+
+	if (status != IBV_WC_SUCCESS)
+		return vb_local_emit_fault(w, status);
+	if (!qp->attr.max_rd_atomic)
+		return vb_local_emit_fault(w, IBV_WC_REM_INV_REQ_ERR);
+	if (rd_atomic_full(qp))
+		return VB_EMIT_BLOCKED;
+	return count_rd(qp, emit_by_ring(qp, w, is_word ? VB_REC_ATOMIC_WRITE : VB_REC_FLUSH, 0));
+}
+
 static enum vb_emit emit_local_inv(struct vb_qp *qp, struct vb_swqe *w)
 {
 	if (qp->sq_una != qp->sq_emit) /* earlier requests may still use the region */
@@ -487,6 +503,9 @@ enum vb_emit vb_local_emit_one(struct vb_qp *qp, struct vb_swqe *w)
 	case IBV_WR_ATOMIC_CMP_AND_SWP:
 	case IBV_WR_ATOMIC_FETCH_AND_ADD:
 		return emit_atomic(qp, w);
+	case VB_IBV_WR_FLUSH:
+	case IBV_WR_ATOMIC_WRITE:
+		return emit_placed(qp, w);
 	default:
 		return emit_send(qp, w);
 	}

@@ -11,6 +11,7 @@
 #include "core/device.h"
 #include "core/opcode.h"
 #include "core/pd.h"
+#include "core/place.h"
 #include "frame/fields.h"
 #include "frame/segment.h"
 
@@ -139,6 +140,14 @@ static bool message_of(const struct vb_qp *qp, const struct vb_swqe *w, struct v
 		m->op = VB_OP_FETCH_ADD;
 		m->atomic = (struct vb_atomic){w->remote_addr, w->rkey, w->compare_add, 0};
 		return true;
+	case IBV_WR_ATOMIC_WRITE:
+		m->op = VB_OP_ATOMIC_WRITE;
+		return true;
+	case VB_IBV_WR_FLUSH:
+		m->op = VB_OP_FLUSH;
+		m->feth = vb_swqe_feth(w);
+		m->reth.length = (uint32_t)w->swap;
+		return true;
 	default:
 		return false;
 	}
@@ -164,6 +173,9 @@ static void show_request(struct vb_qp *qp, const struct vb_swqe *w, uint64_t tim
 	}
 	m.psn = s->psn;
 	int n = m.op == VB_OP_SEND || m.op == VB_OP_WRITE ? vb_gather(qp, w, 0, iov) : 0;
+
+	if (m.op == VB_OP_ATOMIC_WRITE)
+		iov[n++] = (struct iovec){(void *)(uintptr_t)&w->swap, sizeof(w->swap)};
 	vb_capture_message(&of, &f->there, &f->ip, &m, iov, n < 0 ? 0 : n);
 }
 
@@ -190,7 +202,7 @@ static void show_ack(struct vb_qp *qp, struct vb_psn last)
 	show_answer(qp, &m, NULL, 0);
 }
 
-/* The answer to a read or an atomic. */
+/* The answer to a read, an atomic, a flush or an atomic write. */
 static void show_data(struct vb_qp *qp, const struct vb_swqe *w, struct vb_psn psn)
 {
 	struct vb_message m = {.psn = psn, .aeth = {.kind = VB_AETH_ACK, .value = VB_CREDITS_UNLIMITED}};
@@ -201,6 +213,8 @@ static void show_data(struct vb_qp *qp, const struct vb_swqe *w, struct vb_psn p
 		m.op = VB_OP_READ_RESPONSE;
 		m.length = w->length;
 		n = vb_gather(qp, w, 0, iov);
+	} else if (w->opcode == IBV_WR_ATOMIC_WRITE || w->opcode == VB_IBV_WR_FLUSH) {
+		m.op = VB_OP_READ_RESPONSE; /* of 0 bytes */
 	} else {
 		m.op = VB_OP_ATOMIC_ACK;
 		m.atomic_ack.original = atomic_load_explicit(
@@ -209,10 +223,12 @@ static void show_data(struct vb_qp *qp, const struct vb_swqe *w, struct vb_psn p
 	show_answer(qp, &m, iov, n < 0 ? 0 : n);
 }
 
+/* Has the request an answer of its own, not just an acknowledgement? */
 static bool brings_data(const struct vb_swqe *w)
 {
 	return w->opcode == IBV_WR_RDMA_READ || w->opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
-	       w->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+	       w->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD || w->opcode == IBV_WR_ATOMIC_WRITE ||
+	       w->opcode == VB_IBV_WR_FLUSH;
 }
 
 /* Will vb_local_retire_done complete this request? *ssn counts like local.ssn_una. */

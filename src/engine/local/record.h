@@ -21,6 +21,8 @@ enum vb_rec_type {
 	VB_REC_HELD,      /* a WRITE that its sender is withdrawing: the consumer waits for its new type */
 	VB_REC_WRITTEN,   /* a WRITE whose data the sender has written itself */
 	VB_REC_PACKET,    /* a RoCE packet for another program: source and destination, then BTH to ICRC */
+	VB_REC_ATOMIC_WRITE, /* ext.swap: its 8 bytes */
+	VB_REC_FLUSH,        /* ext.compare_add: its FETH; ext.swap: the length of its range */
 	VB_REC_TYPES
 };
 

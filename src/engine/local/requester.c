@@ -49,6 +49,11 @@ static bool is_atomic(const struct vb_swqe *w)
 	return w->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || w->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
 }
 
+static bool is_placed(const struct vb_swqe *w)
+{
+	return w->opcode == IBV_WR_ATOMIC_WRITE || w->opcode == VB_IBV_WR_FLUSH;
+}
+
 enum vb_sq_status vb_local_retire_done(struct vb_qp *qp)
 {
 	if (vb_local_is_shown(qp))
@@ -69,6 +74,8 @@ enum vb_sq_status vb_local_retire_done(struct vb_qp *qp)
 					w->status = IBV_WC_LOC_PROT_ERR;
 					return VB_SQ_FAILED;
 				}
+			} else if (is_placed(w)) {
+				qp->local.rd_outstanding--;
 			}
 			if (w->opcode == IBV_WR_RDMA_WRITE && w->slot && w->begun)
 				vb_local_rdma_done(qp, w, VB_RDMA_RING, w->begun);
@@ -252,7 +259,7 @@ static void go_back_to(struct vb_qp *qp, uint64_t from)
 
 		if (w->state != VB_SWQE_SENT)
 			continue;
-		if (is_atomic(w) || w->opcode == IBV_WR_RDMA_READ)
+		if (is_atomic(w) || is_placed(w) || w->opcode == IBV_WR_RDMA_READ)
 			qp->local.rd_outstanding--;
 		w->state = VB_SWQE_POSTED;
 		w->data_written = 0;

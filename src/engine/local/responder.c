@@ -281,6 +281,10 @@ static enum vb_verdict execute_request(struct vb_qp *qp, struct vb_local_req *q)
 		return qp->type == IBV_QPT_RC ? vb_local_accept_read(qp, q) : VB_VERDICT_DROP;
 	case VB_REC_ATOMIC:
 		return qp->type == IBV_QPT_RC ? do_atomic(qp, q) : VB_VERDICT_DROP;
+	case VB_REC_ATOMIC_WRITE:
+		return qp->type == IBV_QPT_RC ? vb_local_atomic_write(qp, q) : VB_VERDICT_DROP;
+	case VB_REC_FLUSH:
+		return qp->type == IBV_QPT_RC ? vb_local_flush(qp, q) : VB_VERDICT_DROP;
 	case VB_REC_VERDICT:
 		return do_verdict(qp, q);
 	default:
@@ -506,9 +510,9 @@ static uint32_t record_head(unsigned type, uint32_t length, bool with_ext)
 static bool record_load(struct vb_local_req *q, struct vb_peer *peer, const uint8_t *at, uint32_t size)
 {
 	static const uint8_t with_ext[VB_REC_TYPES] = {
-	        [VB_REC_PULL] = 1,    [VB_REC_WRITE] = 1, [VB_REC_HELD] = 1,      [VB_REC_WRITTEN] = 1,
-	        [VB_REC_NOTIFY] = 1,  [VB_REC_READ] = 1,  [VB_REC_READ_DATA] = 1, [VB_REC_ATOMIC] = 1,
-	        [VB_REC_VERDICT] = 1, [VB_REC_UD] = 1};
+	        [VB_REC_PULL] = 1,    [VB_REC_WRITE] = 1, [VB_REC_HELD] = 1,         [VB_REC_WRITTEN] = 1,
+	        [VB_REC_NOTIFY] = 1,  [VB_REC_READ] = 1,  [VB_REC_READ_DATA] = 1,    [VB_REC_ATOMIC] = 1,
+	        [VB_REC_VERDICT] = 1, [VB_REC_UD] = 1,    [VB_REC_ATOMIC_WRITE] = 1, [VB_REC_FLUSH] = 1};
 
 	q->peer = peer;
 	q->in_ring = (const struct vb_rec *)at;

@@ -76,5 +76,9 @@ static inline bool vb_local_allows(const struct vb_qp *qp, uint32_t access)
 enum vb_verdict vb_local_pull(struct vb_qp *qp, struct vb_local_req *q);
 /* Checks a read and answers it as far as there is room. answer.c */
 enum vb_verdict vb_local_accept_read(struct vb_qp *qp, struct vb_local_req *q);
+/* Executes an atomic write: 8 bytes that every reader sees as a whole. place.c */
+enum vb_verdict vb_local_atomic_write(struct vb_qp *qp, const struct vb_local_req *q);
+/* Executes a flush: what the peer has written before is visible to all, before it is told. place.c */
+enum vb_verdict vb_local_flush(struct vb_qp *qp, const struct vb_local_req *q);
 
 #endif

@@ -40,8 +40,9 @@ static bool same_request(const struct vb_roce_kept *k, const struct vb_packet *p
 	const struct vb_packet *a = &k->packet;
 
 	return a->bth.opcode == p->bth.opcode && a->bth.solicited == p->bth.solicited &&
-	       a->payload_len == p->payload_len && a->reth.va == p->reth.va && a->reth.rkey == p->reth.rkey &&
-	       a->reth.length == p->reth.length && a->atomic.va == p->atomic.va && a->atomic.rkey == p->atomic.rkey &&
+	       a->payload_len == p->payload_len && vb_feth_word(a->feth) == vb_feth_word(p->feth) &&
+	       a->reth.va == p->reth.va && a->reth.rkey == p->reth.rkey && a->reth.length == p->reth.length &&
+	       a->atomic.va == p->atomic.va && a->atomic.rkey == p->atomic.rkey &&
 	       a->atomic.swap_add == p->atomic.swap_add && a->atomic.compare == p->atomic.compare &&
 	       a->immdt.data == p->immdt.data && a->ieth.rkey == p->ieth.rkey &&
 	       !memcmp(k->payload, payload, p->payload_len);

@@ -67,7 +67,7 @@ static void forget_responses(struct vb_roce_qp *qp, uint64_t to)
 			continue;
 		for (uint64_t seq = s->seq > rq->una ? s->seq : rq->una; seq < to && seq < s->seq + s->packets; seq++) {
 			rq->got[seq / 64 % (VB_ROCE_WINDOW_MAX / 64)] &= ~(1ull << seq % 64);
-			if (seq < rq->seq && (vb_roce_is_atomic(s) || seq + 1 == vb_roce_chunk_end(s, seq)))
+			if (seq < rq->seq && (vb_roce_is_single(s) || seq + 1 == vb_roce_chunk_end(s, seq)))
 				rq->rd--;
 		}
 	}
@@ -247,6 +247,8 @@ static bool response_fits(const struct vb_roce_qp *qp, const struct vb_work_sent
 		return false;
 	if (p->info->op == VB_OP_ATOMIC_ACK)
 		return vb_roce_is_atomic(s);
+	if (vb_roce_is_placed(s))
+		return p->bth.opcode == VB_RC_READ_RESPONSE_ONLY && !p->payload_len;
 	if (s->work.verb != VB_VERB_READ)
 		return false;
 	bool last = seq + 1 == s->seq + s->packets;

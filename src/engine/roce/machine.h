@@ -21,10 +21,22 @@ static inline bool vb_roce_is_atomic(const struct vb_work_sent *s)
 	return s->work.verb == VB_VERB_CMP_SWAP || s->work.verb == VB_VERB_FETCH_ADD;
 }
 
-/* Does the request need a response with data, not just an acknowledgement? */
+/* Is the response that of a read of 0 bytes (IBA annexes A19, A20)? */
+static inline bool vb_roce_is_placed(const struct vb_work_sent *s)
+{
+	return s->work.verb == VB_VERB_FLUSH || s->work.verb == VB_VERB_ATOMIC_WRITE;
+}
+
+/* Does the request need a response of its own, not just an acknowledgement? */
 static inline bool vb_roce_is_answered(const struct vb_work_sent *s)
 {
-	return s->work.verb == VB_VERB_READ || vb_roce_is_atomic(s);
+	return s->work.verb == VB_VERB_READ || vb_roce_is_atomic(s) || vb_roce_is_placed(s);
+}
+
+/* Is it a request of one packet with one response, whatever its length? */
+static inline bool vb_roce_is_single(const struct vb_work_sent *s)
+{
+	return vb_roce_is_atomic(s) || vb_roce_is_placed(s);
 }
 
 static inline bool vb_roce_takes_receive(const struct vb_work_sent *s)

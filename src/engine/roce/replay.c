@@ -1,4 +1,4 @@
-// replay.c - stores the peer's reads and atomics, to answer them and to repeat the answers
+// replay.c - stores the peer's reads, atomics, flushes and atomic writes, to answer them and to repeat the answers
 // follows: IBA volume 1, 9.7.4 (responder), 9.7.5 (duplicate requests)
 // SPDX-License-Identifier: MIT
 #include "engine/roce/machine.h"
@@ -78,6 +78,8 @@ static bool asks_for(const struct vb_roce_qp *qp, const struct vb_roce_resource 
 {
 	uint64_t offset = (uint64_t)from * qp->cfg.mtu;
 
+	if (r->placed)
+		return p->info->op == r->placed && p->reth.va == r->va && p->reth.rkey == r->rkey;
 	if (r->atomic)
 		return p->info->ext & VB_EXT_ATOMIC && p->atomic.va == r->va && p->atomic.rkey == r->rkey;
 	return p->info->op == VB_OP_READ && p->reth.va == r->va + offset && p->reth.rkey == r->rkey &&
@@ -89,7 +91,7 @@ static void answer_to(const struct vb_roce_qp *qp, struct vb_roce_resource *r, u
 {
 	uint32_t end = from + vb_packet_count(length, qp->cfg.mtu);
 
-	if (r->atomic || (r->next != r->end && r->end >= end))
+	if (r->atomic || r->placed || (r->next != r->end && r->end >= end))
 		return;
 	r->end = end;
 	r->end_length = from * qp->cfg.mtu + length;

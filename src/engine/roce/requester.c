@@ -20,7 +20,9 @@ static const uint8_t operations[] = {[VB_VERB_SEND] = VB_OP_SEND,
                                      [VB_VERB_WRITE] = VB_OP_WRITE,
                                      [VB_VERB_READ] = VB_OP_READ,
                                      [VB_VERB_CMP_SWAP] = VB_OP_CMP_SWAP,
-                                     [VB_VERB_FETCH_ADD] = VB_OP_FETCH_ADD};
+                                     [VB_VERB_FETCH_ADD] = VB_OP_FETCH_ADD,
+                                     [VB_VERB_FLUSH] = VB_OP_FLUSH,
+                                     [VB_VERB_ATOMIC_WRITE] = VB_OP_ATOMIC_WRITE};
 
 static const uint8_t services[] = {[VB_ROCE_RC] = VB_SVC_RC, [VB_ROCE_UC] = VB_SVC_UC, [VB_ROCE_UD] = VB_SVC_UD};
 
@@ -59,7 +61,7 @@ static bool take_send(struct vb_roce_qp *qp)
 	s->done = false;
 	s->status = find_fault(qp, s);
 	s->packets = s->work.verb == VB_VERB_LOCAL_INV ? 0
-	             : vb_roce_is_atomic(s)            ? 1
+	             : vb_roce_is_single(s)            ? 1
 	                                               : vb_packet_count(s->work.length, qp->cfg.mtu);
 	if (s->packets > 2 && !vb_roce_is_answered(s))
 		s->middle = (uint8_t)opcode_of(qp, s, VB_MIDDLE);
@@ -197,6 +199,7 @@ static void fill_request(struct vb_packet *p, const struct vb_roce_qp *qp, const
 	p->reth = (struct vb_reth){r->remote_addr + offset, r->rkey,
 	                           r->verb == VB_VERB_READ && left > asked ? asked : left};
 	p->atomic = (struct vb_atomic){r->remote_addr, r->rkey, r->swap_add, r->compare};
+	p->feth = vb_feth_of(r->imm);
 	p->deth = (struct vb_deth){r->ud_qkey, qp->cfg.qpn};
 	p->immdt.data = p->ieth.rkey = r->imm;
 }
@@ -215,6 +218,10 @@ static bool fetch_payload(struct vb_roce_qp *qp, struct vb_work_sent *s, uint32_
 	uint32_t offset = at * qp->cfg.mtu, left = s->work.length - offset,
 	         len = left < qp->cfg.mtu ? left : qp->cfg.mtu;
 
+	if (s->work.verb == VB_VERB_ATOMIC_WRITE) {
+		out->payload_len = sizeof(s->work.swap_add);
+		memcpy(vb_roce_payload(out, opcode), &s->work.swap_add, sizeof(s->work.swap_add));
+	}
 	if (vb_roce_is_answered(s))
 		return true;
 	qp->again = qp->rq.seq < qp->rq.high || qp->rq.mend_next < qp->rq.mend_end;

@@ -88,8 +88,10 @@ static enum state check_op_allowed(struct job *j)
 	static const uint8_t needs[] = {[VB_OP_WRITE] = VB_RIGHT_WRITE,
 	                                [VB_OP_READ] = VB_RIGHT_READ,
 	                                [VB_OP_CMP_SWAP] = VB_RIGHT_ATOMIC,
-	                                [VB_OP_FETCH_ADD] = VB_RIGHT_ATOMIC};
-	uint8_t need = needs[j->p->info->op];
+	                                [VB_OP_FETCH_ADD] = VB_RIGHT_ATOMIC,
+	                                [VB_OP_ATOMIC_WRITE] = VB_RIGHT_WRITE};
+	uint8_t need = j->p->info->op == VB_OP_FLUSH ? (uint8_t)(j->p->feth.type << VB_RIGHT_FLUSH_SHIFT)
+	                                             : needs[j->p->info->op];
 
 	return (j->qp->cfg.access & need) == need ? CHECK_RESOURCE : ERROR_INVALID;
 }
@@ -124,7 +126,10 @@ static enum state check_length(struct job *j)
 		return ERROR_INVALID;
 	if (last && !(j->flags & VB_FIRST) && !p->payload_len)
 		return ERROR_INVALID;
-	if (p->info->ext & VB_EXT_RETH && p->reth.length > VB_WORK_MAX_MESSAGE)
+	/* a flush of a whole region has no length (A19) */
+	if (p->info->ext & VB_EXT_RETH && p->reth.length > VB_WORK_MAX_MESSAGE && !p->feth.level)
+		return ERROR_INVALID;
+	if (p->info->op == VB_OP_ATOMIC_WRITE && (p->payload_len != 8 || p->reth.length != 8)) /* IBA A20 */
 		return ERROR_INVALID;
 	if (p->info->op == VB_OP_SEND && p->payload_len > j->qp->rs.in.room - j->qp->rs.in.offset)
 		return ERROR_TOO_LONG;
@@ -196,6 +201,39 @@ static enum state execute_read(struct job *j)
 	return vb_roce_resource_add(j->qp, &r) ? COMPLETE : ERROR_INVALID;
 }
 
+static enum state state_of_memory(enum vb_memory_result result)
+{
+	return result == VB_MEMORY_OK ? COMPLETE : result == VB_MEMORY_MISALIGNED ? ERROR_INVALID : ERROR_ACCESS;
+}
+
+/* IBA annexes A19, A20. Executed in order, so everything that the peer has written before is in place. */
+static enum state execute_placed(struct job *j)
+{
+	struct vb_roce_qp *qp = j->qp;
+	const struct vb_reth *reth = &j->p->reth;
+	struct vb_roce_resource r = {.placed = j->p->info->op,
+	                             .psn = j->p->bth.psn,
+	                             .packets = 1,
+	                             .va = reth->va,
+	                             .rkey = reth->rkey,
+	                             .msn = (qp->rs.msn + 1) & VB_MSN_MASK};
+	enum state next = ERROR_INVALID;
+
+	if (!vb_roce_resource_room(qp))
+		return ERROR_INVALID;
+	if (r.placed == VB_OP_ATOMIC_WRITE) {
+		uint64_t value;
+
+		memcpy(&value, j->payload, sizeof(value));
+		next = state_of_memory(qp->ops->atomic_write(qp->own, reth->rkey, reth->va, value));
+	} else if (vb_feth_is_known(j->p->feth)) {
+		next = qp->ops->flush(qp->own, reth, j->p->feth) ? COMPLETE : ERROR_ACCESS;
+	}
+	if (next == COMPLETE)
+		vb_roce_resource_add(qp, &r);
+	return next;
+}
+
 /* IBA 9.4.5: a misaligned address is an invalid request */
 static enum state execute_atomic(struct job *j)
 {
@@ -207,14 +245,10 @@ static enum state execute_atomic(struct job *j)
 		return ERROR_INVALID;
 	if (!vb_roce_resource_room(qp))
 		return ERROR_INVALID;
-	switch (qp->ops->atomic(qp->own, j->p->info->op == VB_OP_FETCH_ADD, a, &r.original)) {
-	case VB_MEMORY_OK:
-		break;
-	case VB_MEMORY_MISALIGNED:
-		return ERROR_INVALID;
-	default:
-		return ERROR_ACCESS;
-	}
+	enum state next = state_of_memory(qp->ops->atomic(qp->own, j->p->info->op == VB_OP_FETCH_ADD, a, &r.original));
+
+	if (next != COMPLETE)
+		return next;
 	r.msn = (qp->rs.msn + 1) & VB_MSN_MASK;
 	vb_roce_resource_add(qp, &r);
 	return COMPLETE;
@@ -229,6 +263,9 @@ static enum state execute_request(struct job *j)
 		return execute_write(j);
 	case VB_OP_READ:
 		return execute_read(j);
+	case VB_OP_FLUSH:
+	case VB_OP_ATOMIC_WRITE:
+		return execute_placed(j);
 	default:
 		return execute_atomic(j);
 	}

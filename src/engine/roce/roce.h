@@ -49,6 +49,10 @@ struct vb_roce_ops {
 	/* The same check, then copies the bytes. */
 	bool (*read)(void *own, uint32_t rkey, uint64_t va, void *dst, uint32_t len);
 	enum vb_memory_result (*atomic)(void *own, bool add, const struct vb_atomic *a, uint64_t *original);
+	/* Stores 8 bytes, those of the value in memory, at an aligned address with one store. */
+	enum vb_memory_result (*atomic_write)(void *own, uint32_t rkey, uint64_t va, uint64_t value);
+	/* Makes sure of what was stored before in the range, or in the region. Returns false if access is denied. */
+	bool (*flush)(void *own, const struct vb_reth *range, struct vb_feth flush);
 	bool (*invalidate)(void *own, uint32_t rkey);
 	/* No packet is kept ahead: the owner may zero the slots. NULL: they stay as they are. */
 	void (*ahead_unused)(void *own);
@@ -76,8 +80,10 @@ struct vb_roce_config {
 	uint64_t probe_min; /* ns: the earliest repetition of an unanswered packet; 0: 1 ms */
 };
 
-/* A read or atomic of the peer, stored to answer it and to repeat the answer. */
+/* A read, atomic, flush or atomic write of the peer, stored to answer it and to repeat the answer. The answers to the
+ * last two are those to reads of 0 bytes. */
 struct vb_roce_resource {
+	uint8_t placed;        /* VB_OP_FLUSH, VB_OP_ATOMIC_WRITE, or 0 */
 	bool atomic, answered; /* answered: the whole response was sent at least once */
 	struct vb_psn psn;
 	uint32_t packets, next; /* packets of the response; the next one to send */

@@ -45,8 +45,6 @@ static void what_is_missing_says_so(struct ibv_context *context, struct ibv_pd *
 	REFUSES_NULL(ibv_open_qp(context, &(struct ibv_qp_open_attr){0}));
 	CHECK(ibv_get_srq_num(&srq, &number) == EOPNOTSUPP);
 	CHECK(ibv_post_srq_ops(&srq, &op, &bad) == EOPNOTSUPP && bad == &op);
-	REFUSES_NULL(ibv_create_flow(&qp, &(struct ibv_flow_attr){0}));
-	CHECK(ibv_destroy_flow(&(struct ibv_flow){.context = context}) == EOPNOTSUPP);
 	REFUSES_NULL(ibv_create_flow_action_esp(context, NULL));
 	CHECK(ibv_modify_flow_action_esp(&(struct ibv_flow_action){context}, NULL) == EOPNOTSUPP);
 	CHECK(ibv_destroy_flow_action(&(struct ibv_flow_action){context}) == EOPNOTSUPP);

@@ -319,6 +319,31 @@ static void only_a_connection_makes_a_queue_pair_ready(void)
 	SAME(to_state(l.qp, IBV_QPS_RESET), 0);
 }
 
+/* RFC 5040 has neither. 1 << 11, 1 << 8: IBV_QP_EX_WITH_FLUSH, IBV_ACCESS_FLUSH_GLOBAL; 1 << 38 to 40: the capabilities */
+static void there_is_no_flush_and_no_atomic_write(void)
+{
+	struct ibv_device_attr_ex attr;
+	static char buf[64];
+	struct dev d;
+
+	open_iwarp(&d);
+	struct ibv_cq *cq = ibv_create_cq(d.ctx, 4, NULL, NULL, 0);
+	struct ibv_qp_init_attr_ex x = {.send_cq = cq,
+	                                .recv_cq = cq,
+	                                .cap = {1, 1, 1, 1},
+	                                .qp_type = IBV_QPT_RC,
+	                                .comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+	                                .pd = d.pd,
+	                                .send_ops_flags = IBV_QP_EX_WITH_ATOMIC_WRITE};
+
+	SAME(ibv_query_device_ex(d.ctx, NULL, &attr), 0);
+	SAME(attr.device_cap_flags_ex >> 38 & 7, 0);
+	CHECK(!ibv_create_qp_ex(d.ctx, &x) && errno == EOPNOTSUPP);
+	x.send_ops_flags = 1 << 11;
+	CHECK(!ibv_create_qp_ex(d.ctx, &x) && errno == EOPNOTSUPP);
+	CHECK(!ibv_reg_mr(d.pd, buf, sizeof(buf), IBV_ACCESS_LOCAL_WRITE | 1 << 8) && errno == EOPNOTSUPP);
+}
+
 static void here(struct link *l, int fd)
 {
 	struct addr it;
@@ -443,6 +468,7 @@ int main(int argc, char **argv)
 	        {"a program that sleeps is written to and read from",
 	         a_program_that_sleeps_is_written_to_and_read_from},
 	        {"only a connection makes a queue pair ready", only_a_connection_makes_a_queue_pair_ready},
+	        {"there is no flush and no atomic write", there_is_no_flush_and_no_atomic_write},
 	        {"programs of one host may meet in memory", programs_of_one_host_may_meet_in_memory},
 	        {"descriptors can be watched", descriptors_can_be_watched},
 	};

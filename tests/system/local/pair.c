@@ -367,6 +367,8 @@ static void make_ex(struct link *l, struct ibv_qp_init_attr *a)
 	if (a->qp_type == IBV_QPT_RC)
 		x.send_ops_flags |= IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_READ |
 		                    IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM;
+	if (l->c.ops)
+		x.send_ops_flags = l->c.ops;
 	l->qp = ibv_create_qp_ex(l->d->ctx, &x);
 }
 

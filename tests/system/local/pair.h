@@ -98,6 +98,7 @@ struct conf {
 	struct ibv_comp_channel *channel; /* of its own receive CQ */
 	struct ibv_pd *pd;                /* [the device's] */
 	bool ex;                          /* use ibv_wr_* */
+	uint64_t ops;                     /* of ex: IBV_QP_EX_WITH_* [some of each type] */
 };
 #define QKEY 0x11111111u
 

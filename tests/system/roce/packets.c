@@ -277,7 +277,7 @@ static void what_is_no_packet_is_counted_and_dropped(void)
 /* A request with the expected PSN for memory that does not exist, and one with another PSN. */
 static void an_opcode_that_is_reserved_is_an_invalid_request(void)
 {
-	static const uint8_t reserved[] = {21, 24, 28, 29, 31};
+	static const uint8_t reserved[] = {21, 24, 27, 30, 31};
 
 	for (size_t i = 0; i < sizeof(reserved); i++) {
 		uint8_t bytes[VB_BTH_LEN + 16];

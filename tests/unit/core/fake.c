@@ -62,6 +62,21 @@ void vb_node_tally(struct vb_node *node)
 {
 }
 
+int vb_raw_open(struct vb_qp *qp)
+{
+	return fake.raw_error;
+}
+
+void vb_raw_close(struct vb_qp *qp)
+{
+}
+
+int vb_raw_flows_changed(struct vb_qp *qp)
+{
+	fake.flows_changed++;
+	return 0;
+}
+
 void vb_faults_opened(void)
 {
 }
@@ -282,7 +297,8 @@ struct ibv_qp *make_qp(const struct objects *o, enum ibv_qp_type type, struct ib
 	        .pd = o->pd,
 	        .send_ops_flags = type == IBV_QPT_RC   ? 0x2ff
 	                          : type == IBV_QPT_UC ? 0x8f
-	                                               : 0xc,
+	                          : type == IBV_QPT_UD ? 0xc
+	                                               : 0x4,
 	};
 	struct ibv_qp *qp = vb_create_qp_ex(o->ctx, &a);
 

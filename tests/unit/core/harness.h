@@ -27,9 +27,10 @@ struct fake {
 	int kicks, settles, connects, resets, timers, progressed, responders, forgotten;
 	atomic_int handovers;
 	uint32_t quiesced_key, quiesced_qpn;
-	bool locked_in_connect; /* a call was made with a lock held */
-	bool threads;           /* other threads may hold locks that the caller must not */
-	bool kick_completes;    /* vb_sq_kick sends everything, and it succeeds at once */
+	bool locked_in_connect;       /* a call was made with a lock held */
+	bool threads;                 /* other threads may hold locks that the caller must not */
+	bool kick_completes;          /* vb_sq_kick sends everything, and it succeeds at once */
+	int raw_error, flows_changed; /* what vb_raw_open returns; calls of vb_raw_flows_changed */
 	void (*on_progress)(void);
 };
 extern struct fake fake;

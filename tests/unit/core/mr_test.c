@@ -85,7 +85,11 @@ static void access_flags_that_make_no_sense_are_refused(void)
 {
 	CHECK(refusal(buf, 8, BASE, IBV_ACCESS_REMOTE_WRITE) == EINVAL);
 	CHECK(refusal(buf, 8, BASE, IBV_ACCESS_REMOTE_ATOMIC) == EINVAL);
-	CHECK(refusal(buf, 8, BASE, 1 << 8) == EINVAL);
+	CHECK(refusal(buf, 8, BASE, 1 << 10) == EINVAL);
+	CHECK(refusal(buf, 8, BASE, LW | VB_IBV_ACCESS_FLUSH_PERSISTENT) == EOPNOTSUPP);
+	struct ibv_mr *flushed = reg(buf, 8, BASE, VB_IBV_ACCESS_FLUSH_GLOBAL);
+
+	CHECK(flushed && !vb_dereg_mr(flushed));
 	CHECK(refusal(buf, 8, BASE, 1u << 31) == EINVAL);
 	CHECK(refusal(buf, 8, BASE, LW | IBV_ACCESS_ON_DEMAND) == EOPNOTSUPP);
 	CHECK(refusal(buf, 8, BASE, LW | IBV_ACCESS_HUGETLB) == EOPNOTSUPP);

@@ -61,7 +61,9 @@ static uint16_t udp_checksum(const struct vb_flow *f, const uint8_t *udp, size_t
 /* The expected output of tshark: the fields of dissect.sh, in its order. */
 static void put_text(const struct vb_packet *p, const uint8_t icrc[4])
 {
-	unsigned ext = vb_opcode_info(p->bth.opcode)->ext;
+	/* tshark 4.0 knows neither FLUSH nor ATOMIC WRITE */
+	bool known = p->bth.opcode != VB_RC_FLUSH && p->bth.opcode != VB_RC_ATOMIC_WRITE;
+	unsigned ext = known ? vb_opcode_info(p->bth.opcode)->ext : 0;
 
 	fprintf(text, "%u|%d|%d|%u|%u|%u|0x%06x|%d|%u|", p->bth.opcode, p->bth.solicited, p->bth.migreq, p->bth.pad,
 	        p->bth.tver, p->bth.pkey, p->bth.dest_qpn, p->bth.ack_req, p->bth.psn.v);
@@ -93,7 +95,7 @@ static void put_text(const struct vb_packet *p, const uint8_t icrc[4])
 		fprintf(text, "%08x", p->ieth.rkey);
 	fprintf(text, "|");
 	/* the dissector reads up to the ICRC if it knows the opcode */
-	if (p->bth.opcode != VB_CNP)
+	if (known && p->bth.opcode != VB_CNP)
 		fprintf(text, "0x%02x%02x%02x%02x", icrc[0], icrc[1], icrc[2], icrc[3]);
 	fprintf(text, "\n");
 }
@@ -112,6 +114,7 @@ static struct vb_packet sample(uint8_t opcode, uint16_t payload)
 	                .dest_qpn = (uint32_t)(r >> 8) & 0xffffff,
 	                .psn = vb_psn((uint32_t)(r >> 32))},
 	        .deth = {.qkey = (uint32_t)ref_random(), .src_qpn = (uint32_t)ref_random() & 0xffffff},
+	        .feth = {.type = 1, .level = 1},
 	        .reth = {.va = ref_random(), .rkey = (uint32_t)ref_random(), .length = (uint32_t)ref_random()},
 	        .atomic = {.va = ref_random(),
 	                   .rkey = (uint32_t)ref_random(),

@@ -69,6 +69,32 @@ static void a_read_takes_the_psns_of_its_response(void)
 	check_packet(&m, 2, VB_RC_READ_RESPONSE_LAST, 7, 2048, 952);
 }
 
+/* IBA annexes A19, A20. */
+static void a_flush_has_no_payload_and_an_atomic_write_has_eight_bytes(void)
+{
+	struct vb_message m = {.service = VB_SVC_RC,
+	                       .op = VB_OP_FLUSH,
+	                       .mtu = 1024,
+	                       .psn = vb_psn(5),
+	                       .feth = {2, 1},
+	                       .reth = {0x10, 0x20, 1 << 20}};
+	uint8_t bytes[VB_MESSAGE_HEAD_MAX + VB_ICRC_LEN] = {0}, pad;
+	struct vb_packet p;
+	uint32_t at, n;
+
+	SAME(vb_message_packets(&m), 1);
+	SAME(vb_message_psns(&m), 1);
+	check_packet(&m, 0, VB_RC_FLUSH, 5, 0, 0);
+	size_t len = vb_message_head(&m, 0, bytes, &at, &n, &pad);
+
+	SAME(vb_packet_decode(&p, bytes, len + VB_ICRC_LEN), VB_PACKET_OK);
+	CHECK(p.feth.type == 2 && p.feth.level == 1 && p.reth.length == 1 << 20);
+	m.op = VB_OP_ATOMIC_WRITE;
+	m.length = m.reth.length = 8;
+	SAME(vb_message_packets(&m), 1);
+	check_packet(&m, 0, VB_RC_ATOMIC_WRITE, 5, 0, 8);
+}
+
 static void headers_are_decoded_as_they_were_given(void)
 {
 	struct vb_message m = {.service = VB_SVC_RC,
@@ -165,6 +191,7 @@ int main(void)
 {
 	a_send_is_split_at_the_path_mtu();
 	a_read_takes_the_psns_of_its_response();
+	a_flush_has_no_payload_and_an_atomic_write_has_eight_bytes();
 	headers_are_decoded_as_they_were_given();
 	a_packet_has_the_icrc_that_other_code_computes();
 	a_segment_has_its_numbers_and_a_right_checksum();

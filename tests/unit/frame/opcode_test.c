@@ -7,9 +7,9 @@
 
 static unsigned ext_of(const char *headers)
 {
-	static const char letters[] = "drtakivc";
-	static const unsigned bits[] = {VB_EXT_DETH,       VB_EXT_RETH,  VB_EXT_ATOMIC, VB_EXT_AETH,
-	                                VB_EXT_ATOMIC_ACK, VB_EXT_IMMDT, VB_EXT_IETH,   VB_EXT_CNP};
+	static const char letters[] = "dfrtakivc";
+	static const unsigned bits[] = {VB_EXT_DETH,       VB_EXT_FETH,  VB_EXT_RETH, VB_EXT_ATOMIC, VB_EXT_AETH,
+	                                VB_EXT_ATOMIC_ACK, VB_EXT_IMMDT, VB_EXT_IETH, VB_EXT_CNP};
 	unsigned ext = 0;
 
 	for (; *headers; headers++)
@@ -62,6 +62,8 @@ static void flags_say_what_a_packet_asks_for(void)
 	CHECK(flags_of(VB_RC_READ_REQUEST) == (VB_REQUEST | VB_ANSWERED));
 	CHECK(flags_of(VB_RC_FETCH_ADD) == (VB_REQUEST | VB_ANSWERED));
 	CHECK(flags_of(VB_RC_CMP_SWAP) == (VB_REQUEST | VB_ANSWERED));
+	CHECK(flags_of(VB_RC_FLUSH) == (VB_REQUEST | VB_ANSWERED));
+	CHECK(flags_of(VB_RC_ATOMIC_WRITE) == (VB_REQUEST | VB_ANSWERED | VB_PAYLOAD));
 	CHECK(flags_of(VB_RC_READ_RESPONSE_MIDDLE) == (VB_RESPONSE | VB_PAYLOAD));
 	CHECK(flags_of(VB_RC_ACK) == VB_RESPONSE);
 	CHECK(flags_of(VB_RC_ATOMIC_ACK) == VB_RESPONSE);

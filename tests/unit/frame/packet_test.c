@@ -94,6 +94,19 @@ static void each_extension_header_has_its_place(void)
 	CHECK(p.atomic.swap_add == 0x0102030405060708 && p.atomic.compare == 0x1112131415161718);
 	check_written(&p, "13 40 ffff 00 000011 80 000001 0123456789abcdef 11223344 0102030405060708 1112131415161718");
 
+	/* IBA annex A19: FETH, 26 reserved bits, selectivity level, placement type; before the RETH */
+	CHECK(decode_hex(&p, "1c 40 ffff 00 000011 80 000001 ffffffd1 0123456789abcdef 11223344 55667788 00000000") ==
+	      VB_PACKET_OK);
+	CHECK(p.info->ext == (VB_EXT_FETH | VB_EXT_RETH) && p.feth.type == 1 && p.feth.level == 1);
+	CHECK(p.reth.va == 0x0123456789abcdef && p.reth.rkey == 0x11223344 && p.reth.length == 0x55667788);
+	check_written(&p, "1c 40 ffff 00 000011 80 000001 00000011 0123456789abcdef 11223344 55667788");
+	CHECK(decode_hex(&p, "1c 40 ffff 00 000011 80 000001 00000002 0123456789abcdef 11223344 00000000 61616161 "
+	                     "00000000") == VB_PACKET_LENGTH); /* it has no payload */
+
+	CHECK(decode_hex(&p, "1d 40 ffff 00 000011 80 000001 0123456789abcdef 11223344 00000008 0102030405060708 "
+	                     "00000000") == VB_PACKET_OK);
+	CHECK(p.reth.length == 8 && p.payload_at == 28 && p.payload_len == 8);
+
 	CHECK(decode_hex(&p, "12 40 ffff 00 000011 00 000001 1f 000203 0102030405060708 00000000") == VB_PACKET_OK);
 	CHECK(p.aeth.kind == VB_AETH_ACK && p.aeth.value == VB_CREDITS_UNLIMITED && p.aeth.msn == 0x000203);
 	CHECK(p.atomic_ack.original == 0x0102030405060708);

@@ -109,6 +109,10 @@ size_t ref_packet(uint8_t *udp_payload, const struct ref_opcode *o, size_t len)
 	for (const char *h = o->headers; *h; h++) {
 		if (*h == 'd')
 			udp_payload[at + 4] = 0;
+		if (*h == 'f') { /* 26 reserved bits */
+			memset(udp_payload + at, 0, 3);
+			udp_payload[at + 3] &= 0x3f;
+		}
 		at += *h == 'r' || *h == 'c' ? 16 : *h == 't' ? 28 : *h == 'd' || *h == 'k' ? 8 : 4;
 	}
 	memset(udp_payload + o->header_len + len, 0, pad);
@@ -140,6 +144,8 @@ const struct ref_opcode ref_opcodes[] = {
         {20, "RC_FETCH_ADD", 40, "t", 0, 1, 1},
         {22, "RC_SEND_LAST_INV", 16, "v", 1, 0, 1},
         {23, "RC_SEND_ONLY_INV", 16, "v", 1, 1, 1},
+        {28, "RC_FLUSH", 32, "fr", 0, 1, 1},
+        {29, "RC_ATOMIC_WRITE", 28, "r", 1, 1, 1},
         {32, "UC_SEND_FIRST", 12, "", 1, 1, 0},
         {33, "UC_SEND_MIDDLE", 12, "", 1, 0, 0},
         {34, "UC_SEND_LAST", 12, "", 1, 0, 1},

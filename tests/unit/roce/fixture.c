@@ -133,6 +133,32 @@ static enum vb_memory_result atomic(void *own, bool add, const struct vb_atomic 
 	return VB_MEMORY_OK;
 }
 
+static enum vb_memory_result atomic_write(void *own, uint32_t rkey, uint64_t va, uint64_t value)
+{
+	struct fx *fx = own;
+	uint8_t *at = find(own, rkey, va, 8);
+
+	if (!at)
+		return VB_MEMORY_DENIED;
+	if (va & 7)
+		return VB_MEMORY_MISALIGNED;
+	fx->words++;
+	memcpy(at, &value, 8);
+	return VB_MEMORY_OK;
+}
+
+static bool flush(void *own, const struct vb_reth *range, struct vb_feth flush)
+{
+	struct fx *fx = own;
+
+	if (flush.type != 1 ||
+	    !find(own, range->rkey, flush.level ? FX_VA : range->va, flush.level ? 1 : range->length))
+		return false;
+	fx->flushes++;
+	fx->flushed = *range;
+	return true;
+}
+
 static bool invalidate(void *own, uint32_t rkey)
 {
 	struct fx *fx = own;
@@ -164,6 +190,8 @@ static const struct vb_roce_ops ops = {
         .write = write_remote,
         .read = read_remote,
         .atomic = atomic,
+        .atomic_write = atomic_write,
+        .flush = flush,
         .invalidate = invalidate,
         .failed = failed,
 };
@@ -184,7 +212,7 @@ void fx_config(struct vb_roce_config *cfg)
 	        .min_rnr_timer = 12,
 	        .max_rd_atomic = 4,
 	        .max_dest_rd_atomic = 4,
-	        .access = VB_RIGHT_READ | VB_RIGHT_WRITE | VB_RIGHT_ATOMIC,
+	        .access = VB_RIGHT_READ | VB_RIGHT_WRITE | VB_RIGHT_ATOMIC | VB_RIGHT_FLUSH_GLOBAL,
 	        .probe_min = 1000000000, /* out of the way */
 	};
 }
@@ -261,6 +289,7 @@ struct vb_packet fx_packet(const struct fx *fx, uint8_t opcode, uint32_t psn, ui
 	        .bth = {.opcode = opcode, .pkey = 0xffff, .dest_qpn = fx->cfg.qpn, .psn = vb_psn(psn), .ack_req = true},
 	        .info = vb_opcode_info(opcode),
 	        .payload_len = len,
+	        .feth = {1, 0},
 	        .reth = {FX_VA, FX_KEY, len},
 	        .atomic = {FX_VA, FX_KEY, 1, 0},
 	        .aeth = {.value = VB_CREDITS_UNLIMITED},

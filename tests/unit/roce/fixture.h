@@ -36,7 +36,9 @@ struct fx {
 	uint8_t region[FX_REGION];
 	uint32_t key; /* 0: invalidated */
 	uint32_t atomics, locals;
-	uint16_t port; /* source port of forged packets */
+	uint32_t words, flushes; /* atomic writes and flushes that were executed */
+	struct vb_reth flushed;  /* the range of the last flush */
+	uint16_t port;           /* source port of forged packets */
 	enum vb_work_event event[FX_LIST];
 	uint32_t events;
 };

@@ -94,6 +94,7 @@ static bool next_send(void *own, struct vb_work *work)
 	*work = r->work;
 	r->psn = n->psns_taken;
 	r->psns = work->verb == VB_VERB_LOCAL_INV ? 0
+	          : work->verb == VB_VERB_FLUSH   ? 1
 	          : work->length                  ? (work->length + n->qp.cfg.mtu - 1) / n->qp.cfg.mtu
 	                                          : 1;
 	n->psns_taken += r->psns;
@@ -136,6 +137,8 @@ static void complete_send(void *own, const struct vb_work *work, enum vb_work_st
 		check_read(n, r);
 	if (work->verb == VB_VERB_CMP_SWAP || work->verb == VB_VERB_FETCH_ADD)
 		check_atomic(n, r);
+	if (work->verb == VB_VERB_FLUSH) /* the peer has executed as many: each of them once */
+		SIM_MUST(n->sim, n->sim->node[!n->id].flushes >= ++n->flushed);
 }
 
 /* The pieces of a range of a list. */
@@ -347,6 +350,27 @@ static enum vb_memory_result atomic(void *own, bool add, const struct vb_atomic 
 	return VB_MEMORY_OK;
 }
 
+static enum vb_memory_result atomic_write(void *own, uint32_t rkey, uint64_t va, uint64_t value)
+{
+	uint8_t *at = allowed(own, rkey, va, 8, VB_RIGHT_WRITE);
+
+	if (!at)
+		return VB_MEMORY_DENIED;
+	if (va & 7)
+		return VB_MEMORY_MISALIGNED;
+	memcpy(at, &value, 8);
+	return VB_MEMORY_OK;
+}
+
+static bool flush(void *own, const struct vb_reth *range, struct vb_feth flush)
+{
+	struct sim_node *n = own;
+
+	SIM_MUST(n->sim, flush.type == VB_RIGHT_FLUSH_GLOBAL >> VB_RIGHT_FLUSH_SHIFT);
+	n->flushes++;
+	return allowed(own, range->rkey, range->va, range->length, VB_RIGHT_FLUSH_GLOBAL);
+}
+
 static bool invalidate(void *own, uint32_t rkey)
 {
 	return true;
@@ -375,6 +399,8 @@ const struct vb_roce_ops sim_ops = {
         .write = write_remote,
         .read = read_remote,
         .atomic = atomic,
+        .atomic_write = atomic_write,
+        .flush = flush,
         .invalidate = invalidate,
         .failed = failed,
 };

@@ -880,6 +880,48 @@ static void an_atomic_brings_what_was_there(void)
 	CHECK(was == 0x1122334455667788);
 }
 
+/* IBA annex A20: only its own response completes it, which is that of a read of 0 bytes. */
+static void an_atomic_write_carries_its_bytes_and_waits_for_its_response(void)
+{
+	const uint64_t value = 0x1122334455667788;
+
+	fx_init(&fx);
+	fx_post(&fx, VB_VERB_ATOMIC_WRITE, 8)->swap_add = value;
+	fx_post(&fx, VB_VERB_WRITE, 8);
+	expect(VB_RC_ATOMIC_WRITE, 100, 8, 1);
+	CHECK(!memcmp(payload, &value, 8) && p.reth.va == FX_VA && p.reth.rkey == FX_KEY && p.reth.length == 8);
+	CHECK(!p.bth.ack_req);
+	expect(VB_RC_WRITE_ONLY, 101, 8, 1);
+	respond(VB_RC_READ_RESPONSE_ONLY, 100, 8, 2);
+	respond(VB_RC_READ_RESPONSE_LAST, 100, 0, 2);
+	respond(VB_RC_ATOMIC_ACK, 100, 0, 2);
+	CHECK(fx.qp.stats.drop_response == 3);
+	completed(0, 0);
+	fx_ack(&fx, 101, 31, 3); /* the response is lost: it is asked for again */
+	completed(0, 0);
+	expect(VB_RC_ATOMIC_WRITE, 100, 8, 4);
+	CHECK(!memcmp(payload, &value, 8));
+	respond(VB_RC_READ_RESPONSE_ONLY, 100, 0, 5);
+	completed(2, VB_WORK_SUCCESS);
+}
+
+static void a_flush_says_what_and_how_and_takes_one_psn(void)
+{
+	fx_init(&fx);
+	struct vb_work *work = fx_post(&fx, VB_VERB_FLUSH, 1 << 30);
+
+	work->imm = vb_feth_word((struct vb_feth){2, 1});
+	fx_post(&fx, VB_VERB_WRITE, 8)->flags = VB_WORK_FENCE;
+	expect(VB_RC_FLUSH, 100, 0, 1);
+	CHECK(p.feth.type == 2 && p.feth.level == 1 && p.reth.va == FX_VA && p.reth.length == 1 << 30);
+	silence(1); /* a flush is fenced like a read */
+	respond(VB_RC_READ_RESPONSE_ONLY, 100, 0, 2);
+	completed(1, VB_WORK_SUCCESS);
+	expect(VB_RC_WRITE_ONLY, 101, 8, 2);
+	fx_nak(&fx, 101, VB_AETH_NAK, VB_NAK_REMOTE_ACCESS, 3);
+	completed(2, VB_WORK_REM_ACCESS_ERR);
+}
+
 static void no_more_reads_than_allowed_are_under_way(void)
 {
 	fx_init(&fx); /* 4 */
@@ -890,6 +932,13 @@ static void no_more_reads_than_allowed_are_under_way(void)
 	CHECK(fx_drain(&fx, 2) == 1);
 	respond(VB_RC_READ_RESPONSE_ONLY, 101, 8, 3);
 	CHECK(fx_drain(&fx, 3) == 1);
+
+	fx_init(&fx);
+	for (int i = 0; i < 6; i++)
+		fx_post(&fx, i % 2 ? VB_VERB_FLUSH : VB_VERB_ATOMIC_WRITE, 8)->imm = 1;
+	CHECK(fx_drain(&fx, 1) == 4);
+	respond(VB_RC_READ_RESPONSE_ONLY, 100, 0, 2);
+	CHECK(fx_drain(&fx, 2) == 1);
 }
 
 static void a_fence_waits_for_reads_before_it(void)
@@ -1127,6 +1176,8 @@ int main(void)
 	RUN(a_response_acknowledges_what_was_before_it);
 	RUN(responses_that_do_not_fit_are_dropped);
 	RUN(an_atomic_brings_what_was_there);
+	RUN(an_atomic_write_carries_its_bytes_and_waits_for_its_response);
+	RUN(a_flush_says_what_and_how_and_takes_one_psn);
 	RUN(no_more_reads_than_allowed_are_under_way);
 	RUN(a_fence_waits_for_reads_before_it);
 	RUN(credits_hold_sends_back_but_not_writes);

@@ -333,6 +333,9 @@ static void what_asks_for_something_else_is_another_packet(void)
 	        {VB_RC_FETCH_ADD, offsetof(struct vb_packet, atomic.rkey)},
 	        {VB_RC_FETCH_ADD, offsetof(struct vb_packet, atomic.swap_add)},
 	        {VB_RC_CMP_SWAP, offsetof(struct vb_packet, atomic.compare)},
+	        {VB_RC_FLUSH, offsetof(struct vb_packet, feth.type)},
+	        {VB_RC_FLUSH, offsetof(struct vb_packet, feth.level)},
+	        {VB_RC_ATOMIC_WRITE, offsetof(struct vb_packet, reth.va)},
 	        {VB_RC_SEND_ONLY_IMM, offsetof(struct vb_packet, immdt.data)},
 	        {VB_RC_SEND_ONLY_INV, offsetof(struct vb_packet, ieth.rkey)},
 	        {VB_RC_SEND_ONLY, offsetof(struct vb_packet, bth.solicited)},
@@ -342,7 +345,7 @@ static void what_asks_for_something_else_is_another_packet(void)
 		keep();
 		for (int n = 0; n < 3; n++) {
 			p = fx_packet(&fx, t[i].opcode, 101, vb_opcode_info(t[i].opcode)->ext & VB_EXT_ATOMIC ? 0 : 8);
-			if (t[i].opcode == VB_RC_READ_REQUEST)
+			if (t[i].opcode == VB_RC_READ_REQUEST || t[i].opcode == VB_RC_FLUSH)
 				p.payload_len = 0;
 			p.bth.ack_req = n;
 			((uint8_t *)&p)[t[i].at] ^= n == 2;
@@ -668,13 +671,16 @@ static void no_bytes_need_no_key(void)
 
 static void what_the_pair_does_not_allow_is_invalid(void)
 {
-	static const uint8_t opcodes[] = {VB_RC_WRITE_ONLY, VB_RC_READ_REQUEST, VB_RC_CMP_SWAP, VB_RC_FETCH_ADD};
+	static const uint8_t opcodes[] = {VB_RC_WRITE_ONLY, VB_RC_READ_REQUEST, VB_RC_CMP_SWAP,
+	                                  VB_RC_FETCH_ADD,  VB_RC_ATOMIC_WRITE, VB_RC_FLUSH};
+	static const uint8_t needs[] = {VB_RIGHT_WRITE,  VB_RIGHT_READ,  VB_RIGHT_ATOMIC,
+	                                VB_RIGHT_ATOMIC, VB_RIGHT_WRITE, VB_RIGHT_FLUSH_GLOBAL};
 
-	for (int i = 0; i < 4; i++) {
+	for (int i = 0; i < 6; i++) {
 		struct vb_roce_config cfg;
 
 		fx_config(&cfg);
-		cfg.access = 7 & ~(1u << (i < 2 ? i : 2));
+		cfg.access &= (uint8_t)~needs[i];
 		fx_init_with(&fx, &cfg);
 		request(opcodes[i], 100, 0, 1);
 		ended(VB_NAK_INVALID_REQUEST, 100, VB_WORK_EVENT_REQ, 1);
@@ -846,6 +852,145 @@ static void a_crooked_atomic_is_invalid(void)
 	CHECK(!fx.atomics);
 }
 
+/* --- IBA annexes A19 (FLUSH), A20 (ATOMIC WRITE) --- */
+
+static void an_atomic_write_is_executed_once_and_answered_as_often_as_asked(void)
+{
+	fx_init(&fx);
+	for (uint64_t i = 1; i < 4; i++) {
+		request(VB_RC_ATOMIC_WRITE, 100, 8, i);
+		expect(VB_RC_READ_RESPONSE_ONLY, 100, 0, i);
+		CHECK(p.aeth.kind == VB_AETH_ACK && p.aeth.msn == 1);
+		silence(i);
+	}
+	CHECK(fx.words == 1 && fx.region[0] == 100 && fx.region[7] == 100 && fx.region[8] == (uint8_t)(8 / 7));
+}
+
+static void flush_of(uint32_t psn, uint8_t type, uint8_t level, uint32_t length, uint64_t now)
+{
+	p = fx_packet(&fx, VB_RC_FLUSH, psn, 0);
+	p.feth = (struct vb_feth){type, level};
+	p.reth.length = length;
+	fx_in(&fx, &p, now);
+}
+
+static void a_flush_is_executed_once_and_answered_as_often_as_asked(void)
+{
+	fx_init(&fx);
+	for (uint64_t i = 1; i < 4; i++) {
+		flush_of(100, 1, 0, 3000, i); /* one packet and one PSN, however long the range is */
+		expect(VB_RC_READ_RESPONSE_ONLY, 100, 0, i);
+		CHECK(p.aeth.kind == VB_AETH_ACK && p.aeth.msn == 1);
+		silence(i);
+	}
+	CHECK(fx.flushes == 1 && fx.flushed.va == FX_VA && fx.flushed.length == 3000 && region_untouched());
+	flush_of(101, 1, 1, UINT32_MAX, 4); /* the whole region: there is no range */
+	expect(VB_RC_READ_RESPONSE_ONLY, 101, 0, 4);
+	CHECK(fx.flushes == 2 && p.aeth.msn == 2);
+}
+
+static void a_flush_is_answered_after_what_was_asked_before(void)
+{
+	fx_init(&fx);
+	fx.receives = 1;
+	request_of(VB_RC_READ_REQUEST, 100, 0, 300, 1);
+	request(VB_RC_WRITE_ONLY, 102, 8, 1);
+	flush_of(103, 1, 0, 8, 1);
+	request(VB_RC_ATOMIC_WRITE, 104, 8, 1);
+	request(VB_RC_SEND_ONLY, 105, 8, 1);
+	expect(VB_RC_READ_RESPONSE_FIRST, 100, 256, 1);
+	expect(VB_RC_READ_RESPONSE_LAST, 101, 44, 1);
+	expect(VB_RC_READ_RESPONSE_ONLY, 103, 0, 1);
+	expect(VB_RC_READ_RESPONSE_ONLY, 104, 0, 1);
+	acked(105, 5, 1);
+	CHECK(fx.region[0] == 104);
+}
+
+static void a_repeated_flush_of_something_else_is_dropped(void)
+{
+	fx_init(&fx);
+	flush_of(100, 1, 0, 8, 1);
+	request(VB_RC_ATOMIC_WRITE, 101, 8, 1);
+	CHECK(fx_drain(&fx, 1) == 2);
+	request(VB_RC_ATOMIC_WRITE, 100, 8, 2);
+	flush_of(101, 1, 0, 8, 2);
+	request_of(VB_RC_READ_REQUEST, 100, 0, 0, 2);
+	p = fx_packet(&fx, VB_RC_ATOMIC_WRITE, 101, 8);
+	p.reth.va += 8;
+	fx_in(&fx, &p, 2);
+	silence(2);
+	CHECK(fx.qp.stats.drop_replay == 4 && fx.words == 1 && fx.flushes == 1 && !fx.events);
+}
+
+static void an_atomic_write_of_another_place_or_length_is_refused(void)
+{
+	static const struct {
+		uint64_t va;
+		uint32_t rkey, announced, len;
+		uint8_t code, event;
+	} rows[] = {
+	        {FX_VA + 4, FX_KEY, 8, 8, VB_NAK_INVALID_REQUEST, VB_WORK_EVENT_REQ},
+	        {FX_VA, FX_KEY, 8, 4, VB_NAK_INVALID_REQUEST, VB_WORK_EVENT_REQ},
+	        {FX_VA, FX_KEY, 8, 0, VB_NAK_INVALID_REQUEST, VB_WORK_EVENT_REQ},
+	        {FX_VA, FX_KEY, 16, 16, VB_NAK_INVALID_REQUEST, VB_WORK_EVENT_REQ},
+	        {FX_VA, FX_KEY, 0, 8, VB_NAK_INVALID_REQUEST, VB_WORK_EVENT_REQ},
+	        {FX_VA, FX_KEY + 1, 8, 8, VB_NAK_REMOTE_ACCESS, VB_WORK_EVENT_ACCESS},
+	        {FX_VA + FX_REGION, FX_KEY, 8, 8, VB_NAK_REMOTE_ACCESS, VB_WORK_EVENT_ACCESS},
+	        {UINT64_MAX - 7, FX_KEY, 8, 8, VB_NAK_REMOTE_ACCESS, VB_WORK_EVENT_ACCESS},
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		fx_init(&fx);
+		p = fx_packet(&fx, VB_RC_ATOMIC_WRITE, 100, rows[i].len);
+		p.reth = (struct vb_reth){rows[i].va, rows[i].rkey, rows[i].announced};
+		fx_in(&fx, &p, 1);
+		CHECK(region_untouched() && !fx.words);
+		ended(rows[i].code, 100, (enum vb_work_event)rows[i].event, 1);
+	}
+}
+
+static void a_flush_of_another_kind_or_place_is_refused(void)
+{
+	static const struct {
+		uint8_t type, level;
+		uint32_t length;
+		uint8_t code, event;
+	} rows[] = {
+	        {0, 0, 8, VB_NAK_INVALID_REQUEST, VB_WORK_EVENT_REQ},
+	        {2, 0, 8, VB_NAK_INVALID_REQUEST, VB_WORK_EVENT_REQ}, /* the queue pair does not allow persistence */
+	        {4, 0, 8, VB_NAK_INVALID_REQUEST, VB_WORK_EVENT_REQ},
+	        {1, 2, 8, VB_NAK_INVALID_REQUEST, VB_WORK_EVENT_REQ},
+	        {1, 0, 0x80000001, VB_NAK_INVALID_REQUEST, VB_WORK_EVENT_REQ},
+	        {1, 0, FX_REGION + 1, VB_NAK_REMOTE_ACCESS, VB_WORK_EVENT_ACCESS},
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		fx_init(&fx);
+		flush_of(100, rows[i].type, rows[i].level, rows[i].length, 1);
+		CHECK(!fx.flushes);
+		ended(rows[i].code, 100, (enum vb_work_event)rows[i].event, 1);
+	}
+}
+
+static void flushes_and_atomic_writes_need_resources(void)
+{
+	struct vb_roce_config cfg;
+
+	fx_config(&cfg);
+	cfg.max_dest_rd_atomic = 0;
+	for (int i = 0; i < 2; i++) {
+		fx_init_with(&fx, &cfg);
+		request(i ? VB_RC_FLUSH : VB_RC_ATOMIC_WRITE, 100, i ? 0 : 8, 1);
+		ended(VB_NAK_INVALID_REQUEST, 100, VB_WORK_EVENT_REQ, 1);
+	}
+	fx_init(&fx); /* 4 */
+	for (uint32_t i = 0; i < 5; i++)
+		request(i % 2 ? VB_RC_FLUSH : VB_RC_ATOMIC_WRITE, 100 + i, i % 2 ? 0 : 8, 1);
+	for (uint32_t i = 0; i < 4; i++)
+		expect(VB_RC_READ_RESPONSE_ONLY, 100 + i, 0, 1);
+	ended(VB_NAK_INVALID_REQUEST, 104, VB_WORK_EVENT_REQ, 1);
+}
+
 static void a_key_is_invalidated_with_the_message(void)
 {
 	fx_init(&fx);
@@ -943,7 +1088,7 @@ static void marks_of_congestion_are_told_but_not_each(void)
 /* A packet must have the expected PSN, the RC type and the partition; otherwise it is dropped. */
 static void an_opcode_that_is_none_is_invalid(void)
 {
-	struct vb_bth bth = {.opcode = 28, .dest_qpn = 0x11, .pkey = 0xffff, .psn = vb_psn(101)};
+	struct vb_bth bth = {.opcode = 27, .dest_qpn = 0x11, .pkey = 0xffff, .psn = vb_psn(101)};
 
 	fx_init(&fx);
 	vb_roce_input_unknown(&fx.qp, &bth);
@@ -953,11 +1098,11 @@ static void an_opcode_that_is_none_is_invalid(void)
 	bth.pkey = 0x8001;
 	vb_roce_input_unknown(&fx.qp, &bth);
 	bth.pkey = 0xffff;
-	bth.opcode = 0x20 + 28;
+	bth.opcode = 0x20 + 27;
 	vb_roce_input_unknown(&fx.qp, &bth);
 	silence(1);
 	CHECK(!fx.events);
-	bth.opcode = 28;
+	bth.opcode = 27;
 	fx.receives = 1;
 	request(VB_RC_SEND_FIRST, 100, 256, 1);
 	acked(100, 0, 1);
@@ -1251,6 +1396,13 @@ int main(void)
 	RUN(an_atomic_is_executed_once_and_answered_as_often_as_asked);
 	RUN(the_oldest_result_makes_room);
 	RUN(a_crooked_atomic_is_invalid);
+	RUN(an_atomic_write_is_executed_once_and_answered_as_often_as_asked);
+	RUN(a_flush_is_executed_once_and_answered_as_often_as_asked);
+	RUN(a_flush_is_answered_after_what_was_asked_before);
+	RUN(a_repeated_flush_of_something_else_is_dropped);
+	RUN(an_atomic_write_of_another_place_or_length_is_refused);
+	RUN(a_flush_of_another_kind_or_place_is_refused);
+	RUN(flushes_and_atomic_writes_need_resources);
 	RUN(a_key_is_invalidated_with_the_message);
 	RUN(an_acknowledgement_waits_for_company_but_not_long);
 	RUN(nothing_is_acknowledged_that_was_not_asked_for);

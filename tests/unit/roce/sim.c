@@ -80,7 +80,7 @@ static struct vb_roce_config configure(struct sim *sim, int id)
 	        .rnr_retry = 7,
 	        .min_rnr_timer = (uint8_t)(1 + net_below(&sim->net, 16)),
 	        .max_rd_atomic = (uint8_t)(1 + net_below(&sim->net, 8)),
-	        .access = VB_RIGHT_READ | VB_RIGHT_WRITE | VB_RIGHT_ATOMIC,
+	        .access = VB_RIGHT_READ | VB_RIGHT_WRITE | VB_RIGHT_ATOMIC | VB_RIGHT_FLUSH_GLOBAL,
 	        .max_window = pick(sim, windows, 6),
 	        .ack_delay = pick(sim, delays, 4),
 	};
@@ -183,7 +183,7 @@ static void check_order(struct sim_node *n, uint64_t psn)
 	uint32_t i = n->completed, reads = 0;
 
 	while (i < n->taken && n->requests[i].psn + n->requests[i].psns <= psn)
-		reads += n->requests[i].work.verb >= VB_VERB_READ && n->requests[i].work.verb <= VB_VERB_FETCH_ADD, i++;
+		reads += n->requests[i].work.verb >= VB_VERB_READ && n->requests[i].work.verb != VB_VERB_LOCAL_INV, i++;
 	SIM_MUST(n->sim, i < n->taken && reads <= n->qp.cfg.max_rd_atomic);
 	SIM_MUST(n->sim, !(n->requests[i].work.flags & VB_WORK_FENCE) || psn != n->requests[i].psn || !reads);
 }

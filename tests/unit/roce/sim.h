@@ -53,6 +53,7 @@ struct sim_node {
 	uint8_t *slots; /* store for packets ahead of a gap, or NULL */
 	struct sim_request *requests;
 	uint32_t goal, posted, taken, completed;
+	uint32_t flushes, flushed; /* executed for the peer; completed here */
 	struct sim_receive receives[SIM_REQUESTS];
 	uint32_t r_posted, r_taken, r_completed, r_expected;
 	bool taking;

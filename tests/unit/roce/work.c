@@ -137,6 +137,34 @@ static void plan_atomic(struct sim_node *n, struct sim_request *r)
 	r->sge[0] = (struct sim_sge){n->base[SIM_R_READS] + n->posted % SIM_SLOTS * SIM_SLOT + below(n, 256), 8};
 }
 
+/* 8 bytes. If one were executed again after a later write, memory would differ from the model. */
+static void plan_atomic_write(struct sim_node *n, struct sim_request *r)
+{
+	struct sim_node *peer = &n->sim->node[!n->id];
+	uint32_t at = (peer->base[SIM_R_TARGET] + 7 + below(n, 64)) & ~7u;
+
+	if (being_read(n, at, 8)) {
+		plan_send(n, r);
+		return;
+	}
+	r->work.verb = VB_VERB_ATOMIC_WRITE;
+	r->work.length = 8;
+	r->work.remote_addr = at;
+	r->work.rkey = sim_key(peer->id, SIM_R_TARGET);
+	r->work.swap_add = net_random(&n->sim->net);
+	memcpy(peer->model + at, &r->work.swap_add, 8);
+}
+
+static void plan_flush(struct sim_node *n, struct sim_request *r)
+{
+	struct sim_node *peer = &n->sim->node[!n->id];
+
+	r->work.verb = VB_VERB_FLUSH;
+	r->work.length = below(n, SIM_TARGET);
+	r->work.remote_addr = peer->base[SIM_R_TARGET];
+	r->work.rkey = sim_key(peer->id, SIM_R_TARGET);
+}
+
 /* An invalid request: the requests after it must not be executed. */
 static void spoil(struct sim_node *n, struct sim_request *r)
 {
@@ -155,8 +183,8 @@ static void spoil(struct sim_node *n, struct sim_request *r)
 
 static void plan(struct sim_node *n, struct sim_request *r)
 {
-	static void (*const plans[])(struct sim_node *, struct sim_request *) = {plan_send,   plan_write, plan_read,
-	                                                                         plan_atomic, plan_send,  plan_write};
+	static void (*const plans[])(struct sim_node *, struct sim_request *) = {
+	        plan_send, plan_write, plan_read, plan_atomic, plan_send, plan_write, plan_atomic_write, plan_flush};
 	bool bad = n->sim->mode == SIM_REFUSED && n->id == 0 && n->posted + 1 == n->goal / 2;
 
 	*r = (struct sim_request){.work.cookie = n->posted};
@@ -167,7 +195,7 @@ static void plan(struct sim_node *n, struct sim_request *r)
 	else if (below(n, 24) == 0 && !bad)
 		r->work.verb = VB_VERB_LOCAL_INV;
 	else
-		plans[bad ? 1 + below(n, 3) : below(n, 6)](n, r);
+		plans[bad ? 1 + below(n, 3) : below(n, 8)](n, r);
 	if (bad && r->work.length && r->work.verb != VB_VERB_SEND)
 		spoil(n, r);
 }
@@ -183,7 +211,7 @@ static void post_send(struct sim_node *n)
 		r->work.flags |= VB_WORK_SOLICITED;
 	if (below(n, 6) == 0)
 		r->work.flags |= VB_WORK_FENCE;
-	r->work.imm = n->order;
+	r->work.imm = r->work.verb == VB_VERB_FLUSH ? vb_feth_word((struct vb_feth){.type = 1}) : n->order;
 	if (takes)
 		r->order = ++n->order;
 	r->work.ud_qpn = n->qp.cfg.dest_qpn;

@@ -1,0 +1,35 @@
+// flow.h - flow steering: which queue pair of the process receives a frame
+// follows: ibv_create_flow(3)
+// SPDX-License-Identifier: MIT
+#ifndef VB_CORE_FLOW_H
+#define VB_CORE_FLOW_H
+
+#include "core/core.h"
+#include "core/flow_match.h"
+
+struct vb_flow {
+	struct ibv_flow flow;
+	struct vb_made made;
+	struct vb_qp *qp;
+	struct vb_flow *next; /* node->flows, the most important first; under progress */
+	uint32_t rank;        /* of the type, then of the program's priority: a small one is asked first */
+	uint8_t type;         /* enum ibv_flow_attr_type */
+	bool dont_trap;       /* the frame goes on to less important rules */
+	struct vb_flow_match match;
+};
+
+/* Does this queue pair receive the frame? The first rule that matches decides, of all queue pairs of the process on this
+ * adapter; a sniffer gets a copy in any case. Under progress. */
+bool vb_flow_takes(const struct vb_qp *qp, const uint8_t *frame, uint32_t len);
+
+/* What the interface must receive for the rules of a queue pair. Under progress. */
+struct vb_flow_wants {
+	bool any;    /* it has rules */
+	bool all;    /* frames for other stations, too */
+	bool groups; /* all groups */
+	unsigned n;  /* addresses of groups and stations; more than fit: all */
+	uint8_t mac[16][6];
+};
+void vb_flow_collect(const struct vb_qp *qp, struct vb_flow_wants *wants);
+
+#endif

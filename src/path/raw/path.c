@@ -1,0 +1,430 @@
+// path.c - the path of raw packet queue pairs: sends and receives whole Ethernet frames
+// follows: ibv_create_flow(3), ibv_post_send(3); IBA volume 1, 10.3.1 (SQE); packet(7)
+// SPDX-License-Identifier: MIT
+#include <errno.h>
+#include <net/if_arp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "core/active.h"
+#include "core/cq.h"
+#include "core/device.h"
+#include "core/inbound.h"
+#include "core/rq.h"
+#include "core/sq.h"
+#include "path/raw/raw.h"
+#include "util/units.h"
+
+#define BATCH 16u            /* frames per system call */
+#define TAKE_MAX 64u         /* frames per poll and queue pair */
+#define FULL_WAIT VB_US(100) /* ns: until a full device queue is tried again */
+
+/* --- creation, rules --- */
+
+int vb_raw_open(struct vb_qp *qp)
+{
+	struct vb_raw_host *host = qp->node->io->raw;
+	struct vb_netdev nd;
+
+	vb_device_netdev(vb_ctx(qp->qp.context)->dev, &nd);
+	if (nd.arphrd != ARPHRD_ETHER && nd.arphrd != ARPHRD_LOOPBACK)
+		return EOPNOTSUPP;
+	struct vb_raw_path *path = calloc(1, sizeof(*path));
+
+	if (!path)
+		return ENOMEM;
+	path->fd = vb_raw_socket(&nd);
+	if (path->fd < 0) {
+		int err = -path->fd;
+
+		free(path);
+		return err;
+	}
+	path->qp = qp;
+	path->ifindex = nd.ifindex;
+	path->loopback = nd.flags & IFF_LOOPBACK;
+	vb_lock(&qp->node->progress);
+	path->next = host->paths;
+	path->prev = &host->paths;
+	if (path->next)
+		path->next->prev = &path->next;
+	host->paths = path;
+	qp->raw = path;
+	vb_unlock(&qp->node->progress);
+	return 0;
+}
+
+void vb_raw_close(struct vb_qp *qp)
+{
+	struct vb_raw_path *path = qp->raw;
+
+	if (!path)
+		return;
+	vb_lock(&qp->node->progress);
+	*path->prev = path->next;
+	if (path->next)
+		path->next->prev = path->prev;
+	qp->raw = NULL;
+	vb_unlock(&qp->node->progress);
+	if (path->fd >= 0)
+		close(path->fd); /* and with it its memberships, and its place in the epoll set */
+	free(path);
+}
+
+int vb_raw_flows_changed(struct vb_qp *qp)
+{
+	struct vb_raw_path *path = qp->raw;
+	struct vb_flow_wants wants;
+
+	if (!path || path->fd < 0)
+		return 0;
+	bool listened = path->listens;
+
+	vb_flow_collect(qp, &wants);
+	int err = vb_raw_listen(path, &wants);
+
+	if (path->listens && !listened)
+		atomic_fetch_add(&qp->node->io->transport[VB_TRANSPORT_RAW].users, 1);
+	else if (listened && !path->listens)
+		atomic_fetch_sub(&qp->node->io->transport[VB_TRANSPORT_RAW].users, 1);
+	return err;
+}
+
+/* --- sending: under sq_lock --- */
+
+/* What a failed send means for the request. A link that is down loses frames, as a cable does. */
+static enum ibv_wc_status status_of(int err)
+{
+	switch (err) {
+	case ENETDOWN:
+	case ENXIO:
+	case ENODEV:
+		return IBV_WC_SUCCESS;
+	case EFAULT:
+		return IBV_WC_LOC_PROT_ERR;
+	case EMSGSIZE:
+	case EINVAL: /* shorter than an Ethernet header */
+		return IBV_WC_LOC_LEN_ERR;
+	default:
+		return IBV_WC_LOC_QP_OP_ERR;
+	}
+}
+
+/* Marks the next request as done, and completes it if it has succeeded. */
+static void frame_done(struct vb_qp *qp, struct vb_swqe *w, enum ibv_wc_status status)
+{
+	w->state = VB_SWQE_DONE;
+	w->status = (uint8_t)status;
+	qp->sq_emit++;
+	if (status != IBV_WC_SUCCESS)
+		return;
+	qp->raw->sent_frames++;
+	qp->raw->sent_bytes += w->length;
+	if (w->flags & IBV_SEND_SIGNALED)
+		vb_sq_tell(qp, w, IBV_WC_SUCCESS);
+	vb_sq_retire(qp);
+}
+
+struct frames {
+	struct mmsghdr msg[BATCH];
+	struct iovec iov[BATCH][VB_MAX_SGE + 1];
+};
+
+static void end_frame(struct vb_swqe *w, enum ibv_wc_status status)
+{
+	w->state = VB_SWQE_DONE;
+	w->status = (uint8_t)status;
+}
+
+/* Collects the next frames up to one that cannot be sent. */
+static unsigned gather_frames(struct vb_qp *qp, struct frames *f)
+{
+	unsigned n = 0;
+
+	for (; n < BATCH && qp->sq_emit + n != qp->sq_head; n++) {
+		struct vb_swqe *w = vb_sq_at(qp, qp->sq_emit + n);
+		if (w->state != VB_SWQE_DONE && w->flags & IBV_SEND_IP_CSUM)
+			end_frame(w, IBV_WC_LOC_QP_OP_ERR); /* raw_packet_caps does not have it */
+		int pieces = w->state == VB_SWQE_DONE ? 0 : vb_gather(qp, w, 0, f->iov[n]);
+
+		if (pieces < 0)
+			end_frame(w, IBV_WC_LOC_PROT_ERR);
+		if (w->state == VB_SWQE_DONE)
+			break;
+		f->msg[n] = (struct mmsghdr){.msg_hdr = {.msg_iov = f->iov[n], .msg_iovlen = (size_t)pieces}};
+	}
+	return n;
+}
+
+static enum vb_sq_status try_later(struct vb_qp *qp)
+{
+	uint64_t at = vb_now() + FULL_WAIT;
+
+	atomic_store(&qp->due, at);
+	if (!atomic_load_explicit(&qp->on_active, memory_order_relaxed))
+		vb_active_add(qp);
+	vb_timer_at(qp->node, at);
+	return VB_SQ_GOOD;
+}
+
+static enum vb_sq_status send_frames(struct vb_qp *qp)
+{
+	struct frames f;
+
+	while (qp->sq_emit != qp->sq_head) {
+		unsigned n = gather_frames(qp, &f);
+
+		if (!n) { /* the next one has ended: here, or by a rule of fault injection */
+			struct vb_swqe *w = vb_sq_at(qp, qp->sq_emit);
+
+			frame_done(qp, w, (enum ibv_wc_status)w->status);
+			if (w->status != IBV_WC_SUCCESS)
+				return VB_SQ_FAILED;
+			continue;
+		}
+		int sent = sendmmsg(qp->raw->fd, f.msg, n, MSG_DONTWAIT);
+
+		if (sent < 0 && errno == EINTR)
+			continue;
+		if (sent < 0 && (errno == EAGAIN || errno == ENOBUFS || errno == ENOMEM))
+			return try_later(qp);
+		if (sent < 0) {
+			enum ibv_wc_status status = status_of(errno);
+
+			frame_done(qp, vb_sq_at(qp, qp->sq_emit), status);
+			if (status != IBV_WC_SUCCESS)
+				return VB_SQ_FAILED;
+		}
+		for (int i = 0; i < sent; i++)
+			frame_done(qp, vb_sq_at(qp, qp->sq_emit), IBV_WC_SUCCESS);
+	}
+	return VB_SQ_GOOD;
+}
+
+static enum vb_sq_status raw_kick(struct vb_qp *qp)
+{
+	enum vb_sq_status status = send_frames(qp);
+
+	atomic_store_explicit(&qp->sq_pending, qp->sq_head - qp->sq_una, memory_order_relaxed);
+	return status;
+}
+
+/* The oldest request has failed: only the send queue ends (IBA 10.3.1), as that of a datagram. */
+static void raw_settle(struct vb_qp *qp)
+{
+	struct vb_swqe *w = vb_sq_at(qp, qp->sq_una);
+	uint8_t state = atomic_load_explicit(&qp->state, memory_order_relaxed);
+
+	if ((state != IBV_QPS_RTS && state != IBV_QPS_SQD) || qp->sq_una == qp->sq_emit || w->state != VB_SWQE_DONE ||
+	    w->status == IBV_WC_SUCCESS)
+		return;
+	vb_sq_tell(qp, w, (enum ibv_wc_status)w->status);
+	vb_sq_retire(qp);
+	vb_qp_sq_error(qp);
+	atomic_store_explicit(&qp->sq_pending, qp->sq_head - qp->sq_una, memory_order_relaxed);
+}
+
+static unsigned raw_visit(struct vb_qp *qp, bool finish)
+{
+	if (finish)
+		vb_lock(&qp->sq_lock);
+	else if (!vb_trylock(&qp->sq_lock))
+		return 0;
+	uint32_t before = qp->sq_emit;
+
+	atomic_store(&qp->due, 0);
+	if (vb_sq_kick(qp) == VB_SQ_FAILED)
+		raw_settle(qp);
+	unsigned work = qp->sq_emit != before;
+
+	vb_unlock(&qp->sq_lock);
+	return work;
+}
+
+static bool raw_idle(const struct vb_qp *qp)
+{
+	return qp->sq_una == qp->sq_emit;
+}
+
+static void raw_forget_sends(struct vb_qp *qp)
+{
+	atomic_store(&qp->due, 0);
+}
+
+static void raw_reset(struct vb_qp *qp)
+{
+	raw_forget_sends(qp);
+	vb_active_collect(qp->node);
+	vb_active_remove(qp);
+}
+
+static void raw_closed(struct vb_qp *qp)
+{
+}
+
+/* --- receiving: under progress --- */
+
+static void complete_frame(struct vb_qp *qp, enum ibv_wc_status status, uint32_t len)
+{
+	struct vb_cqe cqe = {
+	        .wc = {.wr_id = qp->inbound->wqe.wr_id,
+	               .status = status,
+	               .opcode = IBV_WC_RECV,
+	               .byte_len = status == IBV_WC_SUCCESS ? len : 0,
+	               .qp_num = qp->qp.qp_num},
+	        .receive = vb_rq_of(qp),
+	};
+
+	qp->inbound->active = false;
+	vb_cq_push(qp->rcq, &cqe, status != IBV_WC_SUCCESS);
+}
+
+static bool frames_wanted(struct vb_qp *qp)
+{
+	unsigned s = atomic_load_explicit(&qp->state, memory_order_relaxed);
+
+	return s == IBV_QPS_RTR || s == IBV_QPS_RTS || s == IBV_QPS_SQD || s == IBV_QPS_SQE;
+}
+
+/* A frame without a receive is lost. One that is too long for its receive fails it, as a datagram does. */
+static void frame_input(struct vb_raw_path *path, const uint8_t *frame, uint32_t len)
+{
+	struct vb_qp *qp = path->qp;
+
+	if (!frames_wanted(qp) || !vb_flow_takes(qp, frame, len)) {
+		path->unclaimed++;
+		return;
+	}
+	if (!vb_receive_take(qp)) {
+		path->no_receive++;
+		return;
+	}
+	path->received_frames++;
+	path->received_bytes += len;
+	if (len > qp->inbound->wqe.length)
+		complete_frame(qp, IBV_WC_LOC_LEN_ERR, 0);
+	else
+		complete_frame(qp, vb_receive_store(qp, 0, frame, len) ? IBV_WC_SUCCESS : IBV_WC_LOC_PROT_ERR, len);
+}
+
+static unsigned raw_poll(struct vb_node *node, bool finish)
+{
+	unsigned work = 0;
+
+	(void)finish; /* the sockets stay readable, so the progress thread comes back */
+	for (struct vb_raw_path *path = node->io->raw->paths; path; path = path->next) {
+		uint8_t *frame;
+
+		for (unsigned n = 0; path->listens && n < TAKE_MAX; n++) {
+			uint32_t len = vb_raw_take(path, &frame);
+
+			if (!len)
+				break;
+			frame_input(path, frame, len);
+			work++;
+		}
+	}
+	return work;
+}
+
+/* --- the transport --- */
+
+static int raw_start(struct vb_node *node)
+{
+	node->io->raw = calloc(1, sizeof(*node->io->raw));
+	return node->io->raw ? 0 : ENOMEM;
+}
+
+static void raw_free(struct vb_node *node)
+{
+	free(node->io->raw);
+	node->io->raw = NULL;
+}
+
+static void raw_in_child(struct vb_node *node)
+{
+	for (struct vb_raw_path *path = node->io->raw ? node->io->raw->paths : NULL; path; path = path->next) {
+		close(path->fd);
+		path->fd = -1;
+		path->listens = false;
+	}
+}
+
+static void raw_watch(struct vb_node *node, bool watch)
+{
+	struct epoll_event ev = {.events = EPOLLIN, .data.ptr = &node->io->transport[VB_TRANSPORT_RAW]};
+
+	if (!node->io->raw)
+		return;
+	for (struct vb_raw_path *path = node->io->raw->paths; path; path = path->next)
+		if (path->listens)
+			epoll_ctl(node->io->epoll_fd, watch ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, path->fd, &ev);
+}
+
+static uint64_t raw_due(struct vb_node *node)
+{
+	return 0;
+}
+
+static void raw_look(struct vb_node *node)
+{
+}
+
+static void raw_log_counters(struct vb_node *node)
+{
+}
+
+static bool raw_show(const struct vb_qp *qp, struct vb_counts *c, char *peer, size_t size)
+{
+	const struct vb_raw_path *path = qp->raw;
+
+	if (!path)
+		return false;
+	c->port_xmit_data += path->sent_bytes;
+	c->port_xmit_packets += path->sent_frames;
+	c->port_rcv_data += path->received_bytes;
+	c->port_rcv_packets += path->received_frames;
+	c->out_of_buffer += path->no_receive;
+	if (peer)
+		peer[0] = '\0';
+	return true;
+}
+
+static void raw_arm(struct vb_node *node)
+{
+}
+
+static uint64_t raw_serve_faults(struct vb_node *node)
+{
+	return 0;
+}
+
+const struct vb_transport_ops vb_raw_transport = {
+        .start = raw_start,
+        .free = raw_free,
+        .in_child = raw_in_child,
+        .poll = raw_poll,
+        .watch = raw_watch,
+        .due = raw_due,
+        .look = raw_look,
+        .log_counters = raw_log_counters,
+        .show = raw_show,
+        .arm = raw_arm,
+        .serve_faults = raw_serve_faults,
+};
+
+const struct vb_path_ops vb_raw_path_ops = {
+        .name = "raw",
+        .socket = true,
+        .kick = raw_kick,
+        .settle = raw_settle,
+        .visit = raw_visit,
+        .idle = raw_idle,
+        .closing = raw_settle,
+        .closed = raw_closed,
+        .forget_sends = raw_forget_sends,
+        .reset = raw_reset,
+};

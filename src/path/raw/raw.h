@@ -1,0 +1,39 @@
+// raw.h - raw packet queue pairs: whole Ethernet frames, through packet sockets
+// follows: ibv_create_flow(3); packet(7)
+// SPDX-License-Identifier: MIT
+#ifndef VB_PATH_RAW_RAW_H
+#define VB_PATH_RAW_RAW_H
+
+#include "core/flow.h"
+#include "path/path.h"
+
+#define VB_RAW_FRAME_MAX 65550u /* the longest frame: lo's MTU and an Ethernet header */
+
+/* The part of a raw packet queue pair: a packet socket of its own, from creation to destruction. Under progress, but
+ * the socket also sends, under sq_lock. */
+struct vb_raw_path {
+	struct vb_qp *qp;
+	struct vb_raw_path *next, **prev; /* of the process's */
+	int fd;                           /* -1 in a child of fork() */
+	int ifindex;
+	bool loopback;                    /* what it sends comes back as received, so what is sent is not looked at */
+	bool listens;                     /* it has rules: the socket receives */
+	uint64_t sent_frames, sent_bytes; /* under sq_lock */
+	uint64_t received_frames, received_bytes, unclaimed, no_receive;
+	struct vb_flow_wants joined;         /* the addresses that the interface receives for it */
+	uint8_t frame[VB_RAW_FRAME_MAX + 8]; /* a received frame, behind room for a VLAN tag */
+};
+
+struct vb_raw_host {
+	struct vb_raw_path *paths;
+};
+
+/* socket.c: receives what its rules want. Returns 0 or an errno value. */
+int vb_raw_listen(struct vb_raw_path *path, const struct vb_flow_wants *wants);
+/* A packet socket that receives nothing yet, or a negative errno value. */
+int vb_raw_socket(const struct vb_netdev *nd);
+/* Receives one frame: its length, and where it begins in *at. 0: there is none; frames that the socket cannot hand out
+ * are skipped. */
+uint32_t vb_raw_take(struct vb_raw_path *path, uint8_t **at);
+
+#endif

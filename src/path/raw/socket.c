@@ -1,0 +1,151 @@
+// socket.c - the packet socket of a raw packet queue pair
+// follows: packet(7); IEEE 802.1Q
+// SPDX-License-Identifier: MIT
+#include <arpa/inet.h>
+#include <errno.h>
+#include <linux/if_packet.h>
+#include <net/ethernet.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "path/raw/raw.h"
+
+#define RECEIVE_BUFFER (8 << 20) /* bytes; the kernel grants what it allows */
+#define TAG_LEN 4u
+#define MACS_LEN 12u
+
+#ifndef PACKET_IGNORE_OUTGOING
+#define PACKET_IGNORE_OUTGOING 23
+#endif
+
+static int bind_socket(int fd, int ifindex, bool receive)
+{
+	struct sockaddr_ll sa = {
+	        .sll_family = AF_PACKET, .sll_protocol = htons(receive ? ETH_P_ALL : 0), .sll_ifindex = ifindex};
+
+	return bind(fd, (const struct sockaddr *)&sa, sizeof(sa)) ? errno : 0;
+}
+
+int vb_raw_socket(const struct vb_netdev *nd)
+{
+	int fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), on = 1, room = RECEIVE_BUFFER;
+
+	if (fd < 0)
+		return -errno;
+	int err = bind_socket(fd, nd->ifindex, false);
+
+	if (!err && setsockopt(fd, SOL_PACKET, PACKET_AUXDATA, &on, sizeof(on)))
+		err = errno;
+	if (err) {
+		close(fd);
+		return -err;
+	}
+	if (setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &room, sizeof(room)))
+		setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &room, sizeof(room));
+	if (nd->flags & IFF_LOOPBACK)
+		setsockopt(fd, SOL_PACKET, PACKET_IGNORE_OUTGOING, &on, sizeof(on)); /* else vb_raw_take skips them */
+	return fd;
+}
+
+static int change_membership(struct vb_raw_path *path, int type, const uint8_t *mac, bool join)
+{
+	struct packet_mreq m = {.mr_ifindex = path->ifindex, .mr_type = (unsigned short)type};
+
+	if (mac) {
+		m.mr_alen = 6;
+		memcpy(m.mr_address, mac, 6);
+	}
+	return setsockopt(path->fd, SOL_PACKET, join ? PACKET_ADD_MEMBERSHIP : PACKET_DROP_MEMBERSHIP, &m, sizeof(m))
+	               ? errno
+	               : 0;
+}
+
+/* The kernel counts memberships, so an address may be joined twice. Its own station's needs none, but does no harm. */
+static int change_all(struct vb_raw_path *path, const struct vb_flow_wants *w, bool join)
+{
+	int err = w->all ? change_membership(path, PACKET_MR_PROMISC, NULL, join) : 0;
+
+	if (w->groups && !err)
+		err = change_membership(path, PACKET_MR_ALLMULTI, NULL, join);
+	for (unsigned i = 0; i < w->n && !err && !path->loopback; i++)
+		err = change_membership(path, w->mac[i][0] & 1 ? PACKET_MR_MULTICAST : PACKET_MR_UNICAST, w->mac[i],
+		                        join);
+	return err;
+}
+
+int vb_raw_listen(struct vb_raw_path *path, const struct vb_flow_wants *wants)
+{
+	struct epoll_event ev = {.events = EPOLLIN, .data.ptr = &path->qp->node->io->transport[VB_TRANSPORT_RAW]};
+	const struct vb_flow_wants before = path->joined;
+	int err = change_all(path, wants, true);
+
+	if (!err && wants->any && !path->listens)
+		err = bind_socket(path->fd, path->ifindex, true);
+	if (err)
+		return err;
+	(void)change_all(path, &before, false); /* what both want stays joined, because it was joined twice */
+	path->joined = *wants;
+	if (wants->any == path->listens)
+		return 0;
+	path->listens = wants->any;
+	if (atomic_load(&path->qp->node->owner) == VB_OWNER_THREAD) /* else raw_watch does it later */
+		epoll_ctl(path->qp->node->io->epoll_fd, wants->any ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, path->fd, &ev);
+	if (!wants->any)
+		(void)bind_socket(path->fd, path->ifindex, false);
+	return 0;
+}
+
+/* Puts back the VLAN tag that the kernel took out of the frame. */
+static uint8_t *restore_tag(struct msghdr *msg, uint8_t *frame, uint32_t *len)
+{
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR(msg, c)) {
+		struct tpacket_auxdata aux;
+
+		if (c->cmsg_level != SOL_PACKET || c->cmsg_type != PACKET_AUXDATA ||
+		    c->cmsg_len < CMSG_LEN(sizeof(aux)))
+			continue;
+		memcpy(&aux, CMSG_DATA(c), sizeof(aux));
+		if (!(aux.tp_status & TP_STATUS_VLAN_VALID) || *len < MACS_LEN)
+			continue;
+		uint16_t tag[2] = {htons(aux.tp_status & TP_STATUS_VLAN_TPID_VALID ? aux.tp_vlan_tpid : ETH_P_8021Q),
+		                   htons(aux.tp_vlan_tci)};
+
+		memmove(frame - TAG_LEN, frame, MACS_LEN);
+		memcpy(frame + MACS_LEN - TAG_LEN, tag, TAG_LEN);
+		*len += TAG_LEN;
+		return frame - TAG_LEN;
+	}
+	return frame;
+}
+
+uint32_t vb_raw_take(struct vb_raw_path *path, uint8_t **at)
+{
+	_Alignas(struct cmsghdr) uint8_t control[CMSG_SPACE(sizeof(struct tpacket_auxdata))];
+	struct sockaddr_ll from;
+	uint8_t *frame = path->frame + TAG_LEN;
+
+	for (unsigned tries = 0; tries < 64; tries++) {
+		struct iovec iov = {frame, VB_RAW_FRAME_MAX};
+		struct msghdr msg = {.msg_name = &from,
+		                     .msg_namelen = sizeof(from),
+		                     .msg_iov = &iov,
+		                     .msg_iovlen = 1,
+		                     .msg_control = control,
+		                     .msg_controllen = sizeof(control)};
+		ssize_t n = recvmsg(path->fd, &msg, MSG_DONTWAIT);
+
+		if (n < 0 && (errno == EINTR || errno == ENETDOWN))
+			continue;
+		if (n <= 0)
+			return 0;
+		if ((msg.msg_flags & MSG_TRUNC) || (path->loopback && from.sll_pkttype == PACKET_OUTGOING))
+			continue;
+		uint32_t len = (uint32_t)n;
+
+		*at = restore_tag(&msg, frame, &len);
+		return len;
+	}
+	return 0;
+}

@@ -1,0 +1,41 @@
+// fuzz_flow.c - hostile rules of flow steering and hostile frames: nothing beyond them is read
+// follows: ibv_create_flow(3)
+// build: tests/fuzz/run 60 flow
+// SPDX-License-Identifier: MIT
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/flow_match.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* The rule's length, the rule, then the frame: each in memory of its own size, so that reads beyond it show. */
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	if (size < 2)
+		return 0;
+	size_t rule = data[0] | (size_t)(data[1] & 3) << 8, specs = rule < size - 2 ? rule : size - 2;
+	size_t len = size - 2 - specs;
+	struct ibv_flow_attr *attr = calloc(1, sizeof(*attr) + specs);
+	uint8_t *frame = malloc(len ? len : 1);
+	union vb_frame_fields fields;
+	struct vb_flow_match match;
+
+	memcpy(attr + 1, data + 2, specs);
+	memcpy(frame, data + 2 + specs, len);
+	attr->size = (uint16_t)(sizeof(*attr) + specs);
+	attr->num_of_specs = specs ? data[1] >> 2 : 0;
+	uint8_t layers = vb_frame_dissect(frame, (uint32_t)len, &fields);
+
+	if (!vb_flow_parse(attr, &match)) {
+		bool matches = vb_flow_matches(&match, &fields, layers);
+
+		for (size_t i = 0; i < VB_FRAME_KEY_WORDS; i++)
+			assert(!(match.value.word[i] & ~match.mask.word[i]));
+		assert(!matches || (layers & match.layers) == match.layers);
+	}
+	free(frame);
+	free(attr);
+	return 0;
+}

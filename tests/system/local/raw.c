@@ -1,0 +1,345 @@
+// raw.c - raw packet queue pairs and flow steering: on lo, and between the ends of a veth pair
+// follows: ibv_create_qp(3), ibv_create_flow(3), packet(7)
+// SPDX-License-Identifier: MIT
+#include "pair.h"
+
+#include <arpa/inet.h>
+#include <linux/capability.h>
+#include <poll.h>
+#include <sched.h>
+#include <sys/syscall.h>
+
+#define HEAD 14u
+
+static const uint8_t here[6] = {0x02, 0, 0, 0, 0, 1}, there[6] = {0x02, 0, 0, 0, 0, 2},
+                     group[6] = {0x33, 0x33, 0, 0, 0, 9};
+
+/* A network of its own, in which this process may open packet sockets. */
+static void own_network(void)
+{
+	if (unshare(CLONE_NEWNET) || system("ip link set lo up"))
+		skip("no right to make a network namespace");
+}
+
+static void open_named(struct dev *d, const char *name)
+{
+	struct ibv_device **list = ibv_get_device_list(NULL);
+
+	memset(d, 0, sizeof(*d));
+	for (int i = 0; list && list[i]; i++)
+		if (!strcmp(ibv_get_device_name(list[i]), name))
+			d->ctx = ibv_open_device(list[i]);
+	CHECK(d->ctx);
+	ibv_free_device_list(list);
+	d->pd = ibv_alloc_pd(d->ctx);
+	CHECK(d->pd);
+}
+
+/* --- queue pairs, rules, frames --- */
+
+struct raw {
+	struct dev *d;
+	struct ibv_cq *cq;
+	struct ibv_qp *qp;
+	struct mem m; /* the upper half receives */
+};
+
+static struct ibv_qp *try_raw(struct dev *d, struct ibv_cq *cq)
+{
+	struct ibv_qp_init_attr a = {.send_cq = cq,
+	                             .recv_cq = cq,
+	                             .cap = {.max_send_wr = 64,
+	                                     .max_recv_wr = 64,
+	                                     .max_send_sge = 2,
+	                                     .max_recv_sge = 2,
+	                                     .max_inline_data = 64},
+	                             .qp_type = IBV_QPT_RAW_PACKET};
+
+	return ibv_create_qp(d->pd, &a);
+}
+
+static void raw_open(struct raw *r, struct dev *d, struct ibv_comp_channel *channel)
+{
+	struct ibv_qp_attr a = {.qp_state = IBV_QPS_INIT, .port_num = 1};
+
+	r->d = d;
+	r->cq = ibv_create_cq(d->ctx, 256, NULL, channel, 0);
+	CHECK(r->cq);
+	r->qp = try_raw(d, r->cq);
+	CHECK(r->qp && r->qp->qp_type == IBV_QPT_RAW_PACKET);
+	mem_make(&r->m, d, 1 << 16);
+	SAME(ibv_modify_qp(r->qp, &a, IBV_QP_STATE), EINVAL); /* a port is needed */
+	SAME(ibv_modify_qp(r->qp, &a, IBV_QP_STATE | IBV_QP_PORT | IBV_QP_PKEY_INDEX), EINVAL);
+	SAME(ibv_modify_qp(r->qp, &a, IBV_QP_STATE | IBV_QP_PORT), 0);
+	SAME(to_state(r->qp, IBV_QPS_RTR), 0);
+	SAME(to_state(r->qp, IBV_QPS_RTS), 0);
+}
+
+static void receive(struct raw *r, uint64_t id, uint32_t len)
+{
+	struct ibv_sge sge = {(uintptr_t)r->m.p + 32768 + id * 2048, len, r->m.mr->lkey};
+	struct ibv_recv_wr wr = {.wr_id = id, .sg_list = &sge, .num_sge = 1}, *bad;
+
+	SAME(ibv_post_recv(r->qp, &wr, &bad), 0);
+}
+
+static const uint8_t *received(const struct raw *r, uint64_t id)
+{
+	return r->m.p + 32768 + id * 2048;
+}
+
+static int send_frame(struct raw *r, uint64_t id, const uint8_t *dst, uint32_t len, uint8_t fill_with, unsigned flags)
+{
+	uint8_t *f = r->m.p + id * 2048;
+	struct ibv_sge sge[2] = {{(uintptr_t)f, HEAD, r->m.mr->lkey}, {(uintptr_t)f + HEAD, len - HEAD, r->m.mr->lkey}};
+	struct ibv_send_wr wr = {.wr_id = id,
+	                         .sg_list = sge,
+	                         .num_sge = 2,
+	                         .opcode = IBV_WR_SEND,
+	                         .send_flags = IBV_SEND_SIGNALED | flags},
+	                   *bad;
+
+	memset(f, fill_with, len);
+	memcpy(f, dst, 6);
+	memcpy(f + 6, here, 6);
+	f[12] = 0x88; /* an experimental Ethernet type */
+	f[13] = 0xb5;
+	return ibv_post_send(r->qp, &wr, &bad);
+}
+
+struct eth_rule {
+	struct ibv_flow_attr attr;
+	struct ibv_flow_spec_eth eth;
+};
+
+static struct ibv_flow *steer(struct raw *r, const uint8_t *dst)
+{
+	struct eth_rule rule = {.attr = {.size = sizeof(rule), .num_of_specs = 1, .port = 1},
+	                        .eth = {.type = IBV_FLOW_SPEC_ETH, .size = sizeof(rule.eth)}};
+
+	memcpy(rule.eth.val.dst_mac, dst, 6);
+	memset(rule.eth.mask.dst_mac, 0xff, 6);
+	return ibv_create_flow(r->qp, &rule.attr);
+}
+
+static struct ibv_flow *steer_all(struct raw *r, enum ibv_flow_attr_type type)
+{
+	struct ibv_flow_attr attr = {.type = type, .size = sizeof(attr), .port = 1};
+
+	return ibv_create_flow(r->qp, &attr);
+}
+
+/* --- tests --- */
+
+static void frames_go_where_the_rules_say(void)
+{
+	struct raw a, b, c;
+	struct dev d;
+
+	own_network();
+	open_named(&d, "roce_lo");
+	raw_open(&a, &d, NULL);
+	raw_open(&b, &d, NULL);
+	raw_open(&c, &d, NULL);
+	struct ibv_flow *to_b = steer(&b, there), *to_c = steer(&c, group);
+
+	CHECK(to_b && to_c);
+	for (uint64_t i = 0; i < 8; i++) {
+		receive(&b, i, 2048);
+		receive(&c, i, 2048);
+	}
+	for (uint64_t i = 0; i < 8; i++) {
+		uint32_t len = 60 + 200 * (uint32_t)i;
+
+		SAME(send_frame(&a, i, i % 2 ? group : there, len, (uint8_t)(i + 1), 0), 0);
+		expect(a.cq, i, IBV_WC_SUCCESS);
+		struct raw *to = i % 2 ? &c : &b;
+		struct ibv_wc wc = expect(to->cq, i / 2, IBV_WC_SUCCESS);
+
+		SAME(wc.opcode, IBV_WC_RECV);
+		SAME(wc.byte_len, len);
+		CHECK(!memcmp(received(to, i / 2), a.m.p + i * 2048, len));
+	}
+	expect_none(b.cq, 50);
+	expect_none(c.cq, 50);
+	SAME(ibv_destroy_qp(b.qp), EBUSY);
+	SAME(ibv_destroy_flow(to_b), 0);
+	SAME(send_frame(&a, 1, there, 60, 9, 0), 0); /* nobody wants it any more */
+	expect(a.cq, 1, IBV_WC_SUCCESS);
+	expect_none(b.cq, 50);
+	SAME(ibv_destroy_qp(b.qp), 0);
+}
+
+static void a_frame_without_a_receive_is_lost_and_one_too_long_fails_its_receive(void)
+{
+	struct raw a, b;
+	struct dev d;
+
+	own_network();
+	open_named(&d, "roce_lo");
+	raw_open(&a, &d, NULL);
+	raw_open(&b, &d, NULL);
+	CHECK(steer_all(&b, IBV_FLOW_ATTR_ALL_DEFAULT));
+	SAME(send_frame(&a, 0, there, 100, 1, 0), 0);
+	expect(a.cq, 0, IBV_WC_SUCCESS);
+	expect_none(b.cq, 50);
+	receive(&b, 1, 2048);
+	receive(&b, 2, 64);
+	receive(&b, 3, 2048);
+	for (uint64_t i = 1; i < 4; i++) {
+		SAME(send_frame(&a, i, there, 100, (uint8_t)i, 0), 0);
+		expect(a.cq, i, IBV_WC_SUCCESS);
+		expect(b.cq, i, i == 2 ? IBV_WC_LOC_LEN_ERR : IBV_WC_SUCCESS);
+	}
+	CHECK(received(&b, 1)[99] == 1 && received(&b, 3)[99] == 3);
+}
+
+static void what_cannot_be_sent_ends_the_send_queue(void)
+{
+	struct raw a;
+	struct dev d;
+	struct ibv_send_wr *bad, wr = {.wr_id = 7, .opcode = IBV_WR_RDMA_WRITE};
+
+	own_network();
+	open_named(&d, "roce_lo");
+	raw_open(&a, &d, NULL);
+	SAME(ibv_post_send(a.qp, &wr, &bad), EINVAL);
+	SAME(send_frame(&a, 0, there, 100, 1, IBV_SEND_IP_CSUM), 0); /* the device does not have the capability */
+	SAME(send_frame(&a, 1, there, 100, 1, 0), 0);
+	expect(a.cq, 0, IBV_WC_LOC_QP_OP_ERR);
+	expect(a.cq, 1, IBV_WC_WR_FLUSH_ERR);
+	SAME(state_of(a.qp), IBV_QPS_SQE);
+	SAME(to_state(a.qp, IBV_QPS_RTS), 0);
+	SAME(send_frame(&a, 2, there, 100, 1, 0), 0);
+	expect(a.cq, 2, IBV_WC_SUCCESS);
+	a.m.mr->lkey++; /* no such key */
+	SAME(send_frame(&a, 3, there, 100, 1, 0), 0);
+	expect(a.cq, 3, IBV_WC_LOC_PROT_ERR);
+}
+
+static void a_frame_wakes_who_waits_for_an_event(void)
+{
+	struct raw a, b;
+	struct dev d;
+	struct ibv_cq *cq;
+	void *context;
+
+	own_network();
+	open_named(&d, "roce_lo");
+	struct ibv_comp_channel *channel = ibv_create_comp_channel(d.ctx);
+
+	CHECK(channel);
+	raw_open(&a, &d, NULL);
+	raw_open(&b, &d, channel);
+	CHECK(steer(&b, there));
+	for (uint64_t i = 0; i < 3; i++) {
+		receive(&b, i, 2048);
+		SAME(ibv_req_notify_cq(b.cq, 0), 0);
+		SAME(send_frame(&a, i, there, 100, (uint8_t)i, 0), 0);
+		struct pollfd p = {channel->fd, POLLIN, 0};
+
+		SAME(poll(&p, 1, PATIENCE), 1);
+		SAME(ibv_get_cq_event(channel, &cq, &context), 0);
+		ibv_ack_cq_events(cq, 1);
+		expect(b.cq, i, IBV_WC_SUCCESS);
+		expect(a.cq, i, IBV_WC_SUCCESS);
+	}
+}
+
+static void frames_cross_a_cable_with_their_tags(void)
+{
+	struct dev d0, d1;
+	struct raw a, b, sniffer;
+
+	own_network();
+	if (system("ip link add v0 type veth peer name v1 && ip link set v0 up && ip link set v1 up"))
+		skip("no veth interfaces here");
+	for (int i = 0; i < 200 && system("ip -o link show v1 | grep -q LOWER_UP"); i++)
+		sleep_ms(50);
+	open_named(&d0, "roce_v0");
+	open_named(&d1, "roce_v1");
+	raw_open(&a, &d0, NULL);
+	raw_open(&b, &d1, NULL);
+	raw_open(&sniffer, &d1, NULL);
+	CHECK(steer(&b, there)); /* the address of neither end, so the interface must be told to receive it */
+	CHECK(steer_all(&sniffer, IBV_FLOW_ATTR_SNIFFER));
+	for (uint64_t i = 0; i < 4; i++) {
+		receive(&b, i, 2048);
+		receive(&sniffer, i, 2048);
+	}
+	SAME(send_frame(&a, 0, there, 200, 5, 0), 0);
+	expect(a.cq, 0, IBV_WC_SUCCESS);
+	struct ibv_wc wc = expect(b.cq, 0, IBV_WC_SUCCESS);
+
+	SAME(wc.byte_len, 200);
+	CHECK(!memcmp(received(&b, 0), a.m.p, 200));
+
+	/* tagged: 802.1Q, VLAN 5 */
+	uint8_t *f = a.m.p + 2048;
+	struct ibv_sge sge = {(uintptr_t)f, 104, a.m.mr->lkey};
+	struct ibv_send_wr wr = {.wr_id = 1,
+	                         .sg_list = &sge,
+	                         .num_sge = 1,
+	                         .opcode = IBV_WR_SEND,
+	                         .send_flags = IBV_SEND_SIGNALED},
+	                   *bad;
+
+	memset(f, 0x77, 104);
+	memcpy(f, there, 6);
+	memcpy(f + 6, here, 6);
+	memcpy(f + 12, (uint8_t[]){0x81, 0, 0x60, 5, 0x88, 0xb5}, 6);
+	SAME(ibv_post_send(a.qp, &wr, &bad), 0);
+	expect(a.cq, 1, IBV_WC_SUCCESS);
+	wc = expect(b.cq, 1, IBV_WC_SUCCESS);
+	SAME(wc.byte_len, 104);
+	CHECK(!memcmp(received(&b, 1), f, 104));
+}
+
+static void without_the_right_there_is_no_queue_pair(void)
+{
+	struct __user_cap_header_struct head = {_LINUX_CAPABILITY_VERSION_3, 0};
+	struct __user_cap_data_struct caps[2];
+	struct dev d;
+
+	own_network();
+	open_named(&d, "roce_lo");
+	struct ibv_cq *cq = ibv_create_cq(d.ctx, 16, NULL, NULL, 0);
+
+	CHECK(!syscall(SYS_capget, &head, caps));
+	caps[0].effective &= ~(1u << CAP_NET_RAW);
+	CHECK(!syscall(SYS_capset, &head, caps));
+	CHECK(!try_raw(&d, cq) && errno == EPERM);
+	caps[0].effective |= 1u << CAP_NET_RAW;
+	CHECK(!syscall(SYS_capset, &head, caps));
+	struct ibv_qp *qp = try_raw(&d, cq);
+
+	CHECK(qp && !ibv_destroy_qp(qp));
+}
+
+static void the_device_says_that_it_has_them(void)
+{
+	struct ibv_device_attr_ex attr;
+	struct dev d;
+
+	dev_open(&d);
+	SAME(ibv_query_device_ex(d.ctx, NULL, &attr), 0);
+	CHECK(attr.orig_attr.max_raw_ethy_qp > 0);
+	CHECK(attr.orig_attr.device_cap_flags & IBV_DEVICE_MANAGED_FLOW_STEERING);
+	SAME(attr.raw_packet_caps, 0);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+	        {"frames go where the rules say", frames_go_where_the_rules_say, 0},
+	        {"a frame without a receive is lost, and one too long fails its receive",
+	         a_frame_without_a_receive_is_lost_and_one_too_long_fails_its_receive, 0},
+	        {"what cannot be sent ends the send queue", what_cannot_be_sent_ends_the_send_queue, 0},
+	        {"a frame wakes who waits for an event", a_frame_wakes_who_waits_for_an_event, 0},
+	        {"frames cross a cable, with their tags", frames_cross_a_cable_with_their_tags, 0},
+	        {"without the right there is no queue pair", without_the_right_there_is_no_queue_pair, 0},
+	        {"the device says that it has them", the_device_says_that_it_has_them, 0},
+	};
+
+	return RUN_TESTS(argc, argv, tests);
+}

@@ -1,0 +1,335 @@
+// flow_test.c - flow steering: rules and the frames that they match, their order, their errors
+// follows: ibv_create_flow(3); IEEE 802.3, 802.1Q; RFC 791, RFC 8200
+// SPDX-License-Identifier: MIT
+#include "harness.h"
+
+#include <arpa/inet.h>
+#include <string.h>
+
+#include "core/flow.h"
+#include "core/verbs.h"
+
+static const uint8_t mac_a[6] = {0x02, 1, 2, 3, 4, 5}, mac_b[6] = {0x02, 6, 7, 8, 9, 10},
+                     whole[6] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
+
+/* --- frames --- */
+
+static uint32_t put_eth(uint8_t *f, uint16_t type, int tag)
+{
+	uint32_t at = 12;
+
+	memcpy(f, mac_a, 6);
+	memcpy(f + 6, mac_b, 6);
+	if (tag >= 0) {
+		memcpy(f + at, (uint8_t[]){0x81, 0, (uint8_t)(tag >> 8), (uint8_t)tag}, 4);
+		at += 4;
+	}
+	f[at] = (uint8_t)(type >> 8);
+	f[at + 1] = (uint8_t)type;
+	return at + 2;
+}
+
+static uint32_t put_ports(uint8_t *f, uint32_t at)
+{
+	memcpy(f + at, (uint8_t[]){0x12, 0x34, 0x56, 0x78}, 4); /* source, destination */
+	return at + 8;
+}
+
+/* From 10.0.0.1 to 10.0.0.2, ports 0x1234 and 0x5678. */
+static uint32_t ipv4_frame(uint8_t f[128], uint8_t protocol, int tag)
+{
+	uint32_t at = put_eth(f, 0x0800, tag);
+
+	memcpy(f + at, (uint8_t[]){0x45, 0x10, 0, 28, 0, 1, 0x40, 0, 64, protocol, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2}, 20);
+	return put_ports(f, at + 20);
+}
+
+static uint32_t ipv6_frame(uint8_t f[128], uint8_t protocol)
+{
+	uint32_t at = put_eth(f, 0x86dd, -1);
+
+	memset(f + at, 0, 40);
+	memcpy(f + at, (uint8_t[]){0x6a, 0xb1, 0x23, 0x45, 0, 8, protocol, 7}, 8);
+	f[at + 23] = 1;
+	f[at + 39] = 2;
+	return put_ports(f, at + 40);
+}
+
+/* --- rules --- */
+
+struct rule {
+	struct ibv_flow_attr attr;
+	union {
+		struct ibv_flow_spec_eth eth;
+		struct ibv_flow_spec_ipv4_ext ipv4;
+		struct ibv_flow_spec_ipv6 ipv6;
+		struct ibv_flow_spec_tcp_udp ports;
+		struct ibv_flow_spec_action_drop drop;
+	} spec;
+};
+
+static struct rule rule_of(uint32_t type, size_t size)
+{
+	struct rule r = {.attr = {.size = (uint16_t)(sizeof(r.attr) + size), .num_of_specs = 1, .port = 1}};
+
+	r.spec.eth.type = (enum ibv_flow_spec_type)type;
+	r.spec.eth.size = (uint16_t)size;
+	return r;
+}
+
+static struct rule eth_rule(const uint8_t *dst)
+{
+	struct rule r = rule_of(IBV_FLOW_SPEC_ETH, sizeof(r.spec.eth));
+
+	memcpy(r.spec.eth.val.dst_mac, dst, 6);
+	memcpy(r.spec.eth.mask.dst_mac, whole, 6);
+	return r;
+}
+
+static bool takes(const struct rule *r, const uint8_t *frame, uint32_t len)
+{
+	union vb_frame_fields fields;
+	struct vb_flow_match m;
+
+	CHECK(!vb_flow_parse(&r->attr, &m));
+	uint8_t layers = vb_frame_dissect(frame, len, &fields);
+
+	return vb_flow_matches(&m, &fields, layers);
+}
+
+static void addresses_of_stations_are_compared_under_their_mask(void)
+{
+	uint8_t f[128];
+	uint32_t len = ipv4_frame(f, 17, -1);
+	struct rule r = eth_rule(mac_a), none = eth_rule(mac_b);
+
+	CHECK(takes(&r, f, len) && !takes(&none, f, len));
+	memset(none.spec.eth.mask.dst_mac + 1, 0, 5);
+	CHECK(takes(&none, f, len)); /* the first byte alone */
+	r.spec.eth.val.ether_type = htons(0x0806);
+	r.spec.eth.mask.ether_type = 0xffff;
+	CHECK(!takes(&r, f, len));
+	r.spec.eth.val.ether_type = htons(0x0800);
+	CHECK(takes(&r, f, len));
+	CHECK(!takes(&r, f, 13)); /* not even an Ethernet header */
+}
+
+static void a_tag_is_asked_for_only_where_there_is_one(void)
+{
+	uint8_t f[128];
+	struct rule r = eth_rule(mac_a);
+
+	r.spec.eth.mask.vlan_tag = htons(0xfff);
+	CHECK(!takes(&r, f, ipv4_frame(f, 17, -1)));
+	CHECK(takes(&r, f, ipv4_frame(f, 17, 0x6000)));
+	r.spec.eth.val.vlan_tag = htons(5);
+	CHECK(!takes(&r, f, ipv4_frame(f, 17, 6)));
+	CHECK(takes(&r, f, ipv4_frame(f, 17, 0x6005)));
+	/* ether_type is the one behind the tag */
+	r.spec.eth.val.ether_type = htons(0x0800);
+	r.spec.eth.mask.ether_type = 0xffff;
+	CHECK(takes(&r, f, ipv4_frame(f, 17, 5)));
+}
+
+static void fields_of_ipv4_are_found(void)
+{
+	uint8_t f[128];
+	uint32_t len = ipv4_frame(f, 17, 9);
+	struct rule r = rule_of(IBV_FLOW_SPEC_IPV4_EXT, sizeof(r.spec.ipv4));
+
+	memset(&r.spec.ipv4.mask, 0xff, sizeof(r.spec.ipv4.mask));
+	r.spec.ipv4.val = (struct ibv_flow_ipv4_ext_filter){.src_ip = htonl(0x0a000001),
+	                                                    .dst_ip = htonl(0x0a000002),
+	                                                    .proto = 17,
+	                                                    .tos = 0x10,
+	                                                    .ttl = 64,
+	                                                    .flags = 2};
+	CHECK(takes(&r, f, len));
+	for (size_t i = 0; i < 12; i++) { /* every field counts */
+		((uint8_t *)&r.spec.ipv4.val)[i] ^= 1;
+		CHECK(!takes(&r, f, len));
+		((uint8_t *)&r.spec.ipv4.val)[i] ^= 1;
+	}
+	CHECK(!takes(&r, f, 14 + 4 + 19)); /* cut off */
+	CHECK(!takes(&r, f, ipv6_frame(f, 17)));
+}
+
+static void fields_of_ipv6_are_found(void)
+{
+	uint8_t f[128];
+	uint32_t len = ipv6_frame(f, 6);
+	struct rule r = rule_of(IBV_FLOW_SPEC_IPV6, sizeof(r.spec.ipv6));
+
+	memset(&r.spec.ipv6.mask, 0xff, sizeof(r.spec.ipv6.mask));
+	r.spec.ipv6.val = (struct ibv_flow_ipv6_filter){.src_ip = {[15] = 1},
+	                                                .dst_ip = {[15] = 2},
+	                                                .flow_label = htonl(0x12345),
+	                                                .next_hdr = 6,
+	                                                .traffic_class = 0xab,
+	                                                .hop_limit = 7};
+	CHECK(takes(&r, f, len));
+	for (size_t i = 0; i < 39; i++) {
+		((uint8_t *)&r.spec.ipv6.val)[i] ^= 1;
+		CHECK(!takes(&r, f, len));
+		((uint8_t *)&r.spec.ipv6.val)[i] ^= 1;
+	}
+}
+
+static void ports_belong_to_their_protocol(void)
+{
+	uint8_t f[128];
+	struct rule udp = rule_of(IBV_FLOW_SPEC_UDP, sizeof(udp.spec.ports));
+
+	udp.spec.ports.val = (struct ibv_flow_tcp_udp_filter){htons(0x5678), htons(0x1234)};
+	memset(&udp.spec.ports.mask, 0xff, sizeof(udp.spec.ports.mask));
+	struct rule tcp = udp;
+
+	tcp.spec.ports.type = IBV_FLOW_SPEC_TCP;
+	CHECK(takes(&udp, f, ipv4_frame(f, 17, -1)) && !takes(&tcp, f, ipv4_frame(f, 17, -1)));
+	CHECK(takes(&tcp, f, ipv6_frame(f, 6)) && !takes(&udp, f, ipv6_frame(f, 6)));
+	uint32_t len = ipv4_frame(f, 17, -1);
+
+	f[14 + 7] = 1; /* a later fragment has no ports */
+	CHECK(!takes(&udp, f, len));
+	udp.spec.ports.val.dst_port = htons(1);
+	CHECK(!takes(&udp, f, ipv4_frame(f, 17, -1)));
+}
+
+static int refusal_of(const struct rule *r)
+{
+	struct vb_flow_match m;
+
+	return vb_flow_parse(&r->attr, &m);
+}
+
+static void what_is_no_rule_is_refused(void)
+{
+	struct rule r = eth_rule(mac_a);
+
+	r.spec.eth.size--;
+	CHECK(refusal_of(&r) == EINVAL);
+	r.spec.eth.size++;
+	r.attr.size--;
+	CHECK(refusal_of(&r) == EINVAL);
+	r.attr.size = 0; /* as pyverbs has it */
+	CHECK(!refusal_of(&r));
+	r = eth_rule(mac_a);
+	r.attr.num_of_specs = 2; /* there is one */
+	CHECK(refusal_of(&r) == EINVAL);
+	r = rule_of(IBV_FLOW_SPEC_GRE, sizeof(struct ibv_flow_spec_gre));
+	CHECK(refusal_of(&r) == EOPNOTSUPP);
+	r = rule_of(IBV_FLOW_SPEC_ETH | IBV_FLOW_SPEC_INNER, sizeof(r.spec.eth));
+	CHECK(refusal_of(&r) == EOPNOTSUPP);
+
+	struct {
+		struct ibv_flow_attr attr;
+		struct ibv_flow_spec_tcp_udp tcp, udp;
+	} both = {.attr = {.size = sizeof(both), .num_of_specs = 2, .port = 1},
+	          .tcp = {.type = IBV_FLOW_SPEC_TCP, .size = sizeof(both.tcp)},
+	          .udp = {.type = IBV_FLOW_SPEC_UDP, .size = sizeof(both.udp)}};
+	struct vb_flow_match m;
+
+	CHECK(vb_flow_parse(&both.attr, &m) == EINVAL); /* no frame is both */
+}
+
+/* --- which queue pair receives --- */
+
+static bool gets(struct ibv_qp *qp)
+{
+	uint8_t f[128];
+
+	return vb_flow_takes(vb_qp(qp), f, ipv4_frame(f, 17, -1));
+}
+
+static struct ibv_flow *attach(struct ibv_qp *qp, struct rule r, enum ibv_flow_attr_type type, uint16_t priority,
+                               uint32_t flags)
+{
+	r.attr.type = type;
+	r.attr.priority = priority;
+	r.attr.flags = flags;
+	if (type != IBV_FLOW_ATTR_NORMAL)
+		r.attr.num_of_specs = 0;
+	return vb_create_flow(qp, &r.attr);
+}
+
+static void the_most_important_rule_decides(void)
+{
+	struct objects o = open_objects(IBV_QPT_RAW_PACKET);
+	struct ibv_qp *a = o.qp, *b = make_qp(&o, IBV_QPT_RAW_PACKET, NULL);
+	struct rule r = eth_rule(mac_a);
+
+	CHECK(!gets(a) && !gets(b));
+	struct ibv_flow *late = attach(a, r, IBV_FLOW_ATTR_NORMAL, 5, 0);
+
+	CHECK(late && gets(a) && !gets(b));
+	struct ibv_flow *early = attach(b, r, IBV_FLOW_ATTR_NORMAL, 4, 0);
+
+	CHECK(early && !gets(a) && gets(b));
+	CHECK(!vb_destroy_flow(early) && gets(a) && !gets(b));
+	early = attach(b, r, IBV_FLOW_ATTR_NORMAL, 4, IBV_FLOW_ATTR_FLAGS_DONT_TRAP);
+	CHECK(early && gets(a) && gets(b)); /* it goes on to the next rule */
+	CHECK(!vb_destroy_flow(early));
+	early = attach(b, r, IBV_FLOW_ATTR_NORMAL, 5, 0); /* the older one of two */
+	CHECK(early && gets(a) && !gets(b) && !vb_destroy_flow(early));
+	early = attach(b, rule_of(IBV_FLOW_SPEC_ACTION_DROP, sizeof(r.spec.drop)), IBV_FLOW_ATTR_NORMAL, 0, 0);
+	CHECK(early && !gets(a) && !gets(b) && !vb_destroy_flow(early));
+	CHECK(vb_destroy_qp(a) == EBUSY); /* while it has a rule */
+	CHECK(!vb_destroy_flow(late) && !gets(a) && !vb_destroy_qp(b));
+	CHECK(fake.flows_changed > 8);
+	close_objects(&o);
+}
+
+static void default_rules_take_what_is_left_and_sniffers_all(void)
+{
+	struct objects o = open_objects(IBV_QPT_RAW_PACKET);
+	struct ibv_qp *a = o.qp, *b = make_qp(&o, IBV_QPT_RAW_PACKET, NULL);
+	struct ibv_flow *rest = attach(a, eth_rule(mac_a), IBV_FLOW_ATTR_ALL_DEFAULT, 0, 0);
+
+	CHECK(rest && gets(a));
+	struct ibv_flow *mine = attach(b, eth_rule(mac_a), IBV_FLOW_ATTR_NORMAL, 9, 0);
+
+	CHECK(mine && !gets(a) && gets(b));
+	struct ibv_flow *all = attach(a, eth_rule(mac_a), IBV_FLOW_ATTR_SNIFFER, 0, 0);
+
+	CHECK(all && gets(a) && gets(b));
+	CHECK(!vb_destroy_flow(all) && !vb_destroy_flow(rest) && !vb_destroy_flow(mine));
+	rest = attach(a, eth_rule(mac_a), IBV_FLOW_ATTR_MC_DEFAULT, 0, 0);
+	CHECK(rest && !gets(a)); /* it is for one station */
+	CHECK(!vb_destroy_flow(rest) && !vb_destroy_qp(b));
+	close_objects(&o);
+}
+
+static void rules_that_cannot_be_are_refused(void)
+{
+	struct objects o = open_objects(IBV_QPT_RAW_PACKET);
+	struct ibv_qp *rc = make_qp(&o, IBV_QPT_RC, NULL), *ud = make_qp(&o, IBV_QPT_UD, NULL);
+	struct rule r = eth_rule(mac_a);
+
+	CHECK(!attach(rc, r, IBV_FLOW_ATTR_NORMAL, 0, 0) && errno == EINVAL);
+	CHECK(!attach(ud, r, IBV_FLOW_ATTR_NORMAL, 0, 0) && errno == EOPNOTSUPP);
+	CHECK(!attach(o.qp, r, (enum ibv_flow_attr_type)4, 0, 0) && errno == EINVAL);
+	CHECK(!attach(o.qp, r, IBV_FLOW_ATTR_NORMAL, 0, IBV_FLOW_ATTR_FLAGS_EGRESS) && errno == EOPNOTSUPP);
+	CHECK(!attach(o.qp, r, IBV_FLOW_ATTR_NORMAL, 0, 1) && errno == EINVAL);
+	CHECK(!attach(o.qp, r, IBV_FLOW_ATTR_SNIFFER, 0, IBV_FLOW_ATTR_FLAGS_DONT_TRAP) && errno == EINVAL);
+	r.attr.port = 2;
+	CHECK(!attach(o.qp, r, IBV_FLOW_ATTR_NORMAL, 0, 0) && errno == EINVAL);
+	r.attr.port = 1;
+	r.attr.comp_mask = 1;
+	CHECK(!attach(o.qp, r, IBV_FLOW_ATTR_NORMAL, 0, 0) && errno == EINVAL);
+	CHECK(!vb_destroy_qp(rc) && !vb_destroy_qp(ud));
+	close_objects(&o);
+}
+
+int main(void)
+{
+	RUN(addresses_of_stations_are_compared_under_their_mask);
+	RUN(a_tag_is_asked_for_only_where_there_is_one);
+	RUN(fields_of_ipv4_are_found);
+	RUN(fields_of_ipv6_are_found);
+	RUN(ports_belong_to_their_protocol);
+	RUN(what_is_no_rule_is_refused);
+	RUN(the_most_important_rule_decides);
+	RUN(default_rules_take_what_is_left_and_sniffers_all);
+	RUN(rules_that_cannot_be_are_refused);
+	return 0;
+}
