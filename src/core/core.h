@@ -24,6 +24,7 @@ struct vb_peer;
 struct vb_device;
 struct vb_roce_path;
 struct vb_iwarp_path;
+struct vb_dm_memory;
 struct vb_tx;
 
 /* Allocated with zeros behind it (context.c), because libmlx5 and others read past it as if it were their own. */
@@ -60,8 +61,12 @@ struct vb_mr {
 	struct ibv_mr mr; /* lkey == rkey */
 	struct vb_made made;
 	uint64_t iova;
-	uint32_t access;
+	uint32_t access; /* IBV_ACCESS_*, VB_MR_* */
 	struct vb_mr_shared *shared;
+	uint64_t start;          /* the address of iova in this process */
+	struct vb_dm_memory *dm; /* its device memory, or NULL */
+	void *map;               /* its dma-buf, mapped, or NULL */
+	size_t map_len;
 };
 
 struct vb_ah {

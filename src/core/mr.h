@@ -1,4 +1,4 @@
-// mr.h - memory regions on the data path: the local check, and invalidation
+// mr.h - memory regions: the local check on the data path, invalidation, and what the kinds of regions share
 // follows: IBA volume 1, 10.6.3 (access), 10.6.5 (invalidation)
 // SPDX-License-Identifier: MIT
 #ifndef VB_CORE_MR_H
@@ -6,6 +6,10 @@
 
 #include "core/key.h"
 #include "core/node.h"
+
+/* The same check for a null region (core/null.c), whose entry no other check accepts. */
+const struct vb_mr_shared *vb_mr_check_null(const struct vb_mr_shared *e, uint32_t pd_id, uint64_t len,
+                                            uint32_t need_access, uint64_t *va);
 
 /*
  * The region of a local key, if it belongs to this PD, grants need_access and contains [addr, addr + len) without
@@ -20,8 +24,9 @@ static inline const struct vb_mr_shared *vb_mr_check_local(const struct vb_node 
 
 	if (!lkey || atomic_load_explicit(&e->key, memory_order_acquire) != lkey)
 		return NULL;
-	if (atomic_load_explicit(&e->pd, memory_order_relaxed) != pd_id ||
-	    (atomic_load_explicit(&e->access, memory_order_relaxed) & need_access) != need_access)
+	if (__builtin_expect(atomic_load_explicit(&e->pd, memory_order_relaxed) != pd_id, 0))
+		return vb_mr_check_null(e, pd_id, len, need_access, va);
+	if ((atomic_load_explicit(&e->access, memory_order_relaxed) & need_access) != need_access)
 		return NULL;
 
 	uint64_t length = atomic_load_explicit(&e->length, memory_order_relaxed);
@@ -42,5 +47,12 @@ static inline const struct vb_mr_shared *vb_mr_check_local(const struct vb_node 
  * regions, and rxe refuses. Any thread. Copies in progress may end after it returns.
  */
 int vb_mr_invalidate(struct vb_node *node, uint32_t pd_id, uint32_t rkey, bool from_remote);
+
+/* Makes a region of pd. *as has what its kind determines: mr.addr, mr.length, iova, access, start, dm, map. The caller
+ * has checked them. NULL with ENOMEM: no room in the table. No lock held. */
+struct ibv_mr *vb_mr_new(struct ibv_pd *pd, const struct vb_mr *as);
+
+/* 0, or EINVAL if these access rights (IBV_ACCESS_*, without the optional ones) are unknown or make no sense. */
+int vb_mr_check_access(uint32_t access);
 
 #endif
