@@ -46,13 +46,9 @@ int vb_get_pkey_index(struct ibv_context *context, uint8_t port, __be16 pkey);
 struct ibv_mr *vb_abi_reg_mr(struct ibv_pd *pd, void *addr, size_t length, int access);
 struct ibv_mr *vb_reg_mr_iova(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, int access);
 struct ibv_mr *vb_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, unsigned int access);
-struct ibv_mr *vb_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, int fd, int access);
 struct ibv_mr *vb_reg_mr_ex(struct ibv_pd *pd, struct vb_mr_init_attr *attr);
 struct ibv_mr *vb_reg_buf_mr(struct ibv_pd *pd, struct vb_buf *buf, void *addr, size_t length, int access);
 int vb_abi_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, size_t length, int access);
-
-struct ibv_dm *vb_import_dm(struct ibv_context *context, uint32_t handle);
-void vb_unimport_dm(struct ibv_dm *dm);
 
 int vb_query_qp_data_in_order(struct ibv_qp *qp, enum ibv_wr_opcode op, uint32_t flags);
 int vb_set_ece(struct ibv_qp *qp, struct ibv_ece *ece);

@@ -22,16 +22,10 @@
 NO_PTR(struct ibv_mw *, alloc_mw, (struct ibv_pd * pd, enum ibv_mw_type type))
 NO_INT(bind_mw, (struct ibv_qp * qp, struct ibv_mw *mw, struct ibv_mw_bind *bind))
 NO_INT(dealloc_mw, (struct ibv_mw * mw))
-NO_INT(advise_mr, (struct ibv_pd * pd, enum ibv_advise_mr_advice a, uint32_t flags, struct ibv_sge *sg, uint32_t n))
-NO_PTR(struct ibv_mr *, alloc_null_mr, (struct ibv_pd * pd))
 NO_INT(read_counters, (struct ibv_counters * counters, uint64_t *values, uint32_t n, uint32_t flags))
 NO_INT(attach_counters, (struct ibv_counters * counters, struct ibv_counter_attach_attr *attr, struct ibv_flow *flow))
 NO_PTR(struct ibv_counters *, create_counters, (struct ibv_context * context, struct ibv_counters_init_attr *attr))
 NO_INT(destroy_counters, (struct ibv_counters * counters))
-NO_PTR(struct ibv_mr *, reg_dm_mr,
-       (struct ibv_pd * pd, struct ibv_dm *dm, uint64_t off, size_t length, unsigned access))
-NO_PTR(struct ibv_dm *, alloc_dm, (struct ibv_context * context, struct ibv_alloc_dm_attr *attr))
-NO_INT(free_dm, (struct ibv_dm * dm))
 NO_INT(modify_flow_action_esp, (struct ibv_flow_action * action, struct ibv_flow_action_esp_attr *attr))
 NO_INT(destroy_flow_action, (struct ibv_flow_action * action))
 NO_PTR(struct ibv_flow_action *, create_flow_action_esp,
@@ -115,15 +109,15 @@ static const struct ibv_context_ops context_ops = {
 
 static const struct verbs_context verbs_ops = {
         .query_port = vb_query_port_sized,
-        .advise_mr = no_advise_mr,
-        .alloc_null_mr = no_alloc_null_mr,
+        .advise_mr = vb_advise_mr,
+        .alloc_null_mr = vb_alloc_null_mr,
         .read_counters = no_read_counters,
         .attach_counters_point_flow = no_attach_counters,
         .create_counters = no_create_counters,
         .destroy_counters = no_destroy_counters,
-        .reg_dm_mr = no_reg_dm_mr,
-        .alloc_dm = no_alloc_dm,
-        .free_dm = no_free_dm,
+        .reg_dm_mr = vb_reg_dm_mr,
+        .alloc_dm = vb_alloc_dm,
+        .free_dm = vb_free_dm,
         .modify_flow_action_esp = no_modify_flow_action_esp,
         .destroy_flow_action = no_destroy_flow_action,
         .create_flow_action_esp = no_create_flow_action_esp,

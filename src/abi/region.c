@@ -1,4 +1,4 @@
-// region.c - all calls that register memory, implemented with two calls of core/
+// region.c - all calls that register memory, implemented with three calls of core/
 // follows: ibv_reg_mr(3), ibv_rereg_mr(3), ibv_import_mr(3), ibv_reg_dmabuf_mr(3), ibv_reg_mr_ex(3)
 // SPDX-License-Identifier: MIT
 #include <errno.h>
@@ -30,15 +30,23 @@ static struct ibv_mr *refuse_region(int err)
 	return NULL;
 }
 
-struct ibv_mr *vb_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, int fd, int access)
+/* A dma-buf: its offset is 0 and its iova the offset, unless they are given. */
+static struct ibv_mr *reg_descriptor(struct ibv_pd *pd, const struct vb_mr_init_attr *attr)
 {
-	return refuse_region(EOPNOTSUPP);
+	uint64_t offset = attr->comp_mask & VB_REG_MR_FD_OFFSET ? attr->fd_offset : 0;
+
+	if (attr->comp_mask & ~(uint64_t)(VB_REG_MR_FD | VB_REG_MR_FD_OFFSET | VB_REG_MR_IOVA))
+		return refuse_region(attr->comp_mask & VB_REG_MR_ADDR ? EINVAL : EOPNOTSUPP);
+	return vb_reg_dmabuf_mr(pd, offset, attr->length, attr->comp_mask & VB_REG_MR_IOVA ? attr->iova : offset,
+	                        attr->fd, attr->access);
 }
 
 struct ibv_mr *vb_reg_mr_ex(struct ibv_pd *pd, struct vb_mr_init_attr *attr)
 {
 	if (!attr || !(attr->comp_mask & (VB_REG_MR_ADDR | VB_REG_MR_FD)))
 		return refuse_region(EINVAL);
+	if (attr->comp_mask & VB_REG_MR_FD)
+		return reg_descriptor(pd, attr);
 	if (attr->comp_mask & ~(uint64_t)(VB_REG_MR_ADDR | VB_REG_MR_IOVA))
 		return refuse_region(EOPNOTSUPP);
 	return vb_reg_mr_iova2(pd, attr->addr, attr->length,
@@ -74,14 +82,4 @@ int vb_abi_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr,
 		return IBV_REREG_MR_ERR_CMD;
 	}
 	return 0;
-}
-
-struct ibv_dm *vb_import_dm(struct ibv_context *context, uint32_t handle)
-{
-	errno = EOPNOTSUPP;
-	return NULL;
-}
-
-void vb_unimport_dm(struct ibv_dm *dm)
-{
 }

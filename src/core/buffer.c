@@ -26,6 +26,18 @@ bool vb_mr_read_shared(void *seg, uint32_t key, struct vb_mr_view *out)
 	return atomic_load_explicit(&m->seq, memory_order_relaxed) == seq;
 }
 
+/* addr and iova of the entry are memory to read zeros from, and memory to write to, of VB_MAX_MSG_SZ bytes each. */
+const struct vb_mr_shared *vb_mr_check_null(const struct vb_mr_shared *e, uint32_t pd_id, uint64_t len,
+                                            uint32_t need_access, uint64_t *va)
+{
+	if (!(atomic_load_explicit(&e->access, memory_order_relaxed) & VB_MR_NULL) ||
+	    atomic_load_explicit(&e->null_pd, memory_order_relaxed) != pd_id || len > VB_MAX_MSG_SZ ||
+	    (need_access & ~(uint32_t)IBV_ACCESS_LOCAL_WRITE))
+		return NULL;
+	*va = atomic_load_explicit(need_access ? &e->iova : &e->addr, memory_order_relaxed);
+	return e;
+}
+
 bool vb_mr_view_allows(const struct vb_mr_view *v, uint32_t pd, uint64_t addr, uint64_t length, uint32_t access,
                        uint64_t *va)
 {

@@ -27,6 +27,7 @@ struct vb_roce_path;
 struct vb_iwarp_path;
 struct vb_raw_path;
 struct vb_flow;
+struct vb_dm_memory;
 struct vb_tx;
 struct vb_share;
 struct vb_region_map;
@@ -74,13 +75,17 @@ struct vb_mr {
 	struct ibv_mr mr; /* lkey == rkey */
 	struct vb_made made;
 	uint64_t iova;
-	uint32_t access;
+	uint32_t access; /* IBV_ACCESS_*, VB_MR_* */
 	struct vb_mr_shared *shared;
 	struct vb_mr *origin;      /* the region of which this is an import (core/import.c), or NULL */
 	unsigned imports;          /* of an origin; under node->mr_lock, as the next two */
 	bool released;             /* the program has no handle of it any more, but imports */
 	bool ended;                /* it was deregistered, by this handle or by an import */
 	struct vb_region_map *map; /* memory of another process that is mapped here for it, or NULL */
+	uint64_t start;            /* the address of iova in this process */
+	struct vb_dm_memory *dm;   /* its device memory, or NULL */
+	void *dmabuf;              /* its dma-buf, mapped, or NULL */
+	size_t dmabuf_len;
 };
 
 struct vb_ah {

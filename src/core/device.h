@@ -5,6 +5,7 @@
 #define VB_CORE_DEVICE_H
 
 #include <infiniband/verbs.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -31,12 +32,13 @@ struct vb_device {
 	 * zeros, libmlx5 ignores the device. */
 	char rdma_core_tail[4096 - sizeof(struct ibv_device)];
 
-	int ifindex;      /* constant */
-	int number;       /* constant: N of /dev/infiniband/uverbsN, netlink and ibv_get_device_index(3) */
-	bool iwarp;       /* constant: RDMAP over TCP instead of RoCEv2 */
-	bool lids;        /* constant: has a LID, so that addresses need no GRH (core/lid.h) */
-	__be64 node_guid; /* constant: does not follow a later change of the MAC, as with hardware */
-	unsigned refs;    /* atomic */
+	int ifindex;           /* constant */
+	int number;            /* constant: N of /dev/infiniband/uverbsN, netlink and ibv_get_device_index(3) */
+	bool iwarp;            /* constant: RDMAP over TCP instead of RoCEv2 */
+	bool lids;             /* constant: has a LID, so that addresses need no GRH (core/lid.h) */
+	__be64 node_guid;      /* constant: does not follow a later change of the MAC, as with hardware */
+	unsigned refs;         /* atomic */
+	atomic_size_t dm_used; /* bytes of device memory that this process has allocated */
 
 	struct vb_lock lock; /* guards the fields below; the last in the order of locks */
 	struct vb_netdev nd;

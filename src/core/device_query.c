@@ -33,6 +33,22 @@ static void without_datagrams(struct ibv_device_attr *a)
 	a->max_pkeys = 0;
 }
 
+/* Copies find out by themselves whether memory is there, on all paths and for all operations. */
+static void with_paging(struct ibv_device_attr_ex *attr, bool iwarp)
+{
+	const uint32_t datagrams = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_SRQ_RECV;
+	const uint32_t all = datagrams | IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC;
+
+	attr->odp_caps.general_caps = IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT;
+	attr->odp_caps.per_transport_caps.rc_odp_caps = all;
+	if (!iwarp) {
+		attr->odp_caps.per_transport_caps.uc_odp_caps = datagrams | IBV_ODP_SUPPORT_WRITE;
+		attr->odp_caps.per_transport_caps.ud_odp_caps = datagrams;
+	}
+	if (attr->orig_attr.device_cap_flags & IBV_DEVICE_XRC)
+		attr->xrc_odp_caps = all & ~(uint32_t)IBV_ODP_SUPPORT_RECV; /* it receives by shared queues only */
+}
+
 int vb_query_device_attr(struct vb_device *dev, struct ibv_device_attr_ex *attr)
 {
 	memset(attr, 0, sizeof(*attr));
@@ -72,6 +88,8 @@ int vb_query_device_attr(struct vb_device *dev, struct ibv_device_attr_ex *attr)
 	};
 	if (dev->iwarp)
 		without_datagrams(&attr->orig_attr);
+	with_paging(attr, dev->iwarp);
+	attr->max_dm_size = VB_MAX_DM_SIZE;
 	attr->completion_timestamp_mask = ~0ull;
 	attr->cq_mod_caps = (struct ibv_cq_moderation_caps){VB_MAX_CQ_COUNT, VB_MAX_CQ_PERIOD};
 	attr->hca_core_clock = VB_CORE_CLOCK_KHZ;

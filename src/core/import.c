@@ -44,6 +44,7 @@ void vb_mr_release(struct vb_node *node, struct vb_mr *mr)
 	vb_mutex_unlock(&node->mr_lock);
 	if (last) {
 		vb_region_unmap(origin->map);
+		vb_mr_drop_memory(origin);
 		vb_object_free(origin, &origin->made);
 	}
 	if (mr != origin)
@@ -121,7 +122,12 @@ static struct vb_mr *import_foreign(struct ibv_pd *pd, uint32_t handle)
 		errno = err;
 		return NULL;
 	}
-	struct vb_mr *mr = vb_mr_new(pd, map->local, map->length, map->iova, map->access, map->key);
+	struct vb_mr *mr = vb_mr_enter(pd,
+	                               &(struct vb_mr){.mr = {.addr = map->local, .length = map->length},
+	                                               .iova = map->iova,
+	                                               .access = map->access,
+	                                               .start = (uintptr_t)map->local},
+	                               map->key);
 
 	if (!mr) {
 		mr = import_again(pd, handle, map->key);

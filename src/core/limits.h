@@ -22,6 +22,9 @@
 #define VB_MAX_SRQ_WR 16384
 #define VB_MAX_SRQ_SGE 32
 #define VB_MAX_MSG_SZ 0x40000000u
+/* Device memory of an adapter, in each program. */
+#define VB_MAX_DM_SIZE (1u << 20)
+#define VB_MAX_DM_LOG_ALIGN 12
 /* Groups: what the kernel lets one socket join (net.ipv4.igmp_max_memberships), because a program has one. Queue pairs
  * of a group: as Linux's rxe. */
 #define VB_MAX_MCAST_GRP 20

@@ -5,9 +5,12 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #include "core/context.h"
 #include "core/device.h"
+#include "core/dm.h"
+#include "core/dmabuf.h"
 #include "core/handle.h"
 #include "core/pages.h"
 #include "core/pd.h"
@@ -18,33 +21,36 @@
 	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC | \
 	 IBV_ACCESS_ZERO_BASED | IBV_ACCESS_MW_BIND | VB_IBV_ACCESS_FLUSH_GLOBAL)
 /* Persistence would need msync(2), which may take seconds, in the middle of a queue pair's requests. */
-#define ACCESS_UNSUPPORTED (IBV_ACCESS_ON_DEMAND | IBV_ACCESS_HUGETLB | VB_IBV_ACCESS_FLUSH_PERSISTENT)
+#define ACCESS_UNSUPPORTED VB_IBV_ACCESS_FLUSH_PERSISTENT
+#define ACCESS_PAGING (IBV_ACCESS_ON_DEMAND | IBV_ACCESS_HUGETLB)
 #define ACCESS_REMOTE \
 	(IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC | VB_IBV_ACCESS_FLUSH_GLOBAL)
 
 /* Optional bits (relaxed ordering) may be ignored: ibv_reg_mr(3). Programs set MW_BIND without using memory windows,
- * and the kernel accepts it for adapters without windows. */
-static int check_access(struct ibv_context *context, uint32_t access)
+ * and the kernel accepts it for adapters without windows. HUGETLB is the program's promise, and copies do not need it. */
+int vb_mr_check_access(struct ibv_context *context, uint32_t access)
 {
 	bool iwarp = vb_device_rc_only(vb_ctx(context)->dev);
 
 	access &= ~(uint32_t)IBV_ACCESS_OPTIONAL_RANGE;
-	if (access & ~(uint32_t)(ACCESS_KNOWN | ACCESS_UNSUPPORTED))
+	if (access & ~(uint32_t)(ACCESS_KNOWN | ACCESS_PAGING | ACCESS_UNSUPPORTED))
 		return EINVAL;
 	if ((access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)) && !(access & IBV_ACCESS_LOCAL_WRITE))
 		return EINVAL; /* IBA C11-17 */
 	return (access & ACCESS_UNSUPPORTED) || (iwarp && (access & VB_IBV_ACCESS_FLUSH_GLOBAL)) ? EOPNOTSUPP : 0;
 }
 
-static int check_range(const void *addr, uint64_t length, uint64_t iova, uint32_t access)
+/* Every copy finds out by itself whether memory is there (util/guard.h), so on-demand paging needs no more than that
+ * the registration does not check it. */
+static int check_range(uint64_t start, uint64_t length, uint64_t iova, uint32_t access)
 {
-	uint64_t start = (uintptr_t)addr;
-
+	if (!start && length == SIZE_MAX && (access & IBV_ACCESS_ON_DEMAND)) /* implicit: the whole address space */
+		return iova || (access & IBV_ACCESS_HUGETLB) ? EINVAL : 0;
 	if (!length) /* the kernel refuses an empty range only at a page boundary, where it has no page */
 		return start & 4095 ? 0 : EINVAL;
 	if (start + length - 1 < start || iova + length - 1 < iova)
 		return EINVAL;
-	return vb_pages_check(start, length, access & IBV_ACCESS_LOCAL_WRITE);
+	return access & IBV_ACCESS_ON_DEMAND ? 0 : vb_pages_check(start, length, access & IBV_ACCESS_LOCAL_WRITE);
 }
 
 /* Makes the entry's sequence number odd, so that readers do not use the entry. */
@@ -60,15 +66,18 @@ static void rewrite_begin(struct vb_mr_shared *e)
 static void rewrite_end(const struct vb_mr *mr, uint32_t key)
 {
 	struct vb_mr_shared *e = mr->shared;
+	uint32_t pd = vb_pd_id(vb_pd(mr->mr.pd));
+	bool null = mr->access & VB_MR_NULL;
 
 	atomic_store_explicit(&e->access, mr->access, memory_order_relaxed);
-	atomic_store_explicit(&e->pd, vb_pd_id(vb_pd(mr->mr.pd)), memory_order_relaxed);
+	atomic_store_explicit(&e->pd, null ? 0 : pd, memory_order_relaxed);
+	atomic_store_explicit(&e->null_pd, null ? pd : 0, memory_order_relaxed);
 	atomic_store_explicit(&e->map_id, 0, memory_order_relaxed);
 	atomic_store_explicit(&e->device, (uint64_t)vb_ctx((struct ibv_context *)mr->made.context)->dev->number,
 	                      memory_order_relaxed);
 	atomic_store_explicit(&e->iova, mr->iova, memory_order_relaxed);
 	atomic_store_explicit(&e->length, mr->mr.length, memory_order_relaxed);
-	atomic_store_explicit(&e->addr, (uintptr_t)mr->mr.addr, memory_order_relaxed);
+	atomic_store_explicit(&e->addr, mr->start, memory_order_relaxed);
 	atomic_store_explicit(&e->key, key, memory_order_release);
 	atomic_fetch_add(&e->seq, 1);
 }
@@ -85,23 +94,26 @@ static void close_entry(struct vb_node *node, struct vb_mr *mr)
 	vb_quiesce(node, mr->mr.rkey, 0);
 }
 
-struct vb_mr *vb_mr_new(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, uint32_t access, uint32_t key)
+struct vb_mr *vb_mr_enter(struct ibv_pd *pd, const struct vb_mr *as, uint32_t key)
 {
 	struct vb_node *node = vb_ctx(pd->context)->node;
-	struct vb_mr *mr = calloc(1, sizeof(*mr));
-
-	if (!mr)
-		return NULL;
-	mr->mr = (struct ibv_mr){.context = pd->context, .pd = pd, .addr = addr, .length = length, .lkey = key};
-	mr->iova = iova;
-	mr->access = access;
+	struct vb_mr *mr = malloc(sizeof(*mr));
 	uint32_t entry;
 
+	if (!mr) {
+		errno = ENOMEM;
+		return NULL;
+	}
+	*mr = *as;
+	mr->mr.context = pd->context;
+	mr->mr.pd = pd;
+	mr->mr.lkey = key;
 	vb_mutex_lock(&node->mr_lock, VB_RANK_MR);
 	if (node->mr_count >= VB_MAX_MR ||
 	    (key ? vb_key_take_this(node->keys, key, &entry) : vb_key_take(node->keys, &mr->mr.lkey, &entry))) {
 		vb_mutex_unlock(&node->mr_lock);
 		free(mr);
+		errno = ENOMEM;
 		return NULL;
 	}
 	node->mr_count++;
@@ -116,9 +128,14 @@ struct vb_mr *vb_mr_new(struct ibv_pd *pd, void *addr, size_t length, uint64_t i
 	return mr;
 }
 
-static struct vb_mr *mr_new(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, uint32_t access)
+struct ibv_mr *vb_mr_new(struct ibv_pd *pd, const struct vb_mr *as)
 {
-	return vb_mr_new(pd, addr, length, iova, access, 0);
+	struct vb_mr *mr = vb_mr_enter(pd, as, 0);
+
+	if (!mr)
+		return NULL;
+	atomic_fetch_add(&vb_pd(pd)->users, 1);
+	return &mr->mr;
 }
 
 struct ibv_mr *vb_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, unsigned access)
@@ -126,22 +143,35 @@ struct ibv_mr *vb_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t 
 	vb_guard_install();
 	if (access & IBV_ACCESS_ZERO_BASED)
 		iova = 0;
-	int err = vb_pd_is_sound(pd) ? check_access(pd->context, access) : EINVAL;
+	int err = vb_pd_is_sound(pd) ? vb_mr_check_access(pd->context, access) : EINVAL;
 	if (!err)
-		err = check_range(addr, length, iova, access);
+		err = check_range((uintptr_t)addr, length, iova, access);
 	if (!err)
 		err = vb_context_fault(vb_ctx(pd->context), VB_FAULT_REG);
 	if (err) {
 		errno = err;
 		return NULL;
 	}
-	struct vb_mr *mr = mr_new(pd, addr, length, iova, access);
-	if (!mr) {
-		errno = ENOMEM;
-		return NULL;
-	}
-	atomic_fetch_add(&vb_pd(pd)->users, 1);
-	return &mr->mr;
+	return vb_mr_new(pd, &(struct vb_mr){.mr = {.addr = addr, .length = length},
+	                                     .iova = iova,
+	                                     .access = access,
+	                                     .start = (uintptr_t)addr});
+}
+
+/* The region does not use its dma-buf any more. */
+static void drop_dmabuf(struct vb_mr *mr)
+{
+	if (mr->dmabuf)
+		munmap(mr->dmabuf, mr->dmabuf_len);
+	mr->dmabuf = NULL;
+	mr->access &= ~VB_MR_BY_OWNER;
+}
+
+void vb_mr_drop_memory(struct vb_mr *mr)
+{
+	if (mr->dm)
+		vb_dm_leave(mr->dm);
+	drop_dmabuf(mr);
 }
 
 int vb_dereg_mr(struct ibv_mr *ibmr)
@@ -162,13 +192,26 @@ int vb_dereg_mr(struct ibv_mr *ibmr)
 	return 0;
 }
 
+/* What a region of this kind may become: a null region and device memory stay what they are (ibv_alloc_null_mr(3), and
+ * the kernel for device memory), a dma-buf that keeps its memory must grant what its rights say. */
+static int check_rereg(const struct vb_mr *mr, bool moves, uint32_t access)
+{
+	if (mr->dm || (mr->access & VB_MR_NULL))
+		return EINVAL;
+	if (!mr->dmabuf || moves)
+		return 0;
+	if (access & ~(uint32_t)VB_DMABUF_ACCESS)
+		return EINVAL;
+	return (access & IBV_ACCESS_LOCAL_WRITE) && mprotect(mr->dmabuf, mr->dmabuf_len, PROT_READ | PROT_WRITE) ? errno
+	                                                                                                         : 0;
+}
+
 /* The key does not change. Receives that are already posted use the region as it is when a message arrives. */
 int vb_rereg_mr(struct ibv_mr *ibmr, int flags, struct ibv_pd *pd, void *addr, size_t length, int access)
 {
 	struct vb_mr *mr = vb_mr(ibmr);
 	struct vb_node *node = vb_ctx(ibmr->context)->node;
 	bool moves = flags & IBV_REREG_MR_CHANGE_TRANSLATION;
-	uint32_t new_access = flags & IBV_REREG_MR_CHANGE_ACCESS ? (uint32_t)access : mr->access;
 	int err;
 
 	if (mr->origin || mr->map) /* an import has no memory of its own */
@@ -179,13 +222,17 @@ int vb_rereg_mr(struct ibv_mr *ibmr, int flags, struct ibv_pd *pd, void *addr, s
 	if (!vb_mr_is_sound(ibmr) ||
 	    ((flags & IBV_REREG_MR_CHANGE_PD) && (!pd || pd->context != ibmr->context || !vb_pd_is_sound(pd))))
 		return EINVAL;
-	void *new_addr = moves ? addr : ibmr->addr;
+	uint32_t new_access =
+	        flags & IBV_REREG_MR_CHANGE_ACCESS ? (uint32_t)access : mr->access & ~(VB_MR_NULL | VB_MR_BY_OWNER);
+	uint64_t start = moves ? (uintptr_t)addr : mr->start;
 	uint64_t new_length = moves ? length : ibmr->length;
 	uint64_t new_iova = moves ? new_access & IBV_ACCESS_ZERO_BASED ? 0 : (uintptr_t)addr : mr->iova;
 
-	err = check_access(ibmr->context, new_access);
+	err = vb_mr_check_access(ibmr->context, new_access);
 	if (!err)
-		err = check_range(new_addr, new_length, new_iova, new_access);
+		err = check_rereg(mr, moves, new_access);
+	if (!err && (moves || !mr->dmabuf))
+		err = check_range(start, new_length, new_iova, new_access);
 	if (err)
 		return err;
 
@@ -195,10 +242,14 @@ int vb_rereg_mr(struct ibv_mr *ibmr, int flags, struct ibv_pd *pd, void *addr, s
 		atomic_fetch_sub(&vb_pd(ibmr->pd)->users, 1);
 		ibmr->pd = pd;
 	}
-	ibmr->addr = new_addr;
+	if (moves) {
+		drop_dmabuf(mr);
+		ibmr->addr = addr;
+	}
 	ibmr->length = new_length;
+	mr->start = start;
 	mr->iova = new_iova;
-	mr->access = new_access;
+	mr->access = new_access | (mr->dmabuf ? VB_MR_BY_OWNER : 0);
 	vb_mutex_lock(&node->mr_lock, VB_RANK_MR);
 	rewrite_end(mr, ibmr->rkey);
 	vb_mutex_unlock(&node->mr_lock);

@@ -1,4 +1,4 @@
-// mr.h - memory regions on the data path: the local check, and invalidation
+// mr.h - memory regions: the local check on the data path, invalidation, and what the kinds of regions share
 // follows: IBA volume 1, 10.6.3 (access), 10.6.5 (invalidation)
 // SPDX-License-Identifier: MIT
 #ifndef VB_CORE_MR_H
@@ -7,14 +7,20 @@
 #include "core/key.h"
 #include "core/node.h"
 
-/* Makes a region with this key, or with a new one if key is 0. The arguments are checked already, and the caller counts it
- * as a user of the PD. NULL: no memory, no room, or the key is in use. mr.c */
-struct vb_mr *vb_mr_new(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, uint32_t access, uint32_t key);
+/* Makes a region like `as` with this key, or with a new one if key is 0. The arguments are checked already, and the caller
+ * counts it as a user of the PD. NULL: no memory, no room, or the key is in use (errno ENOMEM). mr.c */
+struct vb_mr *vb_mr_enter(struct ibv_pd *pd, const struct vb_mr *as, uint32_t key);
+/* Ends the region's use of device memory or of a dma-buf. mr.c */
+void vb_mr_drop_memory(struct vb_mr *mr);
 
 /* The program deregisters the region by this handle. False if it has done so by another one. import.c */
 bool vb_mr_ends(struct vb_node *node, struct vb_mr *mr);
 /* The handle ends. The region has ended, or has other handles. import.c */
 void vb_mr_release(struct vb_node *node, struct vb_mr *mr);
+
+/* The same check for a null region (core/null.c), whose entry no other check accepts. */
+const struct vb_mr_shared *vb_mr_check_null(const struct vb_mr_shared *e, uint32_t pd_id, uint64_t len,
+                                            uint32_t need_access, uint64_t *va);
 
 /*
  * The region of a local key, if it belongs to this PD, grants need_access and contains [addr, addr + len) without
@@ -29,8 +35,9 @@ static inline const struct vb_mr_shared *vb_mr_check_local(const struct vb_node 
 
 	if (!lkey || atomic_load_explicit(&e->key, memory_order_acquire) != lkey)
 		return NULL;
-	if (atomic_load_explicit(&e->pd, memory_order_relaxed) != pd_id ||
-	    (atomic_load_explicit(&e->access, memory_order_relaxed) & need_access) != need_access)
+	if (__builtin_expect(atomic_load_explicit(&e->pd, memory_order_relaxed) != pd_id, 0))
+		return vb_mr_check_null(e, pd_id, len, need_access, va);
+	if ((atomic_load_explicit(&e->access, memory_order_relaxed) & need_access) != need_access)
 		return NULL;
 
 	uint64_t length = atomic_load_explicit(&e->length, memory_order_relaxed);
@@ -51,5 +58,12 @@ static inline const struct vb_mr_shared *vb_mr_check_local(const struct vb_node 
  * regions, and rxe refuses. Any thread. Copies in progress may end after it returns.
  */
 int vb_mr_invalidate(struct vb_node *node, uint32_t pd_id, uint32_t rkey, bool from_remote);
+
+/* Makes a region of pd. *as has what its kind determines: mr.addr, mr.length, iova, access, start, dm, map. The caller
+ * has checked them. NULL with ENOMEM: no room in the table. No lock held. */
+struct ibv_mr *vb_mr_new(struct ibv_pd *pd, const struct vb_mr *as);
+
+/* 0, or EINVAL if these access rights (IBV_ACCESS_*, without the optional ones) are unknown or make no sense. */
+int vb_mr_check_access(struct ibv_context *context, uint32_t access);
 
 #endif

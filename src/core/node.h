@@ -65,9 +65,10 @@ struct vb_node {
 	pthread_mutex_t mr_lock;      /* keys, and the key table in the segment */
 	struct vb_keys *keys;
 	uint32_t mr_count;
+	struct vb_dm_memory *dms;               /* under mr_lock */
 	uint32_t qp_next, qp_count, qp_entries; /* under progress. qp_entries: entries that a QP number uses */
 	uint64_t qp_key[2];                     /* random: makes the order of QP numbers secret */
-	atomic_uint pd_next, pd_count, cq_count, srq_count, srq_next, ah_count;
+	atomic_uint pd_next, pd_count, cq_count, srq_count, srq_next, ah_count, dm_next;
 };
 
 /* --- implemented in node/, path/ and engine/; core/ calls them --- */

@@ -29,18 +29,22 @@
 #define VB_RING_PIECE (16u << 10)  /* most data of one record, so that both ends copy at the same time */
 #define VB_LINE 64u
 
+/* Kinds of regions, beside IBV_ACCESS_* in the same word. */
+#define VB_MR_NULL (1u << 30)     /* a null region: core/null.c */
+#define VB_MR_BY_OWNER (1u << 31) /* only the owner's own loads and stores reach the memory: core/dmabuf.c */
+
 /* The part of a memory region that other processes read. key == 0: no region. Written under the owner's MR lock. */
 struct vb_mr_shared {
 	_Atomic uint32_t key;    /* the rkey (lkey is the same number) */
-	_Atomic uint32_t access; /* IBV_ACCESS_* for remote access */
-	_Atomic uint32_t pd;     /* protection domain id, unique in the owner */
+	_Atomic uint32_t access; /* IBV_ACCESS_*, VB_MR_* */
+	_Atomic uint32_t pd;     /* protection domain id, unique in the owner; 0: a null region */
 	_Atomic uint32_t map_id; /* != 0: backed by a shared mapping that a peer may map (path/local/shared_map.c) */
 	_Atomic uint64_t iova;   /* the first address that peers use in requests */
 	_Atomic uint64_t length;
-	_Atomic uint64_t addr;   /* the owner's virtual address of iova */
-	_Atomic uint64_t seq;    /* odd while the owner rewrites this entry */
-	_Atomic uint64_t device; /* the number of the adapter; for the owner alone */
-	uint64_t reserved[1];
+	_Atomic uint64_t addr;    /* the owner's virtual address of iova */
+	_Atomic uint64_t seq;     /* odd while the owner rewrites this entry */
+	_Atomic uint64_t device;  /* the number of the adapter; for the owner alone */
+	_Atomic uint64_t null_pd; /* the protection domain id of a null region; for the owner alone */
 };
 
 /* nak: counter << 32 | psn << 8 | code; a new value is a new NAK. */

@@ -20,6 +20,14 @@ struct ibv_mr *vb_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t 
 int vb_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, size_t length,
                 int access); /* errno > 0 or 0; abi/ maps to IBV_REREG_MR_ERR_* */
 int vb_dereg_mr(struct ibv_mr *mr);
+struct ibv_mr *vb_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, int fd, int access);
+struct ibv_mr *vb_alloc_null_mr(struct ibv_pd *pd);
+int vb_advise_mr(struct ibv_pd *pd, enum ibv_advise_mr_advice advice, uint32_t flags, struct ibv_sge *sges, uint32_t n);
+struct ibv_dm *vb_alloc_dm(struct ibv_context *context, struct ibv_alloc_dm_attr *attr);
+int vb_free_dm(struct ibv_dm *dm);
+struct ibv_dm *vb_import_dm(struct ibv_context *context, uint32_t handle);
+void vb_unimport_dm(struct ibv_dm *dm);
+struct ibv_mr *vb_reg_dm_mr(struct ibv_pd *pd, struct ibv_dm *dm, uint64_t offset, size_t length, unsigned access);
 
 struct ibv_pd *vb_import_pd(struct ibv_context *context, uint32_t handle);
 void vb_unimport_pd(struct ibv_pd *pd);

@@ -247,7 +247,8 @@ static void put_access(struct vb_text *out, uint32_t access)
 	} names[] = {{IBV_ACCESS_LOCAL_WRITE, "local_write"},
 	             {IBV_ACCESS_REMOTE_WRITE, "remote_write"},
 	             {IBV_ACCESS_REMOTE_READ, "remote_read"},
-	             {IBV_ACCESS_REMOTE_ATOMIC, "remote_atomic"}};
+	             {IBV_ACCESS_REMOTE_ATOMIC, "remote_atomic"},
+	             {IBV_ACCESS_ON_DEMAND, "on_demand"}};
 	const char *comma = "";
 
 	vb_text_put(out, "[");
@@ -275,7 +276,8 @@ static void put_mr(struct vb_text *out, const struct vb_node *node, const struct
 	vb_text_format(out,
 	               ", \"address\": %" PRIu64 ", \"iova\": %" PRIu64 ", \"length\": %" PRIu64 ", \"pd\": %" PRIu32
 	               ", \"access\": ",
-	               atomic_load(&e->addr), atomic_load(&e->iova), atomic_load(&e->length), atomic_load(&e->pd));
+	               atomic_load(&e->addr), atomic_load(&e->iova), atomic_load(&e->length),
+	               atomic_load(&e->pd) | (uint32_t)atomic_load(&e->null_pd));
 	put_access(out, atomic_load(&e->access));
 	vb_text_put(out, "}");
 }

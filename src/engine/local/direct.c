@@ -84,7 +84,10 @@ static enum vb_direct_result one_piece(struct vb_qp *qp, struct vb_swqe *w, cons
 		return VB_DIRECT_REFUSED;
 	n = iov_slice(iov, n, off, length, part);
 
-	struct vb_map *map = vb_map_take(peer, w->rkey, &view, va, &va);
+	if ((view.access & VB_MR_BY_OWNER) && !peer->self)
+		return VB_DIRECT_FORBIDDEN;
+	/* on demand: the memory is what is mapped at the address now, not the file that was */
+	struct vb_map *map = view.access & IBV_ACCESS_ON_DEMAND ? NULL : vb_map_take(peer, w->rkey, &view, va, &va);
 
 	if (map)
 		copy = peer->copy_mapped;

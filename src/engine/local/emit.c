@@ -236,6 +236,18 @@ static enum vb_emit mark_sent(struct vb_qp *qp, struct vb_swqe *w, enum vb_emit 
 	return VB_EMIT_OK;
 }
 
+/* Is any of its memory out of reach of the receiver? */
+static bool is_by_owner(const struct vb_qp *qp, const struct vb_swqe *w)
+{
+	const struct ibv_sge *sge = &qp->ssge[(size_t)(w - qp->swqe) * qp->sq_max_sge];
+
+	for (uint32_t i = 0; i < w->num_sge; i++)
+		if (atomic_load_explicit(&vb_seg_mr_of(qp->node->seg, sge[i].lkey)->access, memory_order_relaxed) &
+		    VB_MR_BY_OWNER)
+			return true;
+	return false;
+}
+
 /* Is this large SEND fetched by the receiver? UC requests complete when they are in the ring, and then the program may
  * reuse their buffers. So their data cannot be fetched later, nor can inline data, nor a message that is already partly
  * in the ring. Within one process a single thread would make both copies of a message in the ring. Under tx_lock. */
@@ -247,7 +259,9 @@ static __attribute__((noinline)) bool is_fetched(const struct vb_qp *qp, const s
 	if (qp->type != IBV_QPT_RC || (w->flags & IBV_SEND_INLINE) || qp->local.sq_emit_off ||
 	    !atomic_load_explicit(&peer->theirs->can_pull, memory_order_relaxed))
 		return false;
-	return peer->self || vb_choose(&peer->choice[class], &peer->theirs->costs[class]) == VB_SEND_FETCHED;
+	if (peer->self)
+		return true;
+	return !is_by_owner(qp, w) && vb_choose(&peer->choice[class], &peer->theirs->costs[class]) == VB_SEND_FETCHED;
 }
 
 static enum vb_emit emit_send(struct vb_qp *qp, struct vb_swqe *w)
@@ -426,6 +440,7 @@ static enum vb_emit emit_rdma(struct vb_qp *qp, struct vb_swqe *w)
 		case VB_DIRECT_GONE:
 			return VB_EMIT_BLOCKED;
 		case VB_DIRECT_FORBIDDEN:
+			may_copy = false;
 			break;
 		}
 	}

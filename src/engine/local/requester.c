@@ -300,12 +300,26 @@ static enum nak_result handle_rnr_nak(struct vb_qp *qp)
 	return NAK_REPEAT;
 }
 
+/* The peer's QP goes to ERR with it. */
+static bool is_fatal_nak(uint64_t nak)
+{
+	unsigned code = VB_RING_NAK_CODE(nak);
+
+	return code == VB_RING_NAK_INV_REQ || code == VB_RING_NAK_ACCESS || code == VB_RING_NAK_OP;
+}
+
 static enum nak_result handle_nak(struct vb_qp *qp, uint64_t nak)
 {
-	qp->local.nak_seen = VB_RING_NAK_COUNTER(nak);
 	vb_local_end_hold(qp);
-	if (qp->sq_una == qp->sq_emit && !qp->local.sq_emit_off)
-		return NAK_REPEAT; /* it is for a request that has ended since */
+	bool ended = qp->sq_una == qp->sq_emit && !qp->local.sq_emit_off; /* the request, since */
+
+	/* It was withdrawn when the peer refused it, and executed. The next one fails with this NAK, when it is posted:
+	 * it would find nobody. */
+	if (ended && is_fatal_nak(nak) && qp->sq_una == qp->sq_head)
+		return NAK_REPEAT;
+	qp->local.nak_seen = VB_RING_NAK_COUNTER(nak);
+	if (ended && !is_fatal_nak(nak))
+		return NAK_REPEAT;
 	if (vb_local_is_shown(qp))
 		vb_local_show_nak(qp, VB_RING_NAK_CODE(nak), peer_has_taken(qp));
 	switch (VB_RING_NAK_CODE(nak)) {

@@ -52,11 +52,6 @@ static void what_is_missing_says_so(struct ibv_context *context, struct ibv_pd *
 	CHECK(ibv_destroy_counters(&(struct ibv_counters){context}) == EOPNOTSUPP);
 	CHECK(ibv_read_counters(&(struct ibv_counters){context}, NULL, 0, 0) == EOPNOTSUPP);
 	CHECK(ibv_attach_counters_point_flow(&(struct ibv_counters){context}, NULL, NULL) == EOPNOTSUPP);
-	REFUSES_NULL(ibv_alloc_dm(context, &(struct ibv_alloc_dm_attr){.length = 64}));
-	CHECK(ibv_free_dm(&(struct ibv_dm){.context = context}) == EOPNOTSUPP);
-	REFUSES_NULL(ibv_reg_dm_mr(pd, NULL, 0, 1, 0));
-	REFUSES_NULL(ibv_alloc_null_mr(pd));
-	CHECK(ibv_advise_mr(pd, IBV_ADVISE_MR_ADVICE_PREFETCH, 0, NULL, 0) == EOPNOTSUPP);
 	CHECK(ibv_modify_qp_rate_limit(&qp, NULL) == EOPNOTSUPP);
 	REFUSES_NULL(ibv_create_wq(context, &(struct ibv_wq_init_attr){0}));
 	CHECK(ibv_modify_wq(&(struct ibv_wq){.context = context}, NULL) == EOPNOTSUPP);

@@ -7,8 +7,8 @@ source "$(dirname "$0")/../../support/lib.sh"
 suite=/usr/share/doc/rdma-core/tests
 [ -e $suite/run_tests.py ] || { skip pyverbs "python3-pyverbs is not installed"; exit 0; }
 /usr/bin/python3 -c 'import pyverbs.device' 2>/dev/null || { skip pyverbs "Debian's python cannot import pyverbs"; exit 0; }
-modules=${*:-addr atomic cq cq_events cqex device flow fork mr parent_domain pd qp qpex rdmacm relaxed_ordering shared_pd tag_matching rss_traffic}
-declare -A tests=([addr]=3 [atomic]=9 [cq]=4 [cq_events]=2 [cqex]=5 [device]=22 [flow]=5 [fork]=1 [mr]=27 [parent_domain]=6 [pd]=4 [qp]=26 [qpex]=20
+modules=${*:-addr atomic cq cq_events cqex device flow fork mr odp parent_domain pd qp qpex rdmacm relaxed_ordering shared_pd tag_matching rss_traffic}
+declare -A tests=([addr]=3 [atomic]=9 [cq]=4 [cq_events]=2 [cqex]=5 [device]=22 [flow]=5 [fork]=1 [mr]=27 [odp]=17 [parent_domain]=6 [pd]=4 [qp]=26 [qpex]=20
 	[rdmacm]=10 [relaxed_ordering]=3 [shared_pd]=1 [tag_matching]=4 [rss_traffic]=1)
 
 # Tests that may be skipped, with reasons. All others must pass.
@@ -19,15 +19,15 @@ RoTestCase.test_ro_xrc_traffic: XRC
 QpExTestCase.test_qp_ex_xrc_.*: XRC
 QpExTestCase.test_qp_ex_rc_bind_mw: memory windows
 MWTest.*: memory windows
-DMTest.*: device memory
-SharedDMTest.*: device memory
-DeviceMemoryAPITest.*: device memory
-DeviceMemoryTest.*: device memory
+OdpTestCase.test_odp_xrc_.*: XRC
+SharedDMTest.*: importing a device
 DmaBuf.*: dmabuf, needs a graphics adapter
 RSSTrafficTest.*: raw packets
 TMTest.*: tag matching
 ParentDomainTrafficTest.test_huge_page_traffic: huge pages
 EOF
+[ "$(cat /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages 2>/dev/null || echo 0)" != 0 ] ||
+	echo 'OdpTestCase.test_odp_rc_huge_.*: this machine has no huge pages' >>"$work/may_skip"
 
 cp -r $suite "$work/suite"
 gunzip -f "$work"/suite/*.gz
