@@ -67,4 +67,7 @@ check "ib_atomic_lat: fetch and add" perf ib_atomic_lat -A FETCH_AND_ADD -n 100
 check "ib_atomic_bw -b -q 4" perf ib_atomic_bw -A FETCH_AND_ADD -b -q 4 -n 100
 check "ib_send_bw: path MTU 256" perf ib_send_bw -m 256 -n 100
 check "ib_send_lat -D 1: a duration" perf ib_send_lat -D 1
+for p in ib_write_bw ib_read_bw ib_send_bw ib_write_lat; do # it refuses atomics itself
+	check "$p --odp: on-demand paging" perf $p --odp -n 100
+done
 finish

@@ -29,6 +29,17 @@ check "srq: 32 queue pairs on one shared receive queue" pair ibv_srq_pingpong "$
 check "srq: 32 queue pairs, events" pair ibv_srq_pingpong "${D[@]}" -g 1 -q 32 -n 500 -e
 check "rc: time stamps" pair ibv_rc_pingpong "${D[@]}" -g 1 -n 100 -t
 check "rc: the new post API" pair ibv_rc_pingpong "${D[@]}" -g 1 -n 100 -c -N
+# -o: on-demand paging; -O: implicit; -P: with prefetch; -j: device memory
+for wire in auto always; do
+	export VERBENA_WIRE=$wire
+	for o in -o -O "-o -P" "-O -P" -j; do
+		for s in 64 65536; do
+			check "rc $o, VERBENA_WIRE=$wire: $s bytes" pair ibv_rc_pingpong "${D[@]}" -g 1 -s $s -n 100 -c $o
+		done
+	done
+	check "srq -o, VERBENA_WIRE=$wire" pair ibv_srq_pingpong "${D[@]}" -g 1 -n 100 -c -o
+done
+unset VERBENA_WIRE
 
 # programs that know only LIDs: there are none unless the variable is set
 refused() { ! pair "$@" >/dev/null && grep -q 'Failed to modify QP to RTR' "$work/server.out"; }

@@ -253,6 +253,12 @@ static void device_memory_is_written_read_sent_and_received(void)
 	expect(l.rcq, 9, IBV_WC_SUCCESS);
 	SAME(ibv_memcpy_from_dm(copy, dm, 0, DM), 0);
 	CHECK(is_zero(copy, PART) && holds(copy + PART, 30000, 2));
+	struct ibv_dm *same = ibv_import_dm(d.ctx, dm->handle);
+
+	CHECK(same && same != dm && !ibv_import_dm(d.ctx, dm->handle + 1) && errno == EINVAL);
+	SAME(ibv_memcpy_from_dm(copy, same, PART, 30000), 0);
+	CHECK(holds(copy, 30000, 2));
+	ibv_unimport_dm(same);
 	meet_up(p.fd);
 	finish(&p);
 	link_end(&l);
