@@ -51,7 +51,8 @@ struct vb_made {
 struct vb_pd {
 	struct ibv_pd pd;
 	struct vb_made made; /* made.handle is the id, unique in the process, never 0 */
-	atomic_int users;    /* MRs, QPs, SRQs, AHs, a parent's CQs: ibv_dealloc_pd answers EBUSY while there are any */
+	atomic_int
+	        users; /* MRs, MWs, QPs, SRQs, AHs, a parent's CQs: ibv_dealloc_pd answers EBUSY while there are any */
 	struct vb_pd *parent; /* a parent domain's protection domain, whose id it shares; or NULL */
 	struct vb_td *td;     /* a parent domain's thread domain, or NULL */
 };
@@ -62,6 +63,11 @@ struct vb_mr {
 	uint64_t iova;
 	uint32_t access;
 	struct vb_mr_shared *shared;
+};
+
+struct vb_mw {
+	struct ibv_mw mw;
+	struct vb_made made;
 };
 
 struct vb_ah {
@@ -202,7 +208,8 @@ struct vb_swqe {
 	/* atomics: result slot; reads: 1 if answered by ring, so that it has used a PSN; writes: 1 if in the ring by
 	 * choice, so that it may be withdrawn */
 	uint8_t slot;
-	/* RDMA write with immediate: the data is copied, the record is not in the ring yet */
+	/* RDMA write with immediate: the data is copied, the record is not in the ring yet. LOCAL_INV of a window: the
+	 * binding has ended, copies may be in progress */
 	uint8_t data_written;
 	_Atomic bool in_cq; /* its completion is in the CQ, so the slot is not free. Cleared under cq->lock */
 };
@@ -366,6 +373,10 @@ struct vb_qp {
 	uint32_t wr_count; /* entries built behind sq_head */
 	int wr_error;      /* the first error since wr_start */
 
+	struct vb_qp *mw_next; /* node->mw_waiters; this and the next two under node->mw_lock */
+	bool mw_waits;         /* it is in that list */
+	uint32_t mw_bound;     /* windows of type 2 that this QP has bound */
+
 	struct vb_qp_fault {        /* fault injection: path/faulty.c; under sq_lock */
 		uint32_t judged;    /* the next request about which the rules are asked */
 		uint32_t first_due; /* from this request on due[] is filled */
@@ -386,6 +397,10 @@ static inline struct vb_pd *vb_pd(struct ibv_pd *p)
 static inline struct vb_mr *vb_mr(struct ibv_mr *p)
 {
 	return (struct vb_mr *)p;
+}
+static inline struct vb_mw *vb_mw(struct ibv_mw *p)
+{
+	return (struct vb_mw *)p;
 }
 static inline struct vb_cq *vb_cq(struct ibv_cq *p)
 {

@@ -11,7 +11,8 @@
 #define VB_MAX_QP_RD_ATOM 16
 #define VB_MAX_CQ 65536
 #define VB_MAX_CQE 4194304
-#define VB_MAX_MR 262143
+#define VB_MAX_MR 262143 /* regions and windows together */
+#define VB_MAX_MW VB_MAX_MR
 #define VB_MAX_MR_SIZE (~0ull)
 #define VB_MAX_PD 65535
 #define VB_MAX_AH 1000000

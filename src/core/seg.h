@@ -15,7 +15,7 @@
  * the doorbell page, is writable by peers. A wrong value there can only cause needless polls.
  */
 #define VB_SEG_MAGIC 0x56524253u /* "VRBS" */
-#define VB_SEG_VERSION 7u
+#define VB_SEG_VERSION 8u
 
 #define VB_LANE_QPS (1u << VB_LANE_SHIFT)
 #define VB_QP_INDEX(qpn) ((qpn) & (VB_LANE_QPS - 1))
@@ -29,7 +29,8 @@
 #define VB_RING_PIECE (16u << 10)  /* most data of one record, so that both ends copy at the same time */
 #define VB_LINE 64u
 
-/* The part of a memory region that other processes read. key == 0: no region. Written under the owner's MR lock. */
+/* The part of a memory region, or of a bound memory window, that other processes read. key == 0: there is none. Written
+ * under the owner's MR lock, a window's under its lock of windows. */
 struct vb_mr_shared {
 	_Atomic uint32_t key;    /* the rkey (lkey is the same number) */
 	_Atomic uint32_t access; /* IBV_ACCESS_* for remote access */
@@ -40,7 +41,9 @@ struct vb_mr_shared {
 	_Atomic uint64_t addr;   /* the owner's virtual address of iova */
 	_Atomic uint64_t seq;    /* odd while the owner rewrites this entry */
 	_Atomic uint64_t device; /* the number of the adapter; for the owner alone */
-	uint64_t reserved[1];
+	/* of a memory window, whose pd is 0: its protection domain << 32 | the QP that may use it; 0: every QP of that
+	 * protection domain */
+	_Atomic uint64_t window;
 };
 
 /* nak: counter << 32 | psn << 8 | code; a new value is a new NAK. */

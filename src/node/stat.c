@@ -296,7 +296,7 @@ static int serve_mrs(struct vb_control_call *call)
 		const struct vb_mr_shared *e = vb_seg_mr(node->seg, (uint32_t)from);
 		uint32_t key = atomic_load(&e->key);
 
-		if (!key)
+		if (!key || atomic_load(&e->window))
 			continue;
 		put_row_mark(call->out, rows++);
 		put_mr(call->out, node, e, key);

@@ -6,8 +6,7 @@
 #include <arpa/inet.h>
 
 #include "core/cq.h"
-#include "core/mr.h"
-#include "core/pd.h"
+#include "core/mw.h"
 #include "core/sq.h"
 #include "util/guard.h"
 
@@ -25,6 +24,7 @@ static const struct {
         [IBV_WR_ATOMIC_CMP_AND_SWP] = {VB_VERB_CMP_SWAP, 0},
         [IBV_WR_ATOMIC_FETCH_AND_ADD] = {VB_VERB_FETCH_ADD, 0},
         [IBV_WR_LOCAL_INV] = {VB_VERB_LOCAL_INV, 0},
+        [IBV_WR_BIND_MW] = {VB_VERB_LOCAL_INV, 0},
 };
 
 static struct vb_swqe *swqe_of(struct vb_qp *qp, const struct vb_work *work)
@@ -127,9 +127,12 @@ const struct vb_known *vb_queue_pieces(struct vb_qp *qp, struct vb_known *k, con
 	return k->gathered ? k : NULL;
 }
 
-bool vb_queue_local_invalidate(struct vb_qp *qp, const struct vb_work *work)
+enum vb_local vb_queue_local(struct vb_qp *qp, const struct vb_work *work)
 {
-	return !vb_mr_invalidate(qp->node, vb_pd_id(qp->pd), work->imm, false);
+	static const enum vb_local of[] = {
+	        [VB_MW_FAILED] = VB_LOCAL_FAILED, [VB_MW_DONE] = VB_LOCAL_DONE, [VB_MW_LATER] = VB_LOCAL_LATER};
+
+	return of[vb_mw_execute(qp, swqe_of(qp, work))];
 }
 
 /* --- the receive queue --- */
@@ -218,5 +221,5 @@ enum vb_memory_result vb_queue_atomic(void *own, bool add, const struct vb_atomi
 
 bool vb_queue_invalidate(struct vb_qp *qp, uint32_t rkey)
 {
-	return !vb_mr_invalidate(qp->node, vb_pd_id(qp->pd), rkey, true);
+	return !vb_mw_invalidate_sent(qp, rkey);
 }

@@ -32,9 +32,9 @@ bool vb_queue_take_receive(void *own, uint32_t *room);
 void vb_queue_complete_receive(void *own, const struct vb_receipt *receipt);
 enum vb_memory_result vb_queue_atomic(void *own, bool add, const struct vb_atomic *a, uint64_t *original);
 
-/* Execute a Local Invalidate, and a Send with Invalidate from the peer. Return false if the key is not valid here. The
- * caller then calls vb_known_forget. */
-bool vb_queue_local_invalidate(struct vb_qp *qp, const struct vb_work *work);
+/* Execute a Local Invalidate or a bind, and a Send with Invalidate from the peer, which returns false if the key is not
+ * valid here. The caller then calls vb_known_forget. */
+enum vb_local vb_queue_local(struct vb_qp *qp, const struct vb_work *work);
 bool vb_queue_invalidate(struct vb_qp *qp, uint32_t rkey);
 
 /* Returns the pieces of a request's local memory, or NULL if its L_Keys do not allow the access. */

@@ -43,7 +43,7 @@ static bool remote_allows(struct vb_qp *qp, const struct vb_swqe *w, uint64_t of
 		return false;
 	return vb_mr_read_shared(qp->local.peer->seg, w->rkey, view) &&
 	       vb_mr_view_allows(view, atomic_load_explicit(&qp->local.remote->pd, memory_order_relaxed),
-	                         w->remote_addr + off, length, access, va);
+	                         qp->attr.dest_qp_num, w->remote_addr + off, length, access, va);
 }
 
 /* Selects the part [off, off + n) of a gathered message. Returns the number of pieces. */
@@ -84,7 +84,8 @@ static enum vb_direct_result one_piece(struct vb_qp *qp, struct vb_swqe *w, cons
 		return VB_DIRECT_REFUSED;
 	n = iov_slice(iov, n, off, length, part);
 
-	struct vb_map *map = vb_map_take(peer, w->rkey, &view, va, &va);
+	/* not for a window, whose next key may name other memory */
+	struct vb_map *map = view.window ? NULL : vb_map_take(peer, w->rkey, &view, va, &va);
 
 	if (map)
 		copy = peer->copy_mapped;

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "core/mr.h"
+#include "core/mw.h"
 #include "core/opcode.h"
-#include "core/pd.h"
 #include "engine/local/pingpong.h"
 #include "engine/local/requester.h"
 #include "engine/local/ring.h"
@@ -466,19 +466,24 @@ static enum vb_emit emit_atomic(struct vb_qp *qp, struct vb_swqe *w)
 	return r;
 }
 
-static enum vb_emit emit_local_inv(struct vb_qp *qp, struct vb_swqe *w)
+static enum vb_emit emit_local(struct vb_qp *qp, struct vb_swqe *w)
 {
 	if (qp->sq_una != qp->sq_emit) /* earlier requests may still use the region */
 		return VB_EMIT_BLOCKED;
-	if (vb_mr_invalidate(qp->node, vb_pd_id(qp->pd), w->imm, false))
+	switch (vb_mw_execute(qp, w)) {
+	case VB_MW_DONE:
+		return vb_local_emit_done(w);
+	case VB_MW_LATER:
+		return VB_EMIT_BLOCKED;
+	default:
 		return vb_local_emit_fault(w, IBV_WC_MW_BIND_ERR);
-	return vb_local_emit_done(w);
+	}
 }
 
 enum vb_emit vb_local_emit_one(struct vb_qp *qp, struct vb_swqe *w)
 {
-	if (w->opcode == IBV_WR_LOCAL_INV)
-		return emit_local_inv(qp, w);
+	if (vb_local_needs_no_peer(w))
+		return emit_local(qp, w);
 	switch (w->opcode) {
 	case IBV_WR_RDMA_WRITE:
 	case IBV_WR_RDMA_WRITE_WITH_IMM:

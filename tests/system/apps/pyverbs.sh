@@ -17,9 +17,7 @@ AtomicTest.test_xrc_.*: XRC
 CqExTestCase.test_xrc_traffic_cq_ex: XRC
 RoTestCase.test_ro_xrc_traffic: XRC
 QpExTestCase.test_qp_ex_xrc_.*: XRC
-QpExTestCase.test_qp_ex_rc_bind_mw: memory windows
 QpExTestCase.test_qp_ex_rc_atomic_write: the operation ATOMIC_WRITE
-MWTest.*: memory windows
 DMTest.*: device memory
 SharedDMTest.*: device memory
 DeviceMemoryAPITest.*: device memory

@@ -35,7 +35,7 @@ struct fx {
 
 	uint8_t region[FX_REGION];
 	uint32_t key; /* 0: invalidated */
-	uint32_t atomics, locals;
+	uint32_t atomics, locals, later;
 	uint16_t port; /* source port of forged packets */
 	enum vb_work_event event[FX_LIST];
 	uint32_t events;
