@@ -208,8 +208,8 @@ struct vb_swqe {
 	/* atomics: result slot; reads: 1 if answered by ring, so that it has used a PSN; writes: 1 if in the ring by
 	 * choice, so that it may be withdrawn */
 	uint8_t slot;
-	/* RDMA write with immediate: the data is copied, the record is not in the ring yet. LOCAL_INV of a window: the
-	 * binding has ended, copies may be in progress */
+	/* RDMA write with immediate: the data is copied, the record is not in the ring yet. LOCAL_INV and BIND_MW of a
+	 * window: its binding has ended, copies may be in progress */
 	uint8_t data_written;
 	_Atomic bool in_cq; /* its completion is in the CQ, so the slot is not free. Cleared under cq->lock */
 };

@@ -43,21 +43,6 @@ static void rewrite_end(struct vb_mr_shared *e, uint32_t key)
 
 /* --- the end of a binding --- */
 
-/* Ends the binding of a window. It fades from now on. */
-static void fade_begin(struct vb_node *node, struct vb_window *t)
-{
-	struct vb_mr_shared *e = entry_of(node, t);
-
-	t->ended = atomic_load_explicit(&e->key, memory_order_relaxed);
-	t->grace = 0;
-	vb_mr_rewrite_begin(e);
-	rewrite_end(e, 0);
-	t->next = node->mw_fading;
-	node->mw_fading = index_of(node, t) + 1;
-	atomic_fetch_or(&node->attention, VB_ATTEND_WINDOWS);
-	vb_timer_armed(node);
-}
-
 /* Nobody copies with the ended key any more: the window is not bound. */
 static void fade_end(struct vb_node *node, struct vb_window *t)
 {
@@ -69,6 +54,27 @@ static void fade_end(struct vb_node *node, struct vb_window *t)
 	}
 	node->keys->windows[t->region - 1].windows--;
 	t->ended = t->region = t->qpn = t->next = 0;
+}
+
+/* Ends the binding of a window. alone: the responders of this process are not writing with the key, and will not; then
+ * the binding has faded at once if no other process copies. Returns false if it fades from now on. */
+static bool fade_begin(struct vb_node *node, struct vb_window *t, bool alone)
+{
+	struct vb_mr_shared *e = entry_of(node, t);
+
+	t->ended = atomic_load_explicit(&e->key, memory_order_relaxed);
+	t->grace = 0;
+	vb_mr_rewrite_begin(e);
+	rewrite_end(e, 0);
+	if (alone && !vb_copies_stand(node, t->ended, &t->grace)) {
+		fade_end(node, t);
+		return true;
+	}
+	t->next = node->mw_fading;
+	node->mw_fading = index_of(node, t) + 1;
+	atomic_fetch_or(&node->attention, VB_ATTEND_WINDOWS);
+	vb_timer_armed(node);
+	return false;
 }
 
 /* Takes faded windows out of the list. Under progress. */
@@ -146,9 +152,11 @@ void vb_mw_settle(struct vb_node *node)
 {
 	struct vb_qp *qp;
 
+	atomic_store_explicit(&node->mw_settler, vb_self(), memory_order_relaxed);
 	fade_sweep(node);
 	for (unsigned n = waiter_count(node); n && (qp = waiter_take(node)); n--)
 		go_on(qp);
+	atomic_store_explicit(&node->mw_settler, 0, memory_order_relaxed);
 	vb_lock(&node->mw_lock);
 	if (!node->mw_fading && !node->mw_waiters)
 		atomic_fetch_and(&node->attention, (uint8_t)~VB_ATTEND_WINDOWS);
@@ -230,7 +238,7 @@ static bool may_bind(const struct vb_qp *qp, const struct vb_window *t, const st
 	return t->type == IBV_MW_TYPE_1 || (!t->region && w->compare_add && !((t->key ^ w->imm) >> 8));
 }
 
-static enum vb_mw_result bind_window(struct vb_qp *qp, const struct vb_swqe *w)
+static enum vb_mw_result bind_window(struct vb_qp *qp, struct vb_swqe *w, bool alone)
 {
 	struct vb_node *node = qp->node;
 	const struct ibv_sge *sge = &qp->ssge[(size_t)(w - qp->swqe) * qp->sq_max_sge];
@@ -246,8 +254,8 @@ static enum vb_mw_result bind_window(struct vb_qp *qp, const struct vb_swqe *w)
 		if (!m)
 			return VB_MW_FAILED; /* type 1: the binding stays as it is */
 	}
-	if (t->region) {
-		fade_begin(node, t);
+	if (t->region && !fade_begin(node, t, alone)) {
+		w->data_written = 1;
 		return VB_MW_LATER;
 	}
 	t->key = t->type == IBV_MW_TYPE_1 ? w->rkey : (t->key & ~0xffu) | (w->rkey & 0xff);
@@ -265,7 +273,7 @@ static bool may_invalidate(const struct vb_qp *qp, const struct vb_window *t, ui
 	       atomic_load_explicit(&entry_of(qp->node, t)->key, memory_order_relaxed) == key;
 }
 
-static enum vb_mw_result invalidate_local(struct vb_qp *qp, struct vb_swqe *w)
+static enum vb_mw_result invalidate_local(struct vb_qp *qp, struct vb_swqe *w, bool alone)
 {
 	struct vb_window *t = window_of(qp->node, w->imm);
 
@@ -275,42 +283,43 @@ static enum vb_mw_result invalidate_local(struct vb_qp *qp, struct vb_swqe *w)
 		return vb_mr_invalidate(qp->node, vb_pd_id(qp->pd), w->imm, false) ? VB_MW_FAILED : VB_MW_DONE;
 	if (!may_invalidate(qp, t, w->imm))
 		return VB_MW_FAILED;
-	fade_begin(qp->node, t);
-	if (!qp->path->ring && !vb_copies_stand(qp->node, t->ended, &t->grace)) {
-		/* the network's writes by this key are made under this sq_lock: none is in progress */
-		qp->node->mw_fading = t->next;
-		fade_end(qp->node, t);
+	/* what a network's peer writes with this key is written under this sq_lock */
+	if (fade_begin(qp->node, t, alone || !qp->path->ring))
 		return VB_MW_DONE;
-	}
 	w->data_written = 1;
 	return VB_MW_LATER;
 }
 
-bool vb_mw_is_done(struct vb_qp *qp, const struct vb_swqe *w)
-{
-	struct vb_node *node = qp->node;
-
-	if (w->opcode != IBV_WR_LOCAL_INV || !w->data_written)
-		return false;
-	vb_lock(&node->mw_lock);
-	struct vb_window *t = window_of(node, w->imm);
-	bool done = !t || t->ended != w->imm || !vb_copies_stand(node, t->ended, &t->grace);
-
-	vb_unlock(&node->mw_lock);
-	return done;
-}
-
+/* If no thread makes progress, none of our responders is writing, and the binding can be looked at here. */
 enum vb_mw_result vb_mw_execute(struct vb_qp *qp, struct vb_swqe *w)
 {
 	struct vb_node *node = qp->node;
+	bool settles = atomic_load_explicit(&node->mw_settler, memory_order_relaxed) == vb_self();
+	bool taken = !settles && vb_trylock(&node->progress), alone = settles || taken;
 
 	vb_lock(&node->mw_lock);
-	enum vb_mw_result r = w->opcode == IBV_WR_BIND_MW ? bind_window(qp, w) : invalidate_local(qp, w);
+	enum vb_mw_result r = w->opcode == IBV_WR_BIND_MW ? bind_window(qp, w, alone) : invalidate_local(qp, w, alone);
 
 	if (r == VB_MW_LATER)
 		waiter_add(node, qp);
 	vb_unlock(&node->mw_lock);
+	if (taken)
+		vb_unlock(&node->progress);
 	return r;
+}
+
+bool vb_mw_finish(struct vb_qp *qp, struct vb_swqe *w)
+{
+	struct vb_node *node = qp->node;
+
+	if ((w->opcode != IBV_WR_LOCAL_INV && w->opcode != IBV_WR_BIND_MW) || !w->data_written)
+		return false;
+	fade_sweep(node);
+	vb_lock(&node->mw_lock);
+	enum vb_mw_result r = w->opcode == IBV_WR_BIND_MW ? bind_window(qp, w, true) : invalidate_local(qp, w, true);
+
+	vb_unlock(&node->mw_lock);
+	return r == VB_MW_DONE;
 }
 
 int vb_mw_invalidate_sent(struct vb_qp *qp, uint32_t rkey)
@@ -326,7 +335,7 @@ int vb_mw_invalidate_sent(struct vb_qp *qp, uint32_t rkey)
 	else if (!may_invalidate(qp, t, rkey))
 		err = EACCES;
 	else
-		fade_begin(node, t);
+		fade_begin(node, t, true); /* under progress */
 	vb_unlock(&node->mw_lock);
 	return err;
 }
@@ -343,7 +352,7 @@ static void unbind_some(const struct vb_qp *qp, uint32_t from, uint32_t end)
 		struct vb_window *t = &node->keys->windows[i];
 
 		if (t->key && t->region && t->qpn == qp->qp.qp_num && !t->ended)
-			fade_begin(node, t);
+			fade_begin(node, t, false);
 	}
 	vb_unlock(&node->mw_lock);
 }
@@ -410,7 +419,7 @@ static bool window_close(struct vb_node *node, struct vb_window *t)
 {
 	vb_lock(&node->mw_lock);
 	if (t->region && !t->ended)
-		fade_begin(node, t);
+		fade_begin(node, t, false);
 	bool done = !t->region;
 	vb_unlock(&node->mw_lock);
 	return done;

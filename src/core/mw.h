@@ -34,9 +34,9 @@ static inline struct vb_window *vb_mw_of_entry(const struct vb_node *node, const
 
 /* Executes a LOCAL_INV, of a region or of a window, or a BIND_MW. All requests before it must be done. Under sq_lock. */
 enum vb_mw_result vb_mw_execute(struct vb_qp *qp, struct vb_swqe *w);
-/* The queue pair has an error. Is this request, the oldest, a LOCAL_INV that has ended a binding, and nobody copies with the
- * key any more? Then it has succeeded. Under progress + sq_lock. */
-bool vb_mw_is_done(struct vb_qp *qp, const struct vb_swqe *w);
+/* The queue pair has an error, and this is its oldest request. If it has ended a binding before, and nobody copies with that
+ * key any more, it is executed to its end. Returns true if it has succeeded. Under progress + sq_lock. */
+bool vb_mw_finish(struct vb_qp *qp, struct vb_swqe *w);
 /* Invalidates the key that a peer's SEND_WITH_INV names, of a region or of a window. 0 or an errno: a remote access error
  * (IBA 9.4.1.1.3). Under progress. */
 int vb_mw_invalidate_sent(struct vb_qp *qp, uint32_t rkey);

@@ -60,10 +60,11 @@ struct vb_node {
 	struct vb_cq *cqs, **cqs_end; /* in order of their handles; under ctx_lock */
 	pthread_mutex_t mr_lock;      /* keys, and the key table in the segment */
 	struct vb_keys *keys;
-	uint32_t mr_count, mw_count; /* under mr_lock */
-	struct vb_lock mw_lock;      /* windows and their entries of the key table; the next two */
-	uint32_t mw_fading;          /* the entry + 1 of the first window whose last binding has just ended */
-	struct vb_qp *mw_waiters;    /* QPs whose next request waits for the end of a binding (mw_next) */
+	uint32_t mr_count, mw_count;  /* under mr_lock */
+	struct vb_lock mw_lock;       /* windows and their entries of the key table; the next two */
+	uint32_t mw_fading;           /* the entry + 1 of the first window whose last binding has just ended */
+	_Atomic uintptr_t mw_settler; /* the thread (vb_self) that is in vb_mw_settle, under progress; or 0 */
+	struct vb_qp *mw_waiters;     /* QPs whose next request waits for the end of a binding (mw_next) */
 	uint32_t qp_next, qp_count, qp_entries; /* under progress. qp_entries: entries that a QP number uses */
 	uint64_t qp_key[2];                     /* random: makes the order of QP numbers secret */
 	atomic_uint pd_next, pd_count, cq_count, srq_count, srq_next, ah_count;

@@ -42,7 +42,7 @@ void vb_sq_drop_held(struct vb_qp *qp)
 static void flush_sends(struct vb_qp *qp)
 {
 	vb_sq_drop_held(qp);
-	if (qp->sq_una != qp->sq_head && vb_mw_is_done(qp, vb_sq_at(qp, qp->sq_una))) {
+	if (qp->sq_una != qp->sq_head && vb_mw_finish(qp, vb_sq_at(qp, qp->sq_una))) {
 		if (vb_sq_at(qp, qp->sq_una)->flags & IBV_SEND_SIGNALED)
 			vb_sq_tell(qp, vb_sq_at(qp, qp->sq_una), IBV_WC_SUCCESS);
 		vb_sq_retire(qp);

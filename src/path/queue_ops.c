@@ -97,6 +97,9 @@ void vb_queue_complete_send(void *own, const struct vb_work *work, enum vb_work_
 	struct vb_qp *qp = own;
 	struct vb_swqe *w = swqe_of(qp, work);
 
+	if (__builtin_expect(status == VB_WORK_WR_FLUSH_ERR, 0) && vb_mw_finish(qp, w))
+		status =
+		        VB_WORK_SUCCESS; /* it has begun, so no request before it is left, and this is under progress */
 	if ((w->flags & IBV_SEND_SIGNALED) || status != VB_WORK_SUCCESS)
 		vb_sq_tell(qp, w,
 		           status == VB_WORK_LOC_LEN_ERR && w->state == VB_SWQE_DONE ? w->status : wc_status(status));

@@ -120,6 +120,14 @@ static void granted(struct side *s, struct ask a)
 	SAME(ask(s, a).status, IBV_WC_SUCCESS);
 }
 
+/* A write, and with iWARP, where that completes before the data arrives, a read behind it. */
+static void written(struct side *s, uint32_t on, uint32_t len, struct far far)
+{
+	granted(s, (struct ask){IBV_WR_RDMA_WRITE, on, len, 0, far});
+	if (way.iwarp)
+		granted(s, (struct ask){IBV_WR_RDMA_READ, on, 8, 0, far});
+}
+
 /* The peer is refused: its request fails, our queue pair is in error, and no byte has changed. */
 static void denied_at(int line, struct side *s, struct ask a)
 {
@@ -211,7 +219,7 @@ static void a_peer_reaches_the_memory_of_a_window(void)
 		memset(s.m.p, 0, SIZE);
 		struct far far = bound(&s, mw, 4096, SIZE - 8192, RW | RR | RA | LW | based[i]);
 
-		granted(&s, (struct ask){IBV_WR_RDMA_WRITE, 0, SIZE - 8192, 0, far});
+		written(&s, 0, SIZE - 8192, far);
 		CHECK(holds(s.m.p + 4096, SIZE - 8192, 5) && !s.m.p[4095] && !s.m.p[SIZE - 4096]);
 		memcpy(&word, s.m.p + 4096 + 64, 8);
 		SAME(ask(&s, (struct ask){IBV_WR_RDMA_READ, 0, 32, 0, further(far, 64)}).got, word);
@@ -219,7 +227,7 @@ static void a_peer_reaches_the_memory_of_a_window(void)
 		memcpy(&word, s.m.p + 4096 + 64, 8);
 		SAME(ask(&s, (struct ask){IBV_WR_RDMA_READ, 0, 8, 0, further(far, 64)}).got, word);
 		if (types[i] == IBV_MW_TYPE_1) /* of the whole protection domain */
-			granted(&s, (struct ask){IBV_WR_RDMA_WRITE, 1, 100, 0, far});
+			written(&s, 1, 100, far);
 		CHECK(ibv_dereg_mr(s.m.mr) == EBUSY);
 		CHECK(!ibv_dealloc_mw(mw));
 	}
@@ -363,11 +371,11 @@ static void requests_of_a_queue_keep_their_order(void)
 	struct far far = {0};
 
 	for (int i = 0; i < 12; i++) {
-		post_bind(&s, two, 4096 * (uint64_t)i, 4096, RW);
+		post_bind(&s, two, 4096 * (uint64_t)i, 4096, RW | RR);
 		POST(&s.l[0], .op = IBV_WR_LOCAL_INV, .id = 71, .imm = two->rkey);
-		post_bind(&s, one, 4096 * (uint64_t)i, 4096, RW);
+		post_bind(&s, one, 4096 * (uint64_t)i, 4096, RW | RR);
 	}
-	post_bind(&s, two, 0, 4096, RW);
+	post_bind(&s, two, 0, 4096, RW | RR);
 	for (int i = 0; i < 12; i++) {
 		expect(s.l[0].scq, 70, IBV_WC_SUCCESS);
 		expect(s.l[0].scq, 71, IBV_WC_SUCCESS);
@@ -375,9 +383,9 @@ static void requests_of_a_queue_keep_their_order(void)
 	}
 	expect(s.l[0].scq, 70, IBV_WC_SUCCESS);
 	far = (struct far){(uintptr_t)s.m.p, two->rkey, 0};
-	granted(&s, (struct ask){IBV_WR_RDMA_WRITE, 0, 4096, 0, far});
+	written(&s, 0, 4096, far);
 	far = (struct far){(uintptr_t)s.m.p + 4096 * 11, one->rkey, 0};
-	granted(&s, (struct ask){IBV_WR_RDMA_WRITE, 1, 4096, 0, far});
+	written(&s, 1, 4096, far);
 	CHECK(holds(s.m.p, 4096, 5) && holds(s.m.p + 4096 * 11, 4096, 5));
 	CHECK(!ibv_dealloc_mw(one) && !ibv_dealloc_mw(two));
 	side_close(&s);
@@ -399,10 +407,10 @@ static void a_window_moves_over_shared_memory(void)
 
 	for (uint64_t off = 0; off < 4; off++) {
 		memset(s.m.p, 0, SIZE);
-		struct far far = bound(&s, two, off << 18, 1 << 18, RW);
+		struct far far = bound(&s, two, off << 18, 1 << 18, RW | RR);
 
 		for (int i = 0; i < 40; i++)
-			granted(&s, (struct ask){IBV_WR_RDMA_WRITE, 0, 1 << 18, 0, far});
+			written(&s, 0, 1 << 18, far);
 		for (uint64_t k = 0; k < 4; k++)
 			CHECK(holds(s.m.p + (k << 18), 1 << 18, 5) == (k == off));
 		two->rkey -= off ? 1 : 0; /* the same key again, for every second binding */
