@@ -19,9 +19,6 @@
 		return NULL;         \
 	}
 
-NO_PTR(struct ibv_mw *, alloc_mw, (struct ibv_pd * pd, enum ibv_mw_type type))
-NO_INT(bind_mw, (struct ibv_qp * qp, struct ibv_mw *mw, struct ibv_mw_bind *bind))
-NO_INT(dealloc_mw, (struct ibv_mw * mw))
 NO_INT(read_counters, (struct ibv_counters * counters, uint64_t *values, uint32_t n, uint32_t flags))
 NO_INT(attach_counters, (struct ibv_counters * counters, struct ibv_counter_attach_attr *attr, struct ibv_flow *flow))
 NO_PTR(struct ibv_counters *, create_counters, (struct ibv_context * context, struct ibv_counters_init_attr *attr))
@@ -80,9 +77,9 @@ static const struct ibv_context_ops context_ops = {
         ._compat_reg_mr = OLD(old_reg_mr),
         ._compat_rereg_mr = OLD(vb_abi_rereg_mr),
         ._compat_dereg_mr = OLD(vb_dereg_mr),
-        .alloc_mw = no_alloc_mw,
-        .bind_mw = no_bind_mw,
-        .dealloc_mw = no_dealloc_mw,
+        .alloc_mw = vb_alloc_mw,
+        .bind_mw = vb_bind_mw,
+        .dealloc_mw = vb_dealloc_mw,
         ._compat_create_cq = OLD(old_create_cq),
         .poll_cq = vb_poll_cq,
         .req_notify_cq = vb_req_notify_cq,

@@ -30,7 +30,7 @@ static int advised_range(struct ibv_pd *pd, bool write, const struct ibv_sge *sg
 		return ENOENT;
 	if (view.pd != id || (write && !(view.access & IBV_ACCESS_LOCAL_WRITE)))
 		return EPERM;
-	return vb_mr_view_allows(&view, id, sge->addr, sge->length, 0, va) ? 0 : EFAULT;
+	return vb_mr_view_allows(&view, id, 0, sge->addr, sge->length, 0, va) ? 0 : EFAULT;
 }
 
 /* Loads a byte of each page, or stores nothing into a word of it. False: one is not mapped, or not writable. */

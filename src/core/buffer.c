@@ -22,6 +22,7 @@ bool vb_mr_read_shared(void *seg, uint32_t key, struct vb_mr_view *out)
 	out->iova = atomic_load_explicit(&m->iova, memory_order_relaxed);
 	out->length = atomic_load_explicit(&m->length, memory_order_relaxed);
 	out->addr = atomic_load_explicit(&m->addr, memory_order_relaxed);
+	out->window = __builtin_expect(!out->pd, 0) ? atomic_load_explicit(&m->window, memory_order_relaxed) : 0;
 	atomic_thread_fence(memory_order_acquire);
 	return atomic_load_explicit(&m->seq, memory_order_relaxed) == seq;
 }
@@ -31,17 +32,17 @@ const struct vb_mr_shared *vb_mr_check_null(const struct vb_mr_shared *e, uint32
                                             uint32_t need_access, uint64_t *va)
 {
 	if (!(atomic_load_explicit(&e->access, memory_order_relaxed) & VB_MR_NULL) ||
-	    atomic_load_explicit(&e->null_pd, memory_order_relaxed) != pd_id || len > VB_MAX_MSG_SZ ||
+	    atomic_load_explicit(&e->window, memory_order_relaxed) != pd_id || len > VB_MAX_MSG_SZ ||
 	    (need_access & ~(uint32_t)IBV_ACCESS_LOCAL_WRITE))
 		return NULL;
 	*va = atomic_load_explicit(need_access ? &e->iova : &e->addr, memory_order_relaxed);
 	return e;
 }
 
-bool vb_mr_view_allows(const struct vb_mr_view *v, uint32_t pd, uint64_t addr, uint64_t length, uint32_t access,
-                       uint64_t *va)
+bool vb_mr_view_allows(const struct vb_mr_view *v, uint32_t pd, uint32_t qpn, uint64_t addr, uint64_t length,
+                       uint32_t access, uint64_t *va)
 {
-	if (v->pd != pd || (v->access & access) != access)
+	if (!vb_mr_view_is_of(v, pd, qpn) || (v->access & access) != access)
 		return false;
 	if (addr < v->iova || length > v->length || addr - v->iova > v->length - length)
 		return false;
@@ -54,7 +55,7 @@ bool vb_own_memory(struct vb_qp *qp, uint32_t key, uint64_t addr, uint64_t lengt
 	struct vb_mr_view view;
 
 	return vb_mr_read_shared(qp->node->seg, key, &view) &&
-	       vb_mr_view_allows(&view, vb_pd_id(qp->pd), addr, length, access, va);
+	       vb_mr_view_allows(&view, vb_pd_id(qp->pd), qp->qp.qp_num, addr, length, access, va);
 }
 
 int vb_gather(struct vb_qp *qp, const struct vb_swqe *w, uint32_t access, struct iovec *iov)

@@ -12,11 +12,19 @@
 struct vb_mr_view {
 	uint32_t access, pd, map_id;
 	uint64_t iova, length, addr;
+	uint64_t window; /* struct vb_mr_shared's; 0: a region */
 };
 bool vb_mr_read_shared(void *seg, uint32_t key, struct vb_mr_view *out);
-/* Checks PD, access rights and range, without wrap-around. *va is the owner's address. */
-bool vb_mr_view_allows(const struct vb_mr_view *v, uint32_t pd, uint64_t addr, uint64_t length, uint32_t access,
-                       uint64_t *va);
+/* May a queue pair of this number and PD use the region, or the window? */
+static inline bool vb_mr_view_is_of(const struct vb_mr_view *v, uint32_t pd, uint32_t qpn)
+{
+	if (__builtin_expect(v->pd == pd, 1))
+		return true;
+	return !v->pd && v->window >> 32 == pd && (!(uint32_t)v->window || (uint32_t)v->window == qpn);
+}
+/* Checks PD, access rights and range, without wrap-around, for a queue pair of the owner. *va is the owner's address. */
+bool vb_mr_view_allows(const struct vb_mr_view *v, uint32_t pd, uint32_t qpn, uint64_t addr, uint64_t length,
+                       uint32_t access, uint64_t *va);
 /* Checks a peer's access to this process's memory: the key must allow the whole range. */
 bool vb_own_memory(struct vb_qp *qp, uint32_t key, uint64_t addr, uint64_t length, uint32_t access, uint64_t *va);
 

@@ -58,7 +58,8 @@ struct vb_made {
 struct vb_pd {
 	struct ibv_pd pd;
 	struct vb_made made; /* made.handle is unique in the process, never 0 */
-	atomic_int users;    /* MRs, QPs, SRQs, AHs, a parent's CQs: ibv_dealloc_pd answers EBUSY while there are any */
+	atomic_int
+	        users; /* MRs, MWs, QPs, SRQs, AHs, a parent's CQs: ibv_dealloc_pd answers EBUSY while there are any */
 	struct vb_pd *parent; /* a parent domain's protection domain, whose id it shares; or NULL */
 	struct vb_td *td;     /* a parent domain's thread domain, or NULL */
 	/* a parent domain's allocators, or NULL, and their context: core/allocate.h */
@@ -86,6 +87,11 @@ struct vb_mr {
 	struct vb_dm_memory *dm;   /* its device memory, or NULL */
 	void *dmabuf;              /* its dma-buf, mapped, or NULL */
 	size_t dmabuf_len;
+};
+
+struct vb_mw {
+	struct ibv_mw mw;
+	struct vb_made made;
 };
 
 struct vb_ah {
@@ -238,7 +244,8 @@ struct vb_swqe {
 	/* atomics: result slot; reads: 1 if answered by ring, so that it has used a PSN; writes: 1 if in the ring by
 	 * choice, so that it may be withdrawn; atomic writes: 1 if swap has the 8 bytes */
 	uint8_t slot;
-	/* RDMA write with immediate: the data is copied, the record is not in the ring yet */
+	/* RDMA write with immediate: the data is copied, the record is not in the ring yet. LOCAL_INV and BIND_MW of a
+	 * window: its binding has ended, copies may be in progress */
 	uint8_t data_written;
 	_Atomic bool in_cq; /* its completion is in the CQ, so the slot is not free. Cleared under cq->lock */
 };
@@ -406,6 +413,10 @@ struct vb_qp {
 	uint32_t wr_count; /* entries built behind sq_head */
 	int wr_error;      /* the first error since wr_start */
 
+	struct vb_qp *mw_next; /* node->mw_waiters; this and the next two under node->mw_lock */
+	bool mw_waits;         /* it is in that list */
+	uint32_t mw_bound;     /* windows of type 2 that this QP has bound */
+
 	struct vb_qp_fault {        /* fault injection: path/faulty.c; under sq_lock */
 		uint32_t judged;    /* the next request about which the rules are asked */
 		uint32_t first_due; /* from this request on due[] is filled */
@@ -426,6 +437,10 @@ static inline struct vb_pd *vb_pd(struct ibv_pd *p)
 static inline struct vb_mr *vb_mr(struct ibv_mr *p)
 {
 	return (struct vb_mr *)p;
+}
+static inline struct vb_mw *vb_mw(struct ibv_mw *p)
+{
+	return (struct vb_mw *)p;
 }
 static inline struct vb_cq *vb_cq(struct ibv_cq *p)
 {

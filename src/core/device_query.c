@@ -13,13 +13,14 @@
 #include "util/log.h"
 
 /*
- * Only supported features. Not supported: RESIZE_MAX_WR, AUTO_PATH_MIG, SHUTDOWN_PORT, N_NOTIFY_CQ, memory windows, XRC. MEM_MGT_EXTENSIONS stands for SEND_WITH_INV and LOCAL_INV.
+ * Only supported features. Not supported: RESIZE_MAX_WR, AUTO_PATH_MIG, SHUTDOWN_PORT, N_NOTIFY_CQ, XRC.
+ * MEM_MGT_EXTENSIONS stands for SEND_WITH_INV and LOCAL_INV. Windows of type 2 are of type 2B.
  */
 #define CAP_FLAGS                                                                                  \
 	(IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_PORT_ACTIVE_EVENT | IBV_DEVICE_SYS_IMAGE_GUID | \
 	 IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_SRQ_RESIZE | IBV_DEVICE_MEM_MGT_EXTENSIONS |       \
 	 IBV_DEVICE_BAD_PKEY_CNTR | IBV_DEVICE_BAD_QKEY_CNTR | IBV_DEVICE_RAW_MULTI |              \
-	 IBV_DEVICE_MANAGED_FLOW_STEERING)
+	 IBV_DEVICE_MANAGED_FLOW_STEERING | IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B)
 
 /* iWARP has no datagrams, so no multicast groups and no address handles. It has no RNR NAK and no P_Keys either. */
 static void without_datagrams(struct ibv_device_attr *a)
@@ -69,6 +70,7 @@ int vb_query_device_attr(struct vb_device *dev, struct ibv_device_attr_ex *attr)
 	        .max_cq = VB_MAX_CQ,
 	        .max_cqe = VB_MAX_CQE,
 	        .max_mr = VB_MAX_MR,
+	        .max_mw = VB_MAX_MW,
 	        .max_pd = VB_MAX_PD,
 	        .max_qp_rd_atom = VB_MAX_QP_RD_ATOM,
 	        .max_res_rd_atom = VB_MAX_QP * VB_MAX_QP_RD_ATOM,

@@ -35,6 +35,11 @@ static inline bool vb_mr_is_sound(const struct ibv_mr *mr)
 	return VB_IS_SOUND((const struct vb_mr *)mr, mr);
 }
 
+static inline bool vb_mw_is_sound(const struct ibv_mw *mw)
+{
+	return VB_IS_SOUND((const struct vb_mw *)mw, mw);
+}
+
 static inline bool vb_ah_is_sound(const struct ibv_ah *ah)
 {
 	return VB_IS_SOUND((const struct vb_ah *)ah, ah);

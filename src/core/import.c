@@ -29,6 +29,13 @@ bool vb_mr_ends(struct vb_node *node, struct vb_mr *mr)
 	return ends;
 }
 
+void vb_mr_goes_on(struct vb_node *node, struct vb_mr *mr)
+{
+	vb_mutex_lock(&node->mr_lock, VB_RANK_MR);
+	origin_of(mr)->ended = false;
+	vb_mutex_unlock(&node->mr_lock);
+}
+
 void vb_mr_release(struct vb_node *node, struct vb_mr *mr)
 {
 	struct vb_mr *origin = origin_of(mr);

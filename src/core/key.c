@@ -80,6 +80,22 @@ int vb_key_take(struct vb_keys *k, uint32_t *key, uint32_t *entry)
 	return 0;
 }
 
+int vb_key_change(struct vb_keys *k, uint32_t *key)
+{
+	const uint32_t tag = (1u << VB_KEY_TAG_BITS) - 1;
+	uint32_t word = 0, next;
+
+	do {
+		int err = word_draw(k, &word);
+
+		if (err)
+			return err;
+		next = (*key & ~tag) | (word & tag);
+	} while (!next || next == *key);
+	*key = next;
+	return 0;
+}
+
 void vb_key_give_back(struct vb_keys *k, uint32_t key)
 {
 	uint32_t slot = VB_KEY_SLOT(key);

@@ -22,8 +22,7 @@
  * connected.
  *
  * The slot is in the upper bits because the low eight belong to the program in keys that it changes itself
- * (ibv_inc_rkey, IBA 10.6.3.3): a type 2 memory window would keep its slot and the six bits above those eight, and its
- * bind would store the whole key in the entry.
+ * (ibv_inc_rkey, IBA 10.6.3.3): a type 2 memory window keeps its slot and the six bits above those eight (core/mw.h).
  */
 _Static_assert(VB_KEY_SLOT(UINT32_MAX) == VB_SEG_MRS - 1, "a key is a slot and a tag");
 
@@ -34,15 +33,28 @@ _Static_assert(VB_KEY_SLOT(UINT32_MAX) == VB_SEG_MRS - 1, "a key is a slot and a
 
 struct vb_mr;
 
+/* What only the owner knows of an entry of the table: of a window's, or of a region's with windows. Under node->mw_lock. */
+struct vb_window {
+	uint32_t windows; /* of a region: the windows that are bound to it */
+	uint32_t key;     /* of a window: its key, bound or not. 0: the entry is no window's */
+	uint32_t pd, qpn; /* qpn: of type 2 while it is bound: the QP that bound it */
+	uint32_t region;  /* the entry of the region to which it is bound, + 1; 0: not bound */
+	uint32_t ended; /* the key of a binding that has ended, while somebody may still copy with it; 0: nobody does */
+	uint32_t next;  /* node->mw_fading: the next such window's entry + 1 */
+	uint8_t type;   /* enum ibv_mw_type */
+	uint64_t grace; /* vb_copies_stand */
+};
+
 struct vb_keys {
 	_Atomic uint32_t *slots;    /* of the segment (vb_seg_key_slots), all zero at first */
 	uint32_t rest[VB_KEY_REST]; /* slots, a ring */
 	uint32_t resting, rest_head, used;
 	uint32_t drawn[256]; /* random words; the first `left` are unused */
 	uint32_t left;
-	uint32_t fresh, nspare;       /* the first entry that was never used; the number of entries in spare */
-	uint32_t spare[VB_SEG_MRS];   /* a stack of entries to reuse */
-	struct vb_mr *mr[VB_SEG_MRS]; /* by entry; those of imports: their origin */
+	uint32_t fresh, nspare;               /* the first entry that was never used; the number of entries in spare */
+	uint32_t spare[VB_SEG_MRS];           /* a stack of entries to reuse */
+	struct vb_mr *mr[VB_SEG_MRS];         /* by entry; those of imports: their origin */
+	struct vb_window windows[VB_SEG_MRS]; /* by entry */
 };
 
 /* Draws a key whose slot is free, and chooses its entry. Fewer than VB_SEG_MRS keys may be in use. Returns 0, or an
@@ -51,7 +63,9 @@ struct vb_keys {
 int vb_key_take(struct vb_keys *keys, uint32_t *key, uint32_t *entry);
 /* The same with a key that the caller chooses. EBUSY: its slot is not free. */
 int vb_key_take_this(struct vb_keys *keys, uint32_t key, uint32_t *entry);
-/* Frees the key of a deregistered region. */
+/* Draws another key in the slot of this one, for its entry. Returns 0 or an errno, as vb_key_take. */
+int vb_key_change(struct vb_keys *keys, uint32_t *key);
+/* Frees the key of a deregistered region, or of a window. */
 void vb_key_give_back(struct vb_keys *keys, uint32_t key);
 
 #endif

@@ -14,7 +14,8 @@
 /* What the fields of struct ibv_moderate_cq can say. The period is in us. */
 #define VB_MAX_CQ_COUNT 65535
 #define VB_MAX_CQ_PERIOD 65535
-#define VB_MAX_MR 262143
+#define VB_MAX_MR 262143 /* regions and windows together */
+#define VB_MAX_MW VB_MAX_MR
 #define VB_MAX_MR_SIZE (~0ull)
 #define VB_MAX_PD 65535
 #define VB_MAX_AH 1000000

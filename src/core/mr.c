@@ -12,6 +12,7 @@
 #include "core/dm.h"
 #include "core/dmabuf.h"
 #include "core/handle.h"
+#include "core/mw.h"
 #include "core/pages.h"
 #include "core/pd.h"
 #include "core/verbs.h"
@@ -53,15 +54,6 @@ static int check_range(uint64_t start, uint64_t length, uint64_t iova, uint32_t 
 	return access & IBV_ACCESS_ON_DEMAND ? 0 : vb_pages_check(start, length, access & IBV_ACCESS_LOCAL_WRITE);
 }
 
-/* Makes the entry's sequence number odd, so that readers do not use the entry. */
-static void rewrite_begin(struct vb_mr_shared *e)
-{
-	atomic_fetch_add(&e->seq, 1);
-	atomic_store(&e->key, 0);
-	/* aarch64 may otherwise show a reader the new entry before the odd number */
-	atomic_thread_fence(memory_order_release);
-}
-
 /* Writes mr with this key into the entry, and makes its sequence number even. Under mr_lock. */
 static void rewrite_end(const struct vb_mr *mr, uint32_t key)
 {
@@ -71,8 +63,8 @@ static void rewrite_end(const struct vb_mr *mr, uint32_t key)
 
 	atomic_store_explicit(&e->access, mr->access, memory_order_relaxed);
 	atomic_store_explicit(&e->pd, null ? 0 : pd, memory_order_relaxed);
-	atomic_store_explicit(&e->null_pd, null ? pd : 0, memory_order_relaxed);
 	atomic_store_explicit(&e->map_id, 0, memory_order_relaxed);
+	atomic_store_explicit(&e->window, null ? pd : 0, memory_order_relaxed);
 	atomic_store_explicit(&e->device, (uint64_t)vb_ctx((struct ibv_context *)mr->made.context)->dev->number,
 	                      memory_order_relaxed);
 	atomic_store_explicit(&e->iova, mr->iova, memory_order_relaxed);
@@ -82,16 +74,21 @@ static void rewrite_end(const struct vb_mr *mr, uint32_t key)
 	atomic_fetch_add(&e->seq, 1);
 }
 
-/* Closes the entry. When this returns, no process is copying with the key. */
-static void close_entry(struct vb_node *node, struct vb_mr *mr)
+/* Closes the entry. When this returns, no process is copying with the key, or with that of a window that was bound to the
+ * region. EBUSY: a window is bound to it. */
+static int close_entry(struct vb_node *node, struct vb_mr *mr)
 {
+	vb_mw_await_region(node, mr->shared);
 	vb_mutex_lock(&node->mr_lock, VB_RANK_MR);
-	rewrite_begin(mr->shared);
+	int err = vb_mw_close_region(node, mr->shared);
 	vb_mutex_unlock(&node->mr_lock);
+	if (err)
+		return err;
 	atomic_thread_fence(memory_order_seq_cst);
 	vb_lock(&node->progress); /* waits for our own responder, which looks the key up again afterwards */
 	vb_unlock(&node->progress);
 	vb_quiesce(node, mr->mr.rkey, 0);
+	return 0;
 }
 
 struct vb_mr *vb_mr_enter(struct ibv_pd *pd, const struct vb_mr *as, uint32_t key)
@@ -109,7 +106,7 @@ struct vb_mr *vb_mr_enter(struct ibv_pd *pd, const struct vb_mr *as, uint32_t ke
 	mr->mr.pd = pd;
 	mr->mr.lkey = key;
 	vb_mutex_lock(&node->mr_lock, VB_RANK_MR);
-	if (node->mr_count >= VB_MAX_MR ||
+	if (node->mr_count + node->mw_count >= VB_MAX_MR ||
 	    (key ? vb_key_take_this(node->keys, key, &entry) : vb_key_take(node->keys, &mr->mr.lkey, &entry))) {
 		vb_mutex_unlock(&node->mr_lock);
 		free(mr);
@@ -122,7 +119,7 @@ struct vb_mr *vb_mr_enter(struct ibv_pd *pd, const struct vb_mr *as, uint32_t ke
 	mr->made = VB_MADE(mr->mr);
 	mr->shared = vb_seg_mr(node->seg, entry);
 	node->keys->mr[entry] = mr;
-	rewrite_begin(mr->shared);
+	vb_mr_rewrite_begin(mr->shared);
 	rewrite_end(mr, mr->mr.rkey);
 	vb_mutex_unlock(&node->mr_lock);
 	return mr;
@@ -181,7 +178,12 @@ int vb_dereg_mr(struct ibv_mr *ibmr)
 
 	if (!vb_mr_is_sound(ibmr) || !vb_mr_ends(node, mr))
 		return ENOENT;
-	close_entry(node, mr);
+	int err = close_entry(node, mr);
+
+	if (err) {
+		vb_mr_goes_on(node, mr);
+		return err;
+	}
 	vb_mutex_lock(&node->mr_lock, VB_RANK_MR);
 	atomic_fetch_add(&mr->shared->seq, 1);
 	node->keys->mr[mr->shared - vb_seg_mr(node->seg, 0)] = NULL;
@@ -233,10 +235,11 @@ int vb_rereg_mr(struct ibv_mr *ibmr, int flags, struct ibv_pd *pd, void *addr, s
 		err = check_rereg(mr, moves, new_access);
 	if (!err && (moves || !mr->dmabuf))
 		err = check_range(start, new_length, new_iova, new_access);
+	if (!err)
+		err = close_entry(node, mr);
 	if (err)
 		return err;
 
-	close_entry(node, mr);
 	if (flags & IBV_REREG_MR_CHANGE_PD) {
 		atomic_fetch_add(&vb_pd(pd)->users, 1);
 		atomic_fetch_sub(&vb_pd(ibmr->pd)->users, 1);
@@ -264,6 +267,8 @@ int vb_mr_invalidate(struct vb_node *node, uint32_t pd_id, uint32_t rkey, bool f
 		return EINVAL;
 	if (from_remote && !(atomic_load(&e->access) & ACCESS_REMOTE))
 		return EACCES;
+	if (vb_mw_of_entry(node, e)->windows)
+		return EBUSY;
 	/* Clears the key alone, without mr_lock, which must not be taken under progress. */
 	return atomic_compare_exchange_strong(&e->key, &rkey, 0) ? 0 : EINVAL;
 }

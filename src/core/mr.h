@@ -15,12 +15,23 @@ void vb_mr_drop_memory(struct vb_mr *mr);
 
 /* The program deregisters the region by this handle. False if it has done so by another one. import.c */
 bool vb_mr_ends(struct vb_node *node, struct vb_mr *mr);
+/* It could not be deregistered. import.c */
+void vb_mr_goes_on(struct vb_node *node, struct vb_mr *mr);
 /* The handle ends. The region has ended, or has other handles. import.c */
 void vb_mr_release(struct vb_node *node, struct vb_mr *mr);
 
 /* The same check for a null region (core/null.c), whose entry no other check accepts. */
 const struct vb_mr_shared *vb_mr_check_null(const struct vb_mr_shared *e, uint32_t pd_id, uint64_t len,
                                             uint32_t need_access, uint64_t *va);
+
+/* Makes the entry's sequence number odd, so that readers do not use the entry. Its writer makes the number even again. */
+static inline void vb_mr_rewrite_begin(struct vb_mr_shared *e)
+{
+	atomic_fetch_add(&e->seq, 1);
+	atomic_store(&e->key, 0);
+	/* aarch64 may otherwise show a reader the new entry before the odd number */
+	atomic_thread_fence(memory_order_release);
+}
 
 /*
  * The region of a local key, if it belongs to this PD, grants need_access and contains [addr, addr + len) without
@@ -55,7 +66,8 @@ static inline const struct vb_mr_shared *vb_mr_check_local(const struct vb_node 
  * -EINVAL (no such key, another PD) or -EACCES. If it fails, a local request completes with IBV_WC_MW_BIND_ERR, which
  * IBA 11.6.2 calls "memory management operation error"; a peer's request gets a remote access error (IBA 9.4.1.1.3).
  * deviates: IBA 10.6.5 allows this for memory windows and fast-register regions only. User space has no fast-register
- * regions, and rxe refuses. Any thread. Copies in progress may end after it returns.
+ * regions, and rxe refuses. -EBUSY: a window is bound to the region. Under node->mw_lock. Copies in progress may end after
+ * it returns. core/mw.h has the calls that invalidate a region or a window.
  */
 int vb_mr_invalidate(struct vb_node *node, uint32_t pd_id, uint32_t rkey, bool from_remote);
 

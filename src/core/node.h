@@ -12,6 +12,7 @@ enum vb_owner { VB_OWNER_THREAD, VB_OWNER_POLLER };
 
 enum {
 	VB_ATTEND_OVERRUN = 1, /* a CQ lost a completion, and its queue pairs are not in ERR yet */
+	VB_ATTEND_WINDOWS = 4, /* bindings of memory windows have ended: core/mw.h */
 	VB_ATTEND_WALK = 2,    /* the progress thread wants to look at queue pairs: node/walk.c */
 };
 
@@ -64,8 +65,12 @@ struct vb_node {
 	_Atomic uint64_t moderate_at; /* ns: when the first of their events is due; 0: never */
 	pthread_mutex_t mr_lock;      /* keys, and the key table in the segment */
 	struct vb_keys *keys;
-	uint32_t mr_count;
-	struct vb_dm_memory *dms;               /* under mr_lock */
+	uint32_t mr_count, mw_count;  /* under mr_lock */
+	struct vb_lock mw_lock;       /* windows and their entries of the key table; the next two */
+	uint32_t mw_fading;           /* the entry + 1 of the first window whose last binding has just ended */
+	_Atomic uintptr_t mw_settler; /* the thread (vb_self) that is in vb_mw_settle, under progress; or 0 */
+	struct vb_qp *mw_waiters;     /* QPs whose next request waits for the end of a binding (mw_next) */
+	struct vb_dm_memory *dms;     /* under mr_lock */
 	uint32_t qp_next, qp_count, qp_entries; /* under progress. qp_entries: entries that a QP number uses */
 	uint64_t qp_key[2];                     /* random: makes the order of QP numbers secret */
 	atomic_uint pd_next, pd_count, cq_count, srq_count, srq_next, ah_count, dm_next;
@@ -121,6 +126,9 @@ void vb_path_settle(struct vb_qp *qp);
 /* Returns when no process is copying with this key (or to this QP number). The key (QP) must be marked invalid
  * before. 0 as key or qpn: any. No lock held except control mutexes. */
 void vb_quiesce(struct vb_node *node, uint32_t key, uint32_t qpn);
+/* Is a process copying with this key? The key must be marked invalid before. *grace is 0 at the first call, and belongs
+ * to this wait. Does not wait; any lock may be held. */
+bool vb_copies_stand(struct vb_node *node, uint32_t key, uint64_t *grace);
 /* A full fence in all threads of all peers: the slow side of an asymmetric fence. */
 void vb_fence_all(struct vb_node *node);
 /* Called when a deadline was set, so that the progress thread, if it owns progress, reads its timers again. Any lock

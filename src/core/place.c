@@ -56,7 +56,7 @@ bool vb_own_flush(struct vb_qp *qp, uint32_t key, uint64_t va, uint64_t length, 
 		va = view.iova;
 		length = view.length;
 	}
-	if (!vb_mr_view_allows(&view, vb_pd_id(qp->pd), va, length, vb_flush_access(flush.type), &at))
+	if (!vb_mr_view_allows(&view, vb_pd_id(qp->pd), qp->qp.qp_num, va, length, vb_flush_access(flush.type), &at))
 		return false;
 	atomic_thread_fence(memory_order_seq_cst);
 	return true;

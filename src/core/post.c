@@ -1,6 +1,7 @@
 // post.c - posting work requests
 // follows: IBA volume 1, 11.4.1 (post send request, post receive request); ibv_post_send(3), ibv_post_recv(3)
 // SPDX-License-Identifier: MIT
+#include "core/mw.h"
 #include "core/rq.h"
 #include "core/sq.h"
 #include "core/verbs.h"
@@ -119,7 +120,14 @@ static inline int post_one(struct vb_qp *qp, const struct ibv_send_wr *wr)
 	}
 	if (err)
 		return err;
-	take_address(qp, w, wr, info);
+	if (__builtin_expect(info->flags & VB_WR_BIND, 0)) {
+		err = vb_mw_fill(qp, w, IBV_MW_TYPE_2, wr->bind_mw.mw, wr->bind_mw.rkey, &wr->bind_mw.bind_info);
+		if (err)
+			return err;
+		length = 0;
+	} else {
+		take_address(qp, w, wr, info);
+	}
 	vb_sq_append(qp, w, length);
 	return 0;
 }

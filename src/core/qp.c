@@ -13,6 +13,7 @@
 #include "core/cq.h"
 #include "core/device.h"
 #include "core/handle.h"
+#include "core/mw.h"
 #include "core/opcode.h"
 #include "core/pd.h"
 #include "core/rq.h"
@@ -296,6 +297,7 @@ static void leave_table(struct vb_qp *qp)
 	vb_path_reset(qp);
 	vb_sq_drop_held(qp);
 	vb_receive_abandon(qp);
+	vb_mw_forget(qp);
 	atomic_store_explicit(&node->qps[VB_QP_INDEX(qp->qp.qp_num)], NULL, memory_order_release);
 	node->qp_count--;
 	vb_unlock(&qp->sq_lock);
@@ -322,6 +324,7 @@ int vb_destroy_qp(struct ibv_qp *ibqp)
 	leave_table(qp);
 	atomic_thread_fence(memory_order_seq_cst);
 	vb_quiesce(qp->node, 0, ibqp->qp_num);
+	vb_mw_unbind(qp);
 	vb_raw_close(qp);
 	vb_qp_clean_cqs(qp);
 	vb_async_forget(vb_ctx(ibqp->context), IBV_EVENT_QP_FATAL, qp);

@@ -1,6 +1,7 @@
 // qp_flush.c - queue pairs in error: outstanding requests complete with IBV_WC_WR_FLUSH_ERR, in order
 // follows: IBA volume 1, 10.3.1.5 (SQE), 10.3.1.7 (ERR), 10.8.3 (order of completions)
 // SPDX-License-Identifier: MIT
+#include "core/mw.h"
 #include "core/opcode.h"
 #include "core/qp.h"
 #include "core/rq.h"
@@ -41,6 +42,11 @@ void vb_sq_drop_held(struct vb_qp *qp)
 static void flush_sends(struct vb_qp *qp)
 {
 	vb_sq_drop_held(qp);
+	if (qp->sq_una != qp->sq_head && vb_mw_finish(qp, vb_sq_at(qp, qp->sq_una))) {
+		if (vb_sq_at(qp, qp->sq_una)->flags & IBV_SEND_SIGNALED)
+			vb_sq_tell(qp, vb_sq_at(qp, qp->sq_una), IBV_WC_SUCCESS);
+		vb_sq_retire(qp);
+	}
 	for (; qp->sq_una != qp->sq_head; vb_sq_retire(qp))
 		vb_sq_tell(qp, vb_sq_at(qp, qp->sq_una), IBV_WC_WR_FLUSH_ERR);
 	qp->sq_emit = qp->sq_head;

@@ -33,18 +33,22 @@
 #define VB_MR_NULL (1u << 30)     /* a null region: core/null.c */
 #define VB_MR_BY_OWNER (1u << 31) /* only the owner's own loads and stores reach the memory: core/dmabuf.c */
 
-/* The part of a memory region that other processes read. key == 0: no region. Written under the owner's MR lock. */
+/* The part of a memory region, or of a bound memory window, that other processes read. key == 0: there is none. Written
+ * under the owner's MR lock, a window's under its lock of windows. */
 struct vb_mr_shared {
 	_Atomic uint32_t key;    /* the rkey (lkey is the same number) */
 	_Atomic uint32_t access; /* IBV_ACCESS_*, VB_MR_* */
-	_Atomic uint32_t pd;     /* protection domain id, unique in the owner; 0: a null region */
+	_Atomic uint32_t pd;     /* protection domain id, unique in the owner; 0: a null region, or a memory window */
 	_Atomic uint32_t map_id; /* != 0: backed by a shared mapping that a peer may map (path/local/shared_map.c) */
 	_Atomic uint64_t iova;   /* the first address that peers use in requests */
 	_Atomic uint64_t length;
-	_Atomic uint64_t addr;    /* the owner's virtual address of iova */
-	_Atomic uint64_t seq;     /* odd while the owner rewrites this entry */
-	_Atomic uint64_t device;  /* the number of the adapter; for the owner alone */
-	_Atomic uint64_t null_pd; /* the protection domain id of a null region; for the owner alone */
+	_Atomic uint64_t addr;   /* the owner's virtual address of iova */
+	_Atomic uint64_t seq;    /* odd while the owner rewrites this entry */
+	_Atomic uint64_t device; /* the number of the adapter; for the owner alone */
+	/* of a memory window, whose pd is 0: its protection domain << 32 | the QP that may use it; 0: every QP of that
+	 * protection domain. Of a null region, whose pd is 0 too: its protection domain, for the owner alone. No window has
+	 * the protection domain 0, so this is no window's */
+	_Atomic uint64_t window;
 };
 
 /* nak: counter << 32 | psn << 8 | code; a new value is a new NAK. */

@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: MIT
 #include "core/device.h"
 #include "core/place.h"
+#include "core/mw.h"
 #include "core/sq.h"
 #include "core/verbs.h"
 #include "fault/set.h"
@@ -237,8 +238,15 @@ static void wr_flush(struct ibv_qp_ex *qpx, uint32_t rkey, uint64_t remote_addr,
 
 static void wr_bind_mw(struct ibv_qp_ex *qpx, struct ibv_mw *mw, uint32_t rkey, const struct ibv_mw_bind_info *info)
 {
-	fail_request(qp_of(qpx), EOPNOTSUPP);
+	struct vb_qp *qp = qp_of(qpx);
+	struct vb_swqe *w = wr_begin(qp, IBV_WR_BIND_MW);
+	int err = w ? vb_mw_fill(qp, w, IBV_MW_TYPE_2, mw, rkey, info) : 0;
+
+	if (err)
+		fail_request(qp, err);
 }
+
+/* --- not supported: a QP with these operations is not made --- */
 
 static void wr_send_tso(struct ibv_qp_ex *qpx, void *hdr, uint16_t hdr_sz, uint16_t mss)
 {

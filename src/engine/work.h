@@ -38,9 +38,16 @@ enum vb_verb {
 	VB_VERB_READ,
 	VB_VERB_CMP_SWAP,
 	VB_VERB_FETCH_ADD,
-	VB_VERB_LOCAL_INV,    /* executed by ops->local_invalidate, in order */
+	VB_VERB_LOCAL_INV,    /* LOCAL_INV, BIND_MW: executed by ops->local, in order */
 	VB_VERB_FLUSH,        /* length: of its range; imm: its FETH */
 	VB_VERB_ATOMIC_WRITE, /* swap_add: its 8 bytes */
+};
+
+/* The result of ops->local. */
+enum vb_local {
+	VB_LOCAL_FAILED,
+	VB_LOCAL_DONE,
+	VB_LOCAL_LATER, /* the owner calls for output again when it is time to try again */
 };
 
 enum {

@@ -100,6 +100,7 @@ static void in_child(void)
 		pthread_mutex_init(&node->ctx_lock, NULL);
 		pthread_mutex_init(&node->mcast_lock, NULL);
 		vb_lock_reset(&node->progress);
+		vb_lock_reset(&node->mw_lock);
 		vb_lock_reset(&node->io->questions_lock);
 		for (unsigned i = 0; i < VB_LANE_QPS && node->qp_count; i++)
 			if (node->qps[i])
@@ -162,6 +163,7 @@ static int node_start(struct vb_node *node)
 	pthread_mutex_init(&node->mcast_lock, NULL);
 	pthread_mutex_init(&io->meet_lock, NULL);
 	vb_lock_init(&node->progress, VB_RANK_PROGRESS);
+	vb_lock_init(&node->mw_lock, VB_RANK_WINDOWS);
 	vb_lock_init(&io->questions_lock, VB_RANK_QUESTIONS);
 	pthread_condattr_init(&ca);
 	pthread_condattr_setclock(&ca, CLOCK_MONOTONIC);
@@ -435,6 +437,20 @@ void vb_node_each_qp(struct vb_node *node, void (*each)(struct vb_qp *qp, void *
 /* Whoever held sq_lock has released it. */
 static void nothing_under_lock(struct vb_qp *qp, void *arg)
 {
+}
+
+bool vb_copies_stand(struct vb_node *node, uint32_t key, uint64_t *grace)
+{
+	struct vb_io *io = node->io;
+	bool stand = false;
+
+	atomic_thread_fence(memory_order_seq_cst);
+	atomic_fetch_add(&io->scanning, 1);
+	for (struct vb_peer *p = io->all; p && !stand; p = p->next)
+		stand = p->theirs && atomic_load(&p->state) != VB_PEER_DEAD && hazard_stands(p, key, 0) &&
+		        !has_ended(p, grace);
+	atomic_fetch_sub(&io->scanning, 1);
+	return stand;
 }
 
 void vb_quiesce(struct vb_node *node, uint32_t key, uint32_t qpn)

@@ -7,6 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "core/mw.h"
 #include "engine/local/ring.h"
 #include "node/io.h"
 #include "node/wake.h"
@@ -290,6 +291,8 @@ static __attribute__((noinline, cold)) void attend(struct vb_node *node)
 
 	if (what & VB_ATTEND_OVERRUN)
 		vb_qp_end_overrun(node);
+	if (what & VB_ATTEND_WINDOWS)
+		vb_mw_settle(node);
 	if (what & VB_ATTEND_WALK)
 		vb_walk_now(node);
 }

@@ -269,6 +269,15 @@ static const char *device_name(const struct vb_node *node, uint64_t number)
 	return "";
 }
 
+/* A memory window and a null region have it elsewhere (core/seg.h). */
+static uint32_t pd_of(const struct vb_mr_shared *e)
+{
+	uint32_t pd = atomic_load(&e->pd);
+	uint64_t window = atomic_load(&e->window);
+
+	return pd ? pd : window >> 32 ? (uint32_t)(window >> 32) : (uint32_t)window;
+}
+
 static void put_mr(struct vb_text *out, const struct vb_node *node, const struct vb_mr_shared *e, uint32_t key)
 {
 	vb_text_format(out, "{\"key\": %" PRIu32 ", \"device\": ", key);
@@ -277,7 +286,7 @@ static void put_mr(struct vb_text *out, const struct vb_node *node, const struct
 	               ", \"address\": %" PRIu64 ", \"iova\": %" PRIu64 ", \"length\": %" PRIu64 ", \"pd\": %" PRIu32
 	               ", \"access\": ",
 	               atomic_load(&e->addr), atomic_load(&e->iova), atomic_load(&e->length),
-	               atomic_load(&e->pd) | (uint32_t)atomic_load(&e->null_pd));
+	               pd_of(e));
 	put_access(out, atomic_load(&e->access));
 	vb_text_put(out, "}");
 }
@@ -299,7 +308,7 @@ static int serve_mrs(struct vb_control_call *call)
 		const struct vb_mr_shared *e = vb_seg_mr(node->seg, (uint32_t)from);
 		uint32_t key = atomic_load(&e->key);
 
-		if (!key)
+		if (!key || atomic_load(&e->window))
 			continue;
 		put_row_mark(call->out, rows++);
 		put_mr(call->out, node, e, key);

@@ -30,6 +30,7 @@
 /* The interval while other threads want the cores. On Linux 6.18 threads that wake every millisecond, beside programs
  * that poll and yield, keep other programs from these cores for seconds. */
 #define WATCH_CROWDED VB_MS(8)
+#define WINDOWS_AGAIN VB_US(20) /* ns: next look whether peers still copy through a memory window that has ended */
 
 /* The kernel marks hdr->life when this thread ends for any reason (get_robust_list(2)). */
 static struct {
@@ -229,6 +230,8 @@ static uint64_t serve_node(struct vb_node *node)
 	atomic_store(&node->sleep_until, UINT64_MAX); /* any timer that is set from now on wakes the thread */
 	vb_active_collect(node);
 	deadline = active_deadline(node);
+	if (atomic_load(&node->attention) & VB_ATTEND_WINDOWS)
+		deadline = sooner_time(deadline, vb_now() + WINDOWS_AGAIN);
 	for (unsigned i = 0; i < VB_TRANSPORTS; i++)
 		deadline = sooner_time(deadline, vb_transports[i]->due(node));
 	vb_unlock(&node->progress);

@@ -6,8 +6,7 @@
 #include <arpa/inet.h>
 
 #include "core/cq.h"
-#include "core/mr.h"
-#include "core/pd.h"
+#include "core/mw.h"
 #include "core/place.h"
 #include "core/sq.h"
 #include "util/guard.h"
@@ -28,6 +27,7 @@ static const struct {
         [IBV_WR_LOCAL_INV] = {VB_VERB_LOCAL_INV, 0},
         [VB_IBV_WR_FLUSH] = {VB_VERB_FLUSH, 0},
         [IBV_WR_ATOMIC_WRITE] = {VB_VERB_ATOMIC_WRITE, 0},
+        [IBV_WR_BIND_MW] = {VB_VERB_LOCAL_INV, 0},
 };
 
 static struct vb_swqe *swqe_of(struct vb_qp *qp, const struct vb_work *work)
@@ -119,6 +119,9 @@ void vb_queue_complete_send(void *own, const struct vb_work *work, enum vb_work_
 	struct vb_qp *qp = own;
 	struct vb_swqe *w = swqe_of(qp, work);
 
+	if (__builtin_expect(status == VB_WORK_WR_FLUSH_ERR, 0) && vb_mw_finish(qp, w))
+		status =
+		        VB_WORK_SUCCESS; /* it has begun, so no request before it is left, and this is under progress */
 	if ((w->flags & IBV_SEND_SIGNALED) || status != VB_WORK_SUCCESS)
 		vb_sq_tell(qp, w,
 		           status == VB_WORK_LOC_LEN_ERR && w->state == VB_SWQE_DONE ? w->status : wc_status(status));
@@ -149,9 +152,12 @@ const struct vb_known *vb_queue_pieces(struct vb_qp *qp, struct vb_known *k, con
 	return k->gathered ? k : NULL;
 }
 
-bool vb_queue_local_invalidate(struct vb_qp *qp, const struct vb_work *work)
+enum vb_local vb_queue_local(struct vb_qp *qp, const struct vb_work *work)
 {
-	return !vb_mr_invalidate(qp->node, vb_pd_id(qp->pd), work->imm, false);
+	static const enum vb_local of[] = {
+	        [VB_MW_FAILED] = VB_LOCAL_FAILED, [VB_MW_DONE] = VB_LOCAL_DONE, [VB_MW_LATER] = VB_LOCAL_LATER};
+
+	return of[vb_mw_execute(qp, swqe_of(qp, work))];
 }
 
 /* --- the receive queue --- */
@@ -256,5 +262,5 @@ bool vb_queue_flush(void *own, const struct vb_reth *range, struct vb_feth flush
 
 bool vb_queue_invalidate(struct vb_qp *qp, uint32_t rkey)
 {
-	return !vb_mr_invalidate(qp->node, vb_pd_id(qp->pd), rkey, true);
+	return !vb_mw_invalidate_sent(qp, rkey);
 }

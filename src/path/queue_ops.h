@@ -34,9 +34,9 @@ enum vb_memory_result vb_queue_atomic(void *own, bool add, const struct vb_atomi
 enum vb_memory_result vb_queue_atomic_write(void *own, uint32_t rkey, uint64_t va, uint64_t value);
 bool vb_queue_flush(void *own, const struct vb_reth *range, struct vb_feth flush);
 
-/* Execute a Local Invalidate, and a Send with Invalidate from the peer. Return false if the key is not valid here. The
- * caller then calls vb_known_forget. */
-bool vb_queue_local_invalidate(struct vb_qp *qp, const struct vb_work *work);
+/* Execute a Local Invalidate or a bind, and a Send with Invalidate from the peer, which returns false if the key is not
+ * valid here. The caller then calls vb_known_forget. */
+enum vb_local vb_queue_local(struct vb_qp *qp, const struct vb_work *work);
 bool vb_queue_invalidate(struct vb_qp *qp, uint32_t rkey);
 
 /* Returns the pieces of a request's local memory, or NULL if its L_Keys do not allow the access. */

@@ -200,6 +200,7 @@ static const char *const names[] = {
         [VB_RANK_TX] = "tx",
         [VB_RANK_PEER_TX] = "peer tx",
         [VB_RANK_MAPS] = "maps",
+        [VB_RANK_WINDOWS] = "windows",
         [VB_RANK_RQ] = "rq",
         [VB_RANK_CQ] = "cq",
         [VB_RANK_CHANNEL] = "channel",

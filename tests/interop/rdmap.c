@@ -2,11 +2,12 @@
 // follows: RFC 5040, RFC 7306; rdma_cm(7)
 // SPDX-License-Identifier: MIT
 //
-//   rdmap -s ADDRESS | -c ADDRESS  [-p PORT] [-k KIND,…] [-l LONGEST] [-d DEPTH] [-f]
+//   rdmap -s ADDRESS | -c ADDRESS  [-p PORT] [-k KIND,…] [-l LONGEST] [-d DEPTH] [-w TYPE] [-f]
 //
 // -k: requests of this end (the client first, then the server): send, send-se, send-inv, send-se-inv, write, read,
 // send-imm, write-imm, cmp-swap, fetch-add. The last one may be bad-read, bad-write, bad-send (too long), bad-atomic,
 // bad-imm (a write with immediate to a peer without support) or no-receive: it ends the connection.
+// -w: this end opens its memory by memory windows only: of type 1 or 2, and of type 2 the one that is invalidated.
 // -f: the client writes, sends and reads until the connection ends. Both ends print how it ended.
 #include <arpa/inet.h>
 #include <errno.h>
@@ -68,6 +69,8 @@ static struct ibv_wc got; /* the last message that was not a note */
 static uint8_t *got_at;
 static uint32_t longest = 200000, depth = 4, seq;
 static bool kinds[KINDS], forever;
+static int windows; /* the type; 0: none */
+static struct ibv_mw *region_mw, *inv_mw;
 
 __attribute__((noreturn, format(printf, 1, 2))) static void die(const char *say, ...)
 {
@@ -217,7 +220,8 @@ static void tell(struct note n)
 
 	kept[seq % 16] = n;
 	kept[seq % 16].magic = MAGIC;
-	kept[seq % 16].info = (struct info){(uintptr_t)region, region_mr->rkey, inv_mr ? inv_mr->rkey : 0};
+	kept[seq % 16].info = (struct info){(uintptr_t)region, windows ? region_mw->rkey : region_mr->rkey,
+	                                    windows ? inv_mw->rkey : inv_mr->rkey};
 	post(&wr, &kept[seq % 16], sizeof(n));
 	next(scq);
 }
@@ -261,14 +265,54 @@ static void ask(uint32_t what, enum kind kind, uint32_t len)
 	}
 }
 
+/* --- memory windows --- */
+
+static void bind_window(struct ibv_mw *mw, struct ibv_mr *mr, unsigned access)
+{
+	struct ibv_mw_bind_info info = {mr, (uintptr_t)mr->addr, mr->length, access};
+	struct ibv_mw_bind bind = {.wr_id = 2000, .send_flags = IBV_SEND_SIGNALED, .bind_info = info};
+	struct ibv_send_wr wr = {.wr_id = 2000,
+	                         .opcode = IBV_WR_BIND_MW,
+	                         .send_flags = IBV_SEND_SIGNALED,
+	                         .bind_mw = {mw, ibv_inc_rkey(mw->rkey), info}},
+	                   *bad;
+
+	errno = mw->type == IBV_MW_TYPE_1 ? ibv_bind_mw(id->qp, mw, &bind) : ibv_post_send(id->qp, &wr, &bad);
+	if (errno)
+		die("bind of a memory window");
+	next(scq);
+	if (mw->type == IBV_MW_TYPE_2)
+		mw->rkey = wr.bind_mw.rkey;
+}
+
+static void open_windows(void)
+{
+	struct ibv_device_attr device;
+	unsigned access = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
+
+	region_mw = ibv_alloc_mw(id->pd, (enum ibv_mw_type)windows);
+	inv_mw = ibv_alloc_mw(id->pd, IBV_MW_TYPE_2);
+	if (!region_mw || !inv_mw || ibv_query_device(id->verbs, &device))
+		die("ibv_alloc_mw");
+	if (device.atomic_cap != IBV_ATOMIC_NONE)
+		access |= IBV_ACCESS_REMOTE_ATOMIC;
+	bind_window(region_mw, region_mr, access);
+	bind_window(inv_mw, inv_mr, IBV_ACCESS_REMOTE_WRITE);
+}
+
 /* --- requests of the peer --- */
 
 static void new_victim(void)
 {
+	if (inv_mr && windows) {
+		bind_window(inv_mw, inv_mr, IBV_ACCESS_REMOTE_WRITE);
+		return;
+	}
 	if (inv_mr)
 		ibv_dereg_mr(inv_mr);
 	inv_mr = ibv_reg_mr(id->pd, victim, sizeof(victim),
-	                    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE);
+	                    windows ? IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND
+	                            : IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE);
 	if (!inv_mr)
 		die("ibv_reg_mr");
 }
@@ -295,8 +339,9 @@ static bool right(const struct note *n)
 	case SEND_SE_INV:
 		/* libsiw does not report it */
 		if (strncmp(ibv_get_device_name(id->verbs->device), "siw", 3) != 0 &&
-		    (!(got.wc_flags & IBV_WC_WITH_INV) || got.invalidated_rkey != inv_mr->rkey)) {
-			printf("flags %x, %x invalidated, not %x\n", got.wc_flags, got.invalidated_rkey, inv_mr->rkey);
+		    (!(got.wc_flags & IBV_WC_WITH_INV) ||
+		     got.invalidated_rkey != (windows ? inv_mw->rkey : inv_mr->rkey))) {
+			printf("flags %x, %x invalidated\n", got.wc_flags, got.invalidated_rkey);
 			return false;
 		}
 		new_victim();
@@ -475,6 +520,8 @@ static void make_qp(void)
 		die("verbs");
 	if (device.atomic_cap != IBV_ATOMIC_NONE)
 		access |= IBV_ACCESS_REMOTE_ATOMIC;
+	if (windows)
+		access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND;
 	if (rdma_create_qp(id, pd, &attr))
 		die("rdma_create_qp");
 	id->pd = pd;
@@ -547,7 +594,7 @@ int main(int argc, char **argv)
 	const char *port = "7471", *to = NULL, *at = "0.0.0.0";
 	int o;
 
-	while ((o = getopt(argc, argv, "s:c:p:k:l:d:f")) != -1) {
+	while ((o = getopt(argc, argv, "s:c:p:k:l:d:w:f")) != -1) {
 		switch (o) {
 		case 's':
 			at = optarg;
@@ -567,6 +614,9 @@ int main(int argc, char **argv)
 		case 'd':
 			depth = (uint32_t)atoi(optarg);
 			break;
+		case 'w':
+			windows = atoi(optarg);
+			break;
 		case 'f':
 			forever = true;
 			break;
@@ -581,6 +631,8 @@ int main(int argc, char **argv)
 		connect_to(to, port);
 	else
 		take_one(at, port);
+	if (windows)
+		open_windows();
 	/* with iWARP the initiator sends first */
 	if (to)
 		tell((struct note){.what = OK});

@@ -33,7 +33,7 @@ struct vb_iw_ops {
 	bool (*next_send)(void *own, struct vb_work *work);
 	void (*complete_send)(void *own, const struct vb_work *work, enum vb_work_status status);
 	/* Invalidates work->imm. Returns false if there is no such key. */
-	bool (*local_invalidate)(void *own, const struct vb_work *work);
+	enum vb_local (*local)(void *own, const struct vb_work *work);
 	bool (*take_receive)(void *own, uint32_t *room);
 	void (*complete_receive)(void *own, const struct vb_receipt *receipt);
 	enum vb_memory_result (*atomic)(void *own, bool add, const struct vb_atomic *a, uint64_t *original);

@@ -280,7 +280,11 @@ static bool run_local(struct vb_iw_qp *q, struct vb_work_sent *s)
 {
 	if (q->rq.cur != q->rq.head)
 		return false;
-	if (!q->ops->local_invalidate(q->own, &s->work)) {
+	enum vb_local r = q->ops->local(q->own, &s->work);
+
+	if (r == VB_LOCAL_LATER)
+		return false;
+	if (r == VB_LOCAL_FAILED) {
 		stop_stream(q, s, VB_WORK_MW_BIND_ERR);
 		return false;
 	}

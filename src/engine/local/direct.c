@@ -43,7 +43,7 @@ static bool remote_allows(struct vb_qp *qp, const struct vb_swqe *w, uint64_t of
 		return false;
 	return vb_mr_read_shared(qp->local.peer->seg, w->rkey, view) &&
 	       vb_mr_view_allows(view, atomic_load_explicit(&qp->local.remote->pd, memory_order_relaxed),
-	                         w->remote_addr + off, length, access, va);
+	                         qp->attr.dest_qp_num, w->remote_addr + off, length, access, va);
 }
 
 /* Selects the part [off, off + n) of a gathered message. Returns the number of pieces. */
@@ -87,7 +87,9 @@ static enum vb_direct_result one_piece(struct vb_qp *qp, struct vb_swqe *w, cons
 	if ((view.access & VB_MR_BY_OWNER) && !peer->self)
 		return VB_DIRECT_FORBIDDEN;
 	/* on demand: the memory is what is mapped at the address now, not the file that was */
-	struct vb_map *map = view.access & IBV_ACCESS_ON_DEMAND ? NULL : vb_map_take(peer, w->rkey, &view, va, &va);
+	/* not for a window either, whose next key may name other memory */
+	struct vb_map *map =
+	        (view.access & IBV_ACCESS_ON_DEMAND) || view.window ? NULL : vb_map_take(peer, w->rkey, &view, va, &va);
 
 	if (map)
 		copy = peer->copy_mapped;

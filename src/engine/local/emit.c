@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/mr.h"
+#include "core/mw.h"
 #include "core/opcode.h"
 #include "core/pd.h"
 #include "core/place.h"
@@ -497,19 +498,24 @@ static __attribute__((noinline)) enum vb_emit emit_placed(struct vb_qp *qp, stru
 	return count_rd(qp, emit_by_ring(qp, w, is_word ? VB_REC_ATOMIC_WRITE : VB_REC_FLUSH, 0));
 }
 
-static enum vb_emit emit_local_inv(struct vb_qp *qp, struct vb_swqe *w)
+static enum vb_emit emit_local(struct vb_qp *qp, struct vb_swqe *w)
 {
 	if (qp->sq_una != qp->sq_emit) /* earlier requests may still use the region */
 		return VB_EMIT_BLOCKED;
-	if (vb_mr_invalidate(qp->node, vb_pd_id(qp->pd), w->imm, false))
+	switch (vb_mw_execute(qp, w)) {
+	case VB_MW_DONE:
+		return vb_local_emit_done(w);
+	case VB_MW_LATER:
+		return VB_EMIT_BLOCKED;
+	default:
 		return vb_local_emit_fault(w, IBV_WC_MW_BIND_ERR);
-	return vb_local_emit_done(w);
+	}
 }
 
 enum vb_emit vb_local_emit_one(struct vb_qp *qp, struct vb_swqe *w)
 {
-	if (w->opcode == IBV_WR_LOCAL_INV)
-		return emit_local_inv(qp, w);
+	if (vb_local_needs_no_peer(w))
+		return emit_local(qp, w);
 	switch (w->opcode) {
 	case IBV_WR_RDMA_WRITE:
 	case IBV_WR_RDMA_WRITE_WITH_IMM:

@@ -156,11 +156,36 @@ enum vb_sq_status vb_local_kick_datagrams(struct vb_qp *qp)
 	return status;
 }
 
+/* Without a peer: executes the oldest requests if they need none. */
+static __attribute__((noinline, cold)) enum vb_sq_status kick_alone(struct vb_qp *qp, uint32_t end)
+{
+	while (qp->sq_emit != end && qp->sq_una == qp->sq_emit) {
+		struct vb_swqe *w = vb_sq_at(qp, qp->sq_emit);
+
+		if (w->state == VB_SWQE_DONE || !vb_local_needs_no_peer(w))
+			break;
+		enum vb_emit r = vb_local_emit_one(qp, w);
+
+		if (r == VB_EMIT_BLOCKED)
+			break;
+		if (r == VB_EMIT_FAILED)
+			return VB_SQ_FAILED;
+		qp->sq_emit++;
+		if (vb_local_retire_done(qp) == VB_SQ_FAILED)
+			return VB_SQ_FAILED;
+	}
+	if (qp->sq_una == qp->sq_head && qp->local.timer_kind == VB_TIMER_RETRY)
+		vb_local_stop_timer(qp);
+	return VB_SQ_GOOD;
+}
+
 static inline __attribute__((always_inline)) enum vb_sq_status kick_until(struct vb_qp *qp, uint32_t end)
 {
 	expect_answers(qp);
-	if (qp->sq_emit == end || !path_open(qp))
+	if (qp->sq_emit == end)
 		return VB_SQ_GOOD;
+	if (!path_open(qp))
+		return kick_alone(qp, end);
 	struct vb_peer *peer = qp->local.peer;
 	uint64_t before = qp->local.last_ring_end;
 
@@ -439,7 +464,8 @@ static void timer_expired(struct vb_qp *qp)
 		return;
 	if (qp->type == IBV_QPT_UC) {
 		/* without a peer, unreliable requests are lost and complete (IBA 9.8.2) */
-		if (retry && qp->sq_emit != qp->sq_head && !vb_local_linked(qp)) {
+		if (retry && qp->sq_emit != qp->sq_head && !vb_local_linked(qp) &&
+		    !vb_local_needs_no_peer(vb_sq_at(qp, qp->sq_emit))) {
 			VB_COUNT(drop_ud_path, 1);
 			vb_local_emit_done(vb_sq_at(qp, qp->sq_emit));
 			qp->sq_emit++;
@@ -510,7 +536,7 @@ static void peer_died(struct vb_qp *qp)
 		return;
 	}
 	if (qp->type == IBV_QPT_UC)
-		while (qp->sq_emit != qp->sq_head)
+		while (qp->sq_emit != qp->sq_head && !vb_local_needs_no_peer(vb_sq_at(qp, qp->sq_emit)))
 			vb_local_emit_done(vb_sq_at(qp, qp->sq_emit++));
 }
 
@@ -642,7 +668,7 @@ void vb_local_data(struct vb_peer *peer, const struct vb_rec *rec, const struct 
 	uint32_t delta = ((rec->psn & VB_PSN_MASK) - (uint32_t)(qp->attr.sq_psn + qp->local.ssn_una)) & VB_PSN_MASK;
 	struct vb_swqe *w = NULL;
 
-	/* each entry between una and emit has one PSN: LOCAL_INV and one-copy operations are never among them */
+	/* each entry between una and emit has one PSN: local operations and one-copy operations are never among them */
 	if (delta < qp->sq_emit - qp->sq_una)
 		w = vb_sq_at(qp, qp->sq_una + delta);
 	if (!w || w->state != VB_SWQE_SENT || w->opcode != IBV_WR_RDMA_READ || w->psn != (rec->psn & VB_PSN_MASK) ||

@@ -59,6 +59,12 @@ static inline unsigned vb_local_message_flags(const struct vb_swqe *w)
 	return f;
 }
 
+/* Is it a request that changes only our keys? */
+static inline bool vb_local_needs_no_peer(const struct vb_swqe *w)
+{
+	return w->opcode == IBV_WR_LOCAL_INV || w->opcode == IBV_WR_BIND_MW;
+}
+
 /* How large reads or writes travel. Under tx_lock. */
 static inline struct vb_pace *vb_pace_of(struct vb_peer *peer, const struct vb_swqe *w)
 {

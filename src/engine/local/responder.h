@@ -4,8 +4,7 @@
 #ifndef VB_ENGINE_LOCAL_RESPONDER_H
 #define VB_ENGINE_LOCAL_RESPONDER_H
 
-#include "core/mr.h"
-#include "core/pd.h"
+#include "core/mw.h"
 #include "engine/local/local.h"
 #include "engine/refusal.h"
 #include "frame/fields.h"
@@ -63,7 +62,7 @@ static inline enum vb_verdict vb_local_invalidate_sent(struct vb_qp *qp, struct 
 {
 	if (!(q->flags & VB_RECF_INV))
 		return VB_VERDICT_OK;
-	return vb_mr_invalidate(qp->node, vb_pd_id(qp->pd), q->rec.imm, true) ? VB_VERDICT_ACCESS : VB_VERDICT_OK;
+	return vb_mw_invalidate_sent(qp, q->rec.imm) ? VB_VERDICT_ACCESS : VB_VERDICT_OK;
 }
 
 /* An operation that the QP does not allow is an invalid request, whatever the key (IBA 9.7.4.1.4, like rxe). */

@@ -351,9 +351,13 @@ static void run_local(struct vb_roce_qp *qp)
 
 		if (rq->cur != rq->head || s->work.verb != VB_VERB_LOCAL_INV)
 			return;
+		enum vb_local r = qp->ops->local(qp->own, &s->work);
+
+		if (r == VB_LOCAL_LATER)
+			return;
 		s->done = true;
 		rq->cur++;
-		if (!qp->ops->local_invalidate(qp->own, &s->work))
+		if (r == VB_LOCAL_FAILED)
 			s->status = VB_WORK_MW_BIND_ERR;
 		vb_roce_requester_retire(qp);
 	}

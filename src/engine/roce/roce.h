@@ -32,7 +32,7 @@ struct vb_roce_ops {
 	/* Stores a read's data, or 8 bytes of an atomic's result in host order. */
 	bool (*scatter)(void *own, const struct vb_work *work, uint32_t offset, const void *bytes, uint32_t len);
 	/* Invalidates work->imm. Returns false if there is no such key. */
-	bool (*local_invalidate)(void *own, const struct vb_work *work);
+	enum vb_local (*local)(void *own, const struct vb_work *work);
 
 	/* Takes the oldest receive; *room is its size. Returns false if there is none. */
 	bool (*take_receive)(void *own, uint32_t *room);

@@ -51,12 +51,12 @@ static void complete_send(void *own, const struct vb_work *work, enum vb_work_st
 		vb_iwarp_release(path);
 }
 
-static bool iwarp_local_invalidate(void *own, const struct vb_work *work)
+static enum vb_local iwarp_local(void *own, const struct vb_work *work)
 {
 	struct vb_qp *qp = own;
 
 	vb_known_forget(&qp->iwarp->known);
-	return vb_queue_local_invalidate(qp, work);
+	return vb_queue_local(qp, work);
 }
 
 static bool iwarp_invalidate(void *own, uint32_t stag)
@@ -131,7 +131,7 @@ static enum vb_iw_denial iwarp_check_target(void *own, uint32_t stag, uint64_t t
 
 	if (!vb_queue_find_region(qp, &qp->iwarp->known, stag))
 		return VB_IW_INVALID_STAG;
-	if (v->pd != vb_pd_id(qp->pd))
+	if (!vb_mr_view_is_of(v, vb_pd_id(qp->pd), qp->qp.qp_num))
 		return VB_IW_NOT_OURS;
 	if (to + len < to)
 		return VB_IW_WRAP;
@@ -187,7 +187,7 @@ static bool copy_out(void *own, const struct iovec *iov, int n, void *bytes, uin
 const struct vb_iw_ops vb_iwarp_ops = {
         .next_send = vb_queue_next_send,
         .complete_send = complete_send,
-        .local_invalidate = iwarp_local_invalidate,
+        .local = iwarp_local,
         .take_receive = vb_queue_take_receive,
         .complete_receive = vb_queue_complete_receive,
         .atomic = vb_queue_atomic,

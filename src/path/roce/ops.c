@@ -80,7 +80,7 @@ static uint32_t posted_receives(void *own)
 static bool memory_named(struct vb_qp *qp, uint32_t rkey, uint64_t va, uint32_t len, uint32_t access, uint64_t *at)
 {
 	return vb_queue_find_region(qp, &qp->roce->known, rkey) &&
-	       vb_mr_view_allows(&qp->roce->known.view, vb_pd_id(qp->pd), va, len, access, at);
+	       vb_mr_view_allows(&qp->roce->known.view, vb_pd_id(qp->pd), qp->qp.qp_num, va, len, access, at);
 }
 
 static bool check_memory(void *own, uint32_t rkey, uint64_t va, uint32_t len, enum vb_right access)
@@ -109,12 +109,12 @@ static bool read_memory(void *own, uint32_t rkey, uint64_t va, void *dst, uint32
 	       place_payload(path, dst, (const void *)(uintptr_t)at, len, path->known.view.length);
 }
 
-static bool local_invalidate(void *own, const struct vb_work *work)
+static enum vb_local execute_local(void *own, const struct vb_work *work)
 {
 	struct vb_qp *qp = own;
 
 	vb_roce_path_locked(qp->roce);
-	return vb_queue_local_invalidate(qp, work);
+	return vb_queue_local(qp, work);
 }
 
 static bool invalidate_key(void *own, uint32_t rkey)
@@ -143,7 +143,7 @@ const struct vb_roce_ops vb_roce_engine_ops = {
         .complete_send = vb_queue_complete_send,
         .fetch = fetch_payload,
         .scatter = scatter_payload,
-        .local_invalidate = local_invalidate,
+        .local = execute_local,
         .take_receive = vb_queue_take_receive,
         .scatter_receive = scatter_receive,
         .complete_receive = vb_queue_complete_receive,

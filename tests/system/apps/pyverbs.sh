@@ -17,10 +17,7 @@ AtomicTest.test_xrc_.*: XRC
 CqExTestCase.test_xrc_traffic_cq_ex: XRC
 RoTestCase.test_ro_xrc_traffic: XRC
 QpExTestCase.test_qp_ex_xrc_.*: XRC
-QpExTestCase.test_qp_ex_rc_bind_mw: memory windows
-MWTest.*: memory windows
 OdpTestCase.test_odp_xrc_.*: XRC
-SharedDMTest.*: importing a device
 DmaBuf.*: dmabuf, needs a graphics adapter
 RSSTrafficTest.*: raw packets
 TMTest.*: tag matching

@@ -225,6 +225,11 @@ void vb_quiesce(struct vb_node *node, uint32_t key, uint32_t qpn)
 	fake.quiesced_qpn = qpn;
 }
 
+bool vb_copies_stand(struct vb_node *node, uint32_t key, uint64_t *grace)
+{
+	return fake.copies;
+}
+
 uint64_t vb_now(void)
 {
 	struct timespec ts;
@@ -295,8 +300,8 @@ struct ibv_qp *make_qp(const struct objects *o, enum ibv_qp_type type, struct ib
 	        .qp_type = type,
 	        .comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
 	        .pd = o->pd,
-	        .send_ops_flags = type == IBV_QPT_RC   ? 0x2ff
-	                          : type == IBV_QPT_UC ? 0x8f
+	        .send_ops_flags = type == IBV_QPT_RC   ? 0x3ff
+	                          : type == IBV_QPT_UC ? 0x18f
 	                          : type == IBV_QPT_UD ? 0xc
 	                                               : 0x4,
 	};

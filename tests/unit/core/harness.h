@@ -29,6 +29,7 @@ struct fake {
 	uint32_t quiesced_key, quiesced_qpn;
 	bool locked_in_connect;       /* a call was made with a lock held */
 	bool threads;                 /* other threads may hold locks that the caller must not */
+	bool copies;                  /* other processes copy with every key */
 	bool kick_completes;          /* vb_sq_kick sends everything, and it succeeds at once */
 	int raw_error, flows_changed; /* what vb_raw_open returns; calls of vb_raw_flows_changed */
 	void (*on_progress)(void);

@@ -42,6 +42,7 @@ static void requests_that_cannot_be_are_refused(void)
 	struct ibv_qp *rc = ready(IBV_QPT_RC), *uc = ready(IBV_QPT_UC), *ud = ready(IBV_QPT_UD);
 
 	CHECK(post(rc, request(IBV_WR_SEND, 0, 3)) == EINVAL && post(rc, request(IBV_WR_SEND, 0, -1)) == EINVAL);
+	/* no window */
 	CHECK(post(rc, request(IBV_WR_BIND_MW, 0, 0)) == EINVAL && post(rc, request(IBV_WR_TSO, 0, 0)) == EINVAL);
 	CHECK(post(rc, request(IBV_WR_DRIVER1, 0, 0)) == EINVAL && post(rc, request(-1, 0, 0)) == EINVAL &&
 	      post(rc, request(99, 0, 0)) == EINVAL);
@@ -155,8 +156,18 @@ static void same_entries(struct ibv_qp *a, struct ibv_qp *b)
 	CHECK(x->length == y->length && x->num_sge == y->num_sge && x->psn == y->psn);
 	if (info->flags & VB_WR_REMOTE)
 		CHECK(x->remote_addr == y->remote_addr && x->rkey == y->rkey);
-	if (info->flags & (VB_WR_IMM | VB_WR_INV))
+	if (info->flags & (VB_WR_IMM | VB_WR_INV | VB_WR_BIND))
 		CHECK(x->imm == y->imm);
+	if (info->flags & VB_WR_BIND) {
+		const struct ibv_sge *p = vb_sq_sges(vb_qp(a), vb_qp(a)->sq_head - 1),
+		                     *q = vb_sq_sges(vb_qp(b), vb_qp(b)->sq_head - 1);
+
+		CHECK(x->rkey == 0x79 && x->rkey == y->rkey && x->remote_addr == 0xc000 &&
+		      x->remote_addr == y->remote_addr && x->compare_add == 0x100000000 &&
+		      x->compare_add == y->compare_add && !x->num_sge && !x->length);
+		CHECK(p->lkey == 0x9876 && p->lkey == q->lkey && p->length == IBV_ACCESS_REMOTE_READ &&
+		      p->length == q->length);
+	}
 	if (info->flags & VB_WR_ATOMIC)
 		CHECK(x->compare_add == y->compare_add && x->swap == y->swap);
 	if (a->qp_type == IBV_QPT_UD)
@@ -186,6 +197,9 @@ static void build(struct ibv_qp_ex *x, const struct ibv_send_wr *wr)
 	case IBV_WR_LOCAL_INV:
 		ibv_wr_local_inv(x, wr->invalidate_rkey);
 		return;
+	case IBV_WR_BIND_MW:
+		ibv_wr_bind_mw(x, wr->bind_mw.mw, wr->bind_mw.rkey, &wr->bind_mw.bind_info);
+		return;
 	case IBV_WR_RDMA_WRITE:
 		ibv_wr_rdma_write(x, wr->wr.rdma.rkey, wr->wr.rdma.remote_addr);
 		break;
@@ -209,7 +223,7 @@ static void attach(struct ibv_qp_ex *x, const struct ibv_send_wr *wr)
 {
 	struct ibv_data_buf data[2];
 
-	if (wr->opcode == IBV_WR_LOCAL_INV)
+	if (wr->opcode == IBV_WR_LOCAL_INV || wr->opcode == IBV_WR_BIND_MW)
 		return;
 	for (int i = 0; i < wr->num_sge; i++)
 		data[i] = (struct ibv_data_buf){(void *)(uintptr_t)wr->sg_list[i].addr, wr->sg_list[i].length};
@@ -226,6 +240,8 @@ static void attach(struct ibv_qp_ex *x, const struct ibv_send_wr *wr)
 static void fill_address(struct ibv_send_wr *wr, const struct vb_wr_info *info, bool ud)
 {
 	static struct vb_ah ah;
+	static struct ibv_mw mw = {.rkey = 0x4567, .type = IBV_MW_TYPE_2};
+	static struct ibv_mr mr = {.lkey = 0x9876};
 
 	if (info->flags & (VB_WR_IMM | VB_WR_INV))
 		wr->imm_data = 0x1234567;
@@ -237,6 +253,10 @@ static void fill_address(struct ibv_send_wr *wr, const struct vb_wr_info *info, 
 	} else if (info->flags & VB_WR_REMOTE) {
 		wr->wr.rdma.remote_addr = 0xb000;
 		wr->wr.rdma.rkey = 0x78;
+	} else if (info->flags & VB_WR_BIND) {
+		wr->bind_mw.mw = &mw;
+		wr->bind_mw.rkey = 0x79;
+		wr->bind_mw.bind_info = (struct ibv_mw_bind_info){&mr, 0xc000, 0x100000000, IBV_ACCESS_REMOTE_READ};
 	} else if (ud) {
 		wr->wr.ud.ah = &ah.ah;
 		wr->wr.ud.remote_qpn = 0xff000009;
@@ -265,7 +285,7 @@ static void builders_post_what_post_send_posts(void)
 				if (!(info->qp_types & VB_QPT_BIT(types[t])) ||
 				    (in_line && !(info->flags & VB_WR_PAYLOAD)))
 					continue;
-				if (op == IBV_WR_LOCAL_INV)
+				if (op == IBV_WR_LOCAL_INV || op == IBV_WR_BIND_MW)
 					wr.num_sge = 0;
 				fill_address(&wr, info, types[t] == IBV_QPT_UD);
 				struct ibv_qp *a = ready(types[t]), *b = ready(types[t]);
@@ -293,6 +313,9 @@ static void an_error_aborts_the_whole_batch(void)
 	ibv_wr_set_sge(x, 1, 0, 8);
 	ibv_wr_bind_mw(x, NULL, 0, NULL);
 	ibv_wr_send(x);
+	CHECK(ibv_wr_complete(x) == EINVAL && !vb_qp(qp)->sq_head);
+	ibv_wr_start(x);
+	ibv_wr_send_tso(x, NULL, 0, 0);
 	CHECK(ibv_wr_complete(x) == EOPNOTSUPP && !vb_qp(qp)->sq_head);
 	ibv_wr_start(x);
 	ibv_wr_set_sge(x, 1, 0, 8); /* of 0 bytes */

@@ -413,7 +413,7 @@ static void an_extended_queue_pair_is_refused_what_is_not_there(void)
 
 	CHECK(!vb_create_qp_ex(o.ctx, &a) && errno == EOPNOTSUPP);
 	a.qp_type = IBV_QPT_RC;
-	a.send_ops_flags = IBV_QP_EX_WITH_BIND_MW;
+	a.send_ops_flags = IBV_QP_EX_WITH_TSO;
 	CHECK(!vb_create_qp_ex(o.ctx, &a) && errno == EOPNOTSUPP);
 	a.send_ops_flags = 0;
 	a.comp_mask |= IBV_QP_INIT_ATTR_RX_HASH;

@@ -52,7 +52,7 @@ static bool peers_may(const struct ibv_mr *mr, uint64_t addr, uint64_t len, uint
 	uint64_t va;
 
 	return vb_mr_read_shared(fake_node.seg, mr->rkey, &v) &&
-	       vb_mr_view_allows(&v, mr->pd->handle, addr, len, access, &va);
+	       vb_mr_view_allows(&v, mr->pd->handle, 0, addr, len, access, &va);
 }
 
 static int refusal(void *addr, size_t length, uint64_t iova, unsigned access)

@@ -23,12 +23,16 @@ static void complete_send(void *own, const struct vb_work *work, enum vb_work_st
 	fx->done[fx->dones++].status = status;
 }
 
-static bool run_local(void *own, const struct vb_work *work)
+static enum vb_local run_local(void *own, const struct vb_work *work)
 {
 	struct fx *fx = own;
 
 	fx->locals++;
-	return !(fx->no_access >> work->cookie & 1);
+	if (fx->later) {
+		fx->later--;
+		return VB_LOCAL_LATER;
+	}
+	return fx->no_access >> work->cookie & 1 ? VB_LOCAL_FAILED : VB_LOCAL_DONE;
 }
 
 static bool take_receive(void *own, uint32_t *room)
@@ -163,7 +167,7 @@ static bool copy_out(void *own, const struct iovec *iov, int n, void *bytes, uin
 static const struct vb_iw_ops ops = {
         .next_send = next_send,
         .complete_send = complete_send,
-        .local_invalidate = run_local,
+        .local = run_local,
         .take_receive = take_receive,
         .complete_receive = complete_receive,
         .atomic = atomic,

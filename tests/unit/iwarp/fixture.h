@@ -28,7 +28,7 @@ struct fx {
 	struct vb_work_sent sends[FX_SENDS];
 	uint8_t *stage, *out;
 	struct vb_work posted[FX_LIST];
-	uint32_t posts, taken, locals;
+	uint32_t posts, taken, locals, later;
 	uint64_t no_access; /* a bit for each cookie whose memory is not accessible */
 	struct {
 		uint64_t cookie;

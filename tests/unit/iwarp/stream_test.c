@@ -172,6 +172,20 @@ static void a_fence_waits_for_reads_and_a_local_one_for_all(void)
 	CHECK(sents == 3 && fx.locals == 1 && fx.dones == 4);
 }
 
+static void a_local_request_that_must_wait_is_tried_again(void)
+{
+	begin();
+	fx.later = 2;
+	fx_post(&fx, VB_VERB_LOCAL_INV, 0);
+	fx_post(&fx, VB_VERB_SEND, 8);
+	look();
+	CHECK(!sents && fx.locals == 1 && !fx.dones);
+	look();
+	CHECK(!sents && fx.locals == 2 && !fx.dones);
+	look();
+	CHECK(sents == 1 && fx.locals == 3 && fx.dones);
+}
+
 static void a_pause_ends_with_the_message(void)
 {
 	struct iovec iov[4];
@@ -648,6 +662,7 @@ int main(void)
 	RUN(reads_keep_to_the_limit_and_complete_with_their_answer);
 	RUN(an_atomic_asks_and_stores_what_was_there);
 	RUN(a_fence_waits_for_reads_and_a_local_one_for_all);
+	RUN(a_local_request_that_must_wait_is_tried_again);
 	RUN(a_pause_ends_with_the_message);
 	RUN(memory_that_is_gone_fails_its_request_behind_those_before_it);
 	RUN(memory_that_goes_away_within_an_fpdu_ends_the_stream);

@@ -191,12 +191,12 @@ static void complete_send(void *own, const struct vb_work *work, enum vb_work_st
 		check_atomic(n, r);
 }
 
-static bool local(void *own, const struct vb_work *work)
+static enum vb_local local(void *own, const struct vb_work *work)
 {
 	struct sim_node *n = own;
 
 	SIM_MUST(n->sim, n->completed == work->cookie);
-	return true;
+	return VB_LOCAL_DONE;
 }
 
 static bool take_receive(void *own, uint32_t *room)
@@ -385,7 +385,7 @@ static bool copy_out(void *own, const struct iovec *iov, int n, void *bytes, uin
 const struct vb_iw_ops sim_ops = {
         .next_send = next_send,
         .complete_send = complete_send,
-        .local_invalidate = local,
+        .local = local,
         .take_receive = take_receive,
         .complete_receive = complete_receive,
         .atomic = atomic,

@@ -45,12 +45,16 @@ static bool scatter(void *own, const struct vb_work *work, uint32_t offset, cons
 	return true;
 }
 
-static bool local(void *own, const struct vb_work *work)
+static enum vb_local local(void *own, const struct vb_work *work)
 {
 	struct fx *fx = own;
 
 	fx->locals++;
-	return !(fx->no_access >> work->cookie & 1);
+	if (fx->later) {
+		fx->later--;
+		return VB_LOCAL_LATER;
+	}
+	return fx->no_access >> work->cookie & 1 ? VB_LOCAL_FAILED : VB_LOCAL_DONE;
 }
 
 static bool take_receive(void *own, uint32_t *room)
@@ -181,7 +185,7 @@ static const struct vb_roce_ops ops = {
         .complete_send = complete_send,
         .fetch = fetch,
         .scatter = scatter,
-        .local_invalidate = local,
+        .local = local,
         .take_receive = take_receive,
         .scatter_receive = scatter_receive,
         .complete_receive = complete_receive,

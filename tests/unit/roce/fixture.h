@@ -35,7 +35,7 @@ struct fx {
 
 	uint8_t region[FX_REGION];
 	uint32_t key; /* 0: invalidated */
-	uint32_t atomics, locals;
+	uint32_t atomics, locals, later;
 	uint32_t words, flushes; /* atomic writes and flushes that were executed */
 	struct vb_reth flushed;  /* the range of the last flush */
 	uint16_t port;           /* source port of forged packets */

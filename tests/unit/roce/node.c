@@ -192,12 +192,12 @@ static bool scatter(void *own, const struct vb_work *work, uint32_t offset, cons
 	return true;
 }
 
-static bool local(void *own, const struct vb_work *work)
+static enum vb_local local(void *own, const struct vb_work *work)
 {
 	struct sim_node *n = own;
 
 	SIM_MUST(n->sim, work->cookie == n->completed);
-	return true;
+	return VB_LOCAL_DONE;
 }
 
 /* --- receive queue --- */
@@ -390,7 +390,7 @@ const struct vb_roce_ops sim_ops = {
         .complete_send = complete_send,
         .fetch = fetch,
         .scatter = scatter,
-        .local_invalidate = local,
+        .local = local,
         .take_receive = take_receive,
         .scatter_receive = scatter_receive,
         .complete_receive = complete_receive,

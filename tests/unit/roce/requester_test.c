@@ -1053,6 +1053,19 @@ static void a_local_request_waits_for_all_before_it(void)
 	completed(2, VB_WORK_SUCCESS);
 }
 
+static void a_local_request_that_must_wait_is_tried_again(void)
+{
+	fx_init(&fx);
+	fx.later = 2;
+	fx_post(&fx, VB_VERB_LOCAL_INV, 0);
+	fx_post(&fx, VB_VERB_SEND, 1);
+	CHECK(!fx_drain(&fx, 1) && fx.locals == 1 && !fx_drain(&fx, 2) && fx.locals == 2);
+	completed(0, VB_WORK_SUCCESS);
+	expect(VB_RC_SEND_ONLY, 100, 1, 3);
+	CHECK(fx.locals == 3);
+	completed(1, VB_WORK_SUCCESS);
+}
+
 static void psns_go_round(void)
 {
 	struct vb_roce_config cfg;
@@ -1187,6 +1200,7 @@ int main(void)
 	RUN(a_local_fault_is_told_in_its_turn);
 	RUN(a_read_that_cannot_be_stored_fails);
 	RUN(a_local_request_waits_for_all_before_it);
+	RUN(a_local_request_that_must_wait_is_tried_again);
 	RUN(psns_go_round);
 	RUN(a_paused_queue_ends_what_it_began);
 	RUN(abort_flushes_all_that_was_taken);
