@@ -1,5 +1,5 @@
 // header.c - encodes and decodes the base transport header and its extensions
-// follows: IBA volume 1, 9.2 (BTH), 9.3 (extended transport headers), 5.2 (their layout); annex A17, A17.9.3 (CNP)
+// follows: IBA volume 1, 9.2 (BTH), 9.3 (extended transport headers), 5.2 (their layout); annexes A14 (XRCETH), A17 (CNP)
 // SPDX-License-Identifier: MIT
 #include "frame/header.h"
 
@@ -47,6 +47,19 @@ void vb_deth_encode(struct vb_writer *w, const struct vb_deth *h)
 	vb_put32(w, h->qkey);
 	vb_put8(w, 0);
 	vb_put24(w, h->src_qpn);
+}
+
+/* XRCETH: resv8; XRCSRQ. */
+void vb_xrceth_decode(struct vb_reader *r, struct vb_xrceth *h)
+{
+	vb_get8(r);
+	h->srqn = vb_get24(r);
+}
+
+void vb_xrceth_encode(struct vb_writer *w, const struct vb_xrceth *h)
+{
+	vb_put8(w, 0);
+	vb_put24(w, h->srqn);
 }
 
 /* RETH: VA; R_Key; DMALen. */

@@ -1,5 +1,5 @@
 // header.h - the base transport header and its extensions, in host order
-// follows: IBA volume 1, 9.2 (BTH), 9.3 (extended transport headers), 5.2 (their layout); annex A17, A17.9.3 (CNP)
+// follows: IBA volume 1, 9.2 (BTH), 9.3 (extended transport headers), 5.2 (their layout); annexes A14 (XRCETH), A17 (CNP)
 // SPDX-License-Identifier: MIT
 #ifndef VB_FRAME_HEADER_H
 #define VB_FRAME_HEADER_H
@@ -18,6 +18,7 @@
 /* X(argument, name, field of struct vb_packet, bytes), in the order of the headers in a packet. */
 #define VB_EXTENSIONS(X, arg)             \
 	X(arg, DETH, deth, 8)             \
+	X(arg, XRCETH, xrceth, 4)         \
 	X(arg, RETH, reth, 16)            \
 	X(arg, ATOMIC, atomic, 28)        \
 	X(arg, AETH, aeth, 4)             \
@@ -58,6 +59,10 @@ struct vb_bth {
 
 struct vb_deth {
 	uint32_t qkey, src_qpn;
+};
+
+struct vb_xrceth {
+	uint32_t srqn;
 };
 
 struct vb_reth {

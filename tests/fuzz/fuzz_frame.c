@@ -18,6 +18,8 @@ static void clear_reserved(uint8_t *headers, const struct vb_packet *p)
 	headers[8] &= 0x80;
 	if (p->info->ext & VB_EXT_DETH)
 		headers[12 + 4] = 0;
+	if (p->info->ext & VB_EXT_XRCETH)
+		headers[12] = 0;
 }
 
 static void check_ok(const struct vb_packet *p, const uint8_t *bytes, size_t size)
