@@ -71,10 +71,12 @@ static __attribute__((no_sanitize("thread"))) void show_qp(struct vb_qp *qp, str
 	row->qpn = qp->made.handle;
 	row->type = qp->type;
 	row->state = atomic_load_explicit(&qp->state, memory_order_relaxed);
-	row->send_cq = qp->scq->made.handle;
-	row->recv_cq = qp->rcq->made.handle;
+	if (qp->type != IBV_QPT_XRC_RECV) { /* an XRC target uses the queues of SRQs */
+		row->send_cq = qp->scq->made.handle;
+		row->recv_cq = qp->rcq->made.handle;
+		row->receives = receives_posted(qp->srq ? &qp->srq->rq : &qp->rq);
+	}
 	row->send_pending = atomic_load_explicit(&qp->sq_pending, memory_order_relaxed);
-	row->receives = receives_posted(qp->srq ? &qp->srq->rq : &qp->rq);
 	snprintf(row->device, sizeof(row->device), "%s", dev ? dev->dev.name : "");
 	show_path(qp, row);
 	if (qp->type == IBV_QPT_UD || row->state < IBV_QPS_RTR)
@@ -101,7 +103,13 @@ static void scan_qps(struct vb_node *node, void *arg)
 
 static const char *type_text(uint8_t type)
 {
-	return type == IBV_QPT_RC ? "RC" : type == IBV_QPT_UC ? "UC" : "UD";
+	static const char *const names[] = {[IBV_QPT_RC] = "RC",
+	                                    [IBV_QPT_UC] = "UC",
+	                                    [IBV_QPT_UD] = "UD",
+	                                    [IBV_QPT_XRC_SEND] = "XRC_SEND",
+	                                    [IBV_QPT_XRC_RECV] = "XRC_RECV"};
+
+	return names[type];
 }
 
 static const char *state_name(uint8_t state)

@@ -84,7 +84,7 @@ static void capabilities_are_rounded_up_or_refused(void)
 	for (int i = 0; i < 4; i++)
 		CHECK(!vb_destroy_qp(try_make(ok[i], IBV_QPT_UD)));
 	CHECK(!try_make(ok[1], IBV_QPT_RAW_PACKET) && errno == EOPNOTSUPP);
-	CHECK(!try_make(ok[1], IBV_QPT_XRC_SEND) && errno == EOPNOTSUPP);
+	CHECK(!try_make(ok[1], IBV_QPT_DRIVER) && errno == EOPNOTSUPP);
 }
 
 /* Each number appears once before any is repeated, in an unpredictable order. */
