@@ -1,6 +1,6 @@
 #!/bin/bash
 # pingpong.sh - rdma-core's example programs, as Debian ships them, against each other
-# follows: ibv_rc_pingpong(1), ibv_uc_pingpong(1), ibv_ud_pingpong(1), ibv_srq_pingpong(1)
+# follows: ibv_rc_pingpong(1), ibv_uc_pingpong(1), ibv_ud_pingpong(1), ibv_srq_pingpong(1), ibv_xsrq_pingpong(1)
 # SPDX-License-Identifier: MIT
 source "$(dirname "$0")/../../support/lib.sh"
 need ibv_rc_pingpong
@@ -29,6 +29,11 @@ check "srq: 32 queue pairs on one shared receive queue" pair ibv_srq_pingpong "$
 check "srq: 32 queue pairs, events" pair ibv_srq_pingpong "${D[@]}" -g 1 -q 32 -n 500 -e
 check "rc: time stamps" pair ibv_rc_pingpong "${D[@]}" -g 1 -n 100 -t
 check "rc: the new post API" pair ibv_rc_pingpong "${D[@]}" -g 1 -n 100 -c -N
+
+for s in 1 4096 65536; do
+	check "xsrq: $s bytes, XRC, polling" pair ibv_xsrq_pingpong "${D[@]}" -g 1 -s $s -n 200
+	check "xsrq: $s bytes, XRC, events" pair ibv_xsrq_pingpong "${D[@]}" -g 1 -s $s -n 200 -e
+done
 
 # programs that know only LIDs: there are none unless the variable is set
 refused() { ! pair "$@" >/dev/null && grep -q 'Failed to modify QP to RTR' "$work/server.out"; }
