@@ -447,6 +447,31 @@ static uint64_t post_other_domain(struct initiator *i)
 	return REQUEST(i, 10, 0, .opcode = IBV_WR_SEND);
 }
 
+/* The initiator's process opens the target's domain by the same file, and has an SRQ in it: docs/limits.md. */
+static uint64_t post_other_process(struct initiator *i)
+{
+	int file = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+	struct ibv_xrcd *x = open_xrcd(i->d.ctx, file);
+	struct ibv_srq_init_attr_ex a = {.attr = {64, 2, 0},
+	                                 .comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD |
+	                                              IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ,
+	                                 .srq_type = IBV_SRQT_XRC,
+	                                 .pd = i->d.pd,
+	                                 .xrcd = x,
+	                                 .cq = i->cq};
+	struct ibv_srq *srq = ibv_create_srq_ex(i->d.ctx, &a);
+	struct ibv_qp_open_attr oa = {.comp_mask = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE,
+	                              .qp_num = i->to.qpn,
+	                              .xrcd = x,
+	                              .qp_type = IBV_QPT_XRC_RECV};
+
+	CHECK(srq && !ibv_get_srq_num(srq, &i->to.srqn[0]));
+	errno = 0;
+	CHECK(!ibv_open_qp(i->d.ctx, &oa) && errno == EOPNOTSUPP);
+	CHECK(!ibv_destroy_srq(srq) && !ibv_close_xrcd(x) && !close(file));
+	return REQUEST(i, 10, 0, .opcode = IBV_WR_SEND);
+}
+
 static uint64_t read_by_unknown_srq(struct initiator *i)
 {
 	i->to.srqn[0] ^= 1;
@@ -474,10 +499,12 @@ static void wrong_srqs_are_invalid_requests(void)
 {
 	static const struct wrong unknown = {"a SEND to an unknown SRQ", IBV_EVENT_QP_REQ_ERR};
 	static const struct wrong other = {"a SEND to an SRQ of another domain", IBV_EVENT_QP_REQ_ERR};
+	static const struct wrong process = {"a SEND to an SRQ of another process", IBV_EVENT_QP_REQ_ERR};
 	static const struct wrong reads = {"a READ by an unknown SRQ", IBV_EVENT_QP_REQ_ERR};
 
 	one_wrong(&unknown, IBV_WC_REM_INV_REQ_ERR, post_unknown_srq);
 	one_wrong(&other, IBV_WC_REM_INV_REQ_ERR, post_other_domain);
+	one_wrong(&process, IBV_WC_REM_INV_REQ_ERR, post_other_process);
 	one_wrong(&reads, IBV_WC_REM_INV_REQ_ERR, read_by_unknown_srq);
 }
 
