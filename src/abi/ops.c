@@ -34,10 +34,6 @@ NO_PTR(struct ibv_rwq_ind_table *, create_rwq_ind_table,
 NO_INT(destroy_wq, (struct ibv_wq * wq))
 NO_INT(modify_wq, (struct ibv_wq * wq, struct ibv_wq_attr *attr))
 NO_PTR(struct ibv_wq *, create_wq, (struct ibv_context * context, struct ibv_wq_init_attr *attr))
-NO_PTR(struct ibv_qp *, open_qp, (struct ibv_context * context, struct ibv_qp_open_attr *attr))
-NO_INT(get_srq_num, (struct ibv_srq * srq, uint32_t *number))
-NO_PTR(struct ibv_xrcd *, open_xrcd, (struct ibv_context * context, struct ibv_xrcd_init_attr *attr))
-NO_INT(close_xrcd, (struct ibv_xrcd * xrcd))
 
 static int no_post_srq_ops(struct ibv_srq *srq, struct ibv_ops_wr *op, struct ibv_ops_wr **bad_op)
 {
@@ -138,12 +134,12 @@ static const struct verbs_context verbs_ops = {
         /* Programs built against libibverbs 1.1.8 look for the flow calls here. */
         .ABI_placeholder2 = (void (*)(void))vb_destroy_flow,
         .ABI_placeholder1 = (void (*)(void))vb_create_flow,
-        .open_qp = no_open_qp,
+        .open_qp = vb_open_qp,
         .create_qp_ex = vb_create_qp_ex,
-        .get_srq_num = no_get_srq_num,
+        .get_srq_num = vb_get_srq_num,
         .create_srq_ex = vb_create_srq_ex,
-        .open_xrcd = no_open_xrcd,
-        .close_xrcd = no_close_xrcd,
+        .open_xrcd = vb_open_xrcd,
+        .close_xrcd = vb_close_xrcd,
         .sz = sizeof(struct verbs_context),
 };
 

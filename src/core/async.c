@@ -107,7 +107,7 @@ static void say_last(struct vb_context *ctx, struct vb_async **at)
 	event_append(ctx, a);
 }
 
-void vb_async_raise(struct vb_context *ctx, enum ibv_event_type type, void *element)
+static void raise_for(struct vb_context *ctx, enum ibv_event_type type, void *element)
 {
 	struct vb_async *a = calloc(1, sizeof(*a));
 
@@ -132,6 +132,17 @@ void vb_async_raise(struct vb_context *ctx, enum ibv_event_type type, void *elem
 	vb_unlock(&ctx->async_lock);
 	if (before)
 		free(a);
+}
+
+/* An XRC target's events go to all who have opened it. */
+void vb_async_raise(struct vb_context *ctx, enum ibv_event_type type, void *element)
+{
+	struct vb_qp *h = element_of(type) == QP ? ((struct vb_qp *)element)->xrc.handles : NULL;
+
+	if (!h)
+		raise_for(ctx, type, element);
+	for (; h; h = h->xrc.handles)
+		raise_for(vb_ctx((struct ibv_context *)h->made.context), type, h);
 }
 
 /* Takes the oldest event. It is counted as taken under async_lock, before a destroyer can read the counter. */

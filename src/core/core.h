@@ -31,6 +31,8 @@ struct vb_dm_memory;
 struct vb_tx;
 struct vb_share;
 struct vb_region_map;
+struct vb_xrcd;
+struct vb_xrc_domain;
 
 /* Allocated with zeros behind it (context.c), because libmlx5 and others read past it as if it were their own. */
 struct vb_context {
@@ -207,6 +209,10 @@ struct vb_srq {
 	uint32_t async_acked;         /* under ack_lock */
 	pthread_mutex_t ack_lock;
 	pthread_cond_t ack_cond;
+	/* XRC (core/xrc.h): its number, its domain, and where its receives complete; otherwise 0 and NULL */
+	uint32_t number;
+	struct vb_xrcd *xrcd;
+	struct vb_cq *cq;
 };
 
 enum vb_swqe_state { VB_SWQE_POSTED, VB_SWQE_SENT, VB_SWQE_DONE };
@@ -257,6 +263,7 @@ struct vb_inread {
 	uint64_t addr;  /* our address */
 	uint32_t key;   /* looked up again for every piece */
 	uint32_t psn, length, offset;
+	uint32_t srqn; /* XRC: the SRQ that the request names */
 };
 
 /* Small RDMA writes to and fro (engine/local/pingpong.c). Under sq_lock. */
@@ -423,7 +430,22 @@ struct vb_qp {
 		uint64_t *due;      /* by slot, ns: when a request may be sent on one host; or NULL */
 		bool fatal;         /* a rule takes the QP to ERR */
 	} fault;
+
+	/* core/xrc.h. For an XRC target, pd, srq and rcq above are those of the SRQ that the current request names */
+	struct {
+		uint32_t *srqns;              /* XRC_SEND: the SRQ of each request, by slot; else NULL */
+		struct vb_xrc_domain *domain; /* XRC_RECV, as the next three */
+		struct vb_qp *real;           /* of a program's handle: its queue pair. NULL: this is the queue pair */
+		struct vb_qp *handles;        /* the first handle; of a handle: the next. Under progress + sq_lock */
+		struct vb_xrcd *by;           /* of a handle: the domain by which the program got it */
+	} xrc;
 };
+
+/* Are its requests acknowledged and repeated? RC, and both kinds of XRC. */
+static inline bool vb_qp_is_reliable(const struct vb_qp *qp)
+{
+	return (1u << IBV_QPT_RC | 1u << IBV_QPT_XRC_SEND | 1u << IBV_QPT_XRC_RECV) >> (qp->type & 31) & 1;
+}
 
 #define VB_UPCAST(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
 static inline struct vb_context *vb_ctx(struct ibv_context *c)

@@ -11,6 +11,8 @@
 uint32_t vb_cq_pop(struct vb_cq *cq, uint32_t n, struct vb_cqe *out);
 /* Removes the completions of a queue pair that goes back to RESET, or is destroyed. */
 void vb_cq_clean(struct vb_cq *cq, uint32_t qpn);
+/* Removes the completions of an XRC SRQ's receives. */
+void vb_cq_clean_receives(struct vb_cq *cq, const struct vb_rq *rq);
 /* Makes a CQ, for ibv_create_cq and ibv_create_cq_ex; domain: its parent domain, or NULL. NULL with errno on failure. */
 struct vb_cq *vb_cq_new(struct ibv_context *context, uint32_t cqe, void *cq_context, struct ibv_comp_channel *channel,
                         uint32_t comp_vector, struct vb_pd *domain);

@@ -156,17 +156,30 @@ int vb_req_notify_cq(struct ibv_cq *ibcq, int solicited_only)
 	return 0;
 }
 
-void vb_cq_clean(struct vb_cq *cq, uint32_t qpn)
+/* Removes the completions of a queue pair, or of the receives of rq if that is not NULL. */
+static void cq_remove(struct vb_cq *cq, uint32_t qpn, const struct vb_rq *rq)
 {
 	vb_lock(&cq->lock);
 	uint32_t head = atomic_load(&cq->head), tail = atomic_load(&cq->tail), keep = head;
 
 	for (uint32_t i = head; i != tail; i++) {
-		if (cq->ring[i & cq->mask].wc.qp_num != qpn)
-			cq->ring[keep++ & cq->mask] = cq->ring[i & cq->mask];
+		struct vb_cqe *cqe = &cq->ring[i & cq->mask];
+
+		if (rq ? (cqe->wc.opcode & IBV_WC_RECV) && cqe->receive == rq : cqe->wc.qp_num == qpn)
+			vb_cqe_leaves(cqe);
 		else
-			vb_cqe_leaves(&cq->ring[i & cq->mask]);
+			cq->ring[keep++ & cq->mask] = *cqe;
 	}
 	atomic_store(&cq->tail, keep);
 	vb_unlock(&cq->lock);
+}
+
+void vb_cq_clean(struct vb_cq *cq, uint32_t qpn)
+{
+	cq_remove(cq, qpn, NULL);
+}
+
+void vb_cq_clean_receives(struct vb_cq *cq, const struct vb_rq *rq)
+{
+	cq_remove(cq, 0, rq);
 }

@@ -13,21 +13,21 @@
 #include "util/log.h"
 
 /*
- * Only supported features. Not supported: RESIZE_MAX_WR, AUTO_PATH_MIG, SHUTDOWN_PORT, N_NOTIFY_CQ, XRC.
- * MEM_MGT_EXTENSIONS stands for SEND_WITH_INV and LOCAL_INV. Windows of type 2 are of type 2B.
+ * Only supported features. Not supported: RESIZE_MAX_WR, AUTO_PATH_MIG, SHUTDOWN_PORT, N_NOTIFY_CQ. MEM_MGT_EXTENSIONS
+ * stands for SEND_WITH_INV and LOCAL_INV. Windows of type 2 are of type 2B.
  */
 #define CAP_FLAGS                                                                                  \
 	(IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_PORT_ACTIVE_EVENT | IBV_DEVICE_SYS_IMAGE_GUID | \
 	 IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_SRQ_RESIZE | IBV_DEVICE_MEM_MGT_EXTENSIONS |       \
 	 IBV_DEVICE_BAD_PKEY_CNTR | IBV_DEVICE_BAD_QKEY_CNTR | IBV_DEVICE_RAW_MULTI |              \
-	 IBV_DEVICE_MANAGED_FLOW_STEERING | IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B)
+	 IBV_DEVICE_MANAGED_FLOW_STEERING | IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B | IBV_DEVICE_XRC)
 
-/* iWARP has no datagrams, so no multicast groups and no address handles. It has no RNR NAK and no P_Keys either. */
+/* iWARP has no datagrams, so no multicast groups and no address handles. It has no RNR NAK, no P_Keys and no XRC either. */
 static void without_datagrams(struct ibv_device_attr *a)
 {
 	a->device_cap_flags &=
 	        ~(unsigned)(IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_BAD_PKEY_CNTR | IBV_DEVICE_BAD_QKEY_CNTR |
-	                    IBV_DEVICE_RAW_MULTI | IBV_DEVICE_MANAGED_FLOW_STEERING);
+	                    IBV_DEVICE_RAW_MULTI | IBV_DEVICE_MANAGED_FLOW_STEERING | IBV_DEVICE_XRC);
 	a->max_raw_ethy_qp = 0;
 	a->max_mcast_grp = a->max_mcast_qp_attach = a->max_total_mcast_qp_attach = 0;
 	a->max_ah = 0;

@@ -7,6 +7,7 @@
 #include "core/path.h"
 
 struct vb_keys;
+struct vb_xrc;
 
 enum vb_owner { VB_OWNER_THREAD, VB_OWNER_POLLER };
 
@@ -63,6 +64,7 @@ struct vb_node {
 	struct vb_cq *cqs, **cqs_end; /* in order of their handles; under ctx_lock */
 	struct vb_cq *moderated;      /* those whose events are moderated; under ctx_lock */
 	_Atomic uint64_t moderate_at; /* ns: when the first of their events is due; 0: never */
+	struct vb_xrc *xrc;           /* XRC domains and SRQs; NULL before the first. Set under ctx_lock */
 	pthread_mutex_t mr_lock;      /* keys, and the key table in the segment */
 	struct vb_keys *keys;
 	uint32_t mr_count, mw_count;  /* under mr_lock */

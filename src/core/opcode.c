@@ -1,11 +1,11 @@
 // opcode.c - the table of send queue operations and their properties
-// follows: IBA volume 1, table 97 (operations by transport service); ibv_post_send(3), ibv_wr_post(3)
+// follows: IBA volume 1, table 97 (operations by transport service), annex A14 (XRC); ibv_post_send(3), ibv_wr_post(3)
 // SPDX-License-Identifier: MIT
 #include "core/opcode.h"
 
 #include "core/newer.h"
 
-#define RC VB_QPT_BIT(IBV_QPT_RC)
+#define RC (VB_QPT_BIT(IBV_QPT_RC) | VB_QPT_BIT(IBV_QPT_XRC_SEND)) /* XRC has the operations of RC */
 #define UC VB_QPT_BIT(IBV_QPT_UC)
 #define UD VB_QPT_BIT(IBV_QPT_UD)
 #define RC_OF_IB VB_QPT_RC_OF_IB

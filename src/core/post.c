@@ -128,6 +128,8 @@ static inline int post_one(struct vb_qp *qp, const struct ibv_send_wr *wr)
 	} else {
 		take_address(qp, w, wr, info);
 	}
+	if (__builtin_expect(qp->type == IBV_QPT_XRC_SEND, 0))
+		qp->xrc.srqns[qp->sq_head & qp->sq_mask] = wr->qp_type.xrc.remote_srqn & VB_QPN_MASK;
 	vb_sq_append(qp, w, length);
 	return 0;
 }

@@ -19,6 +19,7 @@
 #include "core/rq.h"
 #include "core/sq.h"
 #include "core/verbs.h"
+#include "core/xrc.h"
 #include "util/sip.h"
 
 static int check_cap(const struct ibv_qp_cap *cap, bool has_srq)
@@ -30,30 +31,55 @@ static int check_cap(const struct ibv_qp_cap *cap, bool has_srq)
 	return 0;
 }
 
+/* The parts that the program gives it. An XRC target has an XRC domain only, and an XRC initiator receives nothing. */
+static int check_parts(const struct ibv_context *context, const struct ibv_qp_init_attr_ex *a)
+{
+	if (a->qp_type == IBV_QPT_XRC_RECV)
+		return (a->comp_mask & IBV_QP_INIT_ATTR_XRCD) && vb_xrcd_is_of(a->xrcd, context) ? 0 : EINVAL;
+	if (!(a->comp_mask & IBV_QP_INIT_ATTR_PD) || !a->pd || a->pd->context != context || !vb_pd_is_sound(a->pd))
+		return EINVAL;
+	if (!a->send_cq || a->send_cq->context != context || !vb_cq_is_sound(a->send_cq))
+		return EINVAL;
+	if (a->qp_type == IBV_QPT_XRC_SEND)
+		return 0;
+	if (!a->recv_cq || a->recv_cq->context != context || (a->srq && a->srq->context != context))
+		return EINVAL;
+	return vb_cq_is_sound(a->recv_cq) && (!a->srq || (vb_srq_is_sound(a->srq) && !vb_srq(a->srq)->xrcd)) ? 0
+	                                                                                                     : EINVAL;
+}
+
+static bool is_xrc(enum ibv_qp_type type)
+{
+	return type == IBV_QPT_XRC_SEND || type == IBV_QPT_XRC_RECV;
+}
+
+static bool type_exists(bool rc_only, enum ibv_qp_type type)
+{
+	return type == IBV_QPT_RC ||
+	       (!rc_only && (type == IBV_QPT_UC || type == IBV_QPT_UD || type == IBV_QPT_RAW_PACKET || is_xrc(type)));
+}
+
 static int check_init_attr(struct ibv_context *context, const struct ibv_qp_init_attr_ex *a)
 {
 	const uint32_t supported = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS |
-	                           IBV_QP_INIT_ATTR_MAX_TSO_HEADER | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+	                           IBV_QP_INIT_ATTR_MAX_TSO_HEADER | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS |
+	                           (is_xrc(a->qp_type) ? IBV_QP_INIT_ATTR_XRCD : 0);
 
 	bool rc_only = vb_device_rc_only(vb_device_of(context->device));
 
-	if (a->qp_type != IBV_QPT_RC &&
-	    (rc_only || (a->qp_type != IBV_QPT_UC && a->qp_type != IBV_QPT_UD && a->qp_type != IBV_QPT_RAW_PACKET)))
+	if (!type_exists(rc_only, a->qp_type))
 		return EOPNOTSUPP;
 	if ((a->comp_mask & ~supported) || ((a->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) && a->create_flags) ||
 	    ((a->comp_mask & IBV_QP_INIT_ATTR_MAX_TSO_HEADER) && a->max_tso_header))
 		return EOPNOTSUPP;
-	if (!(a->comp_mask & IBV_QP_INIT_ATTR_PD) || !a->pd || a->pd->context != context || !vb_pd_is_sound(a->pd))
-		return EINVAL;
-	if (!a->send_cq || a->send_cq->context != context || !a->recv_cq || a->recv_cq->context != context ||
-	    (a->srq && a->srq->context != context))
-		return EINVAL;
-	if (!vb_cq_is_sound(a->send_cq) || !vb_cq_is_sound(a->recv_cq) || (a->srq && !vb_srq_is_sound(a->srq)))
-		return EINVAL;
+	int err = check_parts(context, a);
+
+	if (err)
+		return err;
 	if ((a->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) &&
-	    (a->send_ops_flags & ~vb_wr_send_ops(a->qp_type, rc_only)))
+	    (a->send_ops_flags & ~vb_wr_send_ops((uint8_t)a->qp_type, rc_only)))
 		return EOPNOTSUPP;
-	return check_cap(&a->cap, a->srq);
+	return a->qp_type == IBV_QPT_XRC_RECV ? 0 : check_cap(&a->cap, a->srq || a->qp_type == IBV_QPT_XRC_SEND);
 }
 
 /* The requested capacities, rounded up to those of the rings. The program gets them back. */
@@ -82,7 +108,7 @@ static void *block_cut(char *base, size_t *used, size_t n)
 }
 
 /* Lays the rings of a queue pair out at base. The first call (base NULL) computes their size. */
-static size_t lay_out(struct vb_qp *qp, char *base, const struct ibv_qp_cap *cap, bool rc)
+static size_t lay_out(struct vb_qp *qp, char *base, const struct ibv_qp_cap *cap, bool rc, bool xrc)
 {
 	size_t used = 0, sq = cap->max_send_wr, rq = cap->max_recv_wr;
 	struct vb_qp at = {
@@ -93,6 +119,7 @@ static size_t lay_out(struct vb_qp *qp, char *base, const struct ibv_qp_cap *cap
 	        .rq.sge = block_cut(base, &used, rq * cap->max_recv_sge * sizeof(*qp->rq.sge)),
 	        .inbound = block_cut(base, &used, sizeof(*qp->inbound)),
 	        .local.inread = rc ? block_cut(base, &used, VB_RD_ATOM_SLOTS * sizeof(*qp->local.inread)) : NULL,
+	        .xrc.srqns = xrc ? block_cut(base, &used, sq * sizeof(*qp->xrc.srqns)) : NULL,
 	};
 
 	if (base) {
@@ -103,16 +130,18 @@ static size_t lay_out(struct vb_qp *qp, char *base, const struct ibv_qp_cap *cap
 		qp->rq.sge = at.rq.sge;
 		qp->inbound = at.inbound;
 		qp->local.inread = at.local.inread;
+		qp->xrc.srqns = at.xrc.srqns;
 	}
 	return used;
 }
 
 /* A queue pair is one allocation, the struct and then its rings, unless the program allocates the rings. NULL with errno
  * on failure. */
-static struct vb_qp *qp_alloc(struct vb_pd *pd, const struct ibv_qp_cap *cap, bool rc)
+struct vb_qp *vb_qp_alloc(struct vb_pd *pd, const struct ibv_qp_cap *cap, enum ibv_qp_type type)
 {
+	bool rc = type == IBV_QPT_RC || type == IBV_QPT_XRC_RECV, xrc = type == IBV_QPT_XRC_SEND;
 	size_t head = (sizeof(struct vb_qp) + 63) & ~(size_t)63,
-	       rings = (lay_out(NULL, NULL, cap, rc) + 63) & ~(size_t)63;
+	       rings = (lay_out(NULL, NULL, cap, rc, xrc) + 63) & ~(size_t)63;
 	void *theirs;
 	int err = vb_memory_ask(pd, rings, VB_RESOURCE_QP, &theirs);
 	size_t size = theirs ? head : head + rings;
@@ -126,7 +155,7 @@ static struct vb_qp *qp_alloc(struct vb_pd *pd, const struct ibv_qp_cap *cap, bo
 	}
 	memset(qp, 0, size);
 	qp->theirs = theirs;
-	lay_out(qp, theirs ? theirs : (char *)qp + head, cap, rc);
+	lay_out(qp, theirs ? theirs : (char *)qp + head, cap, rc, xrc);
 	qp->cap = *cap;
 	qp->sq_max_wr = cap->max_send_wr;
 	qp->sq_mask = cap->max_send_wr - 1;
@@ -147,7 +176,7 @@ static struct vb_qp *qp_alloc(struct vb_pd *pd, const struct ibv_qp_cap *cap, bo
 	return qp;
 }
 
-static void qp_free(struct vb_qp *qp)
+void vb_qp_free(struct vb_qp *qp)
 {
 	pthread_mutex_destroy(&qp->qp.mutex);
 	pthread_cond_destroy(&qp->qp.cond);
@@ -158,21 +187,35 @@ static void qp_free(struct vb_qp *qp)
 	vb_object_free(qp, &qp->made);
 }
 
+/* The parts of a queue pair that is not an XRC target. An XRC initiator completes everything in one queue. */
+static void fill_parts(struct vb_qp *qp, const struct ibv_qp_init_attr_ex *a)
+{
+	bool receives = a->qp_type != IBV_QPT_XRC_SEND;
+
+	qp->qp.pd = a->pd;
+	qp->qp.send_cq = a->send_cq;
+	qp->qp.recv_cq = a->recv_cq;
+	qp->qp.srq = receives ? a->srq : NULL;
+	qp->pd = vb_pd(a->pd);
+	qp->scq = vb_cq(a->send_cq);
+	qp->rcq = vb_cq(receives ? a->recv_cq : a->send_cq);
+	qp->srq = receives && a->srq ? vb_srq(a->srq) : NULL;
+}
+
 static void fill_public(struct vb_qp *qp, struct ibv_context *context, const struct ibv_qp_init_attr_ex *a)
 {
 	qp->qp.context = context;
 	qp->qp.qp_context = a->qp_context;
-	qp->qp.pd = a->pd;
-	qp->qp.send_cq = a->send_cq;
-	qp->qp.recv_cq = a->recv_cq;
-	qp->qp.srq = a->srq;
 	qp->qp.qp_type = a->qp_type;
 	qp->node = vb_ctx(context)->node;
-	qp->pd = vb_pd(a->pd);
-	qp->scq = vb_cq(a->send_cq);
-	qp->rcq = vb_cq(a->recv_cq);
-	qp->srq = a->srq ? vb_srq(a->srq) : NULL;
 	qp->type = (uint8_t)a->qp_type;
+	if (a->qp_type == IBV_QPT_XRC_RECV) {
+		qp->pd = &vb_xrc_no_pd;
+		qp->xrc.domain = vb_xrcd(a->xrcd)->domain;
+		qp->cap = (struct ibv_qp_cap){0};
+	} else {
+		fill_parts(qp, a);
+	}
 	qp->sq_sig_all = a->sq_sig_all;
 	vb_path_none(qp);
 	if (a->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) {
@@ -217,6 +260,8 @@ static int enter_table(struct vb_qp *qp)
 
 static void count_users(struct vb_qp *qp, int n)
 {
+	if (qp->type == IBV_QPT_XRC_RECV) /* its handles hold the XRC domain, and the SRQs their parts */
+		return;
 	if (n > 0)
 		atomic_fetch_add(&qp->pd->users, n);
 	else
@@ -225,6 +270,53 @@ static void count_users(struct vb_qp *qp, int n)
 	atomic_fetch_add(&qp->rcq->users, n);
 	if (qp->srq)
 		atomic_fetch_add(&qp->srq->users, n);
+}
+
+/* Makes the queue pair. NULL with errno set on failure. */
+static struct vb_qp *make_queue_pair(struct ibv_context *context, const struct ibv_qp_init_attr_ex *attr,
+                                     const struct ibv_qp_cap *cap)
+{
+	struct vb_pd *pd = attr->qp_type == IBV_QPT_XRC_RECV ? &vb_xrc_no_pd : vb_pd(attr->pd);
+	struct vb_qp *qp = vb_qp_alloc(pd, cap, attr->qp_type);
+	int err = 0;
+
+	if (!qp)
+		return NULL;
+	fill_public(qp, context, attr);
+	if (attr->qp_type == IBV_QPT_RAW_PACKET)
+		err = vb_raw_open(qp);
+	if (!err)
+		err = enter_table(qp);
+	if (err) {
+		vb_memory_give(qp->pd, qp->theirs, VB_RESOURCE_QP);
+		vb_raw_close(qp);
+		vb_qp_free(qp);
+		errno = err;
+		return NULL;
+	}
+	count_users(qp, 1);
+	return qp;
+}
+
+/* An XRC target can outlive the handle of the program that made it, and needs the context until then. */
+static struct ibv_qp *make_target(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr)
+{
+	const struct ibv_qp_cap none = {.max_send_wr = 1, .max_send_sge = 1};
+	struct vb_qp *qp = make_queue_pair(context, attr, &none);
+
+	if (!qp)
+		return NULL;
+	vb_context_hold(vb_ctx(context));
+	struct ibv_qp *handle = vb_xrc_handle(qp, context, vb_xrcd(attr->xrcd), attr->qp_context);
+
+	if (!handle) {
+		vb_qp_finish(qp);
+		errno = ENOMEM;
+		return NULL;
+	}
+	handle->pd = attr->comp_mask & IBV_QP_INIT_ATTR_PD ? attr->pd : NULL; /* librdmacm reads it; it has no effect */
+	attr->cap = qp->cap;
+	return handle;
 }
 
 struct ibv_qp *vb_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr)
@@ -238,23 +330,13 @@ struct ibv_qp *vb_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_a
 		errno = err;
 		return NULL;
 	}
-	struct ibv_qp_cap cap = round_cap(&attr->cap, attr->srq);
-	struct vb_qp *qp = qp_alloc(vb_pd(attr->pd), &cap, attr->qp_type == IBV_QPT_RC);
+	if (attr->qp_type == IBV_QPT_XRC_RECV)
+		return make_target(context, attr);
+	struct ibv_qp_cap cap = round_cap(&attr->cap, attr->srq || attr->qp_type == IBV_QPT_XRC_SEND);
+	struct vb_qp *qp = make_queue_pair(context, attr, &cap);
+
 	if (!qp)
 		return NULL;
-	fill_public(qp, context, attr);
-	if (attr->qp_type == IBV_QPT_RAW_PACKET)
-		err = vb_raw_open(qp);
-	if (!err)
-		err = enter_table(qp);
-	if (err) {
-		vb_memory_give(qp->pd, qp->theirs, VB_RESOURCE_QP);
-		vb_raw_close(qp);
-		qp_free(qp);
-		errno = err;
-		return NULL;
-	}
-	count_users(qp, 1);
 	attr->cap = cap;
 	return &qp->qp;
 }
@@ -281,6 +363,8 @@ struct ibv_qp *vb_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 
 void vb_qp_clean_cqs(struct vb_qp *qp)
 {
+	if (qp->type == IBV_QPT_XRC_RECV) /* the messages have arrived, and are the SRQs' */
+		return;
 	vb_cq_clean(qp->scq, qp->qp.qp_num);
 	if (qp->rcq != qp->scq)
 		vb_cq_clean(qp->rcq, qp->qp.qp_num);
@@ -311,6 +395,27 @@ static bool may_receive(const struct vb_qp *qp)
 	return state == IBV_QPS_RTR || state == IBV_QPS_RTS || state == IBV_QPS_SQD || state == IBV_QPS_SQE;
 }
 
+void vb_qp_finish(struct vb_qp *qp)
+{
+	struct vb_context *held = qp->type == IBV_QPT_XRC_RECV ? vb_ctx((struct ibv_context *)qp->made.context) : NULL;
+
+	if (may_receive(qp))
+		vb_qp_receive_arrived(qp->node);
+	leave_table(qp);
+	atomic_thread_fence(memory_order_seq_cst);
+	vb_quiesce(qp->node, 0, qp->qp.qp_num);
+	vb_mw_unbind(qp);
+	vb_raw_close(qp);
+	vb_qp_clean_cqs(qp);
+	if (!held)
+		vb_async_forget(vb_ctx(qp->qp.context), IBV_EVENT_QP_FATAL, qp);
+	vb_memory_give(qp->pd, qp->theirs, VB_RESOURCE_QP);
+	count_users(qp, -1);
+	vb_qp_free(qp);
+	if (held)
+		vb_context_drop(held);
+}
+
 int vb_destroy_qp(struct ibv_qp *ibqp)
 {
 	struct vb_qp *qp = vb_qp(ibqp);
@@ -319,17 +424,9 @@ int vb_destroy_qp(struct ibv_qp *ibqp)
 		return ENOENT;
 	if (qp->mcasts || qp->flows) /* still attached to a multicast group or a flow: ibv_destroy_qp(3) */
 		return EBUSY;
-	if (may_receive(qp))
-		vb_qp_receive_arrived(qp->node);
-	leave_table(qp);
-	atomic_thread_fence(memory_order_seq_cst);
-	vb_quiesce(qp->node, 0, ibqp->qp_num);
-	vb_mw_unbind(qp);
-	vb_raw_close(qp);
-	vb_qp_clean_cqs(qp);
-	vb_async_forget(vb_ctx(ibqp->context), IBV_EVENT_QP_FATAL, qp);
-	vb_memory_give(qp->pd, qp->theirs, VB_RESOURCE_QP);
-	count_users(qp, -1);
-	qp_free(qp);
+	if (qp->xrc.real)
+		vb_xrc_handle_close(qp);
+	else
+		vb_qp_finish(qp);
 	return 0;
 }

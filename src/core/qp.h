@@ -38,6 +38,12 @@ void vb_receive_abandon(struct vb_qp *qp);
 /* Removes the QP's completions that are not polled yet. The QP must be inactive, or progress held. qp.c */
 void vb_qp_clean_cqs(struct vb_qp *qp);
 
+/* Allocates a queue pair with queues of this size, and its locks. NULL: no memory. qp.c */
+struct vb_qp *vb_qp_alloc(struct vb_pd *pd, const struct ibv_qp_cap *cap, enum ibv_qp_type type);
+void vb_qp_free(struct vb_qp *qp);
+/* Ends a queue pair that is in the node's table, and frees it. No lock held. */
+void vb_qp_finish(struct vb_qp *qp);
+
 /* Flushes requests that were posted to a QP in ERR or SQE. No lock held. */
 void vb_qp_flush(struct vb_qp *qp);
 

@@ -11,6 +11,8 @@ void vb_qp_set_state(struct vb_qp *qp, enum ibv_qp_state state)
 {
 	qp->attr.qp_state = qp->attr.cur_qp_state = state;
 	__atomic_store_n(&qp->qp.state, state, __ATOMIC_RELAXED); /* programs read this field directly */
+	for (struct vb_qp *h = qp->xrc.handles; h; h = h->xrc.handles)
+		__atomic_store_n(&h->qp.state, state, __ATOMIC_RELAXED);
 	atomic_store_explicit(&qp->state, (uint8_t)state, memory_order_release);
 }
 
@@ -94,16 +96,21 @@ void vb_qp_error(struct vb_qp *qp)
 	vb_path_closed(qp);
 	flush_sends(qp);
 	flush_receives(qp);
-	if (qp->srq && !qp->last_wqe_raised) {
+	if (qp->srq && qp->type != IBV_QPT_XRC_RECV && !qp->last_wqe_raised) { /* an XRC target has no SRQ of its own */
 		qp->last_wqe_raised = true;
 		vb_async_raise(vb_ctx(qp->qp.context), IBV_EVENT_QP_LAST_WQE_REACHED, &qp->qp);
 	}
 }
 
+/* An XRC target has no queue for sends, and one for receives only once a message has named an SRQ. */
+static bool queue_overran(const struct vb_cq *cq)
+{
+	return cq && atomic_load_explicit(&cq->overrun, memory_order_relaxed);
+}
+
 static bool has_overrun(const struct vb_qp *qp)
 {
-	return atomic_load_explicit(&qp->scq->overrun, memory_order_relaxed) ||
-	       atomic_load_explicit(&qp->rcq->overrun, memory_order_relaxed);
+	return queue_overran(qp->scq) || queue_overran(qp->rcq);
 }
 
 /* IBA 10.2.6.3, 11.6.3.1: the QPs of an overrun CQ go to ERR, because their requests cannot complete. */

@@ -11,6 +11,7 @@
 #include "core/qp.h"
 #include "core/sq.h"
 #include "core/verbs.h"
+#include "core/xrc.h"
 
 #define ARRIVED_POLLS 16 /* at most so many, because a peer may send all the time */
 
@@ -220,7 +221,7 @@ int vb_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask)
 		return EINVAL;
 	int err = vb_context_fault(ctx_of(vb_qp(ibqp)), VB_FAULT_MODIFY_QP);
 
-	return err ? err : modify_alone(vb_qp(ibqp), attr, mask, false);
+	return err ? err : modify_alone(vb_qp_real(vb_qp(ibqp)), attr, mask, false);
 }
 
 int vb_modify_qp_here(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask)

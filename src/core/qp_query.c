@@ -7,6 +7,7 @@
 #include "core/handle.h"
 #include "core/qp.h"
 #include "core/verbs.h"
+#include "core/xrc.h"
 
 /* Before RTS sq_psn, and before RTR rq_psn, is what the program has set. */
 static void query_psns(const struct vb_qp *qp, struct ibv_qp_attr *attr)
@@ -26,7 +27,7 @@ static void query_psns(const struct vb_qp *qp, struct ibv_qp_attr *attr)
  * programs lack, is set to 0 if requested. PSNs are the next ones. */
 int vb_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask, struct ibv_qp_init_attr *init)
 {
-	struct vb_qp *qp = vb_qp(ibqp);
+	struct vb_qp *qp = vb_qp_real(vb_qp(ibqp));
 
 	if (!vb_qp_is_sound(ibqp))
 		return EINVAL;

@@ -1,5 +1,6 @@
 // qp_state.c - the allowed changes of state, and the attributes that each requires or allows
-// follows: IBA volume 1, 11.2.5.2, tables 91 and 92 (modify queue pair); the Linux kernel's rule where they are silent
+// follows: IBA volume 1, 11.2.5.2, tables 91 and 92 (modify queue pair), annex A14 (XRC); the Linux kernel's rule where
+// they are silent
 // SPDX-License-Identifier: MIT
 #include <errno.h>
 
@@ -24,6 +25,7 @@ struct masks {
 struct change {
 	bool valid;
 	struct masks rc, uc, ud;
+	struct masks ini, tgt; /* XRC_SEND (initiator), XRC_RECV (target) */
 };
 
 #define ANY                   \
@@ -39,18 +41,25 @@ static const struct change changes[IBV_QPS_ERR + 1][IBV_QPS_ERR + 1] = {
 		[IBV_QPS_INIT] = {true,
 			.rc = {PKEY | PORT | ACCESS, 0},
 			.uc = {PKEY | PORT | ACCESS, 0},
-			.ud = {PKEY | PORT | QKEY, 0}},
+			.ud = {PKEY | PORT | QKEY, 0},
+			.ini = {PKEY | PORT | ACCESS, 0},
+			.tgt = {PKEY | PORT | ACCESS, 0}},
 	},
 	[IBV_QPS_INIT] = {
 		[IBV_QPS_RESET] = ANY,
 		[IBV_QPS_INIT] = {true,
 			.rc = {0, PKEY | PORT | ACCESS},
 			.uc = {0, PKEY | PORT | ACCESS},
-			.ud = {0, PKEY | PORT | QKEY}},
+			.ud = {0, PKEY | PORT | QKEY},
+			.ini = {0, PKEY | PORT | ACCESS},
+			.tgt = {0, PKEY | PORT | ACCESS}},
 		[IBV_QPS_RTR] = {true,
 			.rc = {PATH | RNR | IBV_QP_MAX_DEST_RD_ATOMIC, ALT | ACCESS | PKEY},
 			.uc = {PATH, ALT | ACCESS | PKEY},
-			.ud = {0, PKEY | QKEY}},
+			.ud = {0, PKEY | QKEY},
+			/* deviates: the kernel's table has no responder's attributes for an initiator; perftest sets them */
+			.ini = {PATH, ALT | ACCESS | PKEY | RNR | IBV_QP_MAX_DEST_RD_ATOMIC},
+			.tgt = {PATH | RNR | IBV_QP_MAX_DEST_RD_ATOMIC, ALT | ACCESS | PKEY}},
 		[IBV_QPS_ERR] = ANY,
 	},
 	[IBV_QPS_RTR] = {
@@ -58,7 +67,11 @@ static const struct change changes[IBV_QPS_ERR + 1][IBV_QPS_ERR + 1] = {
 		[IBV_QPS_RTS] = {true,
 			.rc = {RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC, CUR | ALT | ACCESS | RNR | MIG},
 			.uc = {IBV_QP_SQ_PSN, CUR | ALT | ACCESS | MIG},
-			.ud = {IBV_QP_SQ_PSN, CUR | QKEY}},
+			.ud = {IBV_QP_SQ_PSN, CUR | QKEY},
+			.ini = {RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC, CUR | ALT | ACCESS | MIG},
+			/* deviates: the kernel's table has no requester's attributes for a target; perftest sets them */
+			.tgt = {IBV_QP_TIMEOUT | IBV_QP_SQ_PSN,
+				CUR | ALT | ACCESS | RNR | MIG | RETRY | IBV_QP_MAX_QP_RD_ATOMIC}},
 		[IBV_QPS_ERR] = ANY,
 	},
 	[IBV_QPS_RTS] = {
@@ -66,8 +79,10 @@ static const struct change changes[IBV_QPS_ERR + 1][IBV_QPS_ERR + 1] = {
 		[IBV_QPS_RTS] = {true,
 			.rc = {0, CUR | ACCESS | ALT | MIG | RNR},
 			.uc = {0, CUR | ACCESS | ALT | MIG},
-			.ud = {0, CUR | QKEY}},
-		[IBV_QPS_SQD] = {true, .rc = {0, NOTIFY}, .uc = {0, NOTIFY}, .ud = {0, NOTIFY}},
+			.ud = {0, CUR | QKEY},
+			.ini = {0, CUR | ACCESS | ALT | MIG},
+			.tgt = {0, CUR | ACCESS | ALT | MIG | RNR}},
+		[IBV_QPS_SQD] = {true, .rc = {0, NOTIFY}, .uc = {0, NOTIFY}, .ud = {0, NOTIFY}, .ini = {0, NOTIFY}, .tgt = {0, NOTIFY}},
 		[IBV_QPS_ERR] = ANY,
 	},
 	[IBV_QPS_SQD] = {
@@ -75,12 +90,16 @@ static const struct change changes[IBV_QPS_ERR + 1][IBV_QPS_ERR + 1] = {
 		[IBV_QPS_RTS] = {true,
 			.rc = {0, CUR | ALT | ACCESS | RNR | MIG},
 			.uc = {0, CUR | ALT | ACCESS | MIG},
-			.ud = {0, CUR | QKEY}},
+			.ud = {0, CUR | QKEY},
+			.ini = {0, CUR | ALT | ACCESS | MIG},
+			.tgt = {0, CUR | ALT | ACCESS | RNR | MIG}},
 		[IBV_QPS_SQD] = {true,
 			.rc = {0, PORT | IBV_QP_AV | RETRY | IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_MAX_DEST_RD_ATOMIC | ALT | ACCESS |
 					  PKEY | RNR | MIG},
 			.uc = {0, IBV_QP_AV | ALT | ACCESS | PKEY | MIG},
-			.ud = {0, PKEY | QKEY}},
+			.ud = {0, PKEY | QKEY},
+			.ini = {0, PORT | IBV_QP_AV | RETRY | IBV_QP_MAX_QP_RD_ATOMIC | ALT | ACCESS | PKEY | MIG},
+			.tgt = {0, PORT | IBV_QP_AV | IBV_QP_TIMEOUT | IBV_QP_MAX_DEST_RD_ATOMIC | ALT | ACCESS | PKEY | RNR | MIG}},
 		[IBV_QPS_ERR] = ANY,
 	},
 	[IBV_QPS_SQE] = {
@@ -120,6 +139,22 @@ int vb_qp_check_iwarp(enum ibv_qp_state cur, enum ibv_qp_state next)
 	return iwarp_changes[cur][next] ? 0 : EINVAL;
 }
 
+static const struct masks *masks_of(const struct change *c, enum ibv_qp_type type)
+{
+	switch (type) {
+	case IBV_QPT_RC:
+		return &c->rc;
+	case IBV_QPT_UC:
+		return &c->uc;
+	case IBV_QPT_XRC_SEND:
+		return &c->ini;
+	case IBV_QPT_XRC_RECV:
+		return &c->tgt;
+	default:
+		return &c->ud;
+	}
+}
+
 int vb_qp_check_mask(enum ibv_qp_type type, enum ibv_qp_state cur, enum ibv_qp_state next, int mask)
 {
 	if ((unsigned)cur > IBV_QPS_ERR || (unsigned)next > IBV_QPS_ERR)
@@ -131,7 +166,7 @@ int vb_qp_check_mask(enum ibv_qp_type type, enum ibv_qp_state cur, enum ibv_qp_s
 
 		return c->valid && (mask & ~IBV_QP_STATE) == required ? 0 : EINVAL;
 	}
-	const struct masks *m = type == IBV_QPT_RC ? &c->rc : type == IBV_QPT_UC ? &c->uc : &c->ud;
+	const struct masks *m = masks_of(c, type);
 
 	if (!c->valid || (mask & m->required) != m->required)
 		return EINVAL;

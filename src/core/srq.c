@@ -1,5 +1,5 @@
 // srq.c - shared receive queues
-// follows: IBA volume 1, 10.2.9, 11.2.3 (shared receive queue); ibv_create_srq(3), ibv_modify_srq(3)
+// follows: IBA volume 1, 10.2.9, 11.2.3 (shared receive queue), annex A14 (XRC SRQ); ibv_create_srq(3), ibv_modify_srq(3)
 // SPDX-License-Identifier: MIT
 #include <errno.h>
 #include <stdlib.h>
@@ -12,6 +12,7 @@
 #include "core/node.h"
 #include "core/rq.h"
 #include "core/verbs.h"
+#include "core/xrc.h"
 
 /* Allocates room for max_wr receives of max_sge each, in one block that begins at rq->wqe. */
 static int rq_alloc(struct vb_pd *pd, struct vb_rq *rq, uint32_t max_wr, uint32_t max_sge)
@@ -100,6 +101,41 @@ struct ibv_srq *vb_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr)
 	return &srq->srq;
 }
 
+static bool is_xrc(const struct ibv_srq_init_attr_ex *attr)
+{
+	return (attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) && attr->srq_type == IBV_SRQT_XRC;
+}
+
+static bool has_xrc_parts(const struct ibv_context *context, const struct ibv_srq_init_attr_ex *attr)
+{
+	return (attr->comp_mask & IBV_SRQ_INIT_ATTR_XRCD) && vb_xrcd_is_of(attr->xrcd, context) &&
+	       (attr->comp_mask & IBV_SRQ_INIT_ATTR_CQ) && attr->cq && attr->cq->context == context &&
+	       vb_cq_is_sound(attr->cq);
+}
+
+/* Makes a new SRQ an XRC one. Returns 0 or errno; then it is a basic one still. */
+static int enter_domain(struct vb_srq *srq, const struct ibv_srq_init_attr_ex *attr)
+{
+	srq->xrcd = vb_xrcd(attr->xrcd);
+	srq->cq = vb_cq(attr->cq);
+	int err = vb_xrc_srq_enter(srq);
+
+	if (err) {
+		srq->xrcd = NULL;
+		return err;
+	}
+	atomic_fetch_add(&srq->xrcd->users, 1);
+	atomic_fetch_add(&srq->cq->users, 1);
+	return 0;
+}
+
+static void leave_domain(struct vb_srq *srq)
+{
+	vb_xrc_srq_leave(srq);
+	atomic_fetch_sub(&srq->xrcd->users, 1);
+	atomic_fetch_sub(&srq->cq->users, 1);
+}
+
 struct ibv_srq *vb_create_srq_ex(struct ibv_context *context, struct ibv_srq_init_attr_ex *attr)
 {
 	struct ibv_srq_init_attr basic = {.srq_context = attr->srq_context, .attr = attr->attr};
@@ -108,15 +144,23 @@ struct ibv_srq *vb_create_srq_ex(struct ibv_context *context, struct ibv_srq_ini
 
 	if (attr->comp_mask >= IBV_SRQ_INIT_ATTR_RESERVED)
 		err = EINVAL;
-	else if (typed && attr->srq_type != IBV_SRQT_BASIC)
-		err = EOPNOTSUPP; /* XRC, tag matching */
+	else if (typed && attr->srq_type != IBV_SRQT_BASIC && attr->srq_type != IBV_SRQT_XRC)
+		err = EOPNOTSUPP; /* tag matching */
 	else if (!(attr->comp_mask & IBV_SRQ_INIT_ATTR_PD) || !attr->pd || attr->pd->context != context)
+		err = EINVAL;
+	else if (is_xrc(attr) && !has_xrc_parts(context, attr))
 		err = EINVAL;
 	if (err) {
 		errno = err;
 		return NULL;
 	}
 	struct ibv_srq *srq = vb_create_srq(attr->pd, &basic);
+
+	if (srq && is_xrc(attr) && (err = enter_domain(vb_srq(srq), attr))) {
+		vb_destroy_srq(srq);
+		errno = err;
+		return NULL;
+	}
 	if (srq)
 		attr->attr = basic.attr;
 	return srq;
@@ -201,6 +245,8 @@ int vb_destroy_srq(struct ibv_srq *ibsrq)
 		return ENOENT;
 	if (atomic_load(&srq->users))
 		return EBUSY;
+	if (srq->xrcd)
+		leave_domain(srq);
 	vb_async_forget(vb_ctx(ibsrq->context), IBV_EVENT_SRQ_ERR, srq);
 	rq_free(srq->pd, srq->rq.wqe, srq->rq.theirs);
 	vb_pd_drop(srq->pd);

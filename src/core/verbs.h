@@ -63,6 +63,12 @@ int vb_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr);
 int vb_destroy_srq(struct ibv_srq *srq);
 int vb_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr);
 
+int vb_get_srq_num(struct ibv_srq *srq, uint32_t *number);
+struct ibv_xrcd *vb_open_xrcd(struct ibv_context *context, struct ibv_xrcd_init_attr *attr);
+int vb_close_xrcd(struct ibv_xrcd *xrcd);
+/* EOPNOTSUPP for the number of another process's queue pair. */
+struct ibv_qp *vb_open_qp(struct ibv_context *context, struct ibv_qp_open_attr *attr);
+
 struct ibv_qp *vb_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr);
 struct ibv_qp *vb_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr);
 int vb_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask);

@@ -56,6 +56,16 @@ static void wr_abort(struct ibv_qp_ex *qpx)
 	vb_unlock(&qp->wr_lock);
 }
 
+#define NO_SRQ UINT32_MAX /* ibv_wr_set_xrc_srqn was not called for this request */
+
+static void check_srq_numbers(struct vb_qp *qp)
+{
+	for (uint32_t i = qp->sq_head; qp->type == IBV_QPT_XRC_SEND && i != qp->sq_head + qp->wr_count; i++)
+		if (qp->xrc.srqns[i & qp->sq_mask] == NO_SRQ && vb_sq_at(qp, i)->opcode != IBV_WR_LOCAL_INV &&
+		    vb_sq_at(qp, i)->opcode != IBV_WR_BIND_MW)
+			fail_request(qp, EINVAL);
+}
+
 static void check_addresses(struct vb_qp *qp)
 {
 	for (uint32_t i = 0; qp->type == IBV_QPT_UD && i < qp->wr_count; i++)
@@ -71,6 +81,7 @@ static int wr_complete(struct ibv_qp_ex *qpx)
 	uint8_t state = atomic_load_explicit(&qp->state, memory_order_relaxed);
 
 	check_addresses(qp);
+	check_srq_numbers(qp);
 	if (!vb_sq_accepts(state))
 		fail_request(qp, EINVAL);
 	int err = qp->wr_error;
@@ -122,6 +133,8 @@ static struct vb_swqe *wr_begin(struct vb_qp *qp, enum ibv_wr_opcode opcode)
 	w->length = 0;
 	w->imm = 0;
 	w->ah = NULL;
+	if (qp->type == IBV_QPT_XRC_SEND)
+		qp->xrc.srqns[wr_index(qp) & qp->sq_mask] = NO_SRQ;
 	return w;
 }
 
@@ -253,11 +266,6 @@ static void wr_send_tso(struct ibv_qp_ex *qpx, void *hdr, uint16_t hdr_sz, uint1
 	fail_request(qp_of(qpx), EOPNOTSUPP);
 }
 
-static void wr_set_xrc_srqn(struct ibv_qp_ex *qpx, uint32_t remote_srqn)
-{
-	fail_request(qp_of(qpx), EOPNOTSUPP);
-}
-
 /* --- setters --- */
 
 static void wr_set_ud_addr(struct ibv_qp_ex *qpx, struct ibv_ah *ah, uint32_t remote_qpn, uint32_t remote_qkey)
@@ -274,6 +282,18 @@ static void wr_set_ud_addr(struct ibv_qp_ex *qpx, struct ibv_ah *ah, uint32_t re
 	w->ah = vb_ah(ah);
 	w->ud_qpn = remote_qpn & VB_QPN_MASK;
 	w->ud_qkey = remote_qkey;
+}
+
+static void wr_set_xrc_srqn(struct ibv_qp_ex *qpx, uint32_t remote_srqn)
+{
+	struct vb_qp *qp = qp_of(qpx);
+
+	if (!open_wr(qp))
+		return;
+	if (qp->type == IBV_QPT_XRC_SEND)
+		qp->xrc.srqns[wr_index(qp) & qp->sq_mask] = remote_srqn & VB_QPN_MASK;
+	else
+		fail_request(qp, EINVAL);
 }
 
 static void wr_set_sge_list(struct ibv_qp_ex *qpx, size_t num_sge, const struct ibv_sge *sg_list)

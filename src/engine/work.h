@@ -67,6 +67,7 @@ struct vb_work {
 	uint8_t flags; /* VB_WORK_SOLICITED and so on */
 	void *ah;      /* UD: copied to struct vb_roce_out */
 	uint32_t ud_qpn, ud_qkey;
+	uint32_t srqn; /* XRC */
 };
 
 /* A taken request, until it completes. Packets are counted from the QP's start, without wrap-around. */

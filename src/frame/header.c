@@ -1,5 +1,5 @@
 // header.c - encodes and decodes the base transport header and its extensions
-// follows: IBA volume 1, 9.2 (BTH), 9.3 (extended transport headers), 5.2 (their layout); annexes A17, A17.9.3 (CNP), A19 (FLUSH)
+// follows: IBA volume 1, 9.2 (BTH), 9.3 (extended transport headers), 5.2 (their layout); annexes A14 (XRCETH), A17 (CNP), A19 (FLUSH)
 // SPDX-License-Identifier: MIT
 #include "frame/header.h"
 
@@ -58,6 +58,19 @@ void vb_feth_decode(struct vb_reader *r, struct vb_feth *h)
 void vb_feth_encode(struct vb_writer *w, const struct vb_feth *h)
 {
 	vb_put32(w, vb_feth_word(*h));
+}
+
+/* XRCETH: resv8; XRCSRQ. */
+void vb_xrceth_decode(struct vb_reader *r, struct vb_xrceth *h)
+{
+	vb_get8(r);
+	h->srqn = vb_get24(r);
+}
+
+void vb_xrceth_encode(struct vb_writer *w, const struct vb_xrceth *h)
+{
+	vb_put8(w, 0);
+	vb_put24(w, h->srqn);
 }
 
 /* RETH: VA; R_Key; DMALen. */

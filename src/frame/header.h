@@ -1,5 +1,5 @@
 // header.h - the base transport header and its extensions, in host order
-// follows: IBA volume 1, 9.2 (BTH), 9.3 (extended transport headers), 5.2 (their layout); annexes A17, A17.9.3 (CNP), A19 (FLUSH)
+// follows: IBA volume 1, 9.2 (BTH), 9.3 (extended transport headers), 5.2 (their layout); annexes A14 (XRCETH), A17 (CNP), A19 (FLUSH)
 // SPDX-License-Identifier: MIT
 #ifndef VB_FRAME_HEADER_H
 #define VB_FRAME_HEADER_H
@@ -19,6 +19,7 @@
 #define VB_EXTENSIONS(X, arg)             \
 	X(arg, DETH, deth, 8)             \
 	X(arg, FETH, feth, 4)             \
+	X(arg, XRCETH, xrceth, 4)         \
 	X(arg, RETH, reth, 16)            \
 	X(arg, ATOMIC, atomic, 28)        \
 	X(arg, AETH, aeth, 4)             \
@@ -80,6 +81,10 @@ static inline bool vb_feth_is_known(struct vb_feth h)
 {
 	return h.type && h.type < 4 && h.level < 2;
 }
+
+struct vb_xrceth {
+	uint32_t srqn;
+};
 
 struct vb_reth {
 	uint64_t va;

@@ -40,7 +40,7 @@ size_t vb_message_head(const struct vb_message *m, uint32_t i, uint8_t head[VB_M
 	                .pad = *pad,
 	                .solicited = is_last && m->solicited,
 	                .migreq = true,
-	                .ack_req = is_last && m->service == VB_SVC_RC &&
+	                .ack_req = is_last && (m->service == VB_SVC_RC || m->service == VB_SVC_XRC) &&
 	                           (vb_opcode_info((uint8_t)opcode)->flags & VB_REQUEST),
 	                .pkey = m->pkey,
 	                .dest_qpn = m->dest_qpn,
@@ -49,6 +49,7 @@ size_t vb_message_head(const struct vb_message *m, uint32_t i, uint8_t head[VB_M
 	        .reth = m->reth,
 	        .atomic = m->atomic,
 	        .deth = m->deth,
+	        .xrceth = m->xrceth,
 	        .aeth = m->aeth,
 	        .atomic_ack = m->atomic_ack,
 	        .immdt = {m->last},

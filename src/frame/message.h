@@ -21,13 +21,14 @@ struct vb_message {
 	struct vb_reth reth;
 	struct vb_atomic atomic;
 	struct vb_deth deth;
+	struct vb_xrceth xrceth;
 	struct vb_aeth aeth;
 	struct vb_atomic_ack atomic_ack;
 	uint32_t last; /* the ImmDt or IETH of the last packet */
 };
 
-/* The longest headers: BTH and those of an atomic. */
-#define VB_MESSAGE_HEAD_MAX VB_HEADER_LEN(VB_EXT_ATOMIC)
+/* The longest headers: BTH and those of an atomic of XRC. */
+#define VB_MESSAGE_HEAD_MAX VB_HEADER_LEN(VB_EXT_XRCETH | VB_EXT_ATOMIC)
 
 /* The number of packets; and of PSNs, which is that of its response for a read request. */
 uint32_t vb_message_packets(const struct vb_message *m);

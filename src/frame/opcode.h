@@ -1,5 +1,6 @@
 // opcode.h - the BTH opcodes and their properties, one row each
-// follows: IBA volume 1, 9.2.1 (OpCode field of the BTH) and 9.3; annexes A17, A17.9.3 (CNP), A19, A20
+// follows: IBA volume 1, 9.2.1 (OpCode field of the BTH) and 9.3; annexes A14 (XRC), A17, A17.9.3
+// (CNP), A19 (FLUSH), A20 (ATOMIC WRITE)
 // SPDX-License-Identifier: MIT
 #ifndef VB_FRAME_OPCODE_H
 #define VB_FRAME_OPCODE_H
@@ -11,7 +12,7 @@
 #include "frame/header.h"
 
 /* The three high bits of an opcode. */
-enum vb_service { VB_SVC_RC = 0x00, VB_SVC_UC = 0x20, VB_SVC_UD = 0x60, VB_SVC_CNP = 0x80 };
+enum vb_service { VB_SVC_RC = 0x00, VB_SVC_UC = 0x20, VB_SVC_UD = 0x60, VB_SVC_CNP = 0x80, VB_SVC_XRC = 0xa0 };
 
 enum vb_op {
 	VB_OP_SEND,
@@ -30,9 +31,34 @@ enum vb_op {
 /* The position of a packet in its message. */
 enum vb_position { VB_MIDDLE = 0, VB_FIRST = 1, VB_LAST = 2, VB_ONLY = VB_FIRST | VB_LAST };
 
+/* The rows of XRC are RC's at 0xa0, whose requests have one more header. */
+#define VB_OPCODES_XRC(X)                                                                         \
+	X(0xa0, XRC_SEND_FIRST, XRC, SEND, FIRST, VB_EXT_XRCETH)                                  \
+	X(0xa1, XRC_SEND_MIDDLE, XRC, SEND, MIDDLE, VB_EXT_XRCETH)                                \
+	X(0xa2, XRC_SEND_LAST, XRC, SEND, LAST, VB_EXT_XRCETH)                                    \
+	X(0xa3, XRC_SEND_LAST_IMM, XRC, SEND, LAST, VB_EXT_XRCETH | VB_EXT_IMMDT)                 \
+	X(0xa4, XRC_SEND_ONLY, XRC, SEND, ONLY, VB_EXT_XRCETH)                                    \
+	X(0xa5, XRC_SEND_ONLY_IMM, XRC, SEND, ONLY, VB_EXT_XRCETH | VB_EXT_IMMDT)                 \
+	X(0xa6, XRC_WRITE_FIRST, XRC, WRITE, FIRST, VB_EXT_XRCETH | VB_EXT_RETH)                  \
+	X(0xa7, XRC_WRITE_MIDDLE, XRC, WRITE, MIDDLE, VB_EXT_XRCETH)                              \
+	X(0xa8, XRC_WRITE_LAST, XRC, WRITE, LAST, VB_EXT_XRCETH)                                  \
+	X(0xa9, XRC_WRITE_LAST_IMM, XRC, WRITE, LAST, VB_EXT_XRCETH | VB_EXT_IMMDT)               \
+	X(0xaa, XRC_WRITE_ONLY, XRC, WRITE, ONLY, VB_EXT_XRCETH | VB_EXT_RETH)                    \
+	X(0xab, XRC_WRITE_ONLY_IMM, XRC, WRITE, ONLY, VB_EXT_XRCETH | VB_EXT_RETH | VB_EXT_IMMDT) \
+	X(0xac, XRC_READ_REQUEST, XRC, READ, ONLY, VB_EXT_XRCETH | VB_EXT_RETH)                   \
+	X(0xad, XRC_READ_RESPONSE_FIRST, XRC, READ_RESPONSE, FIRST, VB_EXT_AETH)                  \
+	X(0xae, XRC_READ_RESPONSE_MIDDLE, XRC, READ_RESPONSE, MIDDLE, 0)                          \
+	X(0xaf, XRC_READ_RESPONSE_LAST, XRC, READ_RESPONSE, LAST, VB_EXT_AETH)                    \
+	X(0xb0, XRC_READ_RESPONSE_ONLY, XRC, READ_RESPONSE, ONLY, VB_EXT_AETH)                    \
+	X(0xb1, XRC_ACK, XRC, ACK, ONLY, VB_EXT_AETH)                                             \
+	X(0xb2, XRC_ATOMIC_ACK, XRC, ATOMIC_ACK, ONLY, VB_EXT_AETH | VB_EXT_ATOMIC_ACK)           \
+	X(0xb3, XRC_CMP_SWAP, XRC, CMP_SWAP, ONLY, VB_EXT_XRCETH | VB_EXT_ATOMIC)                 \
+	X(0xb4, XRC_FETCH_ADD, XRC, FETCH_ADD, ONLY, VB_EXT_XRCETH | VB_EXT_ATOMIC)               \
+	X(0xb6, XRC_SEND_LAST_INV, XRC, SEND, LAST, VB_EXT_XRCETH | VB_EXT_IETH)                  \
+	X(0xb7, XRC_SEND_ONLY_INV, XRC, SEND, ONLY, VB_EXT_XRCETH | VB_EXT_IETH)
+
 /*
- * X(code, name, service, operation, position, extension headers). Other properties are derived. RD and XRC have no
- * rows. Those of XRC would be RC's at 0xa0 with one more extension header.
+ * X(code, name, service, operation, position, extension headers). Other properties are derived. RD has no rows.
  */
 #define VB_OPCODES(X)                                                                 \
 	X(0x00, RC_SEND_FIRST, RC, SEND, FIRST, 0)                                    \
@@ -74,7 +100,8 @@ enum vb_position { VB_MIDDLE = 0, VB_FIRST = 1, VB_LAST = 2, VB_ONLY = VB_FIRST 
 	X(0x2b, UC_WRITE_ONLY_IMM, UC, WRITE, ONLY, VB_EXT_RETH | VB_EXT_IMMDT)       \
 	X(0x64, UD_SEND_ONLY, UD, SEND, ONLY, VB_EXT_DETH)                            \
 	X(0x65, UD_SEND_ONLY_IMM, UD, SEND, ONLY, VB_EXT_DETH | VB_EXT_IMMDT)         \
-	X(0x81, CNP, CNP, CNP, ONLY, VB_EXT_CNP)
+	X(0x81, CNP, CNP, CNP, ONLY, VB_EXT_CNP)                                      \
+	VB_OPCODES_XRC(X)
 
 enum vb_opcode {
 #define X(code, name, service, op, position, ext) VB_##name = code,

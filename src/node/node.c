@@ -16,6 +16,7 @@
 
 #include "core/device.h"
 #include "core/key.h"
+#include "core/xrc.h"
 #include "engine/local/ring.h"
 #include "frame/fields.h"
 #include "node/capture.h"
@@ -140,6 +141,7 @@ static void node_free(struct vb_node *node)
 		pthread_cond_destroy(&io->meet_cond);
 		free(io);
 	}
+	vb_xrc_free(node);
 	if (node->qps)
 		munmap((void *)node->qps, VB_LANE_QPS * sizeof(*node->qps));
 	if (node->peers)

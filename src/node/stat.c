@@ -72,10 +72,12 @@ static __attribute__((no_sanitize("thread"))) void show_qp(struct vb_qp *qp, str
 	row->qpn = qp->made.handle;
 	row->type = qp->type;
 	row->state = atomic_load_explicit(&qp->state, memory_order_relaxed);
-	row->send_cq = qp->scq->made.handle;
-	row->recv_cq = qp->rcq->made.handle;
+	if (qp->type != IBV_QPT_XRC_RECV) { /* an XRC target uses the queues of SRQs */
+		row->send_cq = qp->scq->made.handle;
+		row->recv_cq = qp->rcq->made.handle;
+		row->receives = receives_posted(qp->srq ? &qp->srq->rq : &qp->rq);
+	}
 	row->send_pending = atomic_load_explicit(&qp->sq_pending, memory_order_relaxed);
-	row->receives = receives_posted(qp->srq ? &qp->srq->rq : &qp->rq);
 	snprintf(row->device, sizeof(row->device), "%s", dev ? dev->dev.name : "");
 	show_path(qp, row);
 	if (qp->type == IBV_QPT_UD || qp->type == IBV_QPT_RAW_PACKET || row->state < IBV_QPS_RTR)
@@ -102,7 +104,14 @@ static void scan_qps(struct vb_node *node, void *arg)
 
 static const char *type_text(uint8_t type)
 {
-	return type == IBV_QPT_RC ? "RC" : type == IBV_QPT_UC ? "UC" : type == IBV_QPT_UD ? "UD" : "RAW";
+	static const char *const names[] = {[IBV_QPT_RC] = "RC",
+	                                    [IBV_QPT_UC] = "UC",
+	                                    [IBV_QPT_UD] = "UD",
+	                                    [IBV_QPT_XRC_SEND] = "XRC_SEND",
+	                                    [IBV_QPT_XRC_RECV] = "XRC_RECV",
+	                                    [IBV_QPT_RAW_PACKET] = "RAW"};
+
+	return names[type];
 }
 
 static const char *state_name(uint8_t state)
@@ -285,8 +294,7 @@ static void put_mr(struct vb_text *out, const struct vb_node *node, const struct
 	vb_text_format(out,
 	               ", \"address\": %" PRIu64 ", \"iova\": %" PRIu64 ", \"length\": %" PRIu64 ", \"pd\": %" PRIu32
 	               ", \"access\": ",
-	               atomic_load(&e->addr), atomic_load(&e->iova), atomic_load(&e->length),
-	               pd_of(e));
+	               atomic_load(&e->addr), atomic_load(&e->iova), atomic_load(&e->length), pd_of(e));
 	put_access(out, atomic_load(&e->access));
 	vb_text_put(out, "}");
 }

@@ -74,7 +74,7 @@ static uint64_t delay_of_request(struct vb_qp *qp, struct vb_fault_subject *s, s
 	for (unsigned tries = 0; vb_fault_ask_wire(s, &v); tries++) {
 		if (!v.drop && !v.corrupt)
 			return wait + v.delay;
-		if (qp->type != IBV_QPT_RC) {
+		if (!vb_qp_is_reliable(qp)) {
 			end_request(w, IBV_WC_SUCCESS);
 			return wait;
 		}

@@ -84,6 +84,7 @@ bool vb_queue_next_send(void *own, struct vb_work *work)
 	        .rkey = w->rkey,
 	        .imm = verbs[w->opcode].flags & VB_WORK_IMM ? ntohl(w->imm) : w->imm,
 	        .length = w->length,
+	        .srqn = qp->type == IBV_QPT_XRC_SEND ? qp->xrc.srqns[qp->sq_emit & qp->sq_mask] : 0,
 	        .verb = verbs[w->opcode].verb,
 	        .flags = verbs[w->opcode].flags,
 	};

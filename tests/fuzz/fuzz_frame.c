@@ -22,6 +22,8 @@ static void clear_reserved(uint8_t *headers, const struct vb_packet *p)
 		memset(headers + 12, 0, 3);
 		headers[12 + 3] &= 0x3f;
 	}
+	if (p->info->ext & VB_EXT_XRCETH)
+		headers[12] = 0;
 }
 
 static void check_ok(const struct vb_packet *p, const uint8_t *bytes, size_t size)

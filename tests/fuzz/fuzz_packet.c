@@ -1,4 +1,4 @@
-// fuzz_packet.c - a hostile network: any packets for RC, UC and UD queue pairs, between the program's posts and timers.
+// fuzz_packet.c - a hostile network: any packets for RC, UC, UD and XRC queue pairs, between the program's posts and timers.
 // Memory outside the granted regions does not change, each request completes once and in order, and all sent packets
 // are well formed
 // follows: IBA volume 1, 9.6 to 9.9; annex A17 (RoCEv2)
@@ -6,6 +6,7 @@
 // build: tests/fuzz/run 60 packet
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -14,13 +15,15 @@
 #include "core/key.h"
 #include "core/gid.h"
 #include "core/verbs.h"
+#include "core/xrc.h"
 #include "path/path.h"
 #include "path/roce/roce.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #define LANE 7u
-#define QPS 4u
+#define QPS 6u
+#define TARGET 5u /* of XRC */
 #define REGION 65536u
 #define BESIDE 4096u
 #define QUIET 0x5a
@@ -342,7 +345,9 @@ struct world {
 	struct ibv_context *ctx;
 	struct ibv_pd *pd;
 	struct ibv_cq *cq[QPS];
-	struct ibv_srq *srq;
+	struct ibv_srq *srq, *xrc_srq;
+	struct ibv_xrcd *xrcd;
+	uint32_t srqn;
 	struct ibv_qp *qp[QPS];
 	struct ibv_mr *mr;
 	uint8_t *memory; /* REGION bytes, surrounded by BESIDE bytes that must not change */
@@ -385,9 +390,11 @@ static uint32_t its_qpn(unsigned i)
 	return 9u << VB_LANE_SHIFT | (i + 1);
 }
 
+static const enum ibv_qp_type types[QPS] = {IBV_QPT_RC, IBV_QPT_RC,       IBV_QPT_UC,
+                                            IBV_QPT_UD, IBV_QPT_XRC_SEND, IBV_QPT_XRC_RECV};
+
 static void make_ready(struct world *w, unsigned i)
 {
-	static const enum ibv_qp_type types[QPS] = {IBV_QPT_RC, IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD};
 	enum ibv_qp_type t = types[i];
 	struct ibv_qp_attr a = {.qp_state = IBV_QPS_INIT,
 	                        .port_num = 1,
@@ -407,14 +414,36 @@ static void make_ready(struct world *w, unsigned i)
 	if (t != IBV_QPT_UD)
 		base |= IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
 	assert(!vb_modify_qp(w->qp[i], &a,
-	                     base | (t == IBV_QPT_RC ? IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER : 0)));
+	                     base | (t == IBV_QPT_RC || t == IBV_QPT_XRC_RECV
+	                                     ? IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER
+	                                     : 0)));
 	a = (struct ibv_qp_attr){
 	        .qp_state = IBV_QPS_RTS, .timeout = 10, .retry_cnt = 2, .rnr_retry = 2, .max_rd_atomic = 4};
-	assert(!vb_modify_qp(w->qp[i], &a,
-	                     IBV_QP_STATE | IBV_QP_SQ_PSN |
-	                             (t == IBV_QPT_RC ? IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-	                                                        IBV_QP_MAX_QP_RD_ATOMIC
-	                                              : 0)));
+	assert(!vb_modify_qp(
+	        w->qp[i], &a,
+	        IBV_QP_STATE | IBV_QP_SQ_PSN |
+	                (t == IBV_QPT_RC || t == IBV_QPT_XRC_SEND
+	                         ? IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC
+	                 : t == IBV_QPT_XRC_RECV ? IBV_QP_TIMEOUT
+	                                         : 0)));
+}
+
+static struct ibv_qp *make_target(struct world *w)
+{
+	struct ibv_xrcd_init_attr xa = {
+	        .comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS, .fd = -1, .oflags = O_CREAT};
+	struct ibv_srq_init_attr_ex sa = {.attr = {.max_wr = 8, .max_sge = 2},
+	                                  .comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD |
+	                                               IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ,
+	                                  .srq_type = IBV_SRQT_XRC,
+	                                  .pd = w->pd,
+	                                  .cq = w->cq[TARGET]};
+	struct ibv_qp_init_attr_ex a = {.qp_type = IBV_QPT_XRC_RECV, .comp_mask = IBV_QP_INIT_ATTR_XRCD};
+
+	a.xrcd = sa.xrcd = w->xrcd = vb_open_xrcd(w->ctx, &xa);
+	w->xrc_srq = vb_create_srq_ex(w->ctx, &sa);
+	assert(w->xrc_srq && !vb_get_srq_num(w->xrc_srq, &w->srqn));
+	return vb_create_qp_ex(w->ctx, &a);
 }
 
 static void world_open(struct world *w)
@@ -434,16 +463,12 @@ static void world_open(struct world *w)
 	w->srq = vb_create_srq(w->pd, &sa);
 	assert(w->mr && w->srq);
 	for (unsigned i = 0; i < QPS; i++) {
-		struct ibv_qp_init_attr a = {.cap = {8, 8, 2, 2, 64},
-		                             .qp_type = i < 2    ? IBV_QPT_RC
-		                                        : i == 2 ? IBV_QPT_UC
-		                                                 : IBV_QPT_UD,
-		                             .srq = i == 1 ? w->srq : NULL,
-		                             .sq_sig_all = 1};
+		struct ibv_qp_init_attr a = {
+		        .cap = {8, 8, 2, 2, 64}, .qp_type = types[i], .srq = i == 1 ? w->srq : NULL, .sq_sig_all = 1};
 
 		w->cq[i] = vb_create_cq(w->ctx, 63, NULL, NULL, 0);
 		a.send_cq = a.recv_cq = w->cq[i];
-		w->qp[i] = vb_create_qp(w->pd, &a);
+		w->qp[i] = i == TARGET ? make_target(w) : vb_create_qp(w->pd, &a);
 		assert(w->qp[i]);
 		make_ready(w, i);
 	}
@@ -470,11 +495,11 @@ static void world_close(struct world *w)
 	poll_all(w);
 	for (unsigned i = 0; i < BESIDE; i++)
 		assert(w->memory[-1 - (int)i] == QUIET && w->memory[REGION + i] == QUIET);
-	for (unsigned i = 0; i < QPS; i++) {
+	for (unsigned i = 0; i < QPS; i++)
 		assert(!vb_destroy_qp(w->qp[i]));
+	assert(!vb_destroy_srq(w->srq) && !vb_destroy_srq(w->xrc_srq) && !vb_close_xrcd(w->xrcd));
+	for (unsigned i = 0; i < QPS; i++)
 		assert(!vb_destroy_cq(w->cq[i]));
-	}
-	assert(!vb_destroy_srq(w->srq));
 	assert(!vb_dereg_mr(w->mr));
 	assert(!vb_dealloc_pd(w->pd));
 	assert(!vb_close_device(w->ctx));
@@ -502,8 +527,8 @@ static uint32_t take(struct input *in, unsigned bytes)
 static void packet(struct world *w, struct input *in)
 {
 	static const uint64_t far[] = {0, -1ull, -8ull, REGION, REGION - 8, REGION - 256, 8, 1ull << 63};
-	uint32_t head = take(in, 1), i = head & 3, k = take(in, 1);
-	struct vb_qp *qp = vb_qp(w->qp[i]);
+	uint32_t head = take(in, 1), i = take(in, 1) % QPS, k = take(in, 1);
+	struct vb_qp *qp = vb_qp_real(vb_qp(w->qp[i]));
 	struct vb_packet p = {.bth = {.opcode = (uint8_t)take(in, 1), .migreq = true, .pkey = 0xffff}};
 	uint8_t bytes[1024] = {0};
 	struct vb_roce_arrival a = {.now = clock_ns, .ip = {.traffic_class = head & 64 ? 3 : 0}};
@@ -520,6 +545,7 @@ static void packet(struct world *w, struct input *in)
 	p.bth.psn = head & 8 ? vb_psn(take(in, 3)) : vb_psn_add(base, (int32_t)(k & 7) - (k & 8 ? 2 : 0));
 	p.bth.ack_req = k & 16;
 	p.bth.solicited = k & 32;
+	p.xrceth.srqn = head & 1 ? take(in, 3) : w->srqn;
 	p.deth = (struct vb_deth){head & 16 ? take(in, 4) : QKEY, its_qpn(i)};
 	p.reth = (struct vb_reth){(uintptr_t)w->memory + (k & 64 ? far[take(in, 1) & 7] : take(in, 2)),
 	                          k & 128 ? take(in, 4) : w->mr->rkey, head & 32 ? take(in, 4) : take(in, 1) * 8};
@@ -551,9 +577,10 @@ static void post(struct world *w, struct input *in)
 	static const enum ibv_wr_opcode ops[] = {
 	        IBV_WR_SEND,      IBV_WR_SEND_WITH_IMM,      IBV_WR_RDMA_WRITE,           IBV_WR_RDMA_WRITE_WITH_IMM,
 	        IBV_WR_RDMA_READ, IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_LOCAL_INV};
-	uint32_t k = take(in, 1), i = k & 3;
+	uint32_t k = take(in, 1), i = take(in, 1) % QPS;
 	struct ibv_sge sge = {(uintptr_t)w->memory + take(in, 2) % (REGION - 4096), take(in, 1) * 16, w->mr->lkey};
 	struct ibv_send_wr wr = {.wr_id = w->posted[i] % 1000,
+	                         .qp_type.xrc.remote_srqn = 9,
 	                         .sg_list = &sge,
 	                         .num_sge = 1,
 	                         .opcode = ops[k >> 2 & 7],
@@ -569,7 +596,7 @@ static void post(struct world *w, struct input *in)
 	} else {
 		wr.wr.rdma.remote_addr = 64;
 	}
-	if (i == 3) /* UD needs address handles, which are tested elsewhere */
+	if (i == 3 || i == TARGET) /* UD needs address handles, which are tested elsewhere; a target does not send */
 		return;
 	if (!vb_post_send(w->qp[i], &wr, &bad))
 		w->posted[i]++;
@@ -577,12 +604,12 @@ static void post(struct world *w, struct input *in)
 
 static void post_receive(struct world *w, struct input *in)
 {
-	uint32_t i = take(in, 1) & 3;
+	uint32_t i = take(in, 1) % QPS;
 	struct ibv_sge sge = {(uintptr_t)w->memory + take(in, 2) % (REGION - 4096), take(in, 1) * 16, w->mr->lkey};
 	struct ibv_recv_wr wr = {.wr_id = 1000, .sg_list = &sge, .num_sge = 1}, *bad;
 
-	if (i == 1)
-		vb_post_srq_recv(w->srq, &wr, &bad);
+	if (i == 1 || i == TARGET)
+		vb_post_srq_recv(i == 1 ? w->srq : w->xrc_srq, &wr, &bad);
 	else
 		vb_post_recv(w->qp[i], &wr, &bad);
 }

@@ -5,6 +5,7 @@
 // SPDX-License-Identifier: MIT
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -12,6 +13,7 @@
 #include "core/device.h"
 #include "core/key.h"
 #include "core/verbs.h"
+#include "core/xrc.h"
 #include "engine/local/local.h"
 #include "engine/local/ring.h"
 #include "path/path.h"
@@ -20,7 +22,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #define LANE 7u
 #define PEER_LANE 9u
-#define QPS 4u
+#define QPS 6u
+#define TARGET 5u /* of XRC */
 #define REGION 65536u
 #define BESIDE 4096u
 #define QUIET 0x5a
@@ -322,7 +325,9 @@ struct world {
 	struct ibv_context *ctx;
 	struct ibv_pd *pd;
 	struct ibv_cq *cq[QPS];
-	struct ibv_srq *srq;
+	struct ibv_srq *srq, *xrc_srq;
+	struct ibv_xrcd *xrcd;
+	uint32_t srqn;
 	struct ibv_qp *qp[QPS];
 	struct ibv_mr *mr;
 	uint8_t *memory; /* REGION bytes, surrounded by BESIDE bytes that must not change */
@@ -383,9 +388,11 @@ static uint32_t its_qpn(unsigned i)
 	return PEER_LANE << VB_LANE_SHIFT | (i + 1);
 }
 
+static const enum ibv_qp_type types[QPS] = {IBV_QPT_RC, IBV_QPT_RC,       IBV_QPT_UC,
+                                            IBV_QPT_UD, IBV_QPT_XRC_SEND, IBV_QPT_XRC_RECV};
+
 static void make_ready(struct world *w, unsigned i)
 {
-	static const enum ibv_qp_type types[QPS] = {IBV_QPT_RC, IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD};
 	enum ibv_qp_type t = types[i];
 	struct ibv_qp_attr a = {.qp_state = IBV_QPS_INIT,
 	                        .port_num = 1,
@@ -401,7 +408,7 @@ static void make_ready(struct world *w, unsigned i)
 
 	memset(s, 0, sizeof(*s));
 	atomic_store(&s->qpn, its_qpn(i));
-	atomic_store(&s->type, t);
+	atomic_store(&s->type, t == IBV_QPT_XRC_SEND ? IBV_QPT_XRC_RECV : t);
 	atomic_store(&s->dest_qpn, w->qp[i]->qp_num);
 	atomic_store(&s->gen, 1);
 	a = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTR,
@@ -412,14 +419,36 @@ static void make_ready(struct world *w, unsigned i)
 	if (t != IBV_QPT_UD)
 		base |= IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
 	assert(!vb_modify_qp(w->qp[i], &a,
-	                     base | (t == IBV_QPT_RC ? IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER : 0)));
+	                     base | (t == IBV_QPT_RC || t == IBV_QPT_XRC_RECV
+	                                     ? IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER
+	                                     : 0)));
 	a = (struct ibv_qp_attr){
 	        .qp_state = IBV_QPS_RTS, .timeout = 10, .retry_cnt = 2, .rnr_retry = 2, .max_rd_atomic = 4};
-	assert(!vb_modify_qp(w->qp[i], &a,
-	                     IBV_QP_STATE | IBV_QP_SQ_PSN |
-	                             (t == IBV_QPT_RC ? IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-	                                                        IBV_QP_MAX_QP_RD_ATOMIC
-	                                              : 0)));
+	assert(!vb_modify_qp(
+	        w->qp[i], &a,
+	        IBV_QP_STATE | IBV_QP_SQ_PSN |
+	                (t == IBV_QPT_RC || t == IBV_QPT_XRC_SEND
+	                         ? IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC
+	                 : t == IBV_QPT_XRC_RECV ? IBV_QP_TIMEOUT
+	                                         : 0)));
+}
+
+static struct ibv_qp *make_target(struct world *w)
+{
+	struct ibv_xrcd_init_attr xa = {
+	        .comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS, .fd = -1, .oflags = O_CREAT};
+	struct ibv_srq_init_attr_ex sa = {.attr = {.max_wr = 8, .max_sge = 2},
+	                                  .comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD |
+	                                               IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ,
+	                                  .srq_type = IBV_SRQT_XRC,
+	                                  .pd = w->pd,
+	                                  .cq = w->cq[TARGET]};
+	struct ibv_qp_init_attr_ex a = {.qp_type = IBV_QPT_XRC_RECV, .comp_mask = IBV_QP_INIT_ATTR_XRCD};
+
+	a.xrcd = sa.xrcd = w->xrcd = vb_open_xrcd(w->ctx, &xa);
+	w->xrc_srq = vb_create_srq_ex(w->ctx, &sa);
+	assert(w->xrc_srq && !vb_get_srq_num(w->xrc_srq, &w->srqn));
+	return vb_create_qp_ex(w->ctx, &a);
 }
 
 static void world_open(struct world *w)
@@ -440,16 +469,12 @@ static void world_open(struct world *w)
 	w->srq = vb_create_srq(w->pd, &sa);
 	assert(w->mr && w->srq);
 	for (unsigned i = 0; i < QPS; i++) {
-		struct ibv_qp_init_attr a = {.cap = {8, 8, 2, 2, 64},
-		                             .qp_type = i < 2    ? IBV_QPT_RC
-		                                        : i == 2 ? IBV_QPT_UC
-		                                                 : IBV_QPT_UD,
-		                             .srq = i == 1 ? w->srq : NULL,
-		                             .sq_sig_all = 1};
+		struct ibv_qp_init_attr a = {
+		        .cap = {8, 8, 2, 2, 64}, .qp_type = types[i], .srq = i == 1 ? w->srq : NULL, .sq_sig_all = 1};
 
 		w->cq[i] = vb_create_cq(w->ctx, 63, NULL, NULL, 0);
 		a.send_cq = a.recv_cq = w->cq[i];
-		w->qp[i] = vb_create_qp(w->pd, &a);
+		w->qp[i] = i == TARGET ? make_target(w) : vb_create_qp(w->pd, &a);
 		assert(w->qp[i]);
 		make_ready(w, i);
 	}
@@ -479,11 +504,11 @@ static void world_close(struct world *w)
 	struct ibv_async_event ev;
 
 	(void)ev;
-	for (unsigned i = 0; i < QPS; i++) {
+	for (unsigned i = 0; i < QPS; i++)
 		assert(!vb_destroy_qp(w->qp[i]));
+	assert(!vb_destroy_srq(w->srq) && !vb_destroy_srq(w->xrc_srq) && !vb_close_xrcd(w->xrcd));
+	for (unsigned i = 0; i < QPS; i++)
 		assert(!vb_destroy_cq(w->cq[i]));
-	}
-	assert(!vb_destroy_srq(w->srq));
 	assert(!vb_dereg_mr(w->mr));
 	assert(!vb_dealloc_pd(w->pd));
 	assert(!vb_close_device(w->ctx));
@@ -509,11 +534,11 @@ static uint32_t take(struct input *in, unsigned bytes)
 
 static void put_record(struct world *w, struct input *in)
 {
-	uint32_t head = take(in, 1), i = head & 3, lines = take(in, 1) % 64 + 1,
+	uint32_t head = take(in, 1), i = take(in, 1) % QPS, lines = take(in, 1) % 64 + 1,
 	         at = (uint32_t)(peer.rx_head & VB_RING_MASK);
 	struct vb_rec *r = (struct vb_rec *)(peer_ring + at);
 	struct vb_rec_ext *x = (struct vb_rec_ext *)(r + 1);
-	struct vb_qp *qp = vb_qp(w->qp[i]);
+	struct vb_qp *qp = vb_qp_real(vb_qp(w->qp[i]));
 	uint32_t type = take(in, 1) % 16, flags = take(in, 1);
 	static const uint64_t far[] = {0, -1ull, -8ull, REGION, REGION - 8, 4, 8, 1ull << 63};
 
@@ -527,7 +552,7 @@ static void put_record(struct world *w, struct input *in)
 	          0xffffff) |
 	         1u << 24;
 	r->length = head & 32 ? take(in, 4) : take(in, 2) % (lines * VB_LINE);
-	r->ack = head & 64 ? take(in, 4) : (uint32_t)qp->local.ssn_emit;
+	r->ack = head & 64 ? take(in, 4) : i == TARGET ? w->srqn : (uint32_t)qp->local.ssn_emit;
 	r->imm = take(in, 1) & 1 ? w->mr->rkey : 7;
 	if (lines * VB_LINE >= 64) {
 		uint32_t k = take(in, 1);
@@ -564,7 +589,7 @@ static void post(struct world *w, struct input *in)
 	                                             IBV_WR_RDMA_WRITE_WITH_IMM,
 	                                             IBV_WR_SEND_WITH_INV,
 	                                             IBV_WR_LOCAL_INV};
-	uint32_t k = take(in, 1), i = k & 3, len = take(in, 2);
+	uint32_t k = take(in, 1), i = take(in, 1) % QPS, len = take(in, 2);
 	struct ibv_sge sge = {(uintptr_t)w->memory + take(in, 2), len, k & 64 ? 1 : w->mr->lkey};
 	struct ibv_recv_wr r = {.wr_id = 1000 + (k >> 2), .sg_list = &sge, .num_sge = 1}, *rbad;
 	struct ibv_send_wr s = {.wr_id = w->posted[i] % 1000,
@@ -574,13 +599,13 @@ static void post(struct world *w, struct input *in)
 	                   *sbad;
 
 	if (k & 128) {
-		if (i == 1)
-			vb_post_srq_recv(w->srq, &r, &rbad);
+		if (i == 1 || i == TARGET)
+			vb_post_srq_recv(i == 1 ? w->srq : w->xrc_srq, &r, &rbad);
 		else
 			vb_post_recv(w->qp[i], &r, &rbad);
 		return;
 	}
-	if (i == 3 || (s.opcode == IBV_WR_LOCAL_INV && take(in, 1) & 15))
+	if (i == 3 || i == TARGET || (s.opcode == IBV_WR_LOCAL_INV && take(in, 1) & 15))
 		return;
 	if (s.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD || s.opcode == IBV_WR_ATOMIC_CMP_AND_SWP)
 		sge.length = 8;
@@ -612,7 +637,7 @@ static void visit(struct world *w)
 static void scribble(struct input *in)
 {
 	uint32_t what = take(in, 1), off = take(in, 2), v = take(in, 4);
-	uint8_t *base = what & 1 ? (uint8_t *)vb_seg_qp(peer_seg, its_qpn(what >> 2 & 3)) : (uint8_t *)peer.theirs;
+	uint8_t *base = what & 1 ? (uint8_t *)vb_seg_qp(peer_seg, its_qpn((what >> 2) % QPS)) : (uint8_t *)peer.theirs;
 	uint32_t size = what & 1 ? sizeof(struct vb_qp_shared) : sizeof(struct vb_slot_shared);
 
 	if (what & 2)

@@ -11,6 +11,8 @@ import zlib
 HEADERS = {0x06: 16, 0x0A: 16, 0x0B: 20, 0x0C: 16, 0x0D: 4, 0x0F: 4, 0x10: 4, 0x11: 4, 0x12: 12, 0x13: 28, 0x14: 28,
            0x03: 4, 0x05: 4, 0x09: 4, 0x16: 4, 0x17: 4, 0x26: 16, 0x2A: 16, 0x2B: 20, 0x23: 4, 0x25: 4, 0x29: 4,
            0x64: 8, 0x65: 12}
+# XRC: RC's opcodes at 0xA0, with an XRCETH in each request
+HEADERS.update({0xA0 + op: HEADERS.get(op, 0) + (0 if 0x0D <= op <= 0x12 else 4) for op in range(0x18)})
 
 
 def options(data):
@@ -91,6 +93,8 @@ class Reader:
         data = bth[head:len(bth) - pad]
         if qp != 1:
             self.payload, self.bytes = zlib.crc32(data, self.payload), self.bytes + len(data)
+        xrc = op >= 0xA0
+        op -= 0xA0 if xrc else 0
         request = op <= 0x0C or op in (0x13, 0x14, 0x16, 0x17) or 0x20 <= op < 0x40
         if not request:
             return
@@ -98,7 +102,7 @@ class Reader:
             assert psn == self.expected[qp], "PSN %#x of QP %#x, expected %#x" % (psn, qp, self.expected[qp])
         step = 1
         if op == 0x0C:
-            step = max(1, -(-struct.unpack_from(">I", bth, 24)[0] // (self.mtu or 4096)))
+            step = max(1, -(-struct.unpack_from(">I", bth, 28 if xrc else 24)[0] // (self.mtu or 4096)))
         self.expected[qp] = psn + step & 0xFFFFFF
 
 

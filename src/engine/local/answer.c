@@ -2,6 +2,7 @@
 // follows: IBA volume 1, 9.7.5.1.9 (RDMA READ responses), over rings in shared memory
 // SPDX-License-Identifier: MIT
 #include "core/mr.h"
+#include "core/xrc.h"
 #include "engine/local/responder.h"
 #include "engine/local/ring.h"
 #include "frame/fields.h"
@@ -36,10 +37,17 @@ enum vb_verdict vb_local_accept_read(struct vb_qp *qp, struct vb_local_req *q)
 	                                                                                  .addr = q->ext.remote_addr,
 	                                                                                  .key = q->ext.rkey,
 	                                                                                  .psn = qp->local.epsn,
-	                                                                                  .length = q->ext.total};
+	                                                                                  .length = q->ext.total,
+	                                                                                  .srqn = q->rec.ack};
 	vb_local_count_taken(qp);
 	vb_local_serve_reads(qp);
 	return VB_VERDICT_OK;
+}
+
+/* The protection domain of an XRC request is that of the SRQ that it names. */
+static bool may_answer(struct vb_qp *qp, const struct vb_inread *r)
+{
+	return qp->type != IBV_QPT_XRC_RECV || vb_xrc_select_answer(qp, r->srqn);
 }
 
 static void inread_done(struct vb_qp *qp)
@@ -72,7 +80,8 @@ void vb_local_serve_reads(struct vb_qp *qp)
 		}
 		struct vb_rec_ext *ext = (struct vb_rec_ext *)(rec + 1);
 		bool ok =
-		        !piece || (vb_own_memory(qp, r->key, r->addr + r->offset, piece, IBV_ACCESS_REMOTE_READ, &va) &&
+		        !piece || (may_answer(qp, r) &&
+		                   vb_own_memory(qp, r->key, r->addr + r->offset, piece, IBV_ACCESS_REMOTE_READ, &va) &&
 		                   vb_guard_copy((uint8_t *)rec + head, (const void *)(uintptr_t)va, piece));
 
 		if (ok) {

@@ -21,6 +21,12 @@
 
 /* --- the peer's process and queue pair --- */
 
+/* An XRC initiator sends to a target; the others have peers of their own type. */
+static uint32_t type_of_peer(const struct vb_qp *qp)
+{
+	return qp->type == IBV_QPT_XRC_SEND ? IBV_QPT_XRC_RECV : qp->type;
+}
+
 bool vb_local_linked(struct vb_qp *qp)
 {
 	struct vb_peer *peer = qp->local.peer;
@@ -36,11 +42,11 @@ bool vb_local_linked(struct vb_qp *qp)
 	uint32_t gen = atomic_load_explicit(&r->gen, memory_order_acquire);
 	uint64_t acked = atomic_load_explicit(&r->acked, memory_order_relaxed);
 
-	if (!(gen & 1) || atomic_load(&r->qpn) != qp->attr.dest_qp_num || atomic_load(&r->type) != qp->type ||
+	if (!(gen & 1) || atomic_load(&r->qpn) != qp->attr.dest_qp_num || atomic_load(&r->type) != type_of_peer(qp) ||
 	    atomic_load(&r->dest_qpn) != qp->qp.qp_num)
 		return false;
 	/* IBA 9.7.1: the requester's next PSN must be the responder's expected PSN */
-	if (qp->type == IBV_QPT_RC &&
+	if (vb_qp_is_reliable(qp) &&
 	    ((atomic_load(&r->rq_psn) + acked - qp->attr.sq_psn - qp->local.ssn_una) & VB_PSN_MASK))
 		return false;
 	qp->local.remote = r;
@@ -81,6 +87,8 @@ void vb_rec_fill(struct vb_qp *qp, struct vb_rec *rec, unsigned type, unsigned f
 	rec->imm = imm;
 	if (qp->type == IBV_QPT_RC)
 		atomic_store_explicit(&qp->local.ack_sent, executed, memory_order_relaxed);
+	else if (qp->type == IBV_QPT_XRC_SEND) /* it executes nothing, so the word names the SRQ of its request */
+		rec->ack = qp->xrc.srqns[qp->sq_emit & qp->sq_mask];
 }
 
 static uint32_t next_psn(const struct vb_qp *qp)
@@ -214,7 +222,7 @@ static enum vb_emit emit_ext(struct vb_qp *qp, struct vb_swqe *w, unsigned type,
 /* Have all records of this QP been executed? Then a one-copy operation may start. */
 static bool ring_settled(struct vb_qp *qp)
 {
-	if (qp->type == IBV_QPT_RC)
+	if (vb_qp_is_reliable(qp))
 		return qp->sq_una == qp->sq_emit && !qp->local.sq_emit_off;
 	/* read without tx_lock, so not stored in tx_head */
 	return (int64_t)(atomic_load_explicit(&qp->local.peer->theirs->rx_head, memory_order_acquire) -
@@ -228,7 +236,7 @@ static enum vb_emit mark_sent(struct vb_qp *qp, struct vb_swqe *w, enum vb_emit 
 	w->ring_end = qp->local.last_ring_end = qp->local.peer->tx_tail;
 	w->psn = next_psn(qp);
 	qp->local.ssn_emit++;
-	if (qp->type == IBV_QPT_RC) {
+	if (vb_qp_is_reliable(qp)) {
 		w->state = VB_SWQE_SENT;
 	} else {
 		w->state = VB_SWQE_DONE;
@@ -257,7 +265,7 @@ static __attribute__((noinline)) bool is_fetched(const struct vb_qp *qp, const s
 	struct vb_peer *peer = qp->local.peer;
 	unsigned class = vb_choice_class(w->length);
 
-	if (qp->type != IBV_QPT_RC || (w->flags & IBV_SEND_INLINE) || qp->local.sq_emit_off ||
+	if (!vb_qp_is_reliable(qp) || (w->flags & IBV_SEND_INLINE) || qp->local.sq_emit_off ||
 	    !atomic_load_explicit(&peer->theirs->can_pull, memory_order_relaxed))
 		return false;
 	if (peer->self)
@@ -390,12 +398,13 @@ static __attribute__((noinline)) void count_copied(struct vb_qp *qp, bool is_rea
 }
 
 /* Executes an RDMA write or read by one copy, if nothing of this QP is in flight and the peer's memory is accessible.
- * Otherwise uses the ring. */
+ * Otherwise uses the ring, as XRC does: the protection domain depends on the SRQ, which the peer knows. */
 static enum vb_emit emit_rdma(struct vb_qp *qp, struct vb_swqe *w)
 {
 	bool is_read = w->opcode == IBV_WR_RDMA_READ, imm = w->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
 	struct iovec iov[VB_MAX_SGE + 1];
-	bool may_copy = qp->local.peer->self || atomic_load_explicit(&qp->local.peer->copy_ok, memory_order_relaxed);
+	bool may_copy = qp->type != IBV_QPT_XRC_SEND &&
+	                (qp->local.peer->self || atomic_load_explicit(&qp->local.peer->copy_ok, memory_order_relaxed));
 
 	if (is_read && !qp->attr.max_rd_atomic)
 		return vb_local_emit_fault(w, IBV_WC_REM_INV_REQ_ERR);

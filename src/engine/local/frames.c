@@ -102,9 +102,15 @@ static struct shown *shown_at(struct vb_qp *qp, uint32_t i)
 	return s->used && s->index == i ? s : NULL;
 }
 
+static enum vb_service service_of(const struct vb_qp *qp)
+{
+	return qp->type == IBV_QPT_UC ? VB_SVC_UC : qp->type == IBV_QPT_XRC_SEND ? VB_SVC_XRC : VB_SVC_RC;
+}
+
 static bool message_of(const struct vb_qp *qp, const struct vb_swqe *w, struct vb_message *m)
 {
-	*m = (struct vb_message){.service = qp->type == IBV_QPT_UC ? VB_SVC_UC : VB_SVC_RC,
+	*m = (struct vb_message){.service = service_of(qp),
+	                         .xrceth = {qp->type == IBV_QPT_XRC_SEND ? qp->xrc.srqns[w - qp->swqe] : 0},
 	                         .length = w->length,
 	                         .mtu = qp->local.frames->mtu,
 	                         .dest_qpn = qp->attr.dest_qp_num,
@@ -186,7 +192,7 @@ static void show_answer(struct vb_qp *qp, struct vb_message *m, const struct iov
 	const struct vb_local_frames *f = qp->local.frames;
 	const struct vb_capture_of of = {.direction = VB_CAPTURE_IN, .time = vb_capture_now(), .qpn = qp->qp.qp_num};
 
-	m->service = VB_SVC_RC;
+	m->service = service_of(qp);
 	m->mtu = f->mtu;
 	m->pkey = PKEY;
 	m->dest_qpn = qp->qp.qp_num;
@@ -256,7 +262,7 @@ void vb_local_show_answers(struct vb_qp *qp)
 
 		if (!has_succeeded(qp, w, &ssn))
 			break;
-		if (!s || s->answered || qp->type != IBV_QPT_RC || !message_of(qp, w, &m))
+		if (!s || s->answered || !vb_qp_is_reliable(qp) || !message_of(qp, w, &m))
 			continue;
 		s->answered = true;
 		if (brings_data(w) && acks)

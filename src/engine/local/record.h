@@ -43,7 +43,9 @@ struct vb_rec {
 	uint32_t src;    /* QP number | VB_RECF_* << 24 */
 	uint32_t psn;    /* PSN | low 8 bits of the generation of the sender's QP << 24 */
 	uint32_t length; /* payload bytes */
-	uint32_t ack; /* low half of the count of requests that the sender's responder has executed for this QP pair */
+	/* low half of the count of requests that the sender's responder has executed for this QP pair; of an XRC
+	 * initiator, which has no responder: the number of the SRQ */
+	uint32_t ack;
 	uint32_t imm; /* the immediate, or the key to invalidate */
 };
 

@@ -229,7 +229,7 @@ static void fail_oldest(struct vb_qp *qp, enum ibv_wc_status status)
 	if ((int32_t)(qp->sq_emit - qp->sq_una) < 0)
 		qp->sq_emit = qp->sq_una;
 	qp->local.sq_emit_off = 0;
-	if (qp->type == IBV_QPT_RC)
+	if (vb_qp_is_reliable(qp))
 		vb_qp_error(qp);
 	else
 		vb_qp_sq_error(qp);
@@ -423,7 +423,7 @@ bool vb_local_reads_withdrawn(struct vb_qp *qp)
 
 void vb_local_closing(struct vb_qp *qp)
 {
-	if (qp->type == IBV_QPT_RC && qp->local.peer && qp->local.remote &&
+	if (vb_qp_is_reliable(qp) && qp->local.peer && qp->local.remote &&
 	    atomic_load_explicit(&qp->local.remote->gen, memory_order_acquire) - qp->local.remote_gen <= 1)
 		take_acks(qp, true);
 	vb_local_settle(qp);
@@ -526,7 +526,7 @@ static void give_up_later(struct vb_qp *qp)
 
 static void peer_died(struct vb_qp *qp)
 {
-	if (qp->type == IBV_QPT_RC) {
+	if (vb_qp_is_reliable(qp)) {
 		take_acks(qp, true);
 		vb_local_pingpong_release(qp);
 		if (vb_local_retire_done(qp) == VB_SQ_FAILED)
@@ -552,7 +552,7 @@ static void visit_locked(struct vb_qp *qp)
 	if (qp->local.peer && qp->local.remote) {
 		if (!vb_peer_alive(qp->local.peer)) {
 			peer_died(qp);
-		} else if (qp->type == IBV_QPT_RC) {
+		} else if (vb_qp_is_reliable(qp)) {
 			/* the peer publishes acknowledgements, NAK and gen in this order, so they are read in the
 			 * reverse order */
 			uint32_t gens = atomic_load_explicit(&qp->local.remote->gen, memory_order_acquire) -

@@ -1,11 +1,12 @@
 // responder.c - executes the records of a peer's ring, with the specification's checks in their order
-// follows: IBA volume 1, 9.6 (packet validation), 9.7.3 to 9.7.4 (responder), 9.8.2 (UC), 9.8.3 (UD)
+// follows: IBA volume 1, 9.6 (packet validation), 9.7.3 to 9.7.4 (responder), 9.8.2 (UC), 9.8.3 (UD); annex A14 (XRC)
 // SPDX-License-Identifier: MIT
 #include <string.h>
 
 #include "core/mr.h"
 #include "core/pd.h"
 #include "core/rq.h"
+#include "core/xrc.h"
 #include "engine/local/pingpong.h"
 #include "engine/local/responder.h"
 #include "engine/local/ring.h"
@@ -264,6 +265,12 @@ static enum vb_verdict do_verdict(struct vb_qp *qp, struct vb_local_req *q)
 	return receives_first(qp, q) ? VB_VERDICT_ACCESS : VB_VERDICT_DENIED;
 }
 
+/* Annex A14: an XRC request names an SRQ of the target's XRC domain. */
+static inline bool names_srq(struct vb_qp *qp, const struct vb_local_req *q)
+{
+	return qp->type != IBV_QPT_XRC_RECV || vb_xrc_select(qp, q->rec.ack);
+}
+
 static enum vb_verdict execute_request(struct vb_qp *qp, struct vb_local_req *q)
 {
 	switch (q->type) {
@@ -278,9 +285,9 @@ static enum vb_verdict execute_request(struct vb_qp *qp, struct vb_local_req *q)
 		qp->local.received_bytes[0] += q->ext.total;
 		return complete_write_imm(qp, q, q->ext.total);
 	case VB_REC_READ:
-		return qp->type == IBV_QPT_RC ? vb_local_accept_read(qp, q) : VB_VERDICT_DROP;
+		return vb_qp_is_reliable(qp) ? vb_local_accept_read(qp, q) : VB_VERDICT_DROP;
 	case VB_REC_ATOMIC:
-		return qp->type == IBV_QPT_RC ? do_atomic(qp, q) : VB_VERDICT_DROP;
+		return vb_qp_is_reliable(qp) ? do_atomic(qp, q) : VB_VERDICT_DROP;
 	case VB_REC_ATOMIC_WRITE:
 		return qp->type == IBV_QPT_RC ? vb_local_atomic_write(qp, q) : VB_VERDICT_DROP;
 	case VB_REC_FLUSH:
@@ -387,7 +394,8 @@ static void input_connected(struct vb_qp *qp, struct vb_local_req *q)
 		return;
 	}
 	/* a request of ours must complete before the peer's answer to it is received */
-	if (vb_local_ack(qp, q->rec.ack) && atomic_load_explicit(&qp->sq_pending, memory_order_relaxed))
+	if (qp->type == IBV_QPT_RC && vb_local_ack(qp, q->rec.ack) &&
+	    atomic_load_explicit(&qp->sq_pending, memory_order_relaxed))
 		vb_local_visit(qp, true);
 	if (!qp_receives(qp)) /* an error has ended this QP meanwhile */
 		return;
@@ -410,7 +418,7 @@ static void input_connected(struct vb_qp *qp, struct vb_local_req *q)
 		vb_local_end_hold(qp);
 		vb_unlock(&qp->sq_lock);
 	}
-	enum vb_verdict v = execute_request(qp, q);
+	enum vb_verdict v = names_srq(qp, q) ? execute_request(qp, q) : VB_VERDICT_INVALID;
 
 	if (v == VB_VERDICT_OK || v == VB_VERDICT_HELD)
 		return;
@@ -464,7 +472,8 @@ static void request_input(struct vb_local_req *q)
 		note_dropped(q);
 		return;
 	}
-	if (!qp_receives(qp) || (qp->type == IBV_QPT_UD) != (q->type == VB_REC_UD) || !qp->path->ring) {
+	if (!qp_receives(qp) || (qp->type == IBV_QPT_UD) != (q->type == VB_REC_UD) || !qp->path->ring ||
+	    qp->type == IBV_QPT_XRC_SEND) { /* an initiator takes no requests */
 		VB_COUNT(drop_state, 1);
 		note_dropped(q);
 		return;

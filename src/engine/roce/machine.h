@@ -9,6 +9,15 @@
 #include "engine/roce/roce.h"
 #include "frame/segment.h"
 
+/* The opcodes of a queue pair: its service's, which XRC has instead of RC. */
+static inline uint8_t vb_roce_service(const struct vb_roce_qp *qp)
+{
+	static const uint8_t services[] = {
+	        [VB_ROCE_RC] = VB_SVC_RC, [VB_ROCE_UC] = VB_SVC_UC, [VB_ROCE_UD] = VB_SVC_UD};
+
+	return qp->cfg.xrc ? VB_SVC_XRC : services[qp->cfg.type];
+}
+
 /* --- requester --- */
 
 static inline struct vb_work_sent *vb_roce_send_at(struct vb_roce_qp *qp, uint32_t i)

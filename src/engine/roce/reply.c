@@ -61,7 +61,8 @@ static uint8_t current_credits(struct vb_roce_qp *qp)
 static void make_ack(struct vb_roce_qp *qp, struct vb_roce_out *out)
 {
 	struct vb_roce_responder *rs = &qp->rs;
-	struct vb_packet p = {.bth = {.opcode = VB_RC_ACK, .psn = rs->nak_psn}, .aeth.msn = rs->msn};
+	struct vb_packet p = {.bth = {.opcode = VB_RC_ACK | vb_roce_service(qp), .psn = rs->nak_psn},
+	                      .aeth.msn = rs->msn};
 
 	if (rs->owed == VB_ROCE_ACK) {
 		p.bth.psn = vb_roce_resource_before(qp, vb_psn_add(rs->epsn, -1));
@@ -85,7 +86,7 @@ static void make_ack(struct vb_roce_qp *qp, struct vb_roce_out *out)
 	vb_roce_seal(qp, out, &p);
 }
 
-static uint8_t response_opcode(const struct vb_roce_resource *r)
+static uint8_t response_opcode(const struct vb_roce_qp *qp, const struct vb_roce_resource *r)
 {
 	enum vb_position position = (r->next == r->from ? VB_FIRST : 0) | (r->next + 1 == r->end ? VB_LAST : 0);
 	static const uint8_t opcodes[] = {[VB_MIDDLE] = VB_RC_READ_RESPONSE_MIDDLE,
@@ -93,7 +94,7 @@ static uint8_t response_opcode(const struct vb_roce_resource *r)
 	                                  [VB_LAST] = VB_RC_READ_RESPONSE_LAST,
 	                                  [VB_ONLY] = VB_RC_READ_RESPONSE_ONLY};
 
-	return r->atomic ? VB_RC_ATOMIC_ACK : opcodes[position];
+	return (r->atomic ? VB_RC_ATOMIC_ACK : opcodes[position]) | vb_roce_service(qp);
 }
 
 static bool went_before(const struct vb_roce_resource *r)
@@ -112,6 +113,8 @@ static bool fetch_response(struct vb_roce_qp *qp, const struct vb_roce_resource 
 	uint32_t len = r->end_length - offset < qp->cfg.mtu ? (uint32_t)(r->end_length - offset) : qp->cfg.mtu;
 
 	qp->again = went_before(r);
+	if (qp->cfg.xrc && !qp->ops->select_srq(qp->own, r->srqn, true))
+		return false;
 	if (!qp->ops->read(qp->own, r->rkey, r->va + offset, vb_roce_payload(out, opcode), len))
 		return false;
 	out->payload_len = len;
@@ -121,7 +124,7 @@ static bool fetch_response(struct vb_roce_qp *qp, const struct vb_roce_resource 
 static bool make_response(struct vb_roce_qp *qp, struct vb_roce_resource *r, struct vb_roce_out *out)
 {
 	struct vb_roce_responder *rs = &qp->rs;
-	struct vb_packet p = {.bth = {.opcode = response_opcode(r), .psn = vb_psn_add(r->psn, (int32_t)r->next)},
+	struct vb_packet p = {.bth = {.opcode = response_opcode(qp, r), .psn = vb_psn_add(r->psn, (int32_t)r->next)},
 	                      .aeth = {.msn = r->msn},
 	                      .atomic_ack.original = r->original};
 
@@ -140,8 +143,8 @@ static bool make_response(struct vb_roce_qp *qp, struct vb_roce_resource *r, str
 	}
 	vb_roce_seal(qp, out, &p);
 	if (r->next > r->from && r->next + 1 < r->end)
-		vb_roce_run(out, r->end - 1 - r->next < RUN ? r->end - 1 - r->next : RUN, VB_RC_READ_RESPONSE_MIDDLE,
-		            r);
+		vb_roce_run(out, r->end - 1 - r->next < RUN ? r->end - 1 - r->next : RUN,
+		            VB_RC_READ_RESPONSE_MIDDLE | vb_roce_service(qp), r);
 	return true;
 }
 

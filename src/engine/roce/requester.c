@@ -24,15 +24,13 @@ static const uint8_t operations[] = {[VB_VERB_SEND] = VB_OP_SEND,
                                      [VB_VERB_FLUSH] = VB_OP_FLUSH,
                                      [VB_VERB_ATOMIC_WRITE] = VB_OP_ATOMIC_WRITE};
 
-static const uint8_t services[] = {[VB_ROCE_RC] = VB_SVC_RC, [VB_ROCE_UC] = VB_SVC_UC, [VB_ROCE_UD] = VB_SVC_UD};
-
 static int opcode_of(const struct vb_roce_qp *qp, const struct vb_work_sent *s, enum vb_position position)
 {
 	unsigned tail = 0;
 
 	if (position & VB_LAST)
 		tail = s->work.flags & VB_WORK_IMM ? VB_EXT_IMMDT : s->work.flags & VB_WORK_INV ? VB_EXT_IETH : 0;
-	return vb_opcode_find(services[qp->cfg.type], operations[s->work.verb], position, tail);
+	return vb_opcode_find(vb_roce_service(qp), operations[s->work.verb], position, tail);
 }
 
 /* --- taking requests --- */
@@ -201,6 +199,7 @@ static void fill_request(struct vb_packet *p, const struct vb_roce_qp *qp, const
 	p->atomic = (struct vb_atomic){r->remote_addr, r->rkey, r->swap_add, r->compare};
 	p->feth = vb_feth_of(r->imm);
 	p->deth = (struct vb_deth){r->ud_qkey, qp->cfg.qpn};
+	p->xrceth.srqn = r->srqn;
 	p->immdt.data = p->ieth.rkey = r->imm;
 }
 
@@ -407,14 +406,14 @@ static bool pace_allows(struct vb_roce_qp *qp, uint64_t now)
 	return true;
 }
 
-/* Computes how many middle packets of s may follow without further checks. */
+/* Computes how many middle packets of s may follow without further checks. Those of XRC have more than a BTH. */
 static void begin_run(struct vb_roce_qp *qp, const struct vb_work_sent *s, struct vb_roce_out *out)
 {
 	const struct vb_roce_requester *rq = &qp->rq;
 	bool rc = qp->cfg.type == VB_ROCE_RC;
 
-	if (vb_roce_is_answered(s) || s->packets < 3 || rq->seq + 1 >= s->seq + s->packets || rq->seq <= s->seq ||
-	    rq->seq < rq->high)
+	if (qp->cfg.xrc || vb_roce_is_answered(s) || s->packets < 3 || rq->seq + 1 >= s->seq + s->packets ||
+	    rq->seq <= s->seq || rq->seq < rq->high)
 		return;
 	if (qp->rs.owed != VB_ROCE_NO_ACK || qp->rs.unanswered || rq->mending || (rc && rq->window.rtt_min >= PACED))
 		return;

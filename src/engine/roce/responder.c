@@ -1,5 +1,5 @@
 // responder.c - the peer's requests of RC and UC: the specification's checks in order, one state each
-// follows: IBA volume 1, 9.7.4 (responder), 9.8.2.2 (UC), 9.9.3 (responder errors)
+// follows: IBA volume 1, 9.7.4 (responder), 9.8.2.2 (UC), 9.9.3 (responder errors); annex A14 (XRC)
 // SPDX-License-Identifier: MIT
 #include "engine/roce/machine.h"
 #include "util/units.h"
@@ -12,6 +12,7 @@
 enum state {
 	CHECK_PSN,
 	CHECK_OP_SEQUENCE,
+	CHECK_SRQ,
 	CHECK_OP_ALLOWED,
 	CHECK_RESOURCE,
 	CHECK_LENGTH,
@@ -79,7 +80,19 @@ static enum state check_op_sequence(struct job *j)
 
 	if (in->active == !!(j->flags & VB_FIRST) || (in->active && in->op != j->p->info->op))
 		return ERROR_INVALID;
-	return CHECK_OP_ALLOWED;
+	return j->qp->cfg.xrc ? CHECK_SRQ : CHECK_OP_ALLOWED;
+}
+
+/* Annex A14: an XRC request names an SRQ of the target's XRC domain, in each of its packets the same */
+static enum state check_srq(struct job *j)
+{
+	struct vb_roce_inbound *in = &j->qp->rs.in;
+	uint32_t srqn = j->p->xrceth.srqn;
+
+	if (!(j->flags & VB_FIRST) && srqn != in->srqn)
+		return ERROR_INVALID;
+	in->srqn = srqn;
+	return j->qp->ops->select_srq(j->qp->own, srqn, false) ? CHECK_OP_ALLOWED : ERROR_INVALID;
 }
 
 /* IBA 9.7.4.1: an operation that the QP does not allow is an invalid request, not an access error. Like rxe. */
@@ -195,6 +208,7 @@ static enum state execute_read(struct job *j)
 	        .va = j->p->reth.va,
 	        .rkey = j->p->reth.rkey,
 	        .length = j->p->reth.length,
+	        .srqn = j->p->xrceth.srqn,
 	        .msn = (j->qp->rs.msn + 1) & VB_MSN_MASK,
 	};
 
@@ -415,6 +429,7 @@ static enum state error_receive(struct job *j)
 static enum state (*const steps[])(struct job *) = {
         [CHECK_PSN] = check_psn,
         [CHECK_OP_SEQUENCE] = check_op_sequence,
+        [CHECK_SRQ] = check_srq,
         [CHECK_OP_ALLOWED] = check_op_allowed,
         [CHECK_RESOURCE] = check_resource,
         [CHECK_LENGTH] = check_length,

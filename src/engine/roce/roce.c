@@ -9,8 +9,6 @@
 #define MIGREQ 0x40         /* bit of the BTH's second byte */
 #define CNP_EVERY VB_US(50) /* ns: the shortest time between two congestion notifications */
 
-static const uint8_t services[] = {[VB_ROCE_RC] = VB_SVC_RC, [VB_ROCE_UC] = VB_SVC_UC, [VB_ROCE_UD] = VB_SVC_UD};
-
 const char *vb_work_status_text(enum vb_work_status status)
 {
 	static const char *const text[] = {
@@ -127,7 +125,8 @@ static bool admit_packet(struct vb_roce_qp *qp, const struct vb_packet *p)
 	}
 	if (p->info->op == VB_OP_CNP)
 		return true;
-	if (p->info->service != services[qp->cfg.type]) {
+	if (p->info->service != vb_roce_service(qp) ||
+	    (qp->cfg.xrc == VB_ROCE_XRC_INITIATOR && p->info->flags & VB_REQUEST)) {
 		qp->stats.drop_type++;
 		return false;
 	}
@@ -159,7 +158,7 @@ static void pause_uc(struct vb_roce_qp *qp, uint64_t now)
 /* Would the peer send this packet now? Otherwise the packet does not show that the peer is alive. */
 bool vb_roce_expects(const struct vb_roce_qp *qp, const struct vb_packet *p)
 {
-	bool request = p->info->flags & VB_REQUEST && p->info->service == services[qp->cfg.type];
+	bool request = p->info->flags & VB_REQUEST && p->info->service == vb_roce_service(qp);
 
 	return qp->cfg.type == VB_ROCE_UD || (request && vb_psn_equal(p->bth.psn, qp->rs.epsn));
 }
@@ -193,7 +192,8 @@ void vb_roce_input(struct vb_roce_qp *qp, const struct vb_packet *p, const uint8
 
 void vb_roce_input_unknown(struct vb_roce_qp *qp, const struct vb_bth *bth)
 {
-	bool rc = qp->cfg.type == VB_ROCE_RC && bth->opcode >> 5 == VB_SVC_RC >> 5;
+	bool rc = qp->cfg.type == VB_ROCE_RC && qp->cfg.xrc != VB_ROCE_XRC_INITIATOR &&
+	          bth->opcode >> 5 == vb_roce_service(qp) >> 5;
 
 	if (rc && bth->dest_qpn == qp->cfg.qpn && pkey_matches(bth->pkey, qp->cfg.pkey))
 		vb_roce_responder_input_unknown(qp, bth->psn);
@@ -211,11 +211,13 @@ bool vb_roce_input_middle(struct vb_roce_qp *qp, const uint8_t *bytes, size_t le
 	struct vb_psn psn = vb_bth_psn(bytes);
 	bool ask = bytes[8] >> 7, taken = false;
 
-	if (bytes[0] == (VB_RC_WRITE_MIDDLE | services[qp->cfg.type]))
-		taken = vb_roce_responder_input_middle(qp, VB_OP_WRITE, psn, ask, payload, port, now);
-	else if (bytes[0] == (VB_RC_SEND_MIDDLE | services[qp->cfg.type]))
-		taken = vb_roce_responder_input_middle(qp, VB_OP_SEND, psn, ask, payload, port, now);
-	else if (bytes[0] == VB_RC_READ_RESPONSE_MIDDLE && qp->cfg.type == VB_ROCE_RC)
+	uint8_t service = vb_roce_service(qp);
+
+	if (bytes[0] == (VB_RC_WRITE_MIDDLE | service))
+		taken = !qp->cfg.xrc && vb_roce_responder_input_middle(qp, VB_OP_WRITE, psn, ask, payload, port, now);
+	else if (bytes[0] == (VB_RC_SEND_MIDDLE | service)) /* XRC: with an XRCETH, which this does not read */
+		taken = !qp->cfg.xrc && vb_roce_responder_input_middle(qp, VB_OP_SEND, psn, ask, payload, port, now);
+	else if (bytes[0] == (VB_RC_READ_RESPONSE_MIDDLE | service) && qp->cfg.type == VB_ROCE_RC)
 		taken = vb_roce_requester_input_middle(qp, psn, payload, now);
 	qp->stats.rcvd_pkts += taken;
 	qp->stats.rcvd_bytes += taken ? qp->cfg.mtu : 0;

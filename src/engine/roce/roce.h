@@ -1,5 +1,5 @@
 // roce.h - RoCEv2 queue pairs as functions of packets and time; the caller has the sockets, the clock and the memory
-// follows: IBA volume 1, 9.6 to 9.9 (packets, requester, responder, UC, UD, errors); annex A17 (RoCEv2)
+// follows: IBA volume 1, 9.6 to 9.9 (packets, requester, responder, UC, UD, errors); annexes A14 (XRC), A17 (RoCEv2)
 // SPDX-License-Identifier: MIT
 #ifndef VB_ENGINE_ROCE_ROCE_H
 #define VB_ENGINE_ROCE_ROCE_H
@@ -9,11 +9,13 @@
 #include "engine/work.h"
 #include "frame/packet.h"
 
-#define VB_ROCE_MAX_HEADER 48                                        /* a BTH and the longest extension headers: 40 */
+#define VB_ROCE_MAX_HEADER 48                                        /* a BTH and the longest extension headers: 44 */
 #define VB_ROCE_PACKET_MAX (VB_ROCE_MAX_HEADER + VB_PAYLOAD_MAX + 3) /* without ICRC */
 #define VB_ROCE_MAX_RESOURCES 128
 
 enum vb_roce_type { VB_ROCE_RC, VB_ROCE_UC, VB_ROCE_UD };
+/* Which end of an XRC connection is a queue pair of type VB_ROCE_RC? An initiator requests only, a target responds only. */
+enum vb_roce_xrc { VB_ROCE_XRC_NONE, VB_ROCE_XRC_INITIATOR, VB_ROCE_XRC_TARGET };
 
 const char *vb_work_status_text(enum vb_work_status status);
 
@@ -34,6 +36,9 @@ struct vb_roce_ops {
 	/* Invalidates work->imm. Returns false if there is no such key. */
 	enum vb_local (*local)(void *own, const struct vb_work *work);
 
+	/* XRC target: the next calls, down to invalidate, are for a request that names this SRQ. answer: for the response
+	 * to an earlier READ that named it; then only read is called. Returns false if there is no such SRQ. */
+	bool (*select_srq)(void *own, uint32_t srqn, bool answer);
 	/* Takes the oldest receive; *room is its size. Returns false if there is none. */
 	bool (*take_receive)(void *own, uint32_t *room);
 	bool (*scatter_receive)(void *own, uint32_t offset, const void *bytes, uint32_t len);
@@ -64,6 +69,7 @@ struct vb_roce_ops {
 
 struct vb_roce_config {
 	uint8_t type; /* enum vb_roce_type */
+	uint8_t xrc;  /* enum vb_roce_xrc */
 	uint32_t mtu; /* 256 to 4096 */
 	uint32_t qpn, dest_qpn, qkey;
 	uint16_t pkey;
@@ -90,6 +96,7 @@ struct vb_roce_resource {
 	uint32_t from, end;     /* the current answer: its first packet (FIRST or ONLY), and its end */
 	uint64_t va, original;
 	uint32_t rkey, length, msn;
+	uint32_t srqn;       /* XRC */
 	uint32_t end_length; /* bytes of the response up to the end of the current answer */
 };
 
@@ -156,6 +163,7 @@ struct vb_roce_inbound {
 	uint32_t offset, room; /* bytes of the message that have arrived; size of the receive */
 	uint64_t va;           /* RDMA write: address of the next byte */
 	uint32_t rkey, left;
+	uint32_t srqn; /* XRC: all packets of a message name the same */
 };
 
 /*

@@ -8,6 +8,7 @@
 #include "core/mr.h"
 #include "core/pd.h"
 #include "core/rq.h"
+#include "core/xrc.h"
 #include "util/guard.h"
 
 #define NEAR (4u << 20) /* bytes; a larger region does not fit in the processor's nearest cache */
@@ -70,11 +71,16 @@ static bool scatter_receive(void *own, uint32_t offset, const void *bytes, uint3
 	return copied_in(((struct vb_qp *)own)->roce, vb_receive_store(own, offset, bytes, len), len);
 }
 
+static bool select_srq(void *own, uint32_t srqn, bool answer)
+{
+	return answer ? vb_xrc_select_answer(own, srqn) : vb_xrc_select(own, srqn);
+}
+
 static uint32_t posted_receives(void *own)
 {
 	struct vb_qp *qp = own;
 
-	return qp->srq ? UINT32_MAX : vb_rq_count(&qp->rq);
+	return qp->srq || qp->type == IBV_QPT_XRC_RECV ? UINT32_MAX : vb_rq_count(&qp->rq);
 }
 
 static bool memory_named(struct vb_qp *qp, uint32_t rkey, uint64_t va, uint32_t len, uint32_t access, uint64_t *at)
@@ -144,6 +150,7 @@ const struct vb_roce_ops vb_roce_engine_ops = {
         .fetch = fetch_payload,
         .scatter = scatter_payload,
         .local = execute_local,
+        .select_srq = select_srq,
         .take_receive = vb_queue_take_receive,
         .scatter_receive = scatter_receive,
         .complete_receive = vb_queue_complete_receive,

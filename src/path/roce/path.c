@@ -87,8 +87,13 @@ static void *ahead_open(uint32_t mtu, struct vb_roce_ahead *ahead)
 
 int vb_roce_path_open_locked(struct vb_qp *qp)
 {
-	static const uint8_t types[] = {
-	        [IBV_QPT_RC] = VB_ROCE_RC, [IBV_QPT_UC] = VB_ROCE_UC, [IBV_QPT_UD] = VB_ROCE_UD};
+	static const uint8_t types[] = {[IBV_QPT_RC] = VB_ROCE_RC,
+	                                [IBV_QPT_UC] = VB_ROCE_UC,
+	                                [IBV_QPT_UD] = VB_ROCE_UD,
+	                                [IBV_QPT_XRC_SEND] = VB_ROCE_RC,
+	                                [IBV_QPT_XRC_RECV] = VB_ROCE_RC};
+	static const uint8_t ends[] = {
+	        [IBV_QPT_XRC_SEND] = VB_ROCE_XRC_INITIATOR, [IBV_QPT_XRC_RECV] = VB_ROCE_XRC_TARGET};
 	struct vb_roce_sockets *s = qp->node->io->roce;
 	uint32_t sends = qp->type == IBV_QPT_UD ? 1 : qp->sq_max_wr;
 	struct vb_roce_path *path = calloc(1, sizeof(*path) + sends * sizeof(path->sends[0]));
@@ -96,6 +101,7 @@ int vb_roce_path_open_locked(struct vb_qp *qp)
 	if (!path)
 		return ENOMEM;
 	const struct vb_roce_config cfg = {.type = types[qp->type],
+	                                   .xrc = ends[qp->type],
 	                                   .mtu = mtu_of(qp),
 	                                   .qpn = qp->qp.qp_num,
 	                                   .dest_qpn = qp->attr.dest_qp_num,
@@ -111,7 +117,7 @@ int vb_roce_path_open_locked(struct vb_qp *qp)
 	}
 	path->tx = vb_tx_of(s, qp->qp.qp_num, qp->attr.dest_qp_num);
 	vb_roce_init(&path->q, &cfg, &vb_roce_engine_ops, qp, path->sends, sends);
-	if (qp->type == IBV_QPT_RC && ahead_open(cfg.mtu, &path->ahead))
+	if (vb_qp_is_reliable(qp) && ahead_open(cfg.mtu, &path->ahead))
 		vb_roce_keep_ahead(&path->q, &path->ahead);
 	qp->roce = path;
 	if (qp->type != IBV_QPT_UD)

@@ -190,7 +190,7 @@ void vb_roce_to_qp(struct vb_node *node, struct vb_qp *qp, const struct vb_roce_
 	remember_to_answer(node->io->roce->rx, qp);
 }
 
-/* Passes a packet with a reserved opcode to its QP if that is RC. */
+/* Passes a packet with a reserved opcode to its QP if that is RC or XRC. */
 static void unknown_opcode(struct vb_node *node, const struct vb_roce_arrival *a, const uint8_t *bytes)
 {
 	struct vb_reader r = vb_reader(bytes, VB_BTH_LEN);
@@ -199,7 +199,7 @@ static void unknown_opcode(struct vb_node *node, const struct vb_roce_arrival *a
 	vb_bth_decode(&r, &bth);
 	struct vb_qp *qp = vb_find_roce_receiver(node, bth.dest_qpn);
 
-	if (!qp || qp->type != IBV_QPT_RC || !from_its_peer(qp, a))
+	if (!qp || !vb_qp_is_reliable(qp) || !from_its_peer(qp, a))
 		return;
 	lock_qp(node->io->roce->rx, qp);
 	vb_roce_path_input_unknown(qp, &bth);
@@ -386,7 +386,7 @@ static void take_datagram(struct vb_node *node, unsigned i, size_t len)
 	/* Process an acknowledgement at the end of the datagram before the requests in it: a program expects its send
 	 * to complete before the peer's reply arrives. */
 	size_t last = (len - 1) / seg * seg;
-	bool ack = last && bytes[last] == VB_RC_ACK;
+	bool ack = last && (bytes[last] == VB_RC_ACK || bytes[last] == VB_XRC_ACK);
 
 	if (ack) {
 		a.ip.id = (uint16_t)(came.ip.id + last / seg);

@@ -31,14 +31,8 @@ static void what_is_missing_says_so(struct ibv_context *context, struct ibv_pd *
 {
 	struct ibv_srq srq = {.context = context};
 	struct ibv_qp qp = {.context = context};
-	struct ibv_xrcd xrcd = {.context = context};
 	struct ibv_ops_wr op, *bad = NULL;
-	uint32_t number;
 
-	REFUSES_NULL(ibv_open_xrcd(context, &(struct ibv_xrcd_init_attr){0}));
-	CHECK(ibv_close_xrcd(&xrcd) == EOPNOTSUPP);
-	REFUSES_NULL(ibv_open_qp(context, &(struct ibv_qp_open_attr){0}));
-	CHECK(ibv_get_srq_num(&srq, &number) == EOPNOTSUPP);
 	CHECK(ibv_post_srq_ops(&srq, &op, &bad) == EOPNOTSUPP && bad == &op);
 	REFUSES_NULL(ibv_create_flow_action_esp(context, NULL));
 	CHECK(ibv_modify_flow_action_esp(&(struct ibv_flow_action){context}, NULL) == EOPNOTSUPP);

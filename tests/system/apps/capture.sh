@@ -54,6 +54,9 @@ check "tshark decodes them" decoded sends infiniband
 uc="ibv_uc_pingpong -d roce_lo -g 1 -p @ -n 10 -s 3000 -m 1024"
 check "ibv_uc_pingpong on one host" recorded uc $uc -- $uc 127.0.0.1
 check "its SENDs are UC's" right uc 1024 "0x20 20" "0x21 20" "0x22 20"
+xsrq="ibv_xsrq_pingpong -d roce_lo -g 1 -p @ -n 10 -s 3000 -m 1024"
+check "ibv_xsrq_pingpong on one host" recorded xrc $xsrq -- $xsrq 127.0.0.1
+check "its SENDs are XRC's" right xrc 1024 "0xa0 20" "0xa1 20" "0xa2 20" "dropped 0" "payload [0-9]* 60000"
 ud="ibv_ud_pingpong -d roce_lo -g 1 -p @ -n 10 -s 500"
 check "ibv_ud_pingpong on one host" recorded ud $ud -- $ud 127.0.0.1
 check "its datagrams are UD's" right ud 1024 "0x64 20"

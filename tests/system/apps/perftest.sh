@@ -34,6 +34,8 @@ done
 for p in ib_send_bw ib_write_bw; do
 	for s in 1 4096 65536 1048576; do check "$p: UC, $s bytes" perf $p -c UC -s $s -n 50 -t 16; done
 done
+for p in $lat $bw; do check "$p: XRC" perf $p -c XRC -n 100; done
+for p in ib_send_bw ib_write_bw ib_read_bw; do check "$p: XRC, all sizes, 2 bytes to 8 MiB" perf $p -c XRC -a -n 10; done
 check "ib_send_lat: UD, all sizes" perf ib_send_lat -c UD -a -C -n 50
 check "ib_send_bw: UD" perf ib_send_bw -c UD -s 2048 -n 200
 for p in $bw; do

@@ -1,6 +1,6 @@
 #!/bin/bash
 # pingpong.sh - rdma-core's example programs, as Debian ships them, against each other
-# follows: ibv_rc_pingpong(1), ibv_uc_pingpong(1), ibv_ud_pingpong(1), ibv_srq_pingpong(1)
+# follows: ibv_rc_pingpong(1), ibv_uc_pingpong(1), ibv_ud_pingpong(1), ibv_srq_pingpong(1), ibv_xsrq_pingpong(1)
 # SPDX-License-Identifier: MIT
 source "$(dirname "$0")/../../support/lib.sh"
 need ibv_rc_pingpong
@@ -40,6 +40,11 @@ for wire in auto always; do
 	check "srq -o, VERBENA_WIRE=$wire" pair ibv_srq_pingpong "${D[@]}" -g 1 -n 100 -c -o
 done
 unset VERBENA_WIRE
+
+for s in 1 4096 65536; do
+	check "xsrq: $s bytes, XRC, polling" pair ibv_xsrq_pingpong "${D[@]}" -g 1 -s $s -n 200
+	check "xsrq: $s bytes, XRC, events" pair ibv_xsrq_pingpong "${D[@]}" -g 1 -s $s -n 200 -e
+done
 
 # programs that know only LIDs: there are none unless the variable is set
 refused() { ! pair "$@" >/dev/null && grep -q 'Failed to modify QP to RTR' "$work/server.out"; }

@@ -13,11 +13,6 @@ declare -A tests=([addr]=3 [atomic]=9 [cq]=4 [cq_events]=2 [cqex]=5 [device]=22 
 
 # Tests that may be skipped, with reasons. All others must pass.
 cat >"$work/may_skip" <<'EOF'
-AtomicTest.test_xrc_.*: XRC
-CqExTestCase.test_xrc_traffic_cq_ex: XRC
-RoTestCase.test_ro_xrc_traffic: XRC
-QpExTestCase.test_qp_ex_xrc_.*: XRC
-OdpTestCase.test_odp_xrc_.*: XRC
 DmaBuf.*: dmabuf, needs a graphics adapter
 RSSTrafficTest.*: raw packets
 TMTest.*: tag matching

@@ -22,6 +22,7 @@ done
 there=127.0.0.1
 # its server takes the first address from getaddrinfo(3), which is IPv4
 check "rdma_xserver and rdma_xclient" both rdma_xserver -c r -- rdma_xclient -c r -s @
+check "rdma_xserver and rdma_xclient, XRC" both rdma_xserver -c x -- rdma_xclient -c x -s @
 # this perftest resolves names to IPv4 addresses only
 for p in ib_send_bw ib_write_bw ib_read_bw ib_send_lat ib_write_lat ib_read_lat ib_atomic_bw ib_atomic_lat; do
 	check "$p -R" both $p -R -F -n 100 -- $p -R -F -n 100 @

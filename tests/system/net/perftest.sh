@@ -27,6 +27,7 @@ for x in $V4 $V6; do
 		check "$p -c UD: GID $x" perf $p -c UD -x $x -s 1024 -n 100
 		check "$p -c UC: GID $x" perf $p -c UC -x $x -s 4096 -n 50 -t 16
 	done
+	for p in $lat $bw; do check "$p -c XRC: GID $x" perf $p -c XRC -x $x -n 50; done
 	for p in ib_write_lat ib_write_bw; do check "$p -c UC: GID $x" perf $p -c UC -x $x -s 4096 -n 50 -t 16; done
 done
 for p in ib_write_lat ib_read_lat; do check "$p -a: all sizes, 2 bytes to 8 MiB" perf $p -x $V4 -a -C -n 5; done

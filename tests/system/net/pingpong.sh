@@ -1,6 +1,6 @@
 #!/bin/bash
 # pingpong.sh - rdma-core's example programs, as Debian ships them, from one host to another
-# follows: ibv_rc_pingpong(1), ibv_uc_pingpong(1), ibv_ud_pingpong(1), ibv_srq_pingpong(1)
+# follows: ibv_rc_pingpong(1), ibv_uc_pingpong(1), ibv_ud_pingpong(1), ibv_srq_pingpong(1), ibv_xsrq_pingpong(1)
 # SPDX-License-Identifier: MIT
 source "$(dirname "$0")/lib.sh"
 check "two hosts" hosts
@@ -29,6 +29,8 @@ for g in $V4 $V6; do
 		check "ud, $f: $s bytes, events" ping ibv_ud_pingpong $s 200 -g $g -c -e
 	done
 	check "srq, $f: 32 queue pairs on one shared receive queue" ping ibv_srq_pingpong 4096 500 -g $g -q 32
+	check "xsrq, $f: 4096 bytes, XRC, polling" ping ibv_xsrq_pingpong 4096 200 -g $g
+	check "xsrq, $f: 20000 bytes, XRC, events" ping ibv_xsrq_pingpong 20000 200 -g $g -e
 done
 check "rc: GID 0, made of the MAC" ping ibv_rc_pingpong 4096 100 -g 0 -c
 export VERBENA_LIDS=1

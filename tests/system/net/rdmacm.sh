@@ -92,6 +92,7 @@ there=$V4_B
 check "rcopy" crossing 3000000 copies
 # its server takes the first address from getaddrinfo(3), which is IPv4
 check "rdma_xserver and rdma_xclient" crossing 500 both rdma_xserver -c r -- rdma_xclient -c r -s @
+check "rdma_xserver and rdma_xclient, XRC" crossing 500 both rdma_xserver -c x -- rdma_xclient -c x -s @
 # this perftest resolves names to IPv4 addresses only
 for p in ib_send_bw ib_write_bw ib_read_bw ib_send_lat ib_write_lat ib_read_lat ib_atomic_bw ib_atomic_lat; do
 	check "$p -R" crossing 4000 both $p -R -F -n 50 -- $p -R -F -n 50 @

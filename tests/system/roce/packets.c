@@ -231,7 +231,7 @@ static void broken(uint8_t opcode, uint32_t len, const struct how *how)
 
 static void what_is_no_packet_is_counted_and_dropped(void)
 {
-	static const uint8_t none[] = {39, 0x40 + 17, 0x60, 0x60 + 12, 0x80, 0x82, 0xa4, 0xff};
+	static const uint8_t none[] = {39, 0x40 + 17, 0x60, 0x60 + 12, 0x80, 0x82, 0xb5, 0xff};
 	uint8_t bytes[64] = {0};
 	struct vb_packet p;
 	unsigned malformed = 0, icrc = 0;

@@ -39,9 +39,27 @@ static const struct row {
         {IBV_QPT_RC, IBV_QPS_SQE, IBV_QPS_RTS, 0, 0},
         {IBV_QPT_UC, IBV_QPS_SQE, IBV_QPS_RTS, 0, 0xa},
         {IBV_QPT_UD, IBV_QPS_SQE, IBV_QPS_RTS, 0, 0x42},
+        {IBV_QPT_XRC_SEND, IBV_QPS_RESET, IBV_QPS_INIT, 0x38, 0},
+        {IBV_QPT_XRC_RECV, IBV_QPS_RESET, IBV_QPS_INIT, 0x38, 0},
+        {IBV_QPT_XRC_SEND, IBV_QPS_INIT, IBV_QPS_INIT, 0, 0x38},
+        {IBV_QPT_XRC_RECV, IBV_QPS_INIT, IBV_QPS_INIT, 0, 0x38},
+        {IBV_QPT_XRC_SEND, IBV_QPS_INIT, IBV_QPS_RTR, 0x101180, 0x2c018},
+        {IBV_QPT_XRC_RECV, IBV_QPS_INIT, IBV_QPS_RTR, 0x129180, 0x4018},
+        {IBV_QPT_XRC_SEND, IBV_QPS_RTR, IBV_QPS_RTS, 0x12e00, 0x4400a},
+        {IBV_QPT_XRC_RECV, IBV_QPS_RTR, IBV_QPS_RTS, 0x10200, 0x4ec0a},
+        {IBV_QPT_XRC_SEND, IBV_QPS_RTS, IBV_QPS_RTS, 0, 0x4400a},
+        {IBV_QPT_XRC_RECV, IBV_QPS_RTS, IBV_QPS_RTS, 0, 0x4c00a},
+        {IBV_QPT_XRC_SEND, IBV_QPS_RTS, IBV_QPS_SQD, 0, 0x4},
+        {IBV_QPT_XRC_RECV, IBV_QPS_RTS, IBV_QPS_SQD, 0, 0x4},
+        {IBV_QPT_XRC_SEND, IBV_QPS_SQD, IBV_QPS_RTS, 0, 0x4400a},
+        {IBV_QPT_XRC_RECV, IBV_QPS_SQD, IBV_QPS_RTS, 0, 0x4c00a},
+        {IBV_QPT_XRC_SEND, IBV_QPS_SQD, IBV_QPS_SQD, 0, 0x46eb8},
+        {IBV_QPT_XRC_RECV, IBV_QPS_SQD, IBV_QPS_SQD, 0, 0x6c2b8},
+        {IBV_QPT_XRC_SEND, IBV_QPS_SQE, IBV_QPS_RTS, 0, 0},
+        {IBV_QPT_XRC_RECV, IBV_QPS_SQE, IBV_QPS_RTS, 0, 0},
 };
 
-static const enum ibv_qp_type types[] = {IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD};
+static const enum ibv_qp_type types[] = {IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD, IBV_QPT_XRC_SEND, IBV_QPT_XRC_RECV};
 
 static const struct row *find(enum ibv_qp_type type, enum ibv_qp_state cur, enum ibv_qp_state next)
 {
@@ -73,7 +91,7 @@ static void check_row(enum ibv_qp_type t, enum ibv_qp_state c, enum ibv_qp_state
 
 static void every_change_takes_its_attributes_and_no_others(void)
 {
-	for (int t = 0; t < 3; t++)
+	for (int t = 0; t < 5; t++)
 		for (int c = 0; c <= IBV_QPS_ERR; c++)
 			for (int n = 0; n <= IBV_QPS_ERR; n++) {
 				const struct row *r = find(types[t], c, n);

@@ -87,7 +87,7 @@ static void capabilities_are_rounded_up_or_refused(void)
 	CHECK(!try_make(ok[1], IBV_QPT_RAW_PACKET) && errno == EPERM);
 	fake.raw_error = 0;
 	CHECK(!vb_destroy_qp(try_make(ok[1], IBV_QPT_RAW_PACKET)));
-	CHECK(!try_make(ok[1], IBV_QPT_XRC_SEND) && errno == EOPNOTSUPP);
+	CHECK(!try_make(ok[1], IBV_QPT_DRIVER) && errno == EOPNOTSUPP);
 }
 
 /* Each number appears once before any is repeated, in an unpredictable order. */

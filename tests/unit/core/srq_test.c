@@ -155,15 +155,17 @@ static void a_queue_in_use_stays(void)
 	CHECK(vb_destroy_srq(srq) == EBUSY && !vb_destroy_qp(qp) && !vb_destroy_srq(srq));
 }
 
-static void only_the_basic_type_is_made(void)
+static void other_types_need_what_they_are_made_of(void)
 {
 	struct ibv_srq_init_attr_ex a = {
 	        .attr = {4, 1, 0}, .comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD, .pd = o.pd};
 	struct ibv_srq *srq = vb_create_srq_ex(o.ctx, &a);
 
 	CHECK(srq && !vb_destroy_srq(srq));
-	a.srq_type = IBV_SRQT_XRC;
+	a.srq_type = IBV_SRQT_TM;
 	CHECK(!vb_create_srq_ex(o.ctx, &a) && errno == EOPNOTSUPP);
+	a.srq_type = IBV_SRQT_XRC;
+	CHECK(!vb_create_srq_ex(o.ctx, &a) && errno == EINVAL);
 	a.comp_mask = IBV_SRQ_INIT_ATTR_TYPE;
 	a.srq_type = IBV_SRQT_BASIC;
 	CHECK(!vb_create_srq_ex(o.ctx, &a) && errno == EINVAL);
@@ -182,7 +184,7 @@ int main(void)
 	RUN(resizing_keeps_receives_and_changes_all_or_nothing);
 	RUN(resizing_keeps_the_slots_of_what_nobody_has_polled);
 	RUN(a_queue_in_use_stays);
-	RUN(only_the_basic_type_is_made);
+	RUN(other_types_need_what_they_are_made_of);
 	fake.nodes = nodes;
 	close_objects(&o);
 }

@@ -15,7 +15,7 @@ read=(tshark -n -r "$work/sample.pcap" --disable-protocol rpcordma --disable-pro
 	-o udp.check_checksum:TRUE -o ip.check_checksum:TRUE)
 fields=()
 for f in bth.opcode bth.se bth.m bth.padcnt bth.tver bth.p_key bth.destqp bth.a bth.psn deth.q_key deth.srcqp reth.va reth.r_key \
-	reth.dmalen atomiceth.swapdt atomiceth.cmpdt aeth.syndrome aeth.msn atomicacketh.origremdt immdt ieth invariant.crc; do
+	reth.dmalen atomiceth.swapdt atomiceth.cmpdt aeth.syndrome aeth.msn atomicacketh.origremdt immdt ieth invariant.crc vendor; do
 	fields+=(-e "infiniband.$f")
 done
 "${read[@]}" -T fields -E separator='|' -E occurrence=f "${fields[@]}" >"$work/got" 2>"$work/err" || {

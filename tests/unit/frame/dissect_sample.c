@@ -59,10 +59,12 @@ static uint16_t udp_checksum(const struct vb_flow *f, const uint8_t *udp, size_t
 }
 
 /* The expected output of tshark: the fields of dissect.sh, in its order. */
-static void put_text(const struct vb_packet *p, const uint8_t icrc[4])
+static void put_text(const struct vb_packet *p, const uint8_t *behind_bth, size_t len)
 {
-	/* tshark 4.0 knows neither FLUSH nor ATOMIC WRITE */
-	bool known = p->bth.opcode != VB_RC_FLUSH && p->bth.opcode != VB_RC_ATOMIC_WRITE;
+	const uint8_t *icrc = behind_bth + len - VB_ICRC_LEN;
+	/* tshark 4.0 knows neither FLUSH nor ATOMIC WRITE, and no header of XRC */
+	bool known = p->bth.opcode != VB_CNP && p->bth.opcode != VB_RC_FLUSH && p->bth.opcode != VB_RC_ATOMIC_WRITE &&
+	             vb_opcode_info(p->bth.opcode)->service != VB_SVC_XRC;
 	unsigned ext = known ? vb_opcode_info(p->bth.opcode)->ext : 0;
 
 	fprintf(text, "%u|%d|%d|%u|%u|%u|0x%06x|%d|%u|", p->bth.opcode, p->bth.solicited, p->bth.migreq, p->bth.pad,
@@ -94,9 +96,13 @@ static void put_text(const struct vb_packet *p, const uint8_t icrc[4])
 	if (ext & VB_EXT_IETH)
 		fprintf(text, "%08x", p->ieth.rkey);
 	fprintf(text, "|");
-	/* the dissector reads up to the ICRC if it knows the opcode */
-	if (known && p->bth.opcode != VB_CNP)
+	/* the dissector reads up to the ICRC if it knows the headers of the opcode; otherwise it shows the four bytes
+	 * behind the BTH: of XRC the XRCETH */
+	if (known)
 		fprintf(text, "0x%02x%02x%02x%02x", icrc[0], icrc[1], icrc[2], icrc[3]);
+	fprintf(text, "|");
+	for (size_t i = 0; !known && i < 4; i++)
+		fprintf(text, "%02x", behind_bth[i]);
 	fprintf(text, "\n");
 }
 
@@ -113,6 +119,7 @@ static struct vb_packet sample(uint8_t opcode, uint16_t payload)
 	                .pkey = 0xffff,
 	                .dest_qpn = (uint32_t)(r >> 8) & 0xffffff,
 	                .psn = vb_psn((uint32_t)(r >> 32))},
+	        .xrceth.srqn = (uint32_t)ref_random() & 0xffffff,
 	        .deth = {.qkey = (uint32_t)ref_random(), .src_qpn = (uint32_t)ref_random() & 0xffffff},
 	        .feth = {.type = 1, .level = 1},
 	        .reth = {.va = ref_random(), .rkey = (uint32_t)ref_random(), .length = (uint32_t)ref_random()},
@@ -155,7 +162,7 @@ static void put_sample(const struct vb_packet *p, const struct vb_flow *f, uint1
 		vb_put16(&sum, udp_checksum(f, w.bytes, w.pos));
 	}
 	put_packet(ip, ip_len + w.pos);
-	put_text(p, icrc);
+	put_text(p, bth + VB_BTH_LEN, udp_payload - VB_BTH_LEN);
 }
 
 int main(int argc, char **argv)

@@ -7,9 +7,10 @@
 
 static unsigned ext_of(const char *headers)
 {
-	static const char letters[] = "dfrtakivc";
-	static const unsigned bits[] = {VB_EXT_DETH,       VB_EXT_FETH,  VB_EXT_RETH, VB_EXT_ATOMIC, VB_EXT_AETH,
-	                                VB_EXT_ATOMIC_ACK, VB_EXT_IMMDT, VB_EXT_IETH, VB_EXT_CNP};
+	static const char letters[] = "dfxrtakivc";
+	static const unsigned bits[] = {VB_EXT_DETH,  VB_EXT_FETH,   VB_EXT_XRCETH, VB_EXT_RETH,
+	                                VB_EXT_RETH,  VB_EXT_ATOMIC, VB_EXT_AETH,   VB_EXT_ATOMIC_ACK,
+	                                VB_EXT_IMMDT, VB_EXT_IETH,   VB_EXT_CNP};
 	unsigned ext = 0;
 
 	for (; *headers; headers++)
@@ -41,7 +42,8 @@ static void every_other_opcode_is_a_hole(void)
 		rows += vb_opcode_info((uint8_t)code) != NULL;
 	CHECK(rows == ref_opcodes_len);
 	CHECK(!vb_opcode_info(0x15) && !vb_opcode_info(0x18) && !vb_opcode_info(0x36) && !vb_opcode_info(0x60));
-	CHECK(!vb_opcode_info(0x44) && !vb_opcode_info(0xa4) && !vb_opcode_info(0x80) && !vb_opcode_info(0xff));
+	CHECK(!vb_opcode_info(0x44) && !vb_opcode_info(0xb5) && !vb_opcode_info(0xb8) && !vb_opcode_info(0x80) &&
+	      !vb_opcode_info(0xff));
 }
 
 static unsigned flags_of(enum vb_opcode code)
@@ -86,6 +88,7 @@ static void an_opcode_is_found_by_what_it_is(void)
 	CHECK(vb_opcode_find(VB_SVC_RC, VB_OP_SEND, VB_FIRST, VB_EXT_IMMDT) == -1);
 	CHECK(vb_opcode_find(VB_SVC_UC, VB_OP_READ, VB_ONLY, 0) == -1);
 	CHECK(vb_opcode_find(VB_SVC_CNP, VB_OP_CNP, VB_ONLY, 0) == VB_CNP);
+	CHECK(vb_opcode_find(VB_SVC_XRC, VB_OP_SEND, VB_LAST, VB_EXT_IETH) == VB_XRC_SEND_LAST_INV);
 }
 
 /* IBA volume 1, 9.7.7.2: the table of credit codes */

@@ -121,6 +121,27 @@ static void each_extension_header_has_its_place(void)
 	check_written(&p, "17 60 ffff 00 000011 80 000001 0badcafe");
 }
 
+/* Annex A14: behind the BTH of each request, not of responses. */
+static void an_xrceth_stands_first(void)
+{
+	struct vb_packet p;
+
+	CHECK(decode_hex(
+	              &p,
+	              "ab 60 ffff 00 000011 80 000001 00 abcdef 0123456789abcdef 11223344 00000002 99aabbcc 68690000 "
+	              "00000000") == VB_PACKET_OK);
+	CHECK(p.info->ext == (VB_EXT_XRCETH | VB_EXT_RETH | VB_EXT_IMMDT) && p.xrceth.srqn == 0xabcdef);
+	CHECK(p.reth.va == 0x0123456789abcdef && p.reth.rkey == 0x11223344 && p.immdt.data == 0x99aabbcc);
+	CHECK(p.payload_at == 36 && p.payload_len == 2);
+	check_written(&p, "ab 60 ffff 00 000011 80 000001 00 abcdef 0123456789abcdef 11223344 00000002 99aabbcc");
+	CHECK(decode_hex(&p, "a1 40 ffff 00 000011 00 000001 ff 000001 11223344 00000000") == VB_PACKET_OK);
+	CHECK(p.xrceth.srqn == 1 && p.payload_len == 4);
+	check_written(&p, "a1 40 ffff 00 000011 00 000001 00 000001");
+	CHECK(decode_hex(&p, "b1 40 ffff 00 000011 00 000001 1f 000001 00000000") == VB_PACKET_OK);
+	CHECK(!p.xrceth.srqn && p.aeth.msn == 1);
+	CHECK(decode_hex(&p, "a4 40 ffff 00 000011 00 000001 00000000") == VB_PACKET_TRUNCATED);
+}
+
 static void a_syndrome_says_ack_rnr_or_nak(void)
 {
 	struct vb_packet p;
@@ -296,6 +317,7 @@ int main(void)
 	RUN(every_field_of_a_bth_has_its_place);
 	RUN(reserved_bits_are_not_looked_at);
 	RUN(each_extension_header_has_its_place);
+	RUN(an_xrceth_stands_first);
 	RUN(a_syndrome_says_ack_rnr_or_nak);
 	RUN(every_opcode_comes_back_as_it_went);
 	RUN(headers_that_a_packet_has_not_are_zeros);

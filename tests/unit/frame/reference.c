@@ -113,6 +113,8 @@ size_t ref_packet(uint8_t *udp_payload, const struct ref_opcode *o, size_t len)
 			memset(udp_payload + at, 0, 3);
 			udp_payload[at + 3] &= 0x3f;
 		}
+		if (*h == 'x')
+			udp_payload[at] = 0;
 		at += *h == 'r' || *h == 'c' ? 16 : *h == 't' ? 28 : *h == 'd' || *h == 'k' ? 8 : 4;
 	}
 	memset(udp_payload + o->header_len + len, 0, pad);
@@ -161,5 +163,28 @@ const struct ref_opcode ref_opcodes[] = {
         {100, "UD_SEND_ONLY", 20, "d", 1, 1, 1},
         {101, "UD_SEND_ONLY_IMM", 24, "di", 1, 1, 1},
         {129, "CNP", 28, "c", 0, 1, 1},
+        {160, "XRC_SEND_FIRST", 16, "x", 1, 1, 0},
+        {161, "XRC_SEND_MIDDLE", 16, "x", 1, 0, 0},
+        {162, "XRC_SEND_LAST", 16, "x", 1, 0, 1},
+        {163, "XRC_SEND_LAST_IMM", 20, "xi", 1, 0, 1},
+        {164, "XRC_SEND_ONLY", 16, "x", 1, 1, 1},
+        {165, "XRC_SEND_ONLY_IMM", 20, "xi", 1, 1, 1},
+        {166, "XRC_WRITE_FIRST", 32, "xr", 1, 1, 0},
+        {167, "XRC_WRITE_MIDDLE", 16, "x", 1, 0, 0},
+        {168, "XRC_WRITE_LAST", 16, "x", 1, 0, 1},
+        {169, "XRC_WRITE_LAST_IMM", 20, "xi", 1, 0, 1},
+        {170, "XRC_WRITE_ONLY", 32, "xr", 1, 1, 1},
+        {171, "XRC_WRITE_ONLY_IMM", 36, "xri", 1, 1, 1},
+        {172, "XRC_READ_REQUEST", 32, "xr", 0, 1, 1},
+        {173, "XRC_READ_RESPONSE_FIRST", 16, "a", 1, 1, 0},
+        {174, "XRC_READ_RESPONSE_MIDDLE", 12, "", 1, 0, 0},
+        {175, "XRC_READ_RESPONSE_LAST", 16, "a", 1, 0, 1},
+        {176, "XRC_READ_RESPONSE_ONLY", 16, "a", 1, 1, 1},
+        {177, "XRC_ACK", 16, "a", 0, 1, 1},
+        {178, "XRC_ATOMIC_ACK", 24, "ak", 0, 1, 1},
+        {179, "XRC_CMP_SWAP", 44, "xt", 0, 1, 1},
+        {180, "XRC_FETCH_ADD", 44, "xt", 0, 1, 1},
+        {182, "XRC_SEND_LAST_INV", 20, "xv", 1, 0, 1},
+        {183, "XRC_SEND_ONLY_INV", 20, "xv", 1, 1, 1},
 };
 const size_t ref_opcodes_len = sizeof(ref_opcodes) / sizeof(*ref_opcodes);

@@ -30,7 +30,8 @@ struct ref_opcode {
 	uint8_t code;
 	const char *name;
 	unsigned header_len; /* BTH and extension headers */
-	const char *headers; /* behind the BTH: d DETH, r RETH, t AtomicETH, a AETH, k AtomicAckETH, i ImmDt, v IETH, c
+	const char *
+	        headers; /* behind the BTH: d DETH, x XRCETH, r RETH, t AtomicETH, a AETH, k AtomicAckETH, i ImmDt, v IETH, c
 	                        CNP */
 	bool payload, first, last;
 };
@@ -39,7 +40,7 @@ extern const size_t ref_opcodes_len;
 
 /* A UDP payload of this opcode with this many bytes of payload: random except for reserved fields; with pad, without
  * ICRC. */
-#define REF_PACKET_MAX (40 + 4096 + 4)
+#define REF_PACKET_MAX (44 + 4096 + 4)
 size_t ref_packet(uint8_t *udp_payload, const struct ref_opcode *o, size_t len);
 
 #endif

@@ -57,6 +57,14 @@ static enum vb_local local(void *own, const struct vb_work *work)
 	return fx->no_access >> work->cookie & 1 ? VB_LOCAL_FAILED : VB_LOCAL_DONE;
 }
 
+static bool select_srq(void *own, uint32_t srqn, bool answer)
+{
+	struct fx *fx = own;
+
+	*(answer ? &fx->selected_for_answer : &fx->selected) = srqn;
+	return srqn == FX_SRQ || srqn == FX_SRQ + 1;
+}
+
 static bool take_receive(void *own, uint32_t *room)
 {
 	struct fx *fx = own;
@@ -186,6 +194,7 @@ static const struct vb_roce_ops ops = {
         .fetch = fetch,
         .scatter = scatter,
         .local = local,
+        .select_srq = select_srq,
         .take_receive = take_receive,
         .scatter_receive = scatter_receive,
         .complete_receive = complete_receive,
@@ -294,6 +303,7 @@ struct vb_packet fx_packet(const struct fx *fx, uint8_t opcode, uint32_t psn, ui
 	        .info = vb_opcode_info(opcode),
 	        .payload_len = len,
 	        .feth = {1, 0},
+	        .xrceth = {FX_SRQ},
 	        .reth = {FX_VA, FX_KEY, len},
 	        .atomic = {FX_VA, FX_KEY, 1, 0},
 	        .aeth = {.value = VB_CREDITS_UNLIMITED},

@@ -12,6 +12,7 @@
 #define FX_REGION 4096u
 #define FX_SENDS 16u
 #define FX_LIST 64u
+#define FX_SRQ 5u /* XRC: the SRQs are this one and the next */
 
 struct fx {
 	struct vb_roce_qp qp;
@@ -36,9 +37,10 @@ struct fx {
 	uint8_t region[FX_REGION];
 	uint32_t key; /* 0: invalidated */
 	uint32_t atomics, locals, later;
-	uint32_t words, flushes; /* atomic writes and flushes that were executed */
-	struct vb_reth flushed;  /* the range of the last flush */
-	uint16_t port;           /* source port of forged packets */
+	uint32_t words, flushes;                /* atomic writes and flushes that were executed */
+	struct vb_reth flushed;                 /* the range of the last flush */
+	uint32_t selected, selected_for_answer; /* the last SRQ that a request named; that an answer was for */
+	uint16_t port;                          /* source port of forged packets */
 	enum vb_work_event event[FX_LIST];
 	uint32_t events;
 };

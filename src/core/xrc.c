@@ -1,0 +1,278 @@
+// xrc.c - XRC domains, and the XRC SRQs by number
+// follows: IBA volume 1, annex A14 (XRC); ibv_open_xrcd(3), ibv_get_srq_num(3)
+// SPDX-License-Identifier: MIT
+#include "core/xrc.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/context.h"
+#include "core/cq.h"
+#include "core/device.h"
+#include "core/handle.h"
+#include "core/pd.h"
+#include "core/verbs.h"
+#include "util/sip.h"
+
+/* An XRC domain of one adapter. Those that were opened by descriptors of one file are one domain, as in the kernel. */
+struct vb_xrc_domain {
+	struct vb_xrc_domain *next;
+	const struct vb_device *dev;
+	int fd; /* keeps the file, so that no other file gets its inode number; -1: the domain has no file */
+	dev_t st_dev;
+	ino_t st_ino;
+	unsigned refs;
+};
+
+struct vb_xrc {
+	struct vb_xrc_domain *domains; /* under node->ctx_lock */
+	uint32_t next, count;          /* of numbers: under node->progress, as is srqs */
+	struct vb_srq *srqs[VB_LANE_QPS];
+};
+
+struct vb_pd vb_xrc_no_pd;
+
+/* --- domains --- */
+
+/* Returns 0 or errno. Under ctx_lock. */
+static int table_open(struct vb_node *node)
+{
+	if (!node->xrc)
+		node->xrc = calloc(1, sizeof(*node->xrc));
+	return node->xrc ? 0 : ENOMEM;
+}
+
+static struct vb_xrc_domain *domain_find(struct vb_xrc *xrc, const struct vb_device *dev, const struct stat *st)
+{
+	struct vb_xrc_domain *d = xrc->domains;
+
+	while (d && (d->dev != dev || d->fd < 0 || d->st_dev != st->st_dev || d->st_ino != st->st_ino))
+		d = d->next;
+	return d;
+}
+
+/* st: the file of fd, or NULL for a domain without a file. Returns NULL with errno set. Under ctx_lock. */
+static struct vb_xrc_domain *domain_new(struct vb_xrc *xrc, const struct vb_device *dev, int fd, const struct stat *st)
+{
+	struct vb_xrc_domain *d = calloc(1, sizeof(*d));
+
+	if (!d) {
+		errno = ENOMEM;
+		return NULL;
+	}
+	d->fd = st ? fcntl(fd, F_DUPFD_CLOEXEC, 0) : -1;
+	if (st && d->fd < 0) {
+		free(d);
+		return NULL;
+	}
+	d->dev = dev;
+	if (st) {
+		d->st_dev = st->st_dev;
+		d->st_ino = st->st_ino;
+	}
+	d->next = xrc->domains;
+	xrc->domains = d;
+	return d;
+}
+
+/* Finds or makes the domain, and counts a reference. The errors are the kernel's. Under ctx_lock. */
+static int domain_get(struct vb_context *ctx, int fd, int oflags, struct vb_xrc_domain **out)
+{
+	struct stat st;
+	int err = table_open(ctx->node);
+
+	if (err)
+		return err;
+	if (fd >= 0 && fstat(fd, &st))
+		return EBADF;
+	struct vb_xrc_domain *d = fd >= 0 ? domain_find(ctx->node->xrc, ctx->dev, &st) : NULL;
+
+	if (d && (oflags & O_EXCL))
+		return EINVAL;
+	if (!d && fd >= 0 && !(oflags & O_CREAT))
+		return EAGAIN;
+	if (!d)
+		d = domain_new(ctx->node->xrc, ctx->dev, fd, fd >= 0 ? &st : NULL);
+	if (!d)
+		return errno;
+	d->refs++;
+	*out = d;
+	return 0;
+}
+
+/* Under ctx_lock. */
+static void domain_put(struct vb_xrc *xrc, struct vb_xrc_domain *d)
+{
+	struct vb_xrc_domain **at = &xrc->domains;
+
+	if (--d->refs)
+		return;
+	while (*at != d)
+		at = &(*at)->next;
+	*at = d->next;
+	if (d->fd >= 0)
+		close(d->fd);
+	free(d);
+}
+
+static int check_xrcd_attr(const struct vb_context *ctx, const struct ibv_xrcd_init_attr *a)
+{
+	const uint32_t needed = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS;
+
+	if (vb_device_rc_only(ctx->dev)) /* RFC 5040 has no XRC */
+		return EOPNOTSUPP;
+	return a->comp_mask == needed && a->fd >= -1 ? 0 : EINVAL;
+}
+
+struct ibv_xrcd *vb_open_xrcd(struct ibv_context *context, struct ibv_xrcd_init_attr *attr)
+{
+	struct vb_context *ctx = vb_ctx(context);
+	int err = check_xrcd_attr(ctx, attr);
+	struct vb_xrcd *x = err ? NULL : calloc(1, sizeof(*x));
+
+	if (!err && !x)
+		err = ENOMEM;
+	if (!err) {
+		vb_mutex_lock(&ctx->node->ctx_lock, VB_RANK_CONTEXTS);
+		err = domain_get(ctx, attr->fd, attr->oflags, &x->domain);
+		vb_mutex_unlock(&ctx->node->ctx_lock);
+	}
+	if (err) {
+		free(x);
+		errno = err;
+		return NULL;
+	}
+	x->xrcd.context = context;
+	x->made.context = context;
+	vb_context_hold(ctx);
+	return &x->xrcd;
+}
+
+int vb_close_xrcd(struct ibv_xrcd *xrcd)
+{
+	struct vb_xrcd *x = vb_xrcd(xrcd);
+	struct vb_context *ctx = vb_ctx(xrcd->context);
+
+	if (!vb_xrcd_is_of(xrcd, xrcd->context))
+		return ENOENT;
+	if (atomic_load(&x->users))
+		return EBUSY;
+	vb_mutex_lock(&ctx->node->ctx_lock, VB_RANK_CONTEXTS);
+	domain_put(ctx->node->xrc, x->domain);
+	vb_mutex_unlock(&ctx->node->ctx_lock);
+	vb_object_free(x, &x->made);
+	vb_context_drop(ctx);
+	return 0;
+}
+
+void vb_xrc_free(struct vb_node *node)
+{
+	struct vb_xrc *xrc = node->xrc;
+
+	while (xrc && xrc->domains) {
+		xrc->domains->refs = 1;
+		domain_put(xrc, xrc->domains);
+	}
+	free(xrc);
+	node->xrc = NULL;
+}
+
+/* --- SRQs --- */
+
+/* Numbers are given like those of queue pairs: the lane of this process, and no number reveals another. */
+int vb_xrc_srq_enter(struct vb_srq *srq)
+{
+	struct vb_node *node = srq->node;
+	struct vb_xrc *xrc = node->xrc;
+	uint32_t i;
+
+	vb_lock(&node->progress);
+	if (xrc->count == VB_LANE_QPS) {
+		vb_unlock(&node->progress);
+		return ENOMEM;
+	}
+	do
+		i = vb_shuffle(node->qp_key, VB_LANE_SHIFT, VB_QP_INDEX(xrc->next++));
+	while (xrc->srqs[i]);
+	srq->number = node->lane << VB_LANE_SHIFT | i;
+	xrc->srqs[i] = srq;
+	xrc->count++;
+	vb_unlock(&node->progress);
+	return 0;
+}
+
+/* Under progress. */
+static void forget_srq(struct vb_qp *qp, const struct vb_srq *srq)
+{
+	vb_lock(&qp->sq_lock);
+	if (qp->srq == srq && qp->inbound->active) {
+		vb_qp_error(qp);
+		vb_async_raise(vb_ctx(qp->qp.context), IBV_EVENT_QP_REQ_ERR, &qp->qp);
+	}
+	if (qp->srq == srq) {
+		qp->srq = NULL;
+		qp->rcq = NULL;
+	}
+	qp->pd = &vb_xrc_no_pd; /* the next request sets it again */
+	vb_unlock(&qp->sq_lock);
+}
+
+void vb_xrc_srq_leave(struct vb_srq *srq)
+{
+	struct vb_node *node = srq->node;
+
+	vb_lock(&node->progress);
+	node->xrc->srqs[VB_QP_INDEX(srq->number)] = NULL;
+	node->xrc->count--;
+	for (uint32_t i = 0; i < VB_LANE_QPS; i++) {
+		struct vb_qp *qp = atomic_load_explicit(&node->qps[i], memory_order_relaxed);
+
+		if (qp && qp->type == IBV_QPT_XRC_RECV)
+			forget_srq(qp, srq);
+	}
+	vb_unlock(&node->progress);
+	vb_cq_clean_receives(srq->cq, &srq->rq);
+}
+
+static struct vb_srq *srq_named(const struct vb_qp *qp, uint32_t srqn)
+{
+	struct vb_srq *srq = qp->node->xrc->srqs[VB_QP_INDEX(srqn)];
+
+	return srq && srq->number == srqn && srq->xrcd->domain == qp->xrc.domain ? srq : NULL;
+}
+
+bool vb_xrc_select(struct vb_qp *qp, uint32_t srqn)
+{
+	struct vb_srq *srq = srq_named(qp, srqn);
+
+	if (!srq || (qp->inbound->active && qp->srq != srq))
+		return false;
+	qp->srq = srq;
+	qp->rcq = srq->cq;
+	qp->pd = srq->pd;
+	return true;
+}
+
+bool vb_xrc_select_answer(struct vb_qp *qp, uint32_t srqn)
+{
+	struct vb_srq *srq = srq_named(qp, srqn);
+
+	if (srq)
+		qp->pd = srq->pd;
+	return srq;
+}
+
+int vb_get_srq_num(struct ibv_srq *ibsrq, uint32_t *number)
+{
+	struct vb_srq *srq = vb_srq(ibsrq);
+
+	if (!vb_srq_is_sound(ibsrq))
+		return EINVAL;
+	if (!srq->xrcd) /* only XRC SRQs have numbers */
+		return EOPNOTSUPP;
+	*number = srq->number;
+	return 0;
+}
