@@ -399,8 +399,8 @@ static void make_ready(struct world *w, unsigned i)
 	struct ibv_qp_attr a = {.qp_state = IBV_QPS_INIT,
 	                        .port_num = 1,
 	                        .qkey = QKEY,
-	                        .qp_access_flags =
-	                                IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC};
+	                        .qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+	                                           IBV_ACCESS_REMOTE_ATOMIC | VB_IBV_ACCESS_FLUSH_GLOBAL};
 	int base = IBV_QP_STATE;
 
 	assert(!vb_modify_qp(w->qp[i], &a,
@@ -457,7 +457,7 @@ static void world_open(struct world *w)
 	w->pd = vb_alloc_pd(w->ctx);
 	w->mr = vb_reg_mr(w->pd, w->memory, REGION, (uintptr_t)w->memory,
 	                  IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
-	                          IBV_ACCESS_REMOTE_ATOMIC);
+	                          IBV_ACCESS_REMOTE_ATOMIC | VB_IBV_ACCESS_FLUSH_GLOBAL);
 	struct ibv_srq_init_attr sa = {.attr = {.max_wr = 8, .max_sge = 2}};
 
 	w->srq = vb_create_srq(w->pd, &sa);
@@ -583,7 +583,7 @@ static void post(struct world *w, struct input *in)
 	                         .qp_type.xrc.remote_srqn = 9,
 	                         .sg_list = &sge,
 	                         .num_sge = 1,
-	                         .opcode = ops[k >> 2 & 7],
+	                         .opcode = k & 64 ? IBV_WR_ATOMIC_WRITE : ops[k >> 2 & 7],
 	                         .send_flags = k & 32 ? IBV_SEND_FENCE : 0},
 	                   *bad;
 
@@ -594,6 +594,7 @@ static void post(struct world *w, struct input *in)
 		sge.length = 8;
 		wr.wr.atomic.remote_addr = 64;
 	} else {
+		sge.length = k & 64 ? 8 : sge.length;
 		wr.wr.rdma.remote_addr = 64;
 	}
 	if (i == 3 || i == TARGET) /* UD needs address handles, which are tested elsewhere; a target does not send */

@@ -397,8 +397,8 @@ static void make_ready(struct world *w, unsigned i)
 	struct ibv_qp_attr a = {.qp_state = IBV_QPS_INIT,
 	                        .port_num = 1,
 	                        .qkey = 5,
-	                        .qp_access_flags =
-	                                IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC};
+	                        .qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+	                                           IBV_ACCESS_REMOTE_ATOMIC | VB_IBV_ACCESS_FLUSH_GLOBAL};
 	int base = IBV_QP_STATE;
 
 	assert(!vb_modify_qp(w->qp[i], &a,
@@ -463,7 +463,7 @@ static void world_open(struct world *w)
 	w->pd = vb_alloc_pd(w->ctx);
 	w->mr = vb_reg_mr(w->pd, w->memory, REGION, (uintptr_t)w->memory,
 	                  IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
-	                          IBV_ACCESS_REMOTE_ATOMIC);
+	                          IBV_ACCESS_REMOTE_ATOMIC | VB_IBV_ACCESS_FLUSH_GLOBAL);
 	struct ibv_srq_init_attr sa = {.attr = {.max_wr = 8, .max_sge = 2}};
 
 	w->srq = vb_create_srq(w->pd, &sa);
@@ -588,14 +588,15 @@ static void post(struct world *w, struct input *in)
 	                                             IBV_WR_ATOMIC_CMP_AND_SWP,
 	                                             IBV_WR_RDMA_WRITE_WITH_IMM,
 	                                             IBV_WR_SEND_WITH_INV,
-	                                             IBV_WR_LOCAL_INV};
+	                                             IBV_WR_LOCAL_INV,
+	                                             IBV_WR_ATOMIC_WRITE};
 	uint32_t k = take(in, 1), i = take(in, 1) % QPS, len = take(in, 2);
 	struct ibv_sge sge = {(uintptr_t)w->memory + take(in, 2), len, k & 64 ? 1 : w->mr->lkey};
 	struct ibv_recv_wr r = {.wr_id = 1000 + (k >> 2), .sg_list = &sge, .num_sge = 1}, *rbad;
 	struct ibv_send_wr s = {.wr_id = w->posted[i] % 1000,
 	                        .sg_list = &sge,
 	                        .num_sge = 1,
-	                        .opcode = opcodes[take(in, 1) & 7]},
+	                        .opcode = opcodes[take(in, 1) % 9]},
 	                   *sbad;
 
 	if (k & 128) {
@@ -607,7 +608,8 @@ static void post(struct world *w, struct input *in)
 	}
 	if (i == 3 || i == TARGET || (s.opcode == IBV_WR_LOCAL_INV && take(in, 1) & 15))
 		return;
-	if (s.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD || s.opcode == IBV_WR_ATOMIC_CMP_AND_SWP)
+	if (s.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD || s.opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
+	    s.opcode == IBV_WR_ATOMIC_WRITE)
 		sge.length = 8;
 	s.send_flags = k & 32 ? IBV_SEND_FENCE : 0;
 	s.invalidate_rkey = 3;
