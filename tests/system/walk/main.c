@@ -97,6 +97,9 @@ static void walk_process(void)
 		CHECK(!pthread_create(&threads[i], NULL, walk_thread, (void *)(i + 1)));
 	for (unsigned i = 0; i < plan.threads; i++)
 		pthread_join(threads[i], NULL);
+	for (uint32_t i = 0; i < plan.ends; i++)
+		if (pool_at(QP, i)->alive)
+			COUNT(last);
 	hear_the_rest(&d);
 	destroy_all(&d);
 	/* closed by another thread, which may take a moment */
@@ -199,12 +202,12 @@ static void end_all(void)
 
 static void say_what_was_done(void)
 {
-	printf("%llu calls, %llu of them refused as expected, %llu of objects in use; %llu connections; %llu messages, %llu "
-	       "writes, %llu atomics, %llu requests that had to fail; %llu events; %u processes killed, %u stopped\n",
-	       (unsigned long long)board->calls, (unsigned long long)board->refused, (unsigned long long)board->busy,
-	       (unsigned long long)board->joined, (unsigned long long)board->sent, (unsigned long long)board->written,
-	       (unsigned long long)board->atomics, (unsigned long long)board->wrong, (unsigned long long)board->events,
-	       killed, stopped);
+	printf("%llu queue pairs at the end; %llu calls, %llu of them refused as expected, %llu of objects in use; "
+	       "%llu connections; %llu messages, %llu writes, %llu atomics, %llu requests that had to fail; %llu events; %u processes killed, %u stopped\n",
+	       (unsigned long long)board->last, (unsigned long long)board->calls, (unsigned long long)board->refused,
+	       (unsigned long long)board->busy, (unsigned long long)board->joined, (unsigned long long)board->sent,
+	       (unsigned long long)board->written, (unsigned long long)board->atomics, (unsigned long long)board->wrong,
+	       (unsigned long long)board->events, killed, stopped);
 }
 
 /* --- arguments --- */

@@ -111,6 +111,7 @@ struct board {
 	_Atomic uint32_t epoch[PROCESSES]; /* of a process: changes before it is killed */
 	atomic_bool over;
 	_Atomic uint64_t calls, joined, sent, written, atomics, wrong, refused, busy, events;
+	_Atomic uint64_t last; /* queue pairs that there were at the end */
 	struct place place[PROCESSES][END_COUNT];
 };
 extern struct board *board;
