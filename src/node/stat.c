@@ -366,7 +366,7 @@ static void sum_contexts(struct vb_node *node, struct device_scan *scan)
 	}
 }
 
-static void add_errors(struct vb_counts *c, uint64_t errors[2][2])
+static __attribute__((no_sanitize("thread"))) void add_errors(struct vb_counts *c, uint64_t errors[2][2])
 {
 	c->req_cqe_error += errors[0][0] + errors[0][1];
 	c->req_cqe_flush_error += errors[0][1];

@@ -6,6 +6,16 @@
 
 #include "engine/local/responder.h"
 
+/* The sender's buffers belong to its queue pair only until that leaves RTS: then the request is flushed, or gone, and its
+ * program may reuse them. The number changes before that; even: it has left. */
+static uint32_t sender_gen(const struct vb_qp *qp, const struct vb_peer *peer)
+{
+	struct vb_qp_shared *sender = vb_seg_qp(peer->seg, qp->attr.dest_qp_num);
+	uint32_t gen = atomic_load_explicit(&sender->gen, memory_order_acquire);
+
+	return atomic_load_explicit(&sender->qpn, memory_order_relaxed) == qp->attr.dest_qp_num ? gen : 0;
+}
+
 /* Executes a SEND whose data this side fetches, by one copy from the sender's buffers to the receiver's. */
 enum vb_verdict vb_local_pull(struct vb_qp *qp, struct vb_local_req *q)
 {
@@ -24,7 +34,10 @@ enum vb_verdict vb_local_pull(struct vb_qp *qp, struct vb_local_req *q)
 	unsigned class = vb_choice_class(total);
 	struct vb_cost *cost = &q->peer->fetch_cost[class];
 	uint64_t begin = vb_cost_begin(cost);
+	uint32_t gen = sender_gen(qp, q->peer);
 
+	if (!(gen & 1))
+		return VB_VERDICT_DROP;
 	for (uint32_t i = 0; i < n; off += span[i].length, i++) {
 		if (span[i].length > total - off)
 			return VB_VERDICT_TOO_LONG;
@@ -42,6 +55,9 @@ enum vb_verdict vb_local_pull(struct vb_qp *qp, struct vb_local_req *q)
 		if (err)
 			return VB_VERDICT_DROP; /* copies are forbidden: can_pull is cleared now, so the retry sends the data */
 	}
+	atomic_thread_fence(memory_order_acquire);
+	if (sender_gen(qp, q->peer) != gen)
+		return VB_VERDICT_DROP; /* what was copied may be anything */
 	if (begin && vb_cost_end(cost, begin, total))
 		atomic_store_explicit(&q->peer->ours->costs[class].fetch, cost->ns, memory_order_relaxed);
 

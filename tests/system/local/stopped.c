@@ -38,6 +38,10 @@ static void sleeper(int fd, void *arg)
 			for (uint64_t i = 0; i < 4; i++)
 				CHECK(wait_wc(l.rcq).status == IBV_WC_SUCCESS);
 			tell(fd, "k", 1);
+		} else if (c == 'o') { /* one message has come, and no other comes */
+			CHECK(wait_wc(l.rcq).status == IBV_WC_SUCCESS);
+			expect_none(l.rcq, 500);
+			tell(fd, "k", 1);
 		}
 	}
 }
@@ -409,6 +413,38 @@ static void requests_to_a_program_that_stops_before_it_has_met_its_peer_wait(voi
 	finish(&p);
 }
 
+/* Fails if the receiver of a large SEND copies the sender's memory after the request was flushed, when the sender's
+ * program uses that memory for something else. */
+static void a_send_that_was_flushed_does_not_arrive(void)
+{
+	CHECK(!setenv("VERBENA_SENDS", "fetch", 1));
+	for (int i = 0; i < 3; i++) {
+		struct side s;
+		char c;
+
+		open_side(&s, IBV_QPT_RC, (struct conf){.depth = 16});
+		POST(&s.l, .op = IBV_WR_SEND, .id = 1, .m = &s.m, .len = 8);
+		expect(s.l.scq, 1, IBV_WC_SUCCESS);
+		stop_peer(&s.p);
+		POST(&s.l, .op = IBV_WR_SEND, .id = 2, .m = &s.m, .len = 65536);
+		if (i == 2)
+			SAME(ibv_destroy_qp(s.l.qp), 0);
+		else
+			SAME(to_state(s.l.qp, i ? IBV_QPS_RESET : IBV_QPS_ERR), 0);
+		if (i == 0)
+			expect(s.l.scq, 2, IBV_WC_WR_FLUSH_ERR);
+		memset(s.m.p, 7, 65536);
+		cont_peer(&s.p);
+		tell(s.p.fd, "o", 1);
+		hear(s.p.fd, &c, 1);
+		tell(s.p.fd, "q", 1);
+		finish(&s.p);
+		if (i < 2)
+			SAME(ibv_destroy_qp(s.l.qp), 0);
+		mem_end(&s.m);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
@@ -423,6 +459,7 @@ int main(int argc, char **argv)
 	         a_target_that_leaves_acknowledges_what_has_arrived},
 	        {"requests to a program that stops before it has met its peer wait",
 	         requests_to_a_program_that_stops_before_it_has_met_its_peer_wait},
+	        {"a send that was flushed does not arrive", a_send_that_was_flushed_does_not_arrive},
 	        {"a sleeping target serves sends and atomics", a_sleeping_target_serves_sends_and_atomics},
 	        {"a sleeping target receives datagrams", a_sleeping_target_receives_datagrams},
 	        {"a sleeping requester is woken when its target goes on",
