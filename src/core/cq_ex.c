@@ -7,6 +7,7 @@
 #include "core/handle.h"
 #include "core/node.h"
 #include "core/verbs.h"
+#include "fault/set.h"
 
 #define TIMESTAMPS (IBV_WC_EX_WITH_COMPLETION_TIMESTAMP | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK)
 #define FLAGS_SUPPORTED (IBV_WC_STANDARD_FLAGS | TIMESTAMPS)
@@ -26,7 +27,18 @@ static bool cq_next(struct vb_cq *cq)
 	return true;
 }
 
-static int start_poll(struct ibv_cq_ex *ex, struct ibv_poll_cq_attr *attr)
+/* The same while a rule of fault injection is about receives. */
+static bool cq_next_faulty(struct vb_cq *cq)
+{
+	if (!cq_next(cq))
+		return false;
+	vb_cq_judge(&cq->cq, &cq->current.wc);
+	cq->ex.status = cq->current.wc.status;
+	return true;
+}
+
+static inline __attribute__((always_inline)) int start_with(struct ibv_cq_ex *ex, const struct ibv_poll_cq_attr *attr,
+                                                            bool (*next)(struct vb_cq *))
 {
 	struct vb_cq *cq = cq_of(ex);
 
@@ -34,19 +46,34 @@ static int start_poll(struct ibv_cq_ex *ex, struct ibv_poll_cq_attr *attr)
 		return EINVAL;
 	if (!cq->single_threaded)
 		vb_lock(&cq->poll_lock);
-	if (cq_next(cq))
+	if (next(cq))
 		return 0;
 	vb_progress(cq->node, cq, 1);
-	if (cq_next(cq))
+	if (next(cq))
 		return 0;
 	if (!cq->single_threaded)
 		vb_unlock(&cq->poll_lock);
 	return ENOENT;
 }
 
+static int start_poll(struct ibv_cq_ex *ex, struct ibv_poll_cq_attr *attr)
+{
+	return start_with(ex, attr, cq_next);
+}
+
+static int start_poll_faulty(struct ibv_cq_ex *ex, struct ibv_poll_cq_attr *attr)
+{
+	return start_with(ex, attr, cq_next_faulty);
+}
+
 static int next_poll(struct ibv_cq_ex *ex)
 {
 	return cq_next(cq_of(ex)) ? 0 : ENOENT;
+}
+
+static int next_poll_faulty(struct ibv_cq_ex *ex)
+{
+	return cq_next_faulty(cq_of(ex)) ? 0 : ENOENT;
 }
 
 static void end_poll(struct ibv_cq_ex *ex)
@@ -100,12 +127,27 @@ static uint64_t read_completion_wallclock_ns(struct ibv_cq_ex *ex)
 	return vb_wall_clock(cq_of(ex)->current.timestamp);
 }
 
+/* Chooses the functions that poll: with or without the rules of fault injection. Under node->ctx_lock. */
+static void arm_polls(struct vb_cq *cq)
+{
+	bool armed = vb_fault_is_armed(VB_FAULT_ARM_RECV);
+
+	/* programs read these at any time */
+	__atomic_store_n(&cq->ex.start_poll, armed ? start_poll_faulty : start_poll, __ATOMIC_RELAXED);
+	__atomic_store_n(&cq->ex.next_poll, armed ? next_poll_faulty : next_poll, __ATOMIC_RELAXED);
+}
+
+void vb_cq_arm_all(struct vb_node *node)
+{
+	for (struct vb_cq *cq = node->cqs; cq; cq = cq->next)
+		if (cq->is_ex)
+			arm_polls(cq);
+}
+
 void vb_cq_ex_fill(struct vb_cq *cq)
 {
 	struct ibv_cq_ex *ex = &cq->ex;
 
-	ex->start_poll = start_poll;
-	ex->next_poll = next_poll;
 	ex->end_poll = end_poll;
 	ex->read_opcode = read_opcode;
 	ex->read_vendor_err = read_vendor_err;
@@ -122,6 +164,11 @@ void vb_cq_ex_fill(struct vb_cq *cq)
 	ex->read_flow_tag = read_flow_tag;
 	ex->read_tm_info = read_tm_info;
 	ex->read_completion_wallclock_ns = read_completion_wallclock_ns;
+	/* rules that are armed later find the queue in the list, which it is in already */
+	vb_mutex_lock(&cq->node->ctx_lock, VB_RANK_CONTEXTS);
+	cq->is_ex = true;
+	arm_polls(cq);
+	vb_mutex_unlock(&cq->node->ctx_lock);
 }
 
 /* The parent domain of the attributes, or NULL. */
@@ -160,7 +207,6 @@ struct ibv_cq_ex *vb_create_cq_ex(struct ibv_context *context, struct ibv_cq_ini
 	        vb_cq_new(context, attr->cqe, attr->cq_context, attr->channel, attr->comp_vector, domain_of(attr));
 	if (!cq)
 		return NULL;
-	cq->is_ex = true;
 	cq->wc_flags = attr->wc_flags;
 	cq->want_timestamp = attr->wc_flags & TIMESTAMPS;
 	if (attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) {

@@ -1,12 +1,12 @@
-// cq_faulty.c - ibv_poll_cq while a rule of fault injection is about receives
+// cq_faulty.c - what polls return while a rule of fault injection is about receives
 // see: docs/faults.md
 // SPDX-License-Identifier: MIT
+#include "core/cq.h"
 #include "core/node.h"
 #include "core/verbs.h"
 #include "fault/set.h"
 
-/* A receive that has completed: ends as the rules say. */
-static void judge_receive(struct ibv_cq *cq, struct ibv_wc *wc)
+void vb_cq_judge(struct ibv_cq *cq, struct ibv_wc *wc)
 {
 	const struct vb_fault_subject s = {
 	        .kind = VB_FAULT_KIND_RECV, .opcode = -1, .qpn = wc->qp_num, .device = cq->context->device->name};
@@ -30,6 +30,6 @@ int vb_poll_cq_faulty(struct ibv_cq *cq, int n, struct ibv_wc *wc)
 	int got = vb_poll_cq(cq, n, wc);
 
 	for (int i = 0; i < got; i++)
-		judge_receive(cq, &wc[i]);
+		vb_cq_judge(cq, &wc[i]);
 	return got;
 }

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/lid.h"
+
 static_assert(offsetof(struct vb_device, dev) == 0, "programs hold a pointer to it");
 static_assert(offsetof(struct vb_device, ifindex) >= 4096, "libmlx5 reads past struct ibv_device");
 
@@ -95,6 +97,8 @@ static bool update_gids(struct vb_device *dev)
 void vb_device_apply(struct vb_device *dev, const struct vb_netdev *nd)
 {
 	vb_lock(&dev->lock);
+	uint16_t lid = vb_lid_of(&dev->nd);
+
 	if (!nd && !dev->gone) {
 		dev->pending |= VB_DEV_GONE | port_change(vb_netdev_is_up(&dev->nd), false);
 		dev->nd.flags = 0;
@@ -111,6 +115,8 @@ void vb_device_apply(struct vb_device *dev, const struct vb_netdev *nd)
 			dev->pending |= VB_DEV_MTU;
 		dev->nd = *nd;
 	}
+	if (dev->lids && vb_lid_of(&dev->nd) != lid)
+		dev->pending |= VB_DEV_LID_CHANGE;
 	if (update_gids(dev))
 		dev->pending |= VB_DEV_GID_CHANGE;
 	vb_unlock(&dev->lock);

@@ -22,7 +22,8 @@ enum {
 	VB_DEV_PORT_UP = 1 << 0,
 	VB_DEV_PORT_DOWN = 1 << 1,
 	VB_DEV_GID_CHANGE = 1 << 2,
-	VB_DEV_MTU = 1 << 3,  /* active_mtu changed */
+	VB_DEV_MTU = 1 << 3, /* active_mtu changed */
+	VB_DEV_LID_CHANGE = 1 << 5,
 	VB_DEV_GONE = 1 << 4, /* the interface does not exist any more; reported once, and does not return */
 };
 

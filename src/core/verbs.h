@@ -96,6 +96,8 @@ int vb_poll_cq_faulty(struct ibv_cq *cq, int n, struct ibv_wc *wc);
 void vb_fill_ops(struct vb_context *ctx);
 /* The rules of fault injection have changed: post_send and post_recv ask them, or do not. */
 void vb_arm_ops(struct vb_context *ctx);
+/* The same for extended completion queues. Under node->ctx_lock. cq_ex.c */
+void vb_cq_arm_all(struct vb_node *node);
 
 struct ibv_flow *vb_create_flow(struct ibv_qp *qp, struct ibv_flow_attr *attr);
 int vb_destroy_flow(struct ibv_flow *flow);

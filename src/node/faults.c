@@ -104,6 +104,7 @@ static void follow_states(struct vb_node *node)
 	unsigned n = 0;
 
 	vb_mutex_lock(&node->ctx_lock, VB_RANK_CONTEXTS);
+	vb_cq_arm_all(node);
 	for (struct vb_context *c = node->contexts; c; c = c->next) {
 		vb_arm_ops(c);
 		if (follow_state(c) && n < 16)

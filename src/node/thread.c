@@ -76,6 +76,8 @@ static void network_changed(struct vb_node *node)
 			vb_async_raise(c, IBV_EVENT_PORT_ERR, PORT);
 		if (bits & VB_DEV_GID_CHANGE)
 			vb_async_raise(c, IBV_EVENT_GID_CHANGE, PORT);
+		if (bits & VB_DEV_LID_CHANGE)
+			vb_async_raise(c, IBV_EVENT_LID_CHANGE, PORT);
 		if (bits & VB_DEV_GONE)
 			vb_async_raise(c, IBV_EVENT_DEVICE_FATAL, NULL);
 	}

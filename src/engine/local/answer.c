@@ -24,7 +24,7 @@ enum vb_verdict vb_local_accept_read(struct vb_qp *qp, struct vb_local_req *q)
 		vb_local_count_taken(qp);
 		return VB_VERDICT_OK;
 	}
-	if (q->ext.total && !vb_local_allows(qp, IBV_ACCESS_REMOTE_READ))
+	if (!vb_local_allows(qp, IBV_ACCESS_REMOTE_READ))
 		return VB_VERDICT_INVALID;
 	if (q->ext.total &&
 	    !vb_own_memory(qp, q->ext.rkey, q->ext.remote_addr, q->ext.total, IBV_ACCESS_REMOTE_READ, &va))

@@ -32,18 +32,27 @@ static void hazard_drop(_Atomic uint64_t *h)
 	atomic_store_explicit(h, 0, memory_order_release);
 }
 
+static uint32_t access_of(const struct vb_swqe *w)
+{
+	return w->opcode == IBV_WR_RDMA_READ ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE;
+}
+
+/* Does the peer's QP accept such requests? */
+static bool remote_accepts(const struct vb_qp *qp, const struct vb_swqe *w)
+{
+	return atomic_load(&qp->local.remote->gen) == qp->local.remote_gen && /* after the hazard: not an ldapr */
+	       atomic_load_explicit(&qp->local.remote->access, memory_order_relaxed) & access_of(w);
+}
+
 /* The checks of a responder: the QP accepts such requests, and the key allows the whole range. */
-static bool remote_allows(struct vb_qp *qp, const struct vb_swqe *w, uint64_t off, uint32_t length, uint32_t access,
+static bool remote_allows(struct vb_qp *qp, const struct vb_swqe *w, uint64_t off, uint32_t length,
                           struct vb_mr_view *view, uint64_t *va)
 {
-	if (atomic_load(&qp->local.remote->gen) != qp->local.remote_gen || /* after the hazard: not an ldapr */
-	    (atomic_load_explicit(&qp->local.remote->access, memory_order_relaxed) & access) != access)
-		return false;
-	if (w->remote_addr + off < off)
+	if (!remote_accepts(qp, w) || w->remote_addr + off < off)
 		return false;
 	return vb_mr_read_shared(qp->local.peer->seg, w->rkey, view) &&
 	       vb_mr_view_allows(view, atomic_load_explicit(&qp->local.remote->pd, memory_order_relaxed),
-	                         qp->attr.dest_qp_num, w->remote_addr + off, length, access, va);
+	                         qp->attr.dest_qp_num, w->remote_addr + off, length, access_of(w), va);
 }
 
 /* Selects the part [off, off + n) of a gathered message. Returns the number of pieces. */
@@ -79,8 +88,7 @@ static enum vb_direct_result one_piece(struct vb_qp *qp, struct vb_swqe *w, cons
 	if (!vb_peer_alive(peer))
 		return VB_DIRECT_GONE;
 	/* checks the whole rest, not just this piece, so that nothing is written if the end is out of range */
-	if (!remote_allows(qp, w, off, w->length - (uint32_t)off,
-	                   is_read ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE, &view, &va))
+	if (!remote_allows(qp, w, off, w->length - (uint32_t)off, &view, &va))
 		return VB_DIRECT_REFUSED;
 	n = iov_slice(iov, n, off, length, part);
 
@@ -125,6 +133,8 @@ enum vb_direct_result vb_local_direct(struct vb_qp *qp, struct vb_swqe *w)
 	n = vb_gather(qp, w, is_read ? IBV_ACCESS_LOCAL_WRITE : 0, iov);
 	if (n < 0)
 		return VB_DIRECT_LOCAL;
+	if (!w->length) /* succeeds without a check of the key (IBA C9-88) */
+		return remote_accepts(qp, w) ? VB_DIRECT_DONE : VB_DIRECT_REFUSED;
 	for (uint64_t off = 0; r == VB_DIRECT_DONE && off < w->length; off += PIECE) {
 		uint32_t length = w->length - off < PIECE ? (uint32_t)(w->length - off) : PIECE;
 		_Atomic uint64_t *h = hazard_take(qp->local.peer, (uint64_t)w->rkey << 32 | qp->attr.dest_qp_num);
@@ -135,5 +145,5 @@ enum vb_direct_result vb_local_direct(struct vb_qp *qp, struct vb_swqe *w)
 			r = one_piece(qp, w, iov, n, off, length);
 		hazard_drop(h);
 	}
-	return r; /* a request of length 0 succeeds without a check of the key (IBA C9-88) */
+	return r;
 }

@@ -397,6 +397,20 @@ static __attribute__((noinline)) void count_copied(struct vb_qp *qp, bool is_rea
 	atomic_store_explicit(bytes, atomic_load_explicit(bytes, memory_order_relaxed) + length, memory_order_relaxed);
 }
 
+/* Does the responder have to see this read or write before its data moves? It refuses reads if it accepts none. And a
+ * write with immediate of one packet finds its receive before it is stored, as on a network. */
+static bool is_for_responder(const struct vb_qp *qp, const struct vb_swqe *w)
+{
+	switch (w->opcode) {
+	case IBV_WR_RDMA_READ:
+		return !atomic_load_explicit(&qp->local.remote->max_dest_rd_atomic, memory_order_relaxed);
+	case IBV_WR_RDMA_WRITE_WITH_IMM:
+		return w->length <= 128u << qp->attr.path_mtu && !w->data_written;
+	default:
+		return false;
+	}
+}
+
 /* Executes an RDMA write or read by one copy, if nothing of this QP is in flight and the peer's memory is accessible.
  * Otherwise uses the ring, as XRC does: the protection domain depends on the SRQ, which the peer knows. */
 static enum vb_emit emit_rdma(struct vb_qp *qp, struct vb_swqe *w)
@@ -407,7 +421,9 @@ static enum vb_emit emit_rdma(struct vb_qp *qp, struct vb_swqe *w)
 	                (qp->local.peer->self || atomic_load_explicit(&qp->local.peer->copy_ok, memory_order_relaxed));
 
 	if (is_read && !qp->attr.max_rd_atomic)
-		return vb_local_emit_fault(w, IBV_WC_REM_INV_REQ_ERR);
+		return vb_local_emit_fault(w, IBV_WC_LOC_QP_OP_ERR);
+	if (is_for_responder(qp, w))
+		may_copy = false;
 	if (!qp->local.sq_emit_off)
 		w->slot = 0; /* it may have been in the ring before, and be sent again */
 	if (may_copy && w->opcode == IBV_WR_RDMA_WRITE && is_write_by_ring(qp, w)) {
@@ -480,7 +496,7 @@ static enum vb_emit emit_atomic(struct vb_qp *qp, struct vb_swqe *w)
 	if (vb_gather(qp, w, IBV_ACCESS_LOCAL_WRITE, iov) < 0)
 		return vb_local_emit_fault(w, IBV_WC_LOC_PROT_ERR);
 	if (!qp->attr.max_rd_atomic)
-		return vb_local_emit_fault(w, IBV_WC_REM_INV_REQ_ERR);
+		return vb_local_emit_fault(w, IBV_WC_LOC_QP_OP_ERR);
 	if (rd_atomic_full(qp))
 		return VB_EMIT_BLOCKED;
 	w->slot = (uint8_t)(qp->local.rd_slot % VB_RD_ATOM_SLOTS);

@@ -188,12 +188,12 @@ static enum vb_verdict do_write(struct vb_qp *qp, struct vb_local_req *q)
 	bool last = q->flags & VB_RECF_LAST;
 	uint64_t va;
 
+	if (q->type != VB_REC_WRITTEN && !vb_local_allows(qp, IBV_ACCESS_REMOTE_WRITE))
+		return VB_VERDICT_INVALID;
 	if (q->rec.length && q->type != VB_REC_WRITTEN) {
 		bool receives = receives_first(qp, q);
 		enum vb_verdict refused = receives ? VB_VERDICT_ACCESS : VB_VERDICT_DENIED;
 
-		if (!vb_local_allows(qp, IBV_ACCESS_REMOTE_WRITE))
-			return VB_VERDICT_INVALID;
 		if (receives && !qp->inbound->active && !vb_receive_take(qp))
 			return VB_VERDICT_RNR; /* before the data is stored, because the retry sends it again */
 		/* the check of the first piece covers the whole message (IBA 9.7.4.1.5) */
@@ -260,7 +260,7 @@ static enum vb_verdict do_verdict(struct vb_qp *qp, struct vb_local_req *q)
 		return VB_VERDICT_RNR;
 	if (!(q->flags & VB_RECF_FAULT) &&
 	    /* allowed now, after a re-registration: the requester tries again */
-	    vb_own_memory(qp, q->ext.rkey, q->ext.remote_addr, q->ext.total, access, &va))
+	    (!q->ext.total || vb_own_memory(qp, q->ext.rkey, q->ext.remote_addr, q->ext.total, access, &va)))
 		return VB_VERDICT_DROP;
 	return receives_first(qp, q) ? VB_VERDICT_ACCESS : VB_VERDICT_DENIED;
 }
@@ -323,6 +323,13 @@ static void end_receive(struct vb_qp *qp, enum vb_verdict v)
 		vb_local_receive_complete(qp, NULL, refusals[v].receive, IBV_WC_RECV, 0);
 }
 
+static void end_qp(struct vb_qp *qp)
+{
+	vb_lock(&qp->sq_lock);
+	vb_qp_error(qp);
+	vb_unlock(&qp->sq_lock);
+}
+
 /* RC: sends the NAK and takes the QP to ERR. If no receive reports the error, an asynchronous event does. */
 static void refuse_request(struct vb_qp *qp, enum vb_verdict v, bool serving)
 {
@@ -330,9 +337,7 @@ static void refuse_request(struct vb_qp *qp, enum vb_verdict v, bool serving)
 		vb_local_serve_reads(qp); /* answers earlier requests first, as far as there is room */
 	end_receive(qp, v);
 	publish_nak(qp, refusals[v].nak);
-	vb_lock(&qp->sq_lock);
-	vb_qp_error(qp);
-	vb_unlock(&qp->sq_lock);
+	end_qp(qp);
 	if (refusals[v].event)
 		vb_async_raise(vb_ctx(qp->qp.context), refusals[v].event, &qp->qp);
 }
@@ -365,9 +370,7 @@ static void input_unreliable(struct vb_qp *qp, struct vb_local_req *q)
 	qp->inbound->dropped = !(q->flags & VB_RECF_LAST);
 	if (v == VB_VERDICT_RECEIVE) {
 		end_receive(qp, v);
-		vb_lock(&qp->sq_lock);
-		vb_qp_error(qp);
-		vb_unlock(&qp->sq_lock);
+		end_qp(qp);
 	}
 }
 
@@ -455,10 +458,12 @@ static void input_ud(struct vb_qp *qp, struct vb_local_req *q)
 		VB_COUNT(drop_length, 1);
 		return;
 	}
-	if (receive_scatter(qp, q->payload, q->rec.length) != VB_VERDICT_OK)
-		vb_local_receive_complete(qp, q, IBV_WC_LOC_PROT_ERR, IBV_WC_RECV, 0);
-	else
+	if (receive_scatter(qp, q->payload, q->rec.length) != VB_VERDICT_OK) {
+		vb_local_receive_complete(qp, q, refusals[VB_VERDICT_RECEIVE].receive, IBV_WC_RECV, 0);
+		end_qp(qp);
+	} else {
 		vb_local_receive_complete(qp, q, IBV_WC_SUCCESS, IBV_WC_RECV, q->rec.length);
+	}
 }
 
 static void request_input(struct vb_local_req *q)

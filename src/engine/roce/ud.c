@@ -15,9 +15,9 @@ static enum vb_work_status store_datagram(struct vb_roce_qp *qp, const struct vb
 		return VB_WORK_LOC_LEN_ERR;
 	}
 	if (!qp->ops->scatter_receive(qp->own, 0, grh, VB_GRH_LEN))
-		return VB_WORK_LOC_PROT_ERR;
+		return vb_refused_rows[VB_REFUSE_RECEIVE].receive;
 	if (p->payload_len && !qp->ops->scatter_receive(qp->own, VB_GRH_LEN, payload, p->payload_len))
-		return VB_WORK_LOC_PROT_ERR;
+		return vb_refused_rows[VB_REFUSE_RECEIVE].receive;
 	return VB_WORK_SUCCESS;
 }
 
@@ -47,4 +47,6 @@ void vb_roce_datagram_input(struct vb_roce_qp *qp, const struct vb_packet *p, co
 	};
 
 	qp->ops->complete_receive(qp->own, &receipt);
+	if (receipt.status == vb_refused_rows[VB_REFUSE_RECEIVE].receive) /* IBA 9.9.3: a local error ends any QP */
+		vb_roce_kill(qp, vb_refused_rows[VB_REFUSE_RECEIVE].event);
 }

@@ -199,11 +199,20 @@ bool vb_iwarp_ended(const struct vb_iwarp_path *path)
 	return path->failed || path->lost || vb_iw_over(&path->q);
 }
 
-static enum ibv_event_type event_of(enum vb_work_event event)
+/* The event of a failed engine; 0: none. An error of our own is reported by a completion. A Terminate of the peer is an
+ * asynchronous error, because the request that caused it may have completed. */
+static int event_of(const struct vb_iwarp_path *path, enum vb_work_event event)
 {
-	return event == VB_WORK_EVENT_REQ      ? IBV_EVENT_QP_REQ_ERR
-	       : event == VB_WORK_EVENT_ACCESS ? IBV_EVENT_QP_ACCESS_ERR
-	                                       : IBV_EVENT_QP_FATAL;
+	switch (event) {
+	case VB_WORK_EVENT_NONE:
+		return 0;
+	case VB_WORK_EVENT_REQ:
+		return IBV_EVENT_QP_REQ_ERR;
+	case VB_WORK_EVENT_ACCESS:
+		return IBV_EVENT_QP_ACCESS_ERR;
+	default:
+		return vb_iw_got_terminate(&path->q, &(struct vb_iw_terminate){0}) ? IBV_EVENT_QP_FATAL : 0;
+	}
 }
 
 /* Called when the connection has ended. Processes data that arrived before. Under progress + sq_lock. */
@@ -236,7 +245,6 @@ void vb_iwarp_settle(struct vb_qp *qp)
 	if (!path || !vb_iwarp_ended(path))
 		return;
 	vb_known_forget(&path->known);
-	struct vb_context *ctx = vb_ctx(qp->qp.context);
 	bool reported = path->failed != VB_WORK_EVENT_NONE;
 
 	if (path->lost) {
@@ -247,13 +255,13 @@ void vb_iwarp_settle(struct vb_qp *qp)
 	} else if (!path->status) {
 		path->status = EPROTO;
 	}
-	enum vb_work_event event = reported ? path->failed : VB_WORK_EVENT_NONE;
+	int event = reported ? event_of(path, path->failed) : 0;
 
 	if (atomic_load(&qp->state) != IBV_QPS_ERR)
 		log_end(path);
-	vb_qp_error(qp);
+	vb_qp_error(qp); /* frees path */
 	if (event)
-		vb_async_raise(ctx, event_of(event), &qp->qp);
+		vb_async_raise(vb_ctx(qp->qp.context), (enum ibv_event_type)event, &qp->qp);
 }
 
 /*

@@ -53,11 +53,13 @@ watch_changes() {
 	ip link set v0 up; ip link set v1 up
 	trap 'kill $(jobs -p) 2>/dev/null' EXIT
 	wait_for 20 carries
-	timeout $((120 * SLOW)) stdbuf -oL "${run[@]}" ibv_asyncwatch -d roce_v0 >"$work/watch" 2>&1 &
+	timeout $((120 * SLOW)) stdbuf -oL env VERBENA_LIDS=1 "${run[@]}" ibv_asyncwatch -d roce_v0 >"$work/watch" 2>&1 &
 	local watch=$!
 	wait_for 20 grep -q 'async event FD' "$work/watch" || { cat "$work/watch"; return 1; }
 	ip addr add 10.9.8.7/24 dev v0
 	wait_for 20 grep -q '(18), port 1$' "$work/watch" || { echo "no GID event:"; cat "$work/watch"; return 1; }
+	# IBV_EVENT_LID_CHANGE: with VERBENA_LIDS the first address is the LID
+	wait_for 20 grep -q '(11), port 1$' "$work/watch" || { echo "no LID event:"; cat "$work/watch"; return 1; }
 	ip link set v1 down
 	wait_for 20 grep -q '(10), port 1$' "$work/watch" || { echo "no port error event:"; cat "$work/watch"; return 1; }
 	ip link set v1 up

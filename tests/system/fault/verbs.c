@@ -24,6 +24,7 @@ struct two {
 static struct two two;
 static uint8_t ack_timeout = 8;
 static bool extended; /* queue pairs with the ibv_wr_ functions */
+static bool polls_ex; /* a completion queue with ibv_start_poll */
 
 static void open_lo(void)
 {
@@ -80,12 +81,20 @@ static void connect_qp(int i, bool rc)
 	        mask | (rc ? IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC : 0)));
 }
 
+static struct ibv_cq *make_cq(void)
+{
+	struct ibv_cq_init_attr_ex ex = {.cqe = 4 * DEPTH, .wc_flags = IBV_WC_EX_WITH_BYTE_LEN | IBV_WC_EX_WITH_QP_NUM};
+
+	return polls_ex ? ibv_cq_ex_to_cq(ibv_create_cq_ex(two.ctx, &ex))
+	                : ibv_create_cq(two.ctx, 4 * DEPTH, NULL, NULL, 0);
+}
+
 static void open_two(const char *rules, enum ibv_qp_type type)
 {
 	setenv("VERBENA_FAULT", rules, 1);
 	open_lo();
 	CHECK((two.pd = ibv_alloc_pd(two.ctx)));
-	CHECK((two.cq = ibv_create_cq(two.ctx, 4 * DEPTH, NULL, NULL, 0)));
+	CHECK((two.cq = make_cq()));
 	CHECK((two.mr = ibv_reg_mr(two.pd, two.bytes, sizeof(two.bytes),
 	                           IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE)));
 	for (int i = 0; i < 2; i++)
@@ -113,13 +122,31 @@ static int post_one(uint64_t id, enum ibv_wr_opcode opcode)
 	return ibv_post_send(two.qp[0], &wr, &bad);
 }
 
+/* As ibv_poll_cq for one completion. */
+static int poll_ex(struct ibv_wc *wc)
+{
+	struct ibv_cq_ex *ex = (struct ibv_cq_ex *)two.cq;
+	int err = ibv_start_poll(ex, &(struct ibv_poll_cq_attr){0});
+
+	if (err) {
+		SAME(err, ENOENT);
+		return 0;
+	}
+	*wc = (struct ibv_wc){.wr_id = ex->wr_id,
+	                      .status = ex->status,
+	                      .byte_len = ibv_wc_read_byte_len(ex),
+	                      .qp_num = ibv_wc_read_qp_num(ex)};
+	ibv_end_poll(ex);
+	return 1;
+}
+
 /* The next completion of the queue pair. */
 static struct ibv_wc wait_wc(int qp)
 {
 	struct ibv_wc wc;
 
 	for (int ms = 0; ms < LONG_MS; ms++) {
-		for (int n; (n = ibv_poll_cq(two.cq, 1, &wc)) != 0;) {
+		for (int n; (n = polls_ex ? poll_ex(&wc) : ibv_poll_cq(two.cq, 1, &wc)) != 0;) {
 			CHECK(n == 1);
 			if (wc.qp_num == two.qp[qp]->qp_num)
 				return wc;
@@ -252,6 +279,12 @@ static void a_receive_completes_with_the_status_of_wc(void)
 	expect_wc(1, 1001, IBV_WC_LOC_PROT_ERR);
 	expect_wc(1, 1002, IBV_WC_WR_FLUSH_ERR);
 	SAME(state_of(1), IBV_QPS_ERR);
+}
+
+static void extended_polling_sees_the_status_of_wc_too(void)
+{
+	polls_ex = true;
+	a_receive_completes_with_the_status_of_wc();
 }
 
 static void a_queue_pair_gets_a_fatal_event(void)
@@ -501,6 +534,7 @@ int main(void)
 	APART(a_lost_message_of_uc_is_only_lost);
 	APART(delayed_requests_keep_their_order);
 	APART(a_receive_completes_with_the_status_of_wc);
+	APART(extended_polling_sees_the_status_of_wc_too);
 	APART(a_queue_pair_gets_a_fatal_event);
 	APART(a_completion_queue_overflows);
 	APART(calls_fail_with_the_error_of_their_rule);

@@ -865,9 +865,14 @@ static void says_what_it_has(int fd, void *arg)
 	}
 }
 
-/* A program that ends a connection because the peer has confirmed receipt gets no error for those sends. */
+/* A program that ends a connection because the peer has confirmed receipt gets no error for those sends. A promise of
+ * shared memory: on a network the acknowledgement may be on its way still, as with hardware. */
 static void what_the_peer_has_is_no_failure_of_who_ends(void)
 {
+	const char *wire = getenv("VERBENA_WIRE");
+
+	if (wire && !strcmp(wire, "always"))
+		skip("on a network the acknowledgement may come later than the answer");
 	struct peer p = start(says_what_it_has, NULL);
 	struct dev d;
 	struct mem m;
