@@ -47,20 +47,24 @@ struct vb_made {
 	const struct ibv_context *context;
 	uint32_t handle;
 };
+/* The context that an object was made in. A program may overwrite the public part's `context`, which nothing follows. */
+#define VB_CONTEXT_OF(object) vb_ctx((struct ibv_context *)(object)->made.context)
 
 struct vb_pd {
 	struct ibv_pd pd;
 	struct vb_made made; /* made.handle is the id, unique in the process, never 0 */
 	atomic_int users;    /* MRs, QPs, SRQs, AHs, a parent's CQs: ibv_dealloc_pd answers EBUSY while there are any */
-	struct vb_pd *parent; /* a parent domain's protection domain, whose id it shares; or NULL */
-	struct vb_td *td;     /* a parent domain's thread domain, or NULL */
+	struct vb_pd *parent;       /* a parent domain's protection domain, whose id it shares; or NULL */
+	struct vb_td *td;           /* a parent domain's thread domain, or NULL */
+	struct vb_pd *next, **prev; /* the list of protection domains, without parent domains: under node->ctx_lock */
 };
 
 struct vb_mr {
 	struct ibv_mr mr; /* lkey == rkey */
 	struct vb_made made;
+	struct vb_pd *pd;
 	uint64_t iova;
-	uint32_t access;
+	uint32_t access, key;
 	struct vb_mr_shared *shared;
 };
 

@@ -58,7 +58,7 @@ static void rewrite_end(const struct vb_mr *mr, uint32_t key)
 	struct vb_mr_shared *e = mr->shared;
 
 	atomic_store_explicit(&e->access, mr->access, memory_order_relaxed);
-	atomic_store_explicit(&e->pd, vb_pd_id(vb_pd(mr->mr.pd)), memory_order_relaxed);
+	atomic_store_explicit(&e->pd, vb_pd_id(mr->pd), memory_order_relaxed);
 	atomic_store_explicit(&e->map_id, 0, memory_order_relaxed);
 	atomic_store_explicit(&e->device, (uint64_t)vb_ctx((struct ibv_context *)mr->made.context)->dev->number,
 	                      memory_order_relaxed);
@@ -78,7 +78,7 @@ static void close_entry(struct vb_node *node, struct vb_mr *mr)
 	atomic_thread_fence(memory_order_seq_cst);
 	vb_lock(&node->progress); /* waits for our own responder, which looks the key up again afterwards */
 	vb_unlock(&node->progress);
-	vb_quiesce(node, mr->mr.rkey, 0);
+	vb_quiesce(node, mr->key, 0);
 }
 
 static struct vb_mr *mr_new(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, uint32_t access)
@@ -89,6 +89,7 @@ static struct vb_mr *mr_new(struct ibv_pd *pd, void *addr, size_t length, uint64
 	if (!mr)
 		return NULL;
 	mr->mr = (struct ibv_mr){.context = pd->context, .pd = pd, .addr = addr, .length = length};
+	mr->pd = vb_pd(pd);
 	mr->iova = iova;
 	mr->access = access;
 	uint32_t entry;
@@ -100,12 +101,12 @@ static struct vb_mr *mr_new(struct ibv_pd *pd, void *addr, size_t length, uint64
 		return NULL;
 	}
 	node->mr_count++;
-	mr->mr.rkey = mr->mr.lkey;
+	mr->key = mr->mr.rkey = mr->mr.lkey;
 	mr->mr.handle = entry + 1;
 	mr->made = VB_MADE(mr->mr);
 	mr->shared = vb_seg_mr(node->seg, entry);
 	rewrite_begin(mr->shared);
-	rewrite_end(mr, mr->mr.rkey);
+	rewrite_end(mr, mr->key);
 	vb_mutex_unlock(&node->mr_lock);
 	return mr;
 }
@@ -136,17 +137,18 @@ struct ibv_mr *vb_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t 
 int vb_dereg_mr(struct ibv_mr *ibmr)
 {
 	struct vb_mr *mr = vb_mr(ibmr);
-	struct vb_node *node = vb_ctx(ibmr->context)->node;
 
 	if (!vb_mr_is_sound(ibmr))
 		return ENOENT;
+	struct vb_node *node = VB_CONTEXT_OF(mr)->node;
+
 	close_entry(node, mr);
 	vb_mutex_lock(&node->mr_lock, VB_RANK_MR);
 	rewrite_end(mr, 0);
-	vb_key_give_back(node->keys, ibmr->rkey);
+	vb_key_give_back(node->keys, mr->key);
 	node->mr_count--;
 	vb_mutex_unlock(&node->mr_lock);
-	atomic_fetch_sub(&vb_pd(ibmr->pd)->users, 1);
+	atomic_fetch_sub(&mr->pd->users, 1);
 	vb_object_free(mr, &mr->made);
 	return 0;
 }
@@ -155,7 +157,6 @@ int vb_dereg_mr(struct ibv_mr *ibmr)
 int vb_rereg_mr(struct ibv_mr *ibmr, int flags, struct ibv_pd *pd, void *addr, size_t length, int access)
 {
 	struct vb_mr *mr = vb_mr(ibmr);
-	struct vb_node *node = vb_ctx(ibmr->context)->node;
 	bool moves = flags & IBV_REREG_MR_CHANGE_TRANSLATION;
 	uint32_t new_access = flags & IBV_REREG_MR_CHANGE_ACCESS ? (uint32_t)access : mr->access;
 	int err;
@@ -166,6 +167,7 @@ int vb_rereg_mr(struct ibv_mr *ibmr, int flags, struct ibv_pd *pd, void *addr, s
 	if (!vb_mr_is_sound(ibmr) ||
 	    ((flags & IBV_REREG_MR_CHANGE_PD) && (!pd || pd->context != ibmr->context || !vb_pd_is_sound(pd))))
 		return EINVAL;
+	struct vb_node *node = VB_CONTEXT_OF(mr)->node;
 	void *new_addr = moves ? addr : ibmr->addr;
 	uint64_t new_length = moves ? length : ibmr->length;
 	uint64_t new_iova = moves ? new_access & IBV_ACCESS_ZERO_BASED ? 0 : (uintptr_t)addr : mr->iova;
@@ -179,15 +181,16 @@ int vb_rereg_mr(struct ibv_mr *ibmr, int flags, struct ibv_pd *pd, void *addr, s
 	close_entry(node, mr);
 	if (flags & IBV_REREG_MR_CHANGE_PD) {
 		atomic_fetch_add(&vb_pd(pd)->users, 1);
-		atomic_fetch_sub(&vb_pd(ibmr->pd)->users, 1);
+		atomic_fetch_sub(&mr->pd->users, 1);
 		ibmr->pd = pd;
+		mr->pd = vb_pd(pd);
 	}
 	ibmr->addr = new_addr;
 	ibmr->length = new_length;
 	mr->iova = new_iova;
 	mr->access = new_access;
 	vb_mutex_lock(&node->mr_lock, VB_RANK_MR);
-	rewrite_end(mr, ibmr->rkey);
+	rewrite_end(mr, mr->key);
 	vb_mutex_unlock(&node->mr_lock);
 	return 0;
 }

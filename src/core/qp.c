@@ -303,7 +303,7 @@ int vb_destroy_qp(struct ibv_qp *ibqp)
 	atomic_thread_fence(memory_order_seq_cst);
 	vb_quiesce(qp->node, 0, ibqp->qp_num);
 	vb_qp_clean_cqs(qp);
-	vb_async_forget(vb_ctx(ibqp->context), IBV_EVENT_QP_FATAL, qp);
+	vb_async_forget(VB_CONTEXT_OF(qp), IBV_EVENT_QP_FATAL, qp);
 	count_users(qp, -1);
 	qp_free(qp);
 	return 0;

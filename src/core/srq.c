@@ -178,7 +178,7 @@ int vb_destroy_srq(struct ibv_srq *ibsrq)
 		return ENOENT;
 	if (atomic_load(&srq->users))
 		return EBUSY;
-	vb_async_forget(vb_ctx(ibsrq->context), IBV_EVENT_SRQ_ERR, srq);
+	vb_async_forget(VB_CONTEXT_OF(srq), IBV_EVENT_SRQ_ERR, srq);
 	atomic_fetch_sub(&srq->pd->users, 1);
 	atomic_fetch_sub(&srq->node->srq_count, 1);
 	pthread_mutex_destroy(&ibsrq->mutex);
@@ -208,5 +208,5 @@ void vb_srq_check_limit(struct vb_srq *srq)
 	if (!limit || vb_rq_count(&srq->rq) >= limit)
 		return;
 	if (atomic_compare_exchange_strong(&srq->limit, &limit, 0))
-		vb_async_raise(vb_ctx(srq->srq.context), IBV_EVENT_SRQ_LIMIT_REACHED, &srq->srq);
+		vb_async_raise(VB_CONTEXT_OF(srq), IBV_EVENT_SRQ_LIMIT_REACHED, &srq->srq);
 }

@@ -323,7 +323,7 @@ static void refuse_request(struct vb_qp *qp, enum vb_verdict v, bool serving)
 	vb_qp_error(qp);
 	vb_unlock(&qp->sq_lock);
 	if (refusals[v].event)
-		vb_async_raise(vb_ctx(qp->qp.context), refusals[v].event, &qp->qp);
+		vb_async_raise(VB_CONTEXT_OF(qp), refusals[v].event, &qp->qp);
 }
 
 void vb_local_refuse_read(struct vb_qp *qp)

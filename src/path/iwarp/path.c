@@ -236,7 +236,7 @@ void vb_iwarp_settle(struct vb_qp *qp)
 	if (!path || !vb_iwarp_ended(path))
 		return;
 	vb_known_forget(&path->known);
-	struct vb_context *ctx = vb_ctx(qp->qp.context);
+	struct vb_context *ctx = VB_CONTEXT_OF(qp);
 	bool reported = path->failed != VB_WORK_EVENT_NONE;
 
 	if (path->lost) {
