@@ -18,6 +18,8 @@ struct vb_cq *vb_cq_new(struct ibv_context *context, uint32_t cqe, void *cq_cont
 uint64_t vb_wall_clock(uint64_t at);
 /* Sets the functions of extended polling. cq_ex.c */
 void vb_cq_ex_fill(struct vb_cq *cq);
+/* A completion that was polled: if it is a receive, it ends as the rules of fault injection say. cq_faulty.c */
+void vb_cq_judge(struct vb_cq *cq, struct ibv_wc *wc);
 
 /* Called when an entry leaves the queue, polled or not: the slot of its request is free again. Under cq->lock. */
 static inline void vb_cqe_leaves(const struct vb_cqe *cqe)

@@ -7,6 +7,7 @@
 #include "core/handle.h"
 #include "core/node.h"
 #include "core/verbs.h"
+#include "fault/set.h"
 
 #define TIMESTAMPS (IBV_WC_EX_WITH_COMPLETION_TIMESTAMP | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK)
 #define FLAGS_SUPPORTED (IBV_WC_STANDARD_FLAGS | TIMESTAMPS)
@@ -47,6 +48,33 @@ static int start_poll(struct ibv_cq_ex *ex, struct ibv_poll_cq_attr *attr)
 static int next_poll(struct ibv_cq_ex *ex)
 {
 	return cq_next(cq_of(ex)) ? 0 : ENOENT;
+}
+
+/* While a rule of fault injection is about receives. */
+static void judge_current(struct ibv_cq_ex *ex)
+{
+	struct vb_cq *cq = cq_of(ex);
+
+	vb_cq_judge(cq, &cq->current.wc);
+	ex->status = cq->current.wc.status;
+}
+
+static int start_poll_faulty(struct ibv_cq_ex *ex, struct ibv_poll_cq_attr *attr)
+{
+	int err = start_poll(ex, attr);
+
+	if (!err)
+		judge_current(ex);
+	return err;
+}
+
+static int next_poll_faulty(struct ibv_cq_ex *ex)
+{
+	int err = next_poll(ex);
+
+	if (!err)
+		judge_current(ex);
+	return err;
 }
 
 static void end_poll(struct ibv_cq_ex *ex)
@@ -100,12 +128,20 @@ static uint64_t read_completion_wallclock_ns(struct ibv_cq_ex *ex)
 	return vb_wall_clock(cq_of(ex)->current.timestamp);
 }
 
+void vb_cq_arm(struct vb_cq *cq)
+{
+	bool receives = vb_fault_is_armed(VB_FAULT_ARM_RECV);
+
+	/* programs read these at any time */
+	__atomic_store_n(&cq->ex.start_poll, receives ? start_poll_faulty : start_poll, __ATOMIC_RELAXED);
+	__atomic_store_n(&cq->ex.next_poll, receives ? next_poll_faulty : next_poll, __ATOMIC_RELAXED);
+}
+
 void vb_cq_ex_fill(struct vb_cq *cq)
 {
 	struct ibv_cq_ex *ex = &cq->ex;
 
-	ex->start_poll = start_poll;
-	ex->next_poll = next_poll;
+	vb_cq_arm(cq);
 	ex->end_poll = end_poll;
 	ex->read_opcode = read_opcode;
 	ex->read_vendor_err = read_vendor_err;
@@ -159,7 +195,6 @@ struct ibv_cq_ex *vb_create_cq_ex(struct ibv_context *context, struct ibv_cq_ini
 	struct vb_cq *cq = vb_cq_new(context, attr->cqe, attr->cq_context, attr->channel, attr->comp_vector);
 	if (!cq)
 		return NULL;
-	cq->is_ex = true;
 	cq->domain = domain_of(attr);
 	if (cq->domain)
 		atomic_fetch_add(&cq->domain->users, 1);
@@ -169,6 +204,10 @@ struct ibv_cq_ex *vb_create_cq_ex(struct ibv_context *context, struct ibv_cq_ini
 		cq->single_threaded = attr->flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED;
 		cq->ignore_overrun = attr->flags & IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;
 	}
+	vb_mutex_lock(&cq->node->ctx_lock,
+	              VB_RANK_CONTEXTS); /* rules that are armed now see this CQ, or this sees them */
+	cq->is_ex = true;
 	vb_cq_ex_fill(cq);
+	vb_mutex_unlock(&cq->node->ctx_lock);
 	return &cq->ex;
 }

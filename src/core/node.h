@@ -57,6 +57,7 @@ struct vb_node {
 	pthread_mutex_t ctx_lock;
 	struct vb_context *contexts;  /* under ctx_lock */
 	struct vb_cq *cqs, **cqs_end; /* in order of their handles; under ctx_lock */
+	struct vb_pd *pds, **pds_end; /* the same */
 	pthread_mutex_t mr_lock;      /* keys, and the key table in the segment */
 	struct vb_keys *keys;
 	uint32_t mr_count;
@@ -153,8 +154,11 @@ void vb_qp_check_drained(struct vb_qp *qp);
 /* Raises IBV_EVENT_SRQ_LIMIT_REACHED if the queue fell below the armed limit. Under progress. */
 void vb_srq_check_limit(struct vb_srq *srq);
 
-/* Adds what the program has counted to the file of ended programs, so that the counters of its adapters outlive it. Before
- * a context is closed. No lock held. node/stat.c */
+/* An extended CQ: chooses the functions that poll, which ask the rules of fault injection if there are some about
+ * receives. Under node->ctx_lock. cq_ex.c */
+void vb_cq_arm(struct vb_cq *cq);
+/* Keeps what the adapters have counted, so that it outlives them. Before a context is closed. No lock held.
+ * node/stat_devices.c */
 void vb_node_tally(struct vb_node *node);
 
 #endif

@@ -66,7 +66,7 @@ static uint64_t take_steps(uint64_t now)
 /* A removed device: its queue pairs go to ERR, as if the hardware had gone. */
 static void end_queue_pair(struct vb_qp *qp, void *dev)
 {
-	if (vb_ctx(qp->qp.context)->dev == dev)
+	if (VB_CONTEXT_OF(qp)->dev == dev)
 		vb_qp_error(qp);
 }
 
@@ -109,6 +109,9 @@ static void follow_states(struct vb_node *node)
 		if (follow_state(c) && n < 16)
 			gone[n++] = vb_device_get(c->dev);
 	}
+	for (struct vb_cq *cq = node->cqs; cq; cq = cq->next)
+		if (cq->is_ex)
+			vb_cq_arm(cq);
 	vb_mutex_unlock(&node->ctx_lock);
 	while (n) {
 		end_queue_pairs(node, gone[--n]);
