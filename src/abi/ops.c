@@ -4,6 +4,7 @@
 #include <errno.h>
 
 #include "abi/abi.h"
+#include "core/device.h"
 #include "fault/set.h"
 
 /* Operations that this adapter does not support (yet). Each fails by the convention of its kind. */
@@ -156,7 +157,7 @@ void vb_fill_ops(struct vb_context *ctx)
 
 static int faulty_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr)
 {
-	int err = vb_fault_ask_verb(VB_FAULT_POST_SEND, qp->context->device->name);
+	int err = vb_fault_ask_verb(VB_FAULT_POST_SEND, VB_CONTEXT_OF(vb_qp(qp))->dev->dev.name);
 
 	if (!err)
 		return vb_post_send(qp, wr, bad_wr);
@@ -166,7 +167,7 @@ static int faulty_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ib
 
 static int faulty_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr)
 {
-	int err = vb_fault_ask_verb(VB_FAULT_POST_RECV, qp->context->device->name);
+	int err = vb_fault_ask_verb(VB_FAULT_POST_RECV, VB_CONTEXT_OF(vb_qp(qp))->dev->dev.name);
 
 	if (!err)
 		return vb_post_recv(qp, wr, bad_wr);
@@ -176,7 +177,7 @@ static int faulty_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ib
 
 static int faulty_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr)
 {
-	int err = vb_fault_ask_verb(VB_FAULT_POST_RECV, srq->context->device->name);
+	int err = vb_fault_ask_verb(VB_FAULT_POST_RECV, VB_CONTEXT_OF(vb_srq(srq))->dev->dev.name);
 
 	if (!err)
 		return vb_post_srq_recv(srq, wr, bad_wr);

@@ -56,6 +56,8 @@ struct vb_made {
 	const struct ibv_context *context;
 	uint32_t handle;
 };
+/* The context that an object was made in. A program may overwrite the public part's `context`, which nothing follows. */
+#define VB_CONTEXT_OF(object) vb_ctx((struct ibv_context *)(object)->made.context)
 
 struct vb_pd {
 	struct ibv_pd pd;
@@ -68,17 +70,19 @@ struct vb_pd {
 	void *(*alloc)(struct ibv_pd *pd, void *context, size_t size, size_t alignment, uint64_t resource_type);
 	void (*free)(struct ibv_pd *pd, void *context, void *ptr, uint64_t resource_type);
 	void *context;
-	uint32_t id;               /* made.handle, unless it is another process's */
-	uint32_t import_of;        /* the handle that was imported; 0: none */
-	bool unimported;           /* the program has no handle any more; it ends with its last object */
-	struct vb_pd *import_next; /* share->imported, under node->ctx_lock */
+	uint32_t id;                /* made.handle, unless it is another process's */
+	uint32_t import_of;         /* the handle that was imported; 0: none */
+	bool unimported;            /* the program has no handle any more; it ends with its last object */
+	struct vb_pd *import_next;  /* share->imported, under node->ctx_lock */
+	struct vb_pd *next, **prev; /* the list of protection domains, without parent domains: under node->ctx_lock */
 };
 
 struct vb_mr {
 	struct ibv_mr mr; /* lkey == rkey */
 	struct vb_made made;
+	struct vb_pd *pd;
 	uint64_t iova;
-	uint32_t access; /* IBV_ACCESS_*, VB_MR_* */
+	uint32_t access, key; /* IBV_ACCESS_*, VB_MR_* */
 	struct vb_mr_shared *shared;
 	struct vb_mr *origin;      /* the region of which this is an import (core/import.c), or NULL */
 	unsigned imports;          /* of an origin; under node->mr_lock, as the next two */

@@ -196,7 +196,7 @@ void vb_cq_overflow(struct vb_cq *cq)
 	vb_unlock(&cq->lock);
 	if (!raise)
 		return;
-	vb_async_raise(vb_ctx(cq->cq.context), IBV_EVENT_CQ_ERR, cq);
+	vb_async_raise(VB_CONTEXT_OF(cq), IBV_EVENT_CQ_ERR, cq);
 	atomic_fetch_or(&cq->node->attention, VB_ATTEND_OVERRUN);
 	vb_timer_armed(cq->node);
 }

@@ -20,14 +20,13 @@ struct vb_cq *vb_cq_new(struct ibv_context *context, uint32_t cqe, void *cq_cont
 uint64_t vb_wall_clock(uint64_t at);
 /* Sets the functions of extended polling. cq_ex.c */
 void vb_cq_ex_fill(struct vb_cq *cq);
-/* A receive that has left the queue: ends as the rules of fault injection say. Changes *wc. cq_faulty.c */
-void vb_cq_judge(struct ibv_cq *cq, struct ibv_wc *wc);
-
 /* Counts a completion for which a moderated CQ is armed. Returns whether its event waits for more completions, or for the
  * period. Under cq->lock. cq_moderate.c */
 bool vb_cq_event_waits(struct vb_cq *cq);
 /* The CQ's events are not moderated any more. No spin lock held. cq_moderate.c */
 void vb_cq_moderation_end(struct vb_cq *cq);
+/* A completion that was polled: if it is a receive, it ends as the rules of fault injection say. cq_faulty.c */
+void vb_cq_judge(struct vb_cq *cq, struct ibv_wc *wc);
 
 /* Called when an entry leaves the queue, polled or not: the slot of its request is free again. Under cq->lock. */
 static inline void vb_cqe_leaves(const struct vb_cqe *cqe)

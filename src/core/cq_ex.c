@@ -32,7 +32,7 @@ static bool cq_next_faulty(struct vb_cq *cq)
 {
 	if (!cq_next(cq))
 		return false;
-	vb_cq_judge(&cq->cq, &cq->current.wc);
+	vb_cq_judge(cq, &cq->current.wc);
 	cq->ex.status = cq->current.wc.status;
 	return true;
 }

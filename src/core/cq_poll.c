@@ -52,7 +52,7 @@ static void tell_overrun(struct vb_cq *cq)
 		       "a completion queue of %u entries has overrun, and its queue pairs go to ERR: the program must poll it "
 		       "sooner, or create it with room for all outstanding requests (cqe of ibv_create_cq)",
 		       cq->capacity);
-	vb_async_raise(vb_ctx(cq->cq.context), IBV_EVENT_CQ_ERR, cq);
+	vb_async_raise(VB_CONTEXT_OF(cq), IBV_EVENT_CQ_ERR, cq);
 	atomic_fetch_or(&cq->node->attention, VB_ATTEND_OVERRUN);
 	vb_timer_armed(cq->node);
 }

@@ -51,7 +51,7 @@ struct vb_device {
 	 * vb_cq.errors: under node->ctx_lock. Those that were shown last, so that none seems to go back: the progress
 	 * thread's. */
 	struct vb_counts ended, shown;
-	struct vb_counts tallied; /* what the file of ended programs has already: under node->ctx_lock */
+	struct vb_counts tallied; /* what node/stat_devices.c keeps for closed devices: under node->ctx_lock */
 	uint64_t ended_cqs[2][2];
 };
 

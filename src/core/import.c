@@ -39,7 +39,7 @@ void vb_mr_goes_on(struct vb_node *node, struct vb_mr *mr)
 void vb_mr_release(struct vb_node *node, struct vb_mr *mr)
 {
 	struct vb_mr *origin = origin_of(mr);
-	struct vb_pd *pd = vb_pd(mr->mr.pd);
+	struct vb_pd *pd = mr->pd;
 
 	vb_mutex_lock(&node->mr_lock, VB_RANK_MR);
 	if (mr == origin)
@@ -73,6 +73,8 @@ static struct vb_mr *another_handle(struct ibv_pd *pd, struct vb_mr *origin, uin
 	                            .handle = handle,
 	                            .lkey = origin->mr.lkey,
 	                            .rkey = origin->mr.rkey},
+	                     .pd = vb_pd(pd),
+	                     .key = origin->key,
 	                     .iova = origin->iova,
 	                     .access = origin->access,
 	                     .shared = origin->shared,

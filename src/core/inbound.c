@@ -75,6 +75,6 @@ void vb_first_contact(struct vb_qp *qp)
 {
 	if (atomic_load_explicit(&qp->state, memory_order_relaxed) == IBV_QPS_RTR && !qp->comm_est_raised) {
 		qp->comm_est_raised = true; /* IBA 11.6.3.1 */
-		vb_async_raise(vb_ctx(qp->qp.context), IBV_EVENT_COMM_EST, &qp->qp);
+		vb_async_raise(VB_CONTEXT_OF(qp), IBV_EVENT_COMM_EST, &qp->qp);
 	}
 }

@@ -58,7 +58,7 @@ static int check_range(uint64_t start, uint64_t length, uint64_t iova, uint32_t 
 static void rewrite_end(const struct vb_mr *mr, uint32_t key)
 {
 	struct vb_mr_shared *e = mr->shared;
-	uint32_t pd = vb_pd_id(vb_pd(mr->mr.pd));
+	uint32_t pd = vb_pd_id(mr->pd);
 	bool null = mr->access & VB_MR_NULL;
 
 	atomic_store_explicit(&e->access, mr->access, memory_order_relaxed);
@@ -87,7 +87,7 @@ static int close_entry(struct vb_node *node, struct vb_mr *mr)
 	atomic_thread_fence(memory_order_seq_cst);
 	vb_lock(&node->progress); /* waits for our own responder, which looks the key up again afterwards */
 	vb_unlock(&node->progress);
-	vb_quiesce(node, mr->mr.rkey, 0);
+	vb_quiesce(node, mr->key, 0);
 	return 0;
 }
 
@@ -104,6 +104,7 @@ struct vb_mr *vb_mr_enter(struct ibv_pd *pd, const struct vb_mr *as, uint32_t ke
 	*mr = *as;
 	mr->mr.context = pd->context;
 	mr->mr.pd = pd;
+	mr->pd = vb_pd(pd);
 	mr->mr.lkey = key;
 	vb_mutex_lock(&node->mr_lock, VB_RANK_MR);
 	if (node->mr_count + node->mw_count >= VB_MAX_MR ||
@@ -114,13 +115,13 @@ struct vb_mr *vb_mr_enter(struct ibv_pd *pd, const struct vb_mr *as, uint32_t ke
 		return NULL;
 	}
 	node->mr_count++;
-	mr->mr.rkey = mr->mr.lkey;
+	mr->key = mr->mr.rkey = mr->mr.lkey;
 	mr->mr.handle = entry + 1;
 	mr->made = VB_MADE(mr->mr);
 	mr->shared = vb_seg_mr(node->seg, entry);
 	node->keys->mr[entry] = mr;
 	vb_mr_rewrite_begin(mr->shared);
-	rewrite_end(mr, mr->mr.rkey);
+	rewrite_end(mr, mr->key);
 	vb_mutex_unlock(&node->mr_lock);
 	return mr;
 }
@@ -174,9 +175,12 @@ void vb_mr_drop_memory(struct vb_mr *mr)
 int vb_dereg_mr(struct ibv_mr *ibmr)
 {
 	struct vb_mr *mr = vb_mr(ibmr);
-	struct vb_node *node = vb_ctx(ibmr->context)->node;
 
-	if (!vb_mr_is_sound(ibmr) || !vb_mr_ends(node, mr))
+	if (!vb_mr_is_sound(ibmr))
+		return ENOENT;
+	struct vb_node *node = VB_CONTEXT_OF(mr)->node;
+
+	if (!vb_mr_ends(node, mr))
 		return ENOENT;
 	int err = close_entry(node, mr);
 
@@ -187,7 +191,7 @@ int vb_dereg_mr(struct ibv_mr *ibmr)
 	vb_mutex_lock(&node->mr_lock, VB_RANK_MR);
 	atomic_fetch_add(&mr->shared->seq, 1);
 	node->keys->mr[mr->shared - vb_seg_mr(node->seg, 0)] = NULL;
-	vb_key_give_back(node->keys, ibmr->rkey);
+	vb_key_give_back(node->keys, mr->key);
 	node->mr_count--;
 	vb_mutex_unlock(&node->mr_lock);
 	vb_mr_release(node, mr);
@@ -212,18 +216,18 @@ static int check_rereg(const struct vb_mr *mr, bool moves, uint32_t access)
 int vb_rereg_mr(struct ibv_mr *ibmr, int flags, struct ibv_pd *pd, void *addr, size_t length, int access)
 {
 	struct vb_mr *mr = vb_mr(ibmr);
-	struct vb_node *node = vb_ctx(ibmr->context)->node;
 	bool moves = flags & IBV_REREG_MR_CHANGE_TRANSLATION;
 	int err;
 
-	if (mr->origin || mr->map) /* an import has no memory of its own */
-		return EINVAL;
 	if (!flags || (flags & ~IBV_REREG_MR_FLAGS_SUPPORTED) || (moves && (!addr || !length)) ||
 	    (access && !(flags & IBV_REREG_MR_CHANGE_ACCESS)))
 		return EINVAL;
 	if (!vb_mr_is_sound(ibmr) ||
 	    ((flags & IBV_REREG_MR_CHANGE_PD) && (!pd || pd->context != ibmr->context || !vb_pd_is_sound(pd))))
 		return EINVAL;
+	if (mr->origin || mr->map) /* an import has no memory of its own */
+		return EINVAL;
+	struct vb_node *node = VB_CONTEXT_OF(mr)->node;
 	uint32_t new_access =
 	        flags & IBV_REREG_MR_CHANGE_ACCESS ? (uint32_t)access : mr->access & ~(VB_MR_NULL | VB_MR_BY_OWNER);
 	uint64_t start = moves ? (uintptr_t)addr : mr->start;
@@ -242,8 +246,9 @@ int vb_rereg_mr(struct ibv_mr *ibmr, int flags, struct ibv_pd *pd, void *addr, s
 
 	if (flags & IBV_REREG_MR_CHANGE_PD) {
 		atomic_fetch_add(&vb_pd(pd)->users, 1);
-		atomic_fetch_sub(&vb_pd(ibmr->pd)->users, 1);
+		vb_pd_drop(mr->pd);
 		ibmr->pd = pd;
+		mr->pd = vb_pd(pd);
 	}
 	if (moves) {
 		drop_dmabuf(mr);
@@ -254,7 +259,7 @@ int vb_rereg_mr(struct ibv_mr *ibmr, int flags, struct ibv_pd *pd, void *addr, s
 	mr->iova = new_iova;
 	mr->access = new_access | (mr->dmabuf ? VB_MR_BY_OWNER : 0);
 	vb_mutex_lock(&node->mr_lock, VB_RANK_MR);
-	rewrite_end(mr, ibmr->rkey);
+	rewrite_end(mr, mr->key);
 	vb_mutex_unlock(&node->mr_lock);
 	return 0;
 }

@@ -77,7 +77,7 @@ int vb_dealloc_mw(struct ibv_mw *ibmw)
 	vb_key_give_back(node->keys, key);
 	node->mw_count--;
 	vb_mutex_unlock(&node->mr_lock);
-	atomic_fetch_sub(&vb_pd(ibmw->pd)->users, 1);
+	vb_pd_drop(vb_pd(ibmw->pd));
 	vb_object_free(mw, &mw->made);
 	return 0;
 }

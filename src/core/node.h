@@ -65,6 +65,7 @@ struct vb_node {
 	struct vb_cq *moderated;      /* those whose events are moderated; under ctx_lock */
 	_Atomic uint64_t moderate_at; /* ns: when the first of their events is due; 0: never */
 	struct vb_xrc *xrc;           /* XRC domains and SRQs; NULL before the first. Set under ctx_lock */
+	struct vb_pd *pds, **pds_end; /* the same */
 	pthread_mutex_t mr_lock;      /* keys, and the key table in the segment */
 	struct vb_keys *keys;
 	uint32_t mr_count, mw_count;  /* under mr_lock */
@@ -183,8 +184,8 @@ void vb_qp_check_drained(struct vb_qp *qp);
 /* Raises IBV_EVENT_SRQ_LIMIT_REACHED if the queue fell below the armed limit. Under progress. */
 void vb_srq_check_limit(struct vb_srq *srq);
 
-/* Adds what the program has counted to the file of ended programs, so that the counters of its adapters outlive it. Before
- * a context is closed. No lock held. node/stat.c */
+/* Keeps what the adapters have counted, so that it outlives them. Before a context is closed. No lock held.
+ * node/stat_devices.c */
 void vb_node_tally(struct vb_node *node);
 
 #endif

@@ -28,6 +28,29 @@ static struct vb_pd *pd_new(struct vb_context *ctx, uint32_t id)
 	return pd;
 }
 
+/* The list is only shown. */
+static void pd_enter_list(struct vb_node *node, struct vb_pd *pd)
+{
+	vb_mutex_lock(&node->ctx_lock, VB_RANK_CONTEXTS);
+	if (!node->pds)
+		node->pds_end = &node->pds;
+	pd->prev = node->pds_end;
+	*node->pds_end = pd;
+	node->pds_end = &pd->next;
+	vb_mutex_unlock(&node->ctx_lock);
+}
+
+static void pd_leave_list(struct vb_node *node, struct vb_pd *pd)
+{
+	vb_mutex_lock(&node->ctx_lock, VB_RANK_CONTEXTS);
+	*pd->prev = pd->next;
+	if (pd->next)
+		pd->next->prev = pd->prev;
+	else
+		node->pds_end = pd->prev;
+	vb_mutex_unlock(&node->ctx_lock);
+}
+
 struct ibv_pd *vb_alloc_pd(struct ibv_context *context)
 {
 	struct vb_context *ctx = vb_ctx(context);
@@ -49,12 +72,13 @@ struct ibv_pd *vb_alloc_pd(struct ibv_context *context)
 		return NULL;
 	}
 	vb_share_enter(ctx->share, pd->id);
+	pd_enter_list(node, pd);
 	return &pd->pd;
 }
 
 static void unlist_import(struct vb_pd *pd)
 {
-	struct vb_context *ctx = vb_ctx((struct ibv_context *)pd->made.context);
+	struct vb_context *ctx = VB_CONTEXT_OF(pd);
 	struct vb_pd **at = &ctx->share->imported;
 
 	vb_mutex_lock(&ctx->node->ctx_lock, VB_RANK_CONTEXTS);
@@ -66,14 +90,16 @@ static void unlist_import(struct vb_pd *pd)
 
 static void pd_free(struct vb_pd *pd)
 {
-	struct vb_context *ctx = vb_ctx((struct ibv_context *)pd->made.context);
+	struct vb_context *ctx = VB_CONTEXT_OF(pd);
 
-	if (pd->parent)
+	if (pd->parent) {
 		atomic_fetch_sub(&pd->parent->users, 1);
-	else if (pd->import_of)
+	} else if (pd->import_of) {
 		unlist_import(pd);
-	else
+	} else {
+		pd_leave_list(ctx->node, pd);
 		atomic_fetch_sub(&ctx->node->pd_count, 1);
+	}
 	if (pd->td)
 		atomic_fetch_sub(&pd->td->users, 1);
 	vb_object_free(pd, &pd->made);

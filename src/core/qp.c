@@ -397,7 +397,7 @@ static bool may_receive(const struct vb_qp *qp)
 
 void vb_qp_finish(struct vb_qp *qp)
 {
-	struct vb_context *held = qp->type == IBV_QPT_XRC_RECV ? vb_ctx((struct ibv_context *)qp->made.context) : NULL;
+	struct vb_context *held = qp->type == IBV_QPT_XRC_RECV ? VB_CONTEXT_OF(qp) : NULL;
 
 	if (may_receive(qp))
 		vb_qp_receive_arrived(qp->node);
@@ -408,7 +408,7 @@ void vb_qp_finish(struct vb_qp *qp)
 	vb_raw_close(qp);
 	vb_qp_clean_cqs(qp);
 	if (!held)
-		vb_async_forget(vb_ctx(qp->qp.context), IBV_EVENT_QP_FATAL, qp);
+		vb_async_forget(VB_CONTEXT_OF(qp), IBV_EVENT_QP_FATAL, qp);
 	vb_memory_give(qp->pd, qp->theirs, VB_RESOURCE_QP);
 	count_users(qp, -1);
 	vb_qp_free(qp);

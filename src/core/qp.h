@@ -56,7 +56,7 @@ void vb_qp_arm_wr(struct vb_qp *qp);
 /* The adapter; NULL for a queue pair that no program has made (tests). The program may have overwritten qp.context. */
 static inline struct vb_device *vb_qp_device(const struct vb_qp *qp)
 {
-	return qp->made.context ? vb_ctx((struct ibv_context *)qp->made.context)->dev : NULL;
+	return qp->made.context ? VB_CONTEXT_OF(qp)->dev : NULL;
 }
 
 #endif

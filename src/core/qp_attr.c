@@ -25,14 +25,14 @@ static bool port_ok(const struct vb_qp *qp, const struct ibv_qp_attr *a)
 
 static bool av_ok(const struct vb_qp *qp, const struct ibv_qp_attr *a)
 {
-	return !vb_ah_check(vb_ctx(qp->qp.context), &a->ah_attr, NULL, NULL);
+	return !vb_ah_check(VB_CONTEXT_OF(qp), &a->ah_attr, NULL, NULL);
 }
 
 /* The path MTU must fit the interface, because a longer packet would be lost silently. deviates: rxe accepts the
  * largest MTU of IBA in any case, and such a queue pair fails at its first large message. */
 static bool mtu_ok(const struct vb_qp *qp, const struct ibv_qp_attr *a)
 {
-	struct vb_device *dev = vb_ctx(qp->qp.context)->dev;
+	struct vb_device *dev = VB_CONTEXT_OF(qp)->dev;
 	struct ibv_port_attr port;
 
 	if (a->path_mtu < IBV_MTU_256 || a->path_mtu > IBV_MTU_4096 || vb_query_port_attr(dev, 1, &port))
@@ -118,7 +118,7 @@ static bool draining_forbids(const struct vb_qp *qp, enum ibv_qp_state next)
 
 bool vb_qp_is_iwarp(const struct vb_qp *qp)
 {
-	return vb_ctx(qp->qp.context)->dev->iwarp;
+	return VB_CONTEXT_OF(qp)->dev->iwarp;
 }
 
 int vb_qp_check_attr(const struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_state next,
@@ -178,7 +178,7 @@ void vb_qp_take_attr(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask)
 			memcpy((char *)&qp->attr + fields[i].offset, (const char *)attr + fields[i].offset,
 			       fields[i].size);
 	if ((mask & IBV_QP_AV) && !qp->attr.ah_attr.is_global)
-		vb_lid_route(vb_ctx(qp->qp.context)->dev, &qp->attr.ah_attr);
+		vb_lid_route(VB_CONTEXT_OF(qp)->dev, &qp->attr.ah_attr);
 	qp->attr.rq_psn &= VB_PSN_MASK;
 	qp->attr.sq_psn &= VB_PSN_MASK;
 	qp->attr.dest_qp_num &= VB_QPN_MASK;

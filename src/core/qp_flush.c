@@ -98,7 +98,7 @@ void vb_qp_error(struct vb_qp *qp)
 	flush_receives(qp);
 	if (qp->srq && qp->type != IBV_QPT_XRC_RECV && !qp->last_wqe_raised) { /* an XRC target has no SRQ of its own */
 		qp->last_wqe_raised = true;
-		vb_async_raise(vb_ctx(qp->qp.context), IBV_EVENT_QP_LAST_WQE_REACHED, &qp->qp);
+		vb_async_raise(VB_CONTEXT_OF(qp), IBV_EVENT_QP_LAST_WQE_REACHED, &qp->qp);
 	}
 }
 
@@ -123,7 +123,7 @@ static void end_overrun(struct vb_qp *qp)
 	vb_lock(&qp->sq_lock);
 	vb_qp_error(qp);
 	vb_unlock(&qp->sq_lock);
-	vb_async_raise(vb_ctx(qp->qp.context), IBV_EVENT_QP_FATAL, &qp->qp);
+	vb_async_raise(VB_CONTEXT_OF(qp), IBV_EVENT_QP_FATAL, &qp->qp);
 }
 
 void vb_qp_end_overrun(struct vb_node *node)
@@ -147,7 +147,7 @@ void vb_qp_end(struct vb_node *node, uint32_t qpn, bool fatal)
 		vb_qp_error(qp);
 		vb_unlock(&qp->sq_lock);
 		if (fatal)
-			vb_async_raise(vb_ctx(qp->qp.context), IBV_EVENT_QP_FATAL, &qp->qp);
+			vb_async_raise(VB_CONTEXT_OF(qp), IBV_EVENT_QP_FATAL, &qp->qp);
 	}
 	vb_unlock(&node->progress);
 }

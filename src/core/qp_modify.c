@@ -17,7 +17,7 @@
 
 static struct vb_context *ctx_of(const struct vb_qp *qp)
 {
-	return vb_ctx(qp->qp.context);
+	return VB_CONTEXT_OF(qp);
 }
 
 /* --- changes of state, under progress + sq_lock --- */

@@ -44,11 +44,11 @@ int vb_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask, struct 
 	attr->cap = qp->cap;
 	*init = (struct ibv_qp_init_attr){
 	        .qp_context = ibqp->qp_context,
-	        .send_cq = ibqp->send_cq,
-	        .recv_cq = ibqp->recv_cq,
-	        .srq = ibqp->srq,
+	        .send_cq = &qp->scq->cq,
+	        .recv_cq = &qp->rcq->cq,
+	        .srq = qp->srq ? &qp->srq->srq : NULL,
 	        .cap = qp->cap,
-	        .qp_type = ibqp->qp_type,
+	        .qp_type = (enum ibv_qp_type)qp->type,
 	        .sq_sig_all = qp->sq_sig_all,
 	};
 	return 0;

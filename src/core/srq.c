@@ -247,7 +247,7 @@ int vb_destroy_srq(struct ibv_srq *ibsrq)
 		return EBUSY;
 	if (srq->xrcd)
 		leave_domain(srq);
-	vb_async_forget(vb_ctx(ibsrq->context), IBV_EVENT_SRQ_ERR, srq);
+	vb_async_forget(VB_CONTEXT_OF(srq), IBV_EVENT_SRQ_ERR, srq);
 	rq_free(srq->pd, srq->rq.wqe, srq->rq.theirs);
 	vb_pd_drop(srq->pd);
 	atomic_fetch_sub(&srq->node->srq_count, 1);
@@ -277,5 +277,5 @@ void vb_srq_check_limit(struct vb_srq *srq)
 	if (!limit || vb_rq_count(&srq->rq) >= limit)
 		return;
 	if (atomic_compare_exchange_strong(&srq->limit, &limit, 0))
-		vb_async_raise(vb_ctx(srq->srq.context), IBV_EVENT_SRQ_LIMIT_REACHED, &srq->srq);
+		vb_async_raise(VB_CONTEXT_OF(srq), IBV_EVENT_SRQ_LIMIT_REACHED, &srq->srq);
 }

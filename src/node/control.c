@@ -363,7 +363,7 @@ struct vb_control *vb_control_start(struct vb_node *node)
 
 void vb_control_remove_name(struct vb_control *c)
 {
-	if (c && c->name[0] && c->pid == getpid())
+	if (c && c->name[0] && c->pid == getpid() && vb_stat_end(c->node, c->dir_fd, c->name))
 		vb_tally_end(c->dir_fd, c->name);
 }
 

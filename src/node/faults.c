@@ -66,7 +66,7 @@ static uint64_t take_steps(uint64_t now)
 /* A removed device: its queue pairs go to ERR, as if the hardware had gone. */
 static void end_queue_pair(struct vb_qp *qp, void *dev)
 {
-	if (vb_ctx(qp->qp.context)->dev == dev)
+	if (VB_CONTEXT_OF(qp)->dev == dev)
 		vb_qp_error(qp);
 }
 

@@ -342,7 +342,6 @@ __attribute__((destructor)) static void at_end(void)
 	vb_mutex_unlock(&the_lock);
 	if (node) {
 		log_at_end(node);
-		vb_node_tally_at_end(node);
 		vb_control_remove_name(node->io->control);
 	}
 	if (!node || !take_over(node))

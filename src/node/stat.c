@@ -7,27 +7,25 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "core/counters.h"
 #include "core/device.h"
 #include "core/key.h"
+#include "core/pd.h"
 #include "core/qp.h"
 #include "engine/local/local.h"
 #include "engine/local/peer.h"
 #include "node/control.h"
 #include "node/io.h"
 #include "node/walk.h"
-#include "util/tally.h"
 
 #define BATCH_QPS 32u  /* looked at without a pause, under progress */
 #define PAGE_ROWS 256u /* in one answer */
 #define SCAN_MOST 4096u
-#define DEVICES_MOST 64u
 
 /* A snapshot of a queue pair. Fields that other locks guard may be a moment old, or not agree with each other. */
 struct qp_row {
-	uint32_t qpn, dest_qpn, sq_psn, rq_psn, send_pending, send_cq, recv_cq;
+	uint32_t qpn, pd, dest_qpn, sq_psn, rq_psn, send_pending, send_cq, recv_cq;
 	bool has_psns;
 	uint8_t type, state;
 	const char *path;
@@ -70,6 +68,7 @@ static __attribute__((no_sanitize("thread"))) void show_qp(struct vb_qp *qp, str
 
 	memset(row, 0, sizeof(*row));
 	row->qpn = qp->made.handle;
+	row->pd = vb_pd_id(qp->pd);
 	row->type = qp->type;
 	row->state = atomic_load_explicit(&qp->state, memory_order_relaxed);
 	if (qp->type != IBV_QPT_XRC_RECV) { /* an XRC target uses the queues of SRQs */
@@ -122,7 +121,7 @@ static const char *state_name(uint8_t state)
 }
 
 /* port_xmit_data and port_rcv_data count units of 4 bytes, as in Linux; the bytes come first. */
-static void put_counts(struct vb_text *out, const struct vb_counts *bytes)
+void vb_stat_put_counts(struct vb_text *out, const struct vb_counts *bytes)
 {
 	struct vb_counts units = *bytes;
 	const struct vb_counts *c = &units;
@@ -155,9 +154,9 @@ static void put_qp(struct vb_text *out, const struct qp_row *r)
 		vb_text_format(out, ", \"sq_psn\": %" PRIu32 ", \"rq_psn\": %" PRIu32, r->sq_psn, r->rq_psn);
 	vb_text_format(out,
 	               ", \"outstanding\": %" PRIu32 ", \"receives\": %" PRIu32 ", \"send_cq\": %" PRIu32
-	               ", \"recv_cq\": %" PRIu32 ", \"counters\": ",
-	               r->send_pending, r->receives, r->send_cq, r->recv_cq);
-	put_counts(out, &r->counts);
+	               ", \"recv_cq\": %" PRIu32 ", \"pd\": %" PRIu32 ", \"counters\": ",
+	               r->send_pending, r->receives, r->send_cq, r->recv_cq, r->pd);
+	vb_stat_put_counts(out, &r->counts);
 	vb_text_put(out, "}");
 }
 
@@ -212,7 +211,7 @@ static void put_cq(struct vb_text *out, const struct vb_cq *cq)
 	uint32_t head = atomic_load_explicit(&cq->head, memory_order_relaxed);
 
 	vb_text_format(out, "{\"cqn\": %" PRIu32 ", \"device\": ", cq->made.handle);
-	vb_text_quote(out, vb_ctx((struct ibv_context *)cq->made.context)->dev->dev.name);
+	vb_text_quote(out, VB_CONTEXT_OF(cq)->dev->dev.name);
 	vb_text_format(out,
 	               ", \"capacity\": %" PRIu32 ", \"entries\": %" PRIu32
 	               ", \"armed\": \"%s\", \"channel\": %s, \"users\": %d, \"overrun\": %s}",
@@ -241,6 +240,35 @@ static int serve_cqs(struct vb_control_call *call)
 		next = cq->made.handle;
 	}
 	bool more = cq != NULL;
+	vb_mutex_unlock(&node->ctx_lock);
+	end_rows(call->out, more, next);
+	return 0;
+}
+
+/* --- protection domains --- */
+
+static int serve_pds(struct vb_control_call *call)
+{
+	struct vb_node *node = call->node;
+	unsigned rows = 0;
+	uint64_t from, next = 0;
+	int err = page_start(call->args, &from);
+
+	if (err)
+		return err;
+	vb_text_put(call->out, "{\"pds\": [");
+	vb_mutex_lock(&node->ctx_lock, VB_RANK_CONTEXTS);
+	struct vb_pd *pd = node->pds;
+	for (; pd && rows < PAGE_ROWS; pd = pd->next) {
+		if (pd->made.handle <= from)
+			continue;
+		put_row_mark(call->out, rows++);
+		vb_text_format(call->out, "{\"pdn\": %" PRIu32 ", \"device\": ", pd->made.handle);
+		vb_text_quote(call->out, VB_CONTEXT_OF(pd)->dev->dev.name);
+		vb_text_format(call->out, ", \"users\": %d}", atomic_load(&pd->users));
+		next = pd->made.handle;
+	}
+	bool more = pd != NULL;
 	vb_mutex_unlock(&node->ctx_lock);
 	end_rows(call->out, more, next);
 	return 0;
@@ -316,7 +344,7 @@ static int serve_mrs(struct vb_control_call *call)
 		const struct vb_mr_shared *e = vb_seg_mr(node->seg, (uint32_t)from);
 		uint32_t key = atomic_load(&e->key);
 
-		if (!key || atomic_load(&e->window))
+		if (!key || atomic_load(&e->window) >> 32) /* a window is no region */
 			continue;
 		put_row_mark(call->out, rows++);
 		put_mr(call->out, node, e, key);
@@ -327,282 +355,12 @@ static int serve_mrs(struct vb_control_call *call)
 	return 0;
 }
 
-/* --- devices --- */
-
-/* What a program uses of an adapter. */
-struct device_sum {
-	struct vb_device *dev;
-	unsigned contexts, qps, cqs;
-	struct vb_counts counts, tallied;
-};
-
-struct device_scan {
-	uint32_t from;
-	unsigned n;
-	struct device_sum sums[DEVICES_MOST];
-};
-
-static struct device_sum *sum_of(struct device_scan *scan, const struct vb_device *dev)
-{
-	for (unsigned i = 0; i < scan->n; i++)
-		if (scan->sums[i].dev == dev)
-			return &scan->sums[i];
-	return NULL;
-}
-
-/* Under ctx_lock. */
-static void sum_contexts(struct vb_node *node, struct device_scan *scan)
-{
-	for (struct vb_context *c = node->contexts; c; c = c->next) {
-		struct device_sum *sum = sum_of(scan, c->dev);
-
-		if (!sum && scan->n < DEVICES_MOST) {
-			sum = &scan->sums[scan->n++];
-			sum->dev = c->dev;
-			sum->tallied = c->dev->tallied;
-		}
-		if (sum)
-			sum->contexts++;
-	}
-}
-
-static __attribute__((no_sanitize("thread"))) void add_errors(struct vb_counts *c, uint64_t errors[2][2])
-{
-	c->req_cqe_error += errors[0][0] + errors[0][1];
-	c->req_cqe_flush_error += errors[0][1];
-	c->resp_cqe_error += errors[1][0] + errors[1][1];
-	c->resp_cqe_flush_error += errors[1][1];
-}
-
-/* Under ctx_lock. */
-static __attribute__((no_sanitize("thread"))) void sum_cqs(struct vb_node *node, struct device_scan *scan)
-{
-	for (unsigned i = 0; i < scan->n; i++)
-		add_errors(&scan->sums[i].counts, scan->sums[i].dev->ended_cqs);
-	for (struct vb_cq *cq = node->cqs; cq; cq = cq->next) {
-		struct device_sum *sum = sum_of(scan, vb_ctx((struct ibv_context *)cq->made.context)->dev);
-
-		if (!sum)
-			continue;
-		sum->cqs++;
-		add_errors(&sum->counts, cq->errors);
-	}
-}
-
-static __attribute__((no_sanitize("thread"))) void sum_qp(struct device_scan *scan, struct vb_qp *qp)
-{
-	struct device_sum *sum = sum_of(scan, vb_qp_device(qp));
-
-	if (!sum)
-		return;
-	sum->qps++;
-	vb_local_counts(qp, &sum->counts);
-	for (unsigned i = 0; i < VB_TRANSPORTS; i++)
-		vb_transports[i]->show(qp, &sum->counts, NULL, 0);
-}
-
-/* A part of the table; behind its end, what has ended. */
-static void sum_qps(struct vb_node *node, void *arg)
-{
-	struct device_scan *scan = arg;
-	uint32_t end = scan->from + SCAN_MOST < VB_LANE_QPS ? scan->from + SCAN_MOST : VB_LANE_QPS;
-
-	for (unsigned n = 0; scan->from < end && n < BATCH_QPS; scan->from++) {
-		struct vb_qp *qp = atomic_load_explicit(&node->qps[scan->from], memory_order_relaxed);
-
-		if (!qp)
-			continue;
-		sum_qp(scan, qp);
-		n++;
-	}
-	if (scan->from < VB_LANE_QPS)
-		return;
-	for (unsigned i = 0; i < scan->n; i++)
-		vb_counts_add(&scan->sums[i].counts, &scan->sums[i].dev->ended);
-}
-
-/* Counters never go back, although queue pairs may end while they are added up. What the file of ended programs has is not
- * counted again. */
-static void keep_highest(struct device_sum *sum)
-{
-	struct vb_counts *shown = &sum->dev->shown;
-
-#define X(name, text)                           \
-	if (sum->counts.name > shown->name)     \
-		shown->name = sum->counts.name; \
-	sum->counts.name = shown->name - sum->tallied.name;
-	VB_COUNTS(X)
-#undef X
-}
-
-static void put_process(struct vb_text *out, const struct vb_node *node)
-{
-	const struct vb_counters *c = &vb_counters;
-
-	vb_text_format(out,
-	               ", \"mrs\": %" PRIu32 ", \"process\": {\"one_copy_bytes\": %" PRIu64 ", \"ring_bytes\": %" PRIu64
-	               ", \"mapped_bytes\": %" PRIu64 ", \"udp_packets_sent\": %" PRIu64
-	               ", \"udp_packets_received\": %" PRIu64 ", \"dropped_icrc\": %" PRIu64
-	               ", \"dropped_malformed\": %" PRIu64 ", \"dropped_no_qp\": %" PRIu64
-	               ", \"dropped_source\": %" PRIu64 "}}\n",
-	               node->mr_count, c->one_copy_bytes, c->ring_bytes, c->mapped_bytes, c->tx_packets, c->rx_packets,
-	               c->drop_icrc, c->drop_malformed, c->drop_no_qp, c->drop_source);
-}
-
-static void hold_devices(struct device_scan *scan)
-{
-	for (unsigned i = 0; i < scan->n; i++)
-		vb_device_get(scan->sums[i].dev);
-}
-
-static void put_device(struct vb_text *out, struct device_sum *sum)
-{
-	vb_text_put(out, "{\"device\": ");
-	vb_text_quote(out, sum->dev->dev.name);
-	vb_text_format(out, ", \"contexts\": %u, \"qps\": %u, \"cqs\": %u, \"counters\": ", sum->contexts, sum->qps,
-	               sum->cqs);
-	keep_highest(sum);
-	put_counts(out, &sum->counts);
-	vb_text_put(out, "}");
-}
-
-static int serve_devices(struct vb_control_call *call)
-{
-	struct device_scan scan = {0};
-	struct vb_node *node = call->node;
-	const char *name;
-	int dir_fd;
-
-	vb_mutex_lock(&node->ctx_lock, VB_RANK_CONTEXTS);
-	sum_contexts(node, &scan);
-	hold_devices(&scan);
-	sum_cqs(node, &scan);
-	vb_mutex_unlock(&node->ctx_lock);
-	while (scan.from < VB_LANE_QPS)
-		vb_walk(node, sum_qps, &scan);
-	/* a thread that closes a device may have moved its counters to the file meanwhile */
-	vb_mutex_lock(&node->ctx_lock, VB_RANK_CONTEXTS);
-	vb_text_put(call->out, "{\"devices\": [");
-	for (unsigned i = 0; i < scan.n; i++) {
-		scan.sums[i].tallied = scan.sums[i].dev->tallied;
-		put_row_mark(call->out, i);
-		put_device(call->out, &scan.sums[i]);
-	}
-	vb_text_put(call->out, "]");
-	put_process(call->out, node);
-	if (!call->out->failed && vb_control_place(node->io->control, &dir_fd, &name))
-		vb_tally_keep(dir_fd, name, call->out->at, call->out->len);
-	vb_mutex_unlock(&node->ctx_lock);
-	for (unsigned i = 0; i < scan.n; i++)
-		vb_device_put(scan.sums[i].dev);
-	return 0;
-}
-
-/* --- when a program ends --- */
-
-#define TALLY_DEVICE 2048u /* bytes of an adapter's text, at most */
-
-/* Text for the tally: as put_device writes it, without what it does not read. Returns whether there is anything. */
-static size_t write_tally(char *buf, const struct vb_device *dev, const struct vb_counts *bytes)
-{
-	struct vb_counts units = *bytes;
-	uint64_t any = 0;
-	int n = snprintf(buf, TALLY_DEVICE,
-	                 "{\"device\": \"%s\", \"counters\": {\"xmit_bytes\": %" PRIu64 ", \"rcv_bytes\": %" PRIu64,
-	                 dev->dev.name, bytes->port_xmit_data, bytes->port_rcv_data);
-
-	units.port_xmit_data /= 4;
-	units.port_rcv_data /= 4;
-#define X(name, text)                       \
-	any |= bytes->name;                 \
-	if (n > 0 && n < (int)TALLY_DEVICE) \
-		n += snprintf(buf + n, TALLY_DEVICE - (unsigned)n, ", \"" #name "\": %" PRIu64, units.name);
-	VB_COUNTS(X)
-#undef X
-	if (!any || n < 0 || n + 4 > (int)TALLY_DEVICE)
-		return 0;
-	memcpy(buf + n, "}}\n", 4);
-	return (size_t)n + 3;
-}
-
-/* Under ctx_lock, so that no answer is given while the file is written and the counters are not yet marked. */
-static void tally_devices(struct device_scan *scan, int dir_fd, const char *name)
-{
-	static char text[DEVICES_MOST / 4 * TALLY_DEVICE + 1]; /* an adapter's text is far shorter than the most */
-	unsigned written = 0;
-	size_t len = 0;
-
-	for (; written < scan->n && len + TALLY_DEVICE < sizeof(text); written++) {
-		struct device_sum *sum = &scan->sums[written];
-
-		sum->tallied = sum->dev->tallied;
-		keep_highest(sum);
-		len += write_tally(text + len, sum->dev, &sum->counts);
-	}
-	text[len] = '\0';
-	if (!len || vb_tally_add(dir_fd, name, text))
-		return;
-	for (unsigned i = 0; i < written; i++)
-		vb_counts_add(&scan->sums[i].dev->tallied, &scan->sums[i].counts);
-}
-
-/* In a signal handler a lock is not waited for long. */
-static bool lock_progress(struct vb_node *node, bool wait)
-{
-	const struct timespec ts = {0, 100000};
-	int tries = 200;
-
-	if (wait) {
-		vb_lock(&node->progress);
-		return true;
-	}
-	VB_MAY_WAIT();
-	while (!vb_trylock(&node->progress)) {
-		if (!tries--)
-			return false;
-		nanosleep(&ts, NULL);
-	}
-	return true;
-}
-
-/* Under ctx_lock. */
-static void tally_contexts(struct vb_node *node, bool wait)
-{
-	struct device_scan scan = {0};
-	const char *name;
-	int dir_fd;
-
-	if (!vb_control_place(node->io->control, &dir_fd, &name))
-		return;
-	sum_contexts(node, &scan);
-	sum_cqs(node, &scan);
-	if (!lock_progress(node, wait))
-		return;
-	while (scan.from < VB_LANE_QPS)
-		sum_qps(node, &scan);
-	vb_unlock(&node->progress);
-	tally_devices(&scan, dir_fd, name);
-}
-
-void vb_node_tally(struct vb_node *node)
-{
-	vb_mutex_lock(&node->ctx_lock, VB_RANK_CONTEXTS);
-	tally_contexts(node, true);
-	vb_mutex_unlock(&node->ctx_lock);
-}
-
-void vb_node_tally_at_end(struct vb_node *node)
-{
-	if (vb_mutex_trylock(&node->ctx_lock, VB_RANK_CONTEXTS))
-		return;
-	tally_contexts(node, false);
-	vb_mutex_unlock(&node->ctx_lock);
-}
-
 void vb_stat_start(void)
 {
-	vb_control_add("devices", serve_devices);
+	vb_stat_devices_start();
+	vb_control_add("devices", vb_stat_devices);
 	vb_control_add("qps", serve_qps);
 	vb_control_add("cqs", serve_cqs);
 	vb_control_add("mrs", serve_mrs);
+	vb_control_add("pds", serve_pds);
 }

@@ -17,6 +17,7 @@
 #include "core/device.h"
 #include "node/control.h"
 #include "node/io.h"
+#include "node/lines_reader.h"
 #include "node/wake.h"
 #include "util/timespec.h"
 #include "util/units.h"
@@ -85,12 +86,10 @@ static void network_changed(struct vb_node *node)
 	vb_announce_gids(node);
 }
 
-/* `verbena link` has changed the file that names adapters. */
+/* `verbena link` has changed the file that names adapters. The answer does not wait until it is read. */
 static int serve_refresh(struct vb_control_call *call)
 {
-	vb_device_choice_read();
-	network_changed(call->node);
-	return 0;
+	return vb_lines_reader_start(call->node->io->wake_fd);
 }
 
 static void wait_ns(struct vb_io *io, struct epoll_event *ev, int *n, uint64_t ns)
@@ -288,6 +287,8 @@ static void *progress_thread(void *arg)
 			sleep_ns = serve_node(node);
 		wait_ns(io, ev, &n, sleep_ns);
 		handle_events(node, ev, n);
+		if (vb_lines_reader_done())
+			network_changed(node);
 		vb_questions_send(node);
 		vb_maps_work(node);
 		vb_gsi_on_time(node);

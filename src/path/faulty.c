@@ -131,6 +131,8 @@ static void judge_request(struct vb_qp *qp, uint32_t i)
 			vb_cq_overflow(qp->scq);
 		qp->fault.fatal = qp->fault.fatal || v.fatal;
 	}
+	if (qp->fault.fatal) /* before the queue pair is in ERR, another thread may pass requests to TCP */
+		end_request(w, IBV_WC_WR_FLUSH_ERR);
 	if (local && qp->fault.due)
 		delay_request(qp, i, w->state == VB_SWQE_DONE ? 0 : delay_of_request(qp, &s, w));
 }
@@ -185,7 +187,7 @@ static void faulty_settle(struct vb_qp *qp)
 	}
 	qp->fault.fatal = false;
 	vb_qp_error(qp);
-	vb_async_raise(vb_ctx((struct ibv_context *)qp->made.context), IBV_EVENT_QP_FATAL, &qp->qp);
+	vb_async_raise(VB_CONTEXT_OF(qp), IBV_EVENT_QP_FATAL, &qp->qp);
 }
 
 static uint64_t faulty_deadline(struct vb_qp *qp)

@@ -216,35 +216,83 @@ static bool read_ended_name(const char *text, uint64_t *netns)
 	return !strcmp(again, text);
 }
 
-void ctl_ended(const struct ctl_list *list, void (*take)(void *arg, uid_t user, const char *text, size_t len),
-               void *arg)
+/* Calls fn with each name in a directory. It returns true if it has used the name: `most` are used. */
+static void each_name(int fd, unsigned most, bool (*fn)(void *arg, const char *name), void *arg)
 {
-	char *text = malloc(VB_TALLY_MAX);
+	int copy = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *dir = copy < 0 ? NULL : fdopendir(copy);
+
+	if (!dir && copy >= 0)
+		close(copy);
+	for (struct dirent *e; dir && most && (e = readdir(dir));)
+		most -= fn(arg, e->d_name);
+	if (dir)
+		closedir(dir);
+}
+
+struct reading {
+	const struct ctl_list *list;
+	int dir;
+	char *text;
+	ctl_take *take;
+	void *arg;
+};
+
+static bool is_our_netns(uint64_t netns)
+{
+	return names_runtime() || netns == vb_control_netns();
+}
+
+static bool read_sums(void *arg, const char *name)
+{
+	struct reading *r = arg;
 	uint64_t netns;
 
+	if (!read_ended_name(name, &netns))
+		return false;
+	size_t len = is_our_netns(netns) ? vb_tally_read(r->list->dirs[r->dir], netns, r->text, VB_TALLY_MAX) : 0;
+
+	if (len)
+		r->take(r->arg, r->list->dir_users[r->dir], NULL, r->text, len);
+	return true;
+}
+
+static bool read_shown(void *arg, const char *file)
+{
+	struct vb_control_name parsed;
+	struct reading *r = arg;
+	char name[VB_CONTROL_NAME];
+
+	if (!vb_tally_shown_name(file, name) || !vb_control_name_read(name, &parsed) || !is_our_netns(parsed.netns))
+		return false;
+	size_t len = vb_tally_shown(r->list->dirs[r->dir], name, r->text, VB_TALLY_MAX);
+
+	if (len)
+		r->take(r->arg, r->list->dir_users[r->dir], name, r->text, len);
+	return true;
+}
+
+static void read_all(const struct ctl_list *list, bool (*fn)(void *arg, const char *name), unsigned most,
+                     ctl_take *take, void *arg)
+{
+	char *text = malloc(VB_TALLY_MAX);
+
 	for (int i = 0; text && i < list->n_dirs; i++) {
-		int copy = openat(list->dirs[i], ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-		DIR *dir = copy < 0 ? NULL : fdopendir(copy);
+		struct reading r = {list, i, text, take, arg};
 
-		if (!dir && copy >= 0)
-			close(copy);
-		unsigned names = 0;
-
-		for (struct dirent *e; dir && names < ENDED_MAX && (e = readdir(dir));) {
-			if (!read_ended_name(e->d_name, &netns))
-				continue;
-			names++;
-			if (!names_runtime() && netns != vb_control_netns())
-				continue;
-			size_t len = vb_tally_read(list->dirs[i], netns, text, VB_TALLY_MAX);
-
-			if (len)
-				take(arg, list->dir_users[i], text, len);
-		}
-		if (dir)
-			closedir(dir);
+		each_name(list->dirs[i], most, fn, &r);
 	}
 	free(text);
+}
+
+void ctl_ended(const struct ctl_list *list, ctl_take *take, void *arg)
+{
+	read_all(list, read_sums, ENDED_MAX, take, arg);
+}
+
+void ctl_shown(const struct ctl_list *list, ctl_take *take, void *arg)
+{
+	read_all(list, read_shown, DIR_PROGRAMS_MAX, take, arg);
 }
 
 void ctl_free(struct ctl_list *list)

@@ -56,10 +56,12 @@ void ctl_ask(struct ctl_list *list, const char *request, int fd, int timeout_ms)
 int ctl_ask_one(struct ctl_list *list, struct ctl_program *program, const char *request, int fd, int timeout_ms);
 /* Frees the answer. */
 void ctl_forget(struct ctl_program *program);
-/* The files of programs that have ended (util/tally.h), of the users and the network namespace that ctl_find looks at: calls
- * take with each text. */
-void ctl_ended(const struct ctl_list *list, void (*take)(void *arg, uid_t user, const char *text, size_t len),
-               void *arg);
+/* A file of util/tally.h. name: the control socket of the program that has kept it; NULL: sums of ended programs. */
+typedef void ctl_take(void *arg, uid_t user, const char *name, const char *text, size_t len);
+/* The sums of programs that have ended, and what programs have kept, of the users and the network namespace that ctl_find
+ * looks at: calls take with each text. */
+void ctl_ended(const struct ctl_list *list, ctl_take *take, void *arg);
+void ctl_shown(const struct ctl_list *list, ctl_take *take, void *arg);
 int64_t ctl_now_ms(void);
 
 #endif

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: MIT
 #include "tools/stat_parse.h"
 
+#include <errno.h>
 #include <json-c/json.h>
 #include <limits.h>
 
@@ -36,4 +37,15 @@ struct json_object *stat_parse(const char *text, size_t len)
 		return o;
 	json_object_put(o);
 	return NULL;
+}
+
+int stat_parse_error(const char *text, size_t len)
+{
+	struct json_object *o = parse_answer(text, len), *value;
+	int err = EPROTO;
+
+	if (json_object_is_type(o, json_type_object) && json_object_object_get_ex(o, "errno", &value))
+		err = json_object_get_int(value);
+	json_object_put(o);
+	return err == ESHUTDOWN ? ESRCH : err > 0 && err < 4096 ? err : EPROTO;
 }

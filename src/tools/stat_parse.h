@@ -12,5 +12,7 @@ struct json_object;
 struct json_object *stat_parse(const char *text, size_t len);
 /* The same for an array. */
 struct json_object *stat_parse_list(const char *text, size_t len);
+/* Of a text that stat_parse does not accept: the error that the program names; ESRCH: it is about to end; EPROTO. */
+int stat_parse_error(const char *text, size_t len);
 
 #endif

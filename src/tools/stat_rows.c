@@ -79,8 +79,12 @@ static void take_list(struct stat_rows *out, struct ctl_program *p, struct json_
 			return;
 		}
 		left->rows--;
-		if (json_object_is_type(row, json_type_object) && is_wanted(row, query))
-			json_object_array_add(out->rows, row_of(p, name, row));
+		if (!json_object_is_type(row, json_type_object) || !is_wanted(row, query))
+			continue;
+		row = row_of(p, name, row);
+		if (out->sockets)
+			json_object_object_add(row, STAT_SOCKET, json_object_new_string(p->name));
+		json_object_array_add(out->rows, row);
 	}
 }
 
@@ -97,6 +101,8 @@ static uint64_t take_rows(struct stat_rows *out, struct ctl_program *p, const ch
 	}
 	left->bytes -= p->len;
 	answer = stat_parse(p->text, p->len);
+	if (!answer && out->sockets)
+		p->err = stat_parse_error(p->text, p->len);
 	ctl_forget(p);
 	if (!answer)
 		return 0;
@@ -137,18 +143,15 @@ static void say_silent(struct stat_rows *out, const char *name, const struct ctl
 }
 
 /* All programs are asked at once, and those with more rows one after another. */
-static int ask_for(struct stat_rows *out, const char *name, const char *what, const struct stat_query *query)
+void stat_rows_ask(struct stat_rows *out, struct ctl_list *list, const char *name, const char *what,
+                   const struct stat_query *query)
 {
-	struct ctl_list list;
-	int err = ctl_find(&list, query->pid, false);
-
-	if (!err)
-		ctl_ask(&list, what, -1, STAT_TIMEOUT_MS);
-	for (size_t i = 0; !err && i < list.n; i++) {
-		struct ctl_program *p = &list.programs[i];
+	ctl_ask(list, what, -1, STAT_TIMEOUT_MS);
+	for (size_t i = 0; i < list->n; i++) {
+		struct ctl_program *p = &list->programs[i];
 
 		if (!p->err)
-			take_program(out, &list, p, what, query);
+			take_program(out, list, p, what, query);
 		if (p->err == ESRCH)
 			continue;
 		out->programs++;
@@ -156,6 +159,26 @@ static int ask_for(struct stat_rows *out, const char *name, const char *what, co
 			say_silent(out, name, p);
 		}
 	}
+}
+
+void stat_rows_take(struct stat_rows *out, struct ctl_program *p, const char *text, size_t len,
+                    const struct stat_query *query)
+{
+	struct json_object *answer = stat_parse(text, len), *list;
+	struct budget left = whole_budget("devices");
+
+	if (json_object_object_get_ex(answer, "devices", &list) && json_object_is_type(list, json_type_array))
+		take_list(out, p, list, query, &left);
+	json_object_put(answer);
+}
+
+static int ask_for(struct stat_rows *out, const char *name, const char *what, const struct stat_query *query)
+{
+	struct ctl_list list;
+	int err = ctl_find(&list, query->pid, false);
+
+	if (!err)
+		stat_rows_ask(out, &list, name, what, query);
 	ctl_free(&list);
 	return err;
 }
@@ -217,7 +240,8 @@ static void add_process(struct stat_rows *out, const struct ctl_program *p, stru
 
 		if (!json_object_is_type(d, json_type_object))
 			continue;
-		json_object_array_add(names, copy_number(d, "device"));
+		if (stat_row_number(d, "contexts") > 0)
+			json_object_array_add(names, copy_number(d, "device"));
 		qps += stat_row_number(d, "qps");
 		cqs += stat_row_number(d, "cqs");
 		if (json_object_object_get_ex(d, "counters", &value) && json_object_is_type(value, json_type_object))
@@ -321,7 +345,8 @@ static void add_to_device(struct json_object *sum, struct json_object *row)
 {
 	struct json_object *numbers = json_object_new_object(), *counters;
 
-	json_object_object_add(numbers, "programs", json_object_new_int(1));
+	/* a program that has closed the adapter still has what it has counted */
+	json_object_object_add(numbers, "programs", json_object_new_int(stat_row_number(row, "contexts") > 0));
 	json_object_object_add(numbers, "qps", copy_number(row, "qps"));
 	json_object_object_add(numbers, "cqs", copy_number(row, "cqs"));
 	stat_rows_add(sum, numbers);

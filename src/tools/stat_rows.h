@@ -20,12 +20,24 @@ struct stat_rows {
 	struct json_object *rows; /* an array of objects, each with pid, user, program; the caller puts it */
 	size_t programs;          /* found */
 	bool silent;              /* a program did not answer; said on stderr */
+	bool sockets;             /* rows have STAT_SOCKET, and an error is no answer */
 };
+
+#define STAT_SOCKET "socket" /* a member: the name of the program's control socket */
 
 /* Asks for "devices", "qps", "cqs", "mrs", "connections" or "processes". name is the subcommand, for messages about programs
  * that do not answer; NULL: none. Returns 0
  * or an errno value, with nothing to free. */
 int stat_rows_get(struct stat_rows *out, const char *name, const char *what, const struct stat_query *query);
+
+/* The two parts of that, for programs that ctl_find has found: asks them; takes the rows of an answer to "devices" that a
+ * program has given before. */
+struct ctl_list;
+struct ctl_program;
+void stat_rows_ask(struct stat_rows *out, struct ctl_list *list, const char *name, const char *what,
+                   const struct stat_query *query);
+void stat_rows_take(struct stat_rows *out, struct ctl_program *p, const char *text, size_t len,
+                    const struct stat_query *query);
 
 /* One row for each adapter instead of one for each adapter and program: sums of the programs, and the adapters of this
  * machine that no program uses. Takes and replaces out->rows. */

@@ -161,6 +161,15 @@ int vb_control_dir_connect(int dir_fd, const char *name, uid_t user, int *sock)
 	return err;
 }
 
+/* What a program has counted stays if its socket was removed by somebody else. */
+static void sweep_shown(int dir_fd, const char *file)
+{
+	char name[VB_CONTROL_NAME];
+
+	if (vb_tally_shown_name(file, name) && faccessat(dir_fd, name, F_OK, AT_SYMLINK_NOFOLLOW) && errno == ENOENT)
+		vb_tally_end(dir_fd, name);
+}
+
 /* A name that a start has not finished with begins with a dot. It is left alone unless that start has surely ended. */
 static bool may_sweep(int dir_fd, const char *name)
 {
@@ -184,6 +193,7 @@ void vb_control_dir_sweep(int dir_fd, uid_t user, unsigned most)
 		return;
 	}
 	for (struct dirent *e; most && (e = readdir(dir));) {
+		sweep_shown(dir_fd, e->d_name);
 		if (!may_sweep(dir_fd, e->d_name))
 			continue;
 		most--;

@@ -179,6 +179,7 @@ static const char *const names[] = {
         [VB_RANK_NODE] = "node",
         [VB_RANK_GSI] = "gsi",
         [VB_RANK_MODIFY] = "modify",
+        [VB_RANK_TALLY] = "tally",
         [VB_RANK_CONTEXTS] = "contexts",
         [VB_RANK_CONTEXT] = "context",
         [VB_RANK_SCAN] = "scan",

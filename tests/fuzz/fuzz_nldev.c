@@ -10,6 +10,7 @@
 
 #include "tools/shim/live.h"
 #include "tools/shim/nldev.h"
+#include "tools/shim/resources.h"
 #include "tools/shim/tree_device.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -36,6 +37,15 @@ bool vb_shim_device_read(const struct vb_shim_device *dev, const char *attribute
 void vb_shim_live_numbers(const char *device, const char *const *names, unsigned n, uint64_t *values)
 {
 	memset(values, 0xff, n * sizeof(*values));
+}
+
+void vb_shim_resources(enum vb_shim_kind kind, const char *device, vb_shim_take_resource *take, void *arg)
+{
+	struct vb_shim_resource r;
+
+	memset(&r, 0xff, sizeof(r));
+	for (unsigned i = 0; i < 50; i++)
+		take(arg, &r);
 }
 
 static void check(void *arg, const void *buf, size_t len)

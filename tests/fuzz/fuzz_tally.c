@@ -50,9 +50,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	write_file("ended-42", data, half);
 	write_file(SOCKET ".shown", data + half, size - half);
 	write_file(SOCKET, "", 0);
+	bool in_sums = vb_tally_read(dir_fd, NETNS, text, sizeof(text)) && vb_tally_has(text, SOCKET);
+
 	vb_tally_end(dir_fd, SOCKET);
 	assert(faccessat(dir_fd, SOCKET, F_OK, 0) && faccessat(dir_fd, SOCKET ".shown", F_OK, 0));
-	if (size > half) {
+	if (size > half && !in_sums) {
 		assert(vb_tally_read(dir_fd, NETNS, text, sizeof(text)));
 		assert(!strncmp(text, "{\"devices\": [", 13) && strlen(text) < VB_TALLY_MAX);
 	}

@@ -106,8 +106,8 @@ void vb_local_pingpong_hold(struct vb_qp *qp, const struct vb_swqe *w)
 {
 	struct vb_pingpong *p = &qp->local.pingpong;
 
-	if (!is_small_write(qp, w) || !is_only_request(qp) || !(w->flags & IBV_SEND_SIGNALED) ||
-	    qp->qp.send_cq->channel || qp->scq->want_timestamp || vb_pace_forced() == VB_FORCE_COPY)
+	if (!is_small_write(qp, w) || !is_only_request(qp) || !(w->flags & IBV_SEND_SIGNALED) || qp->scq->channel ||
+	    qp->scq->want_timestamp || vb_pace_forced() == VB_FORCE_COPY)
 		return;
 	if (p->skip && !w->slot)
 		p->skip--;

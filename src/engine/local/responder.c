@@ -339,7 +339,7 @@ static void refuse_request(struct vb_qp *qp, enum vb_verdict v, bool serving)
 	publish_nak(qp, refusals[v].nak);
 	end_qp(qp);
 	if (refusals[v].event)
-		vb_async_raise(vb_ctx(qp->qp.context), refusals[v].event, &qp->qp);
+		vb_async_raise(VB_CONTEXT_OF(qp), refusals[v].event, &qp->qp);
 }
 
 void vb_local_refuse_read(struct vb_qp *qp)

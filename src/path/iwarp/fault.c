@@ -58,7 +58,7 @@ static bool judge_fpdu(struct vb_iwarp_path *w, const struct iovec *iov, int n)
 	        .opcode = -1,
 	        .qpn = qp->qp.qp_num,
 	        .peer = w->peer,
-	        .device = vb_ctx(qp->qp.context)->dev->dev.name,
+	        .device = VB_CONTEXT_OF(qp)->dev->dev.name,
 	        .len = (uint32_t)len,
 	};
 	struct vb_fault_verdict v;

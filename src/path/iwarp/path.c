@@ -261,7 +261,7 @@ void vb_iwarp_settle(struct vb_qp *qp)
 		log_end(path);
 	vb_qp_error(qp); /* frees path */
 	if (event)
-		vb_async_raise(vb_ctx(qp->qp.context), (enum ibv_event_type)event, &qp->qp);
+		vb_async_raise(VB_CONTEXT_OF(qp), (enum ibv_event_type)event, &qp->qp);
 }
 
 /*

@@ -50,12 +50,12 @@ void vb_roce_address(struct vb_roce_addr *to, struct vb_qp *qp, const union ibv_
 {
 	union ibv_gid group; /* the multicast IP address, or the unicast destination */
 
-	*to = (struct vb_roce_addr){.ifindex = (uint32_t)vb_ctx(qp->qp.context)->dev->ifindex,
+	*to = (struct vb_roce_addr){.ifindex = (uint32_t)VB_CONTEXT_OF(qp)->dev->ifindex,
 	                            .traffic_class = ah->grh.traffic_class,
 	                            .hop_limit = ah->grh.hop_limit};
 	memcpy(to->src, sgid->raw, VB_GID_LEN);
 	vb_mcast_address(&ah->grh.dgid, &group);
 	memcpy(to->dst, group.raw, VB_GID_LEN);
 	if (is_default_of_lo(to->dst) || is_default_of_lo(to->src))
-		replace_default(to, vb_ctx(qp->qp.context)->dev);
+		replace_default(to, VB_CONTEXT_OF(qp)->dev);
 }

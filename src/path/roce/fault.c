@@ -137,7 +137,7 @@ void vb_roce_fault_flip_payload(uint8_t *packet, size_t len, uint32_t random)
 
 static const char *device_of(const struct vb_qp *qp)
 {
-	return qp ? vb_ctx(qp->qp.context)->dev->dev.name : NULL;
+	return qp ? VB_CONTEXT_OF(qp)->dev->dev.name : NULL;
 }
 
 void vb_roce_fault_tx(const struct vb_qp *qp, const struct vb_roce_addr *to, const uint8_t *packet, size_t len,

@@ -60,7 +60,7 @@ static int fill_address(struct vb_qp *qp, struct vb_roce_addr *to)
 {
 	const struct ibv_ah_attr *ah = &qp->attr.ah_attr;
 	union ibv_gid sgid;
-	int err = vb_query_gid_at(vb_ctx(qp->qp.context)->dev, 1, ah->grh.sgid_index, &sgid);
+	int err = vb_query_gid_at(VB_CONTEXT_OF(qp)->dev, 1, ah->grh.sgid_index, &sgid);
 
 	if (!err)
 		vb_roce_address(to, qp, &sgid, ah);
@@ -349,7 +349,7 @@ void vb_roce_last_words(struct vb_qp *qp)
 /* Moves the queue pair to the error state if its engine has failed. Under progress + sq_lock. */
 static void roce_settle(struct vb_qp *qp)
 {
-	struct vb_context *ctx = vb_ctx(qp->qp.context);
+	struct vb_context *ctx = VB_CONTEXT_OF(qp);
 	unsigned event = qp->roce ? qp->roce->failed : VB_WORK_EVENT_NONE;
 
 	if (event == VB_WORK_EVENT_NONE)

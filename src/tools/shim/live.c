@@ -6,26 +6,23 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
+#include <inttypes.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "tools/shim/next.h"
+#include "tools/shim/programs.h"
 #include "util/control_dir.h"
-#include "util/env.h"
 #include "util/tally.h"
 
-#define PATIENCE_MS 500
-#define ANSWER_MAX 65536u
 #define NAME_MAX_COUNTER 64
-#define TRIES 10
+#define PROGRAMS_MOST 4096u
+#define TRIES 4
 
 /* A counter of an adapter. */
 struct counter {
@@ -62,35 +59,6 @@ static bool read_path(const char *rest, struct counter *c)
 	return true;
 }
 
-static int64_t ms_now(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
-}
-
-/* Reads the answer to its end, or until the time is over. */
-static bool read_all(int sock, char *buf, size_t size, int64_t until)
-{
-	struct pollfd pfd = {.fd = sock, .events = POLLIN};
-	size_t len = 0;
-
-	for (int64_t left = until - ms_now(); left > 0 && len + 1 < size; left = until - ms_now()) {
-		if (poll(&pfd, 1, (int)left) <= 0)
-			continue;
-		ssize_t n = recv(sock, buf + len, size - 1 - len, MSG_DONTWAIT);
-		if (n < 0 && (errno == EAGAIN || errno == EINTR))
-			continue;
-		if (n <= 0) {
-			buf[len] = '\0';
-			return len > 0 && n == 0;
-		}
-		len += (size_t)n;
-	}
-	return false;
-}
-
 /* Adds the counter of an answer to the verb "devices". The text is searched as our programs write it; other text gives
  * no number, or a wrong one. */
 static bool add_counter(const char *text, const struct counter *c, uint64_t *sum)
@@ -116,76 +84,171 @@ static bool add_counters(const char *text, const struct counter *c, unsigned n, 
 	return found;
 }
 
-/* What is asked for: n counters, and their sums. */
+/* --- running and ended programs; follows util/tally.h --- */
+
+/* A program of which something is known. */
+struct known {
+	char name[VB_CONTROL_NAME];
+	bool silent; /* it runs, and has not answered: it has what it has answered last */
+	bool found;  /* it has a counter that is asked for */
+	bool in_sums;
+};
+
+/* What is asked for: n counters. Each known program has n values. */
 struct question {
 	const struct counter *c;
 	unsigned n;
-	uint64_t *sums;
-	int64_t until;
+	uint64_t *sums, *values;
+	struct known *known;
+	size_t n_known;
+	uint64_t adds;
+	bool found;
+	char *buf;
 };
 
-static bool ask_program(int dir_fd, const char *name, const struct question *q, char *buf)
+static void question_free(struct question *q)
 {
-	static const char request[] = "devices\n";
-	int sock;
+	free(q->known);
+	free(q->values);
+	q->known = NULL;
+	q->values = NULL;
+	q->n_known = 0;
+}
 
-	int err = vb_control_dir_connect(dir_fd, name, geteuid(), &sock);
+/* NULL if there is no memory. */
+static struct known *known_new(struct question *q, const char *name)
+{
+	struct known *known = realloc(q->known, (q->n_known + 1) * sizeof(*known));
 
-	if (err == ECONNREFUSED)
-		vb_tally_end(dir_fd, name);
-	if (err)
+	if (known)
+		q->known = known;
+	uint64_t *values = realloc(q->values, (q->n_known + 1) * q->n * sizeof(*values));
+	if (values)
+		q->values = values;
+	if (!known || !values)
+		return NULL;
+	memset(q->values + q->n_known * q->n, 0, q->n * sizeof(*values));
+	known += q->n_known++;
+	*known = (struct known){0};
+	snprintf(known->name, sizeof(known->name), "%.63s", name);
+	return known;
+}
+
+static struct known *known_named(struct question *q, const char *name)
+{
+	for (size_t i = 0; i < q->n_known; i++)
+		if (!strcmp(q->known[i].name, name))
+			return &q->known[i];
+	return NULL;
+}
+
+static void take_answer(void *arg, const char *name, int pid, const char *text)
+{
+	struct question *q = arg;
+	struct known *k = known_new(q, name);
+
+	if (!k)
+		return;
+	k->silent = !text;
+	k->found = text && add_counters(text, q->c, q->n, q->values + (k - q->known) * q->n);
+}
+
+/* Objects that exist: an ended program has none. */
+static bool is_gauge(const char *name)
+{
+	return !strcmp(name, "qps") || !strcmp(name, "cqs") || !strcmp(name, "contexts");
+}
+
+/* What a program has kept that does not answer, or has ended and is not in the sums yet. */
+static void take_kept(struct question *q, int dir_fd, const char *name)
+{
+	struct known *k = known_named(q, name);
+
+	if (k && !k->silent)
+		return;
+	bool runs = k != NULL;
+
+	if (!vb_tally_shown(dir_fd, name, q->buf, VB_TALLY_MAX) || (!k && !(k = known_new(q, name))))
+		return;
+	uint64_t *values = q->values + (k - q->known) * q->n;
+
+	for (unsigned i = 0; i < q->n; i++)
+		if (runs || !is_gauge(q->c[i].name))
+			k->found |= add_counter(q->buf, &q->c[i], &values[i]);
+}
+
+static void read_kept(DIR *dir, struct question *q)
+{
+	struct vb_control_name parsed;
+	char name[VB_CONTROL_NAME];
+
+	rewinddir(dir);
+	for (struct dirent *e; q->n_known < PROGRAMS_MOST && (e = readdir(dir));)
+		if (vb_tally_shown_name(e->d_name, name) && vb_control_name_read(name, &parsed) &&
+		    vb_shim_is_our_netns(parsed.netns))
+			take_kept(q, dirfd(dir), name);
+}
+
+static bool read_ended_name(const char *text, uint64_t *netns)
+{
+	char again[48];
+
+	if (sscanf(text, "ended-%" SCNu64, netns) != 1)
 		return false;
-	bool found = send(sock, request, strlen(request), MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)strlen(request) &&
-	             read_all(sock, buf, ANSWER_MAX, q->until) && add_counters(buf, q->c, q->n, q->sums);
-	close(sock);
-	return found;
+	snprintf(again, sizeof(again), "ended-%" PRIu64, *netns);
+	return !strcmp(again, text) && vb_shim_is_our_netns(*netns);
 }
 
-static bool shares_directory(void)
+static void take_sums(struct question *q)
 {
-	const char *dir = vb_env("VERBENA_RUNTIME");
-
-	return dir && *dir;
+	for (size_t i = 0; i < q->n_known; i++)
+		q->known[i].in_sums |= vb_tally_has(q->buf, q->known[i].name);
+	q->found |= add_counters(q->buf, q->c, q->n, q->sums);
 }
 
-static bool ask_programs(DIR *dir, const struct question *q, char *buf)
+/* Returns how many programs the sums have. */
+static uint64_t read_sums(DIR *dir, struct question *q, bool take)
 {
-	uint64_t ours = vb_control_netns();
-	struct vb_control_name name;
-	bool found = false;
+	uint64_t netns, adds = 0;
 
-	for (struct dirent *e; ms_now() < q->until && (e = readdir(dir));)
-		if (vb_control_name_read(e->d_name, &name) && (shares_directory() || name.netns == ours))
-			found |= ask_program(dirfd(dir), e->d_name, q, buf);
-	return found;
-}
-
-/* The file of ended programs of this network namespace; "" if there is none. */
-static void read_ended(DIR *dir, char *buf)
-{
-	if (!vb_tally_read(dirfd(dir), vb_control_netns(), buf, VB_TALLY_MAX))
-		buf[0] = '\0';
-}
-
-/* A program adds its numbers to the file before it stops answering. So they were counted once if the file is the same
- * before and after the programs were asked. */
-static bool sum_counters(DIR *dir, const struct counter *c, unsigned n, char *buf, uint64_t *sums)
-{
-	struct question q = {c, n, sums, ms_now() + PATIENCE_MS};
-	char *before = buf + ANSWER_MAX, *after = before + VB_TALLY_MAX;
-	bool found = false;
-
-	read_ended(dir, before);
-	for (int i = 0; i < TRIES; i++) {
-		memset(sums, 0, n * sizeof(*sums));
-		rewinddir(dir);
-		found = ask_programs(dir, &q, buf);
-		read_ended(dir, after);
-		if (!strcmp(before, after))
-			break;
-		strcpy(before, after);
+	rewinddir(dir);
+	for (struct dirent *e; (e = readdir(dir));) {
+		if (!read_ended_name(e->d_name, &netns) || !vb_tally_read(dirfd(dir), netns, q->buf, VB_TALLY_MAX))
+			continue;
+		adds += vb_tally_adds(q->buf);
+		if (take)
+			take_sums(q);
 	}
-	return add_counters(before, c, n, sums) || found;
+	return adds;
+}
+
+static void add_known(struct question *q)
+{
+	for (size_t i = 0; i < q->n_known; i++) {
+		if (q->known[i].in_sums || !q->known[i].found)
+			continue;
+		q->found = true;
+		for (unsigned k = 0; k < q->n; k++)
+			q->sums[k] += q->values[i * q->n + k];
+	}
+}
+
+static bool sum_counters(DIR *dir, struct question *q)
+{
+	for (int i = 0; i < TRIES; i++) {
+		uint64_t before = read_sums(dir, q, false);
+
+		vb_shim_ask_programs(dir, "devices\n", take_answer, q);
+		read_kept(dir, q);
+		q->found = false;
+		memset(q->sums, 0, q->n * sizeof(*q->sums));
+		uint64_t added = read_sums(dir, q, true) - before;
+		add_known(q);
+		question_free(q);
+		if (added <= VB_TALLY_RECENT)
+			break;
+	}
+	return q->found;
 }
 
 /* False if there is nothing to add up: the sums are then zeros. */
@@ -198,11 +261,11 @@ static bool sum_programs(const struct counter *c, unsigned n, uint64_t *sums)
 	if (vb_control_dir_open(false, &dir_fd))
 		return false;
 	DIR *dir = fdopendir(dir_fd);
-	char *buf = malloc(ANSWER_MAX + 2 * VB_TALLY_MAX);
+	struct question q = {.c = c, .n = n, .sums = sums, .buf = malloc(VB_TALLY_MAX)};
 
-	if (dir && buf)
-		found = sum_counters(dir, c, n, buf, sums);
-	free(buf);
+	if (dir && q.buf)
+		found = sum_counters(dir, &q);
+	free(q.buf);
 	if (dir)
 		closedir(dir);
 	else

@@ -4,6 +4,7 @@
 #include "tools/shim/nldev.h"
 
 #include <errno.h>
+#include <infiniband/verbs.h>
 #include <linux/netlink.h>
 #include <net/if.h>
 #include <rdma/rdma_netlink.h>
@@ -13,6 +14,7 @@
 #include <string.h>
 
 #include "tools/shim/live.h"
+#include "tools/shim/resources.h"
 #include "tools/shim/tree_device.h"
 
 /* A datagram that is being filled. It is sent when the next message might not fit. The tools read at least 4 KiB at a
@@ -203,6 +205,111 @@ static void put_statistics(struct answer *a, const struct vb_shim_device *dev)
 	end_nest(a, all);
 }
 
+/* --- lists of objects --- */
+
+static void put_queue_pair(struct answer *a, const struct vb_shim_resource *r)
+{
+	bool connected = r->type == IBV_QPT_RC || r->type == IBV_QPT_UC;
+
+	put_u32(a, RDMA_NLDEV_ATTR_PORT_INDEX, 1);
+	put_u32(a, RDMA_NLDEV_ATTR_RES_LQPN, r->id);
+	if (r->has_peer)
+		put_u32(a, RDMA_NLDEV_ATTR_RES_RQPN, r->peer_qpn);
+	if (connected)
+		put_u32(a, RDMA_NLDEV_ATTR_RES_RQ_PSN, r->rq_psn);
+	put_u32(a, RDMA_NLDEV_ATTR_RES_SQ_PSN, r->sq_psn);
+	if (connected)
+		put_u8(a, RDMA_NLDEV_ATTR_RES_PATH_MIG_STATE, IBV_MIG_MIGRATED);
+	put_u8(a, RDMA_NLDEV_ATTR_RES_TYPE, r->type);
+	put_u8(a, RDMA_NLDEV_ATTR_RES_STATE, r->state);
+	put_u32(a, RDMA_NLDEV_ATTR_RES_PDN, r->pdn);
+}
+
+static void put_connection_id(struct answer *a, const struct vb_shim_resource *r)
+{
+	put_u32(a, RDMA_NLDEV_ATTR_PORT_INDEX, 1);
+	put_u8(a, RDMA_NLDEV_ATTR_RES_STATE, r->state);
+	put_u32(a, RDMA_NLDEV_ATTR_RES_PS, r->port_space);
+	if (r->local.ss_family)
+		put_attribute(a, RDMA_NLDEV_ATTR_RES_SRC_ADDR, &r->local, sizeof(r->local));
+	if (r->remote.ss_family)
+		put_attribute(a, RDMA_NLDEV_ATTR_RES_DST_ADDR, &r->remote, sizeof(r->remote));
+	put_u32(a, RDMA_NLDEV_ATTR_RES_CM_IDN, r->id);
+}
+
+static void put_completion_queue(struct answer *a, const struct vb_shim_resource *r)
+{
+	put_u32(a, RDMA_NLDEV_ATTR_RES_CQE, r->cqe);
+	put_u64(a, RDMA_NLDEV_ATTR_RES_USECNT, r->users);
+	put_u32(a, RDMA_NLDEV_ATTR_RES_CQN, r->id);
+}
+
+static void put_region(struct answer *a, const struct vb_shim_resource *r)
+{
+	put_u32(a, RDMA_NLDEV_ATTR_RES_RKEY, r->id);
+	put_u32(a, RDMA_NLDEV_ATTR_RES_LKEY, r->id);
+	put_u64(a, RDMA_NLDEV_ATTR_RES_IOVA, r->iova);
+	put_u64(a, RDMA_NLDEV_ATTR_RES_MRLEN, r->length);
+	put_u32(a, RDMA_NLDEV_ATTR_RES_MRN, r->id);
+	put_u32(a, RDMA_NLDEV_ATTR_RES_PDN, r->pdn);
+}
+
+static void put_domain(struct answer *a, const struct vb_shim_resource *r)
+{
+	put_u64(a, RDMA_NLDEV_ATTR_RES_USECNT, r->users);
+	put_u32(a, RDMA_NLDEV_ATTR_RES_PDN, r->id);
+}
+
+/* A list: the command, the attribute of the table, that of an entry, and that of the number which a request without
+ * NLM_F_DUMP gives. */
+static const struct list {
+	uint16_t op, table, entry, number;
+	enum vb_shim_kind kind;
+	void (*put)(struct answer *, const struct vb_shim_resource *);
+} lists[] = {
+        {RDMA_NLDEV_CMD_RES_QP_GET, RDMA_NLDEV_ATTR_RES_QP, RDMA_NLDEV_ATTR_RES_QP_ENTRY, RDMA_NLDEV_ATTR_RES_LQPN,
+         VB_SHIM_QP, put_queue_pair},
+        {RDMA_NLDEV_CMD_RES_CM_ID_GET, RDMA_NLDEV_ATTR_RES_CM_ID, RDMA_NLDEV_ATTR_RES_CM_ID_ENTRY,
+         RDMA_NLDEV_ATTR_RES_CM_IDN, VB_SHIM_CM_ID, put_connection_id},
+        {RDMA_NLDEV_CMD_RES_CQ_GET, RDMA_NLDEV_ATTR_RES_CQ, RDMA_NLDEV_ATTR_RES_CQ_ENTRY, RDMA_NLDEV_ATTR_RES_CQN,
+         VB_SHIM_CQ, put_completion_queue},
+        {RDMA_NLDEV_CMD_RES_MR_GET, RDMA_NLDEV_ATTR_RES_MR, RDMA_NLDEV_ATTR_RES_MR_ENTRY, RDMA_NLDEV_ATTR_RES_MRN,
+         VB_SHIM_MR, put_region},
+        {RDMA_NLDEV_CMD_RES_PD_GET, RDMA_NLDEV_ATTR_RES_PD, RDMA_NLDEV_ATTR_RES_PD_ENTRY, RDMA_NLDEV_ATTR_RES_PDN,
+         VB_SHIM_PD, put_domain},
+};
+
+struct listing {
+	struct answer *a;
+	const struct list *list;
+	const struct vb_shim_device *dev;
+	bool dump, found;
+	uint32_t number; /* without dump: the object that is asked for */
+};
+
+/* Each object has a message of its own: the tables of all messages are one list. */
+static void put_object(void *arg, const struct vb_shim_resource *r)
+{
+	struct listing *l = arg;
+	struct answer *a = l->a;
+
+	if (!l->dump && (l->found || r->id != l->number))
+		return;
+	l->found = true;
+	answer_begin(a, a->to->nlmsg_type, l->dump ? NLM_F_MULTI : 0);
+	put_device_name(a, l->dev);
+	uint32_t table = l->dump ? begin_nest(a, l->list->table) : 0;
+	uint32_t entry = l->dump ? begin_nest(a, l->list->entry) : 0;
+
+	l->list->put(a, r);
+	put_u32(a, RDMA_NLDEV_ATTR_RES_PID, r->pid);
+	if (l->dump) {
+		end_nest(a, entry);
+		end_nest(a, table);
+	}
+	answer_end(a);
+}
+
 static const struct {
 	uint16_t op;
 	void (*put)(struct answer *, const struct vb_shim_device *);
@@ -261,6 +368,34 @@ static int answer_per_device(struct answer *a, const uint8_t *body, size_t len,
 	return found || dump ? 0 : -ENODEV;
 }
 
+static const struct list *list_of(uint16_t op)
+{
+	for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
+		if (lists[i].op == op)
+			return &lists[i];
+	return NULL;
+}
+
+/* As answer_per_device, but the device must be named, as the kernel wants it. */
+static int answer_list(struct answer *a, const uint8_t *body, size_t len, const struct list *list)
+{
+	struct vb_shim_device dev[VB_SHIM_DEVICES_MAX];
+	struct listing l = {.a = a, .list = list, .dump = (a->to->nlmsg_flags & NLM_F_DUMP) == NLM_F_DUMP};
+	uint32_t index;
+	int n = vb_shim_devices(dev), i = 0;
+
+	if (!find_u32(body, len, RDMA_NLDEV_ATTR_DEV_INDEX, &index) ||
+	    (!l.dump && !find_u32(body, len, list->number, &l.number)))
+		return -EINVAL;
+	while (i < n && dev[i].index != index)
+		i++;
+	if (i == n)
+		return -EINVAL;
+	l.dev = &dev[i];
+	vb_shim_resources(list->kind, dev[i].name, put_object, &l);
+	return l.found || l.dump ? 0 : -ENOENT;
+}
+
 static int answer_system(struct answer *a)
 {
 	answer_begin(a, a->to->nlmsg_type, 0);
@@ -283,6 +418,8 @@ static void answer_one(struct answer *a, const uint8_t *body, size_t len)
 		for (size_t i = 0; i < sizeof(per_device) / sizeof(per_device[0]); i++)
 			if (per_device[i].op == op)
 				rc = answer_per_device(a, body, len, per_device[i].put);
+		if (list_of(op))
+			rc = answer_list(a, body, len, list_of(op));
 	}
 	if (!rc && dump) {
 		answer_begin(a, NLMSG_DONE, NLM_F_MULTI);

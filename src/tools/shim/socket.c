@@ -15,6 +15,7 @@
 #include "tools/shim/aside.h"
 #include "tools/shim/next.h"
 #include "tools/shim/nldev.h"
+#include "tools/shim/waiting.h"
 
 NEXT_OF(socket)
 NEXT_OF(bind)
@@ -33,11 +34,11 @@ NEXT_OF(close)
 static struct {
 	int fd, peer;
 	uint64_t inode, peer_inode;
-} table[8] = {{-1, -1}, {-1, -1}, {-1, -1}, {-1, -1}, {-1, -1}, {-1, -1}, {-1, -1}, {-1, -1}};
+} table[VB_SHIM_SLOTS] = {{-1, -1}, {-1, -1}, {-1, -1}, {-1, -1}, {-1, -1}, {-1, -1}, {-1, -1}, {-1, -1}};
 static int count;
 
 /* fd of a slot that is not in use; our ends get descriptor numbers from PEER_FROM on */
-enum { SLOTS = sizeof(table) / sizeof(table[0]), FREE = -1, FILLING = -2, PEER_FROM = 512 };
+enum { SLOTS = VB_SHIM_SLOTS, FREE = -1, FILLING = -2, PEER_FROM = 512 };
 
 static uint64_t inode_of(int fd)
 {
@@ -60,6 +61,7 @@ static void slot_free(int i, int fd)
 		return;
 	if (inode_of(table[i].peer) == table[i].peer_inode)
 		NEXT(close)(table[i].peer);
+	vb_shim_waiting_drop((unsigned)i);
 	__atomic_sub_fetch(&count, 1, __ATOMIC_ACQ_REL);
 	__atomic_store_n(&table[i].fd, FREE, __ATOMIC_RELEASE);
 }
@@ -172,15 +174,19 @@ EXPORT int getsockname(int fd, struct sockaddr *addr, socklen_t *len)
 
 static void write_answer(void *arg, const void *buf, size_t len)
 {
-	const int *peer = arg;
+	const int *slot = arg;
 
-	/* As with the kernel, a program that does not read loses answers. */
-	NEXT(send)(*peer, buf, len, MSG_DONTWAIT | MSG_NOSIGNAL);
+	vb_shim_waiting_put((unsigned)*slot, table[*slot].peer, buf, len);
+}
+
+static void send_waiting(int slot)
+{
+	vb_shim_waiting_send((unsigned)slot, table[slot].peer);
 }
 
 static ssize_t slot_answer(int slot, const void *buf, size_t len)
 {
-	vb_shim_nldev_answer(buf, len, write_answer, &table[slot].peer);
+	vb_shim_nldev_answer(buf, len, write_answer, &slot);
 	return (ssize_t)len;
 }
 
@@ -224,9 +230,13 @@ EXPORT ssize_t sendmsg(int fd, const struct msghdr *msg, int flags)
 
 EXPORT ssize_t recvfrom(int fd, void *buf, size_t len, int flags, struct sockaddr *from, socklen_t *from_len)
 {
-	if (slot_of(fd) < 0)
+	int slot = slot_of(fd);
+
+	if (slot < 0)
 		return NEXT(recvfrom)(fd, buf, len, flags, from, from_len);
+	send_waiting(slot);
 	ssize_t n = NEXT(recvfrom)(fd, buf, len, flags, NULL, NULL);
+	send_waiting(slot);
 	if (n >= 0)
 		put_netlink_address(from, from_len, 0);
 	return n;
@@ -234,10 +244,14 @@ EXPORT ssize_t recvfrom(int fd, void *buf, size_t len, int flags, struct sockadd
 
 EXPORT ssize_t recvmsg(int fd, struct msghdr *msg, int flags)
 {
-	if (slot_of(fd) < 0)
+	int slot = slot_of(fd);
+
+	if (slot < 0)
 		return NEXT(recvmsg)(fd, msg, flags);
 	socklen_t len = msg->msg_namelen;
+	send_waiting(slot);
 	ssize_t n = NEXT(recvmsg)(fd, msg, flags);
+	send_waiting(slot);
 	if (n >= 0) {
 		put_netlink_address(msg->msg_name, &len, 0);
 		msg->msg_namelen = msg->msg_name ? len : 0;

@@ -56,6 +56,20 @@ rdma_has() { # EXPRESSION ARGS…
 }
 check "rdma resource shows what programs have" rdma_has '[(r["qp"], r["cq"], r["ctx"]) for r in d if r["ifname"] == "roce_lo"] == [(2, 4, 2)]' resource show
 check "rdma resource shows it as text" sh -c '"$0" run rdma res show | grep -q "roce_lo:.* qp 2 "' "$VERBENA"
+check "rdma resource show qp lists the queue pairs of both programs" rdma_has '(
+sorted((r["lqpn"], r["rqpn"]) for r in d) == sorted((r["rqpn"], r["lqpn"]) for r in d) and len(d) == 2 and
+all(r["ifname"] == "roce_lo" and r["port"] == 1 and r["type"] == "RC" and r["state"] == "RTS" and r["comm"] == "ib_send_lat" and r["path-mig-state"] == "MIGRATED" for r in d))' resource show qp
+qp_numbers() { "$VERBENA" stat qps --json | python3 -c 'import json, sys; print(*sorted((r["qpn"], r["pid"]) for r in json.load(sys.stdin)["qps"]))'; }
+same_numbers() { [ "$("$VERBENA" run rdma -j resource show qp | python3 -c 'import json, sys; print(*sorted((r["lqpn"], r["pid"]) for r in json.load(sys.stdin)))')" = "$(qp_numbers)" ]; }
+check "with the numbers and processes of verbena stat" same_numbers
+qp_of() { "$VERBENA" run rdma -j resource show qp | python3 -c 'import json, sys; print(json.load(sys.stdin)[0]["lqpn"])'; }
+check "one queue pair of a link by its number" rdma_has "[r['lqpn'] for r in d] == [$(qp_of)]" resource show qp link roce_lo/1 lqpn "$(qp_of)"
+check "none by another number" rdma_has "d == []" resource show qp link roce_lo lqpn 3
+check "as text" sh -c '"$0" run rdma resource show qp | grep -q "^link roce_lo/1 lqpn [0-9]* .*type RC state RTS .*comm ib_send_lat"' "$VERBENA"
+check "rdma resource show cq lists four with their users" rdma_has 'len(d) == 4 and all(r["cqe"] >= 1 and r["comm"] == "ib_send_lat" and r["pid"] for r in d) and sum(r["users"] for r in d) == 4' resource show cq
+check "rdma resource show mr has length and domain, and root's keys" rdma_has 'len(d) == 2 and all(r["mrlen"] and r["pdn"] and r["rkey"] == r["lkey"] for r in d)' resource show mr
+check "rdma resource show pd has the users" rdma_has 'len(d) == 2 and all(r["users"] >= 2 and r["pdn"] for r in d)' resource show pd
+check "rdma resource show cm_id is empty without rdma_cm" rdma_has 'd == []' resource show cm_id
 check "rdma statistic shows the counters of an adapter" rdma_has '[r["port_xmit_packets"] > 100 and r["out_of_buffer"] == 0 for r in d if r["ifname"] == "roce_lo"] == [True]' statistic show
 check "rdma statistic shows them for one link" sh -c '"$0" run rdma statistic show link roce_lo/1 | grep -q "port_rcv_packets [1-9]"' "$VERBENA"
 check "a counter without a source reads as zero" sh -c '[ "$("$0" run cat '"$sysfs"'/counters/symbol_error)" = 0 ]' "$VERBENA"
@@ -133,8 +147,20 @@ check "a reader that goes away is no error to talk about" sh -c '(trap "" PIPE; 
 check "an unknown argument is a wrong usage" status_is 2 "$VERBENA" stat --nonsense
 check "--rates without a number is a wrong usage" status_is 2 "$VERBENA" stat --rates
 check "a process without an adapter is a failure" status_is 1 "$VERBENA" stat --pid $$
+is_stopped() { grep -q '^State:.T' "/proc/$pid/status"; }
 kill -STOP "$pid"
+wait_for 20 is_stopped
 check "a stopped program is named, and the status is 1" sh -c '"$0" stat processes >/dev/null 2>"'"$work/err"'"; [ $? = 1 ] && grep -q "'"$pid"' did not answer" "'"$work/err"'"' "$VERBENA"
+# what it has shown counts on
+device_total() { "$VERBENA" stat --openmetrics 2>/dev/null | sed -n 's/^verbena_device_port_xmit_packets_total{device="roce_lo",user="'"$(id -u)"'"} //p'; }
+sysfs_total() { "$VERBENA" run cat "$sysfs/counters/port_xmit_packets"; }
+kill -CONT "$pid"
+before_stop=$(device_total)
+kill -STOP "$pid"
+wait_for 20 is_stopped
+check "the sums do not go back while a program is stopped" sh -c '[ "$0" -ge "$1" ]' "$(device_total)" "${before_stop:-x}"
+check "nor do those of /sys" sh -c '[ "$0" -ge "$1" ]' "$(sysfs_total)" "${before_stop:-x}"
+check "a stopped program is shown as it was" sh -c '"$0" stat devices --json 2>/dev/null >"$1"; grep -q "\"programs\": *2" "$1"' "$VERBENA" "$work/json"
 kill -CONT "$pid"
 # one program is killed, and the other one ends by a signal: what was seen of either does not go back
 "$VERBENA" stat devices --json >"$work/seen"
@@ -145,7 +171,6 @@ kill "$client" 2>/dev/null
 wait "$client" 2>/dev/null
 check "the counters of an adapter outlive its programs" stat_has "any(r['device'] == 'roce_lo' and r.get('programs', 0) == 0 and r['counters']['port_xmit_packets'] >= ${seen:-x} > 0 for r in d['devices'])" devices
 check "so they do in /sys" sh -c '[ "$("$0" run cat '"$sysfs"'/counters/port_xmit_packets)" -ge "$1" ]' "$VERBENA" "${seen:-x}"
-device_total() { "$VERBENA" stat --openmetrics | sed -n 's/^verbena_device_port_xmit_packets_total{device="roce_lo",user="'"$(id -u)"'"} //p'; }
 check "and in OpenMetrics" sh -c '[ "$0" -ge "$1" ]' "$(device_total)" "${seen:-x}"
 ends_by_itself() { # a program that ends well adds exactly what it has counted
 	local before after
@@ -156,6 +181,28 @@ ends_by_itself() { # a program that ends well adds exactly what it has counted
 	[ $((after - before)) = 200 ]
 }
 check "programs that nobody has asked add what they have sent" ends_by_itself
+# readers of all kinds while programs start, end and are killed
+never_goes_back() {
+	local i n last=0 last_sysfs=0 pids=()
+	for i in 1 2 3; do
+		(work=$work/storm$i
+		mkdir -p "$work"
+		for n in 1 2 3 4; do
+			pair ibv_rc_pingpong -d roce_lo -g 1 -n 2000 >/dev/null 2>&1
+		done) &
+		pids+=($!)
+	done
+	for ((i = 0; i < 40; i++)); do
+		n=$(device_total)
+		[ "${n:-0}" -ge "$last" ] || { echo "the sum was $last, and is $n"; wait "${pids[@]}"; return 1; }
+		last=$n
+		n=$(sysfs_total)
+		[ "${n:-0}" -ge "$last_sysfs" ] || { echo "the sum of /sys was $last_sysfs, and is $n"; wait "${pids[@]}"; return 1; }
+		last_sysfs=$n
+	done
+	wait "${pids[@]}"
+}
+check "no sum goes back while programs end" never_goes_back
 check "and no more when the counters are read again" sh -c '[ "$0" = "$1" ]' "$(device_total)" "$(device_total)"
 check "a killed program is not shown any more" wait_for 20 stat_has 'd == {"processes": []}' processes
 check "and its name is removed" sh -c '[ -z "$(ls "$0"/control-* | grep -v "^ended-[0-9]*$")" ]' "$VERBENA_RUNTIME"
@@ -190,6 +237,13 @@ forged() { # files with more adapters than any program has, and names that are r
 	rm "$dir"/ended-[123] "$dir"/ended-0*
 }
 check "forged files of ended programs do not stop the page" forged
+
+# --- many objects: more than one answer, and more than a socket takes at once ---
+start_server ib_write_bw -d roce_lo -F -D 60 -q 400 -s 64 && start_client ib_write_bw -d roce_lo -F -D 60 -q 400 -s 64
+all_listed() { rdma_has 'len({r["lqpn"] for r in d}) == len(d) == 800' resource show qp; }
+check "rdma resource show qp lists 800 queue pairs" wait_for 30 all_listed
+kill "$server" "$client" 2>/dev/null
+wait "$server" "$client" 2>/dev/null
 
 # --- hostile programs ---
 # fake_program ANSWER [NAMES]: a program that gives this answer to each question, on so many sockets; sets $fake. @ is the
@@ -280,6 +334,7 @@ wait_for 20 rping_listens >/dev/null
 timeout 200 "${run[@]}" rping -c -a 127.0.0.1 -p "$port" -C 500000000 >/dev/null 2>&1 &
 client=$!
 check "communication ids are shown with the kernel's names of states" wait_for 30 connections
+check "so they are by rdma resource show cm_id" rdma_has "sorted(r['state'] for r in d) == ['CONNECT', 'CONNECT', 'LISTEN'] and all(r['ps'] == 'TCP' and '127.0.0.1:' in r['src-addr'] and r['comm'] == 'rping' for r in d) and sum(r.get('dst-addr', '').endswith('127.0.0.1:$port') for r in d) == 1" resource show cm_id
 kill "$server" "$client" 2>/dev/null
 wait "$server" "$client" 2>/dev/null
 finish

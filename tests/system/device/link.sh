@@ -148,6 +148,57 @@ kept() {
 	rm -f "$conf"
 	return $status
 }
+# the file is on a server that does not answer: a file system whose daemon reads no request
+cat >"$work/hung.py" <<-'IN'
+	import ctypes, os, signal, sys
+	fd = os.open("/dev/fuse", os.O_RDWR)
+	libc = ctypes.CDLL(None, use_errno=True)
+	if libc.mount(b"hung", sys.argv[1].encode(), b"fuse", 0, b"fd=%d,rootmode=40000,user_id=0,group_id=0" % fd):
+	    sys.exit("mount: " + os.strerror(ctypes.get_errno()))
+	print("mounted", flush=True)
+	signal.pause()
+IN
+cat >"$work/ask.py" <<-'IN'
+	import os, socket, sys
+	d = os.environ["VERBENA_RUNTIME"] + "/control-%d" % os.geteuid()
+	pid = sys.argv[1]
+	name = [n for n in os.listdir(d) if n.startswith(pid + "-") and not n.endswith(".shown")][0]
+	s = socket.socket(socket.AF_UNIX)
+	s.settimeout(20)
+	s.connect(d + "/" + name)
+	s.sendall(sys.argv[2].encode() + b"\n")
+	text = b""
+	while part := s.recv(65536):
+	    text += part
+	print(text.decode())
+	sys.exit(text.startswith(b'{"error"') or not text)
+IN
+hung_server() { # in a mount namespace of its own
+	local status=0 pid program daemon i
+	own 0 add e0 type roce netdev lo || return 1
+	: >"$work/watch"
+	: >"$work/hung"
+	timeout 120 stdbuf -oL "$verbena" run ibv_asyncwatch -d e0 >"$work/watch" 2>&1 &
+	pid=$!
+	for ((i = 0; i < 200; i++)); do grep -q 'async event FD' "$work/watch" && break; sleep 0.1; done
+	program=$(pgrep -P "$pid")
+	timeout 100 python3 "$work/hung.py" "${conf%/*}" >"$work/hung" 2>&1 &
+	daemon=$!
+	for ((i = 0; i < 200; i++)); do grep -q . "$work/hung" && break; sleep 0.1; done
+	cat "$work/hung"
+	grep -q mounted "$work/hung" || status=1
+	for i in refresh about refresh devices; do
+		[ $status = 0 ] && { python3 "$work/ask.py" "$program" $i || status=1; }
+	done
+	kill $daemon
+	wait $daemon 2>/dev/null
+	umount -l "${conf%/*}"
+	[ $status = 0 ] && own 0 set e0 down && wait_event 10 || status=1
+	kill $pid 2>/dev/null
+	wait $pid 2>/dev/null
+	rm -f "$conf"
+	return $status
+}
 output() {
 	"$verbena" link show >/dev/full 2>"$work/err" && return 1
 	grep -q 'No space left' "$work/err" || return 1
@@ -194,6 +245,13 @@ elif command -v ibv_asyncwatch >/dev/null; then
 	check "a running program loses an adapter that was removed" running w0
 	if ip link show own0 >/dev/null 2>&1; then # else lo is not ours
 		check "a running program keeps its adapter when the file is out of reach" kept
+	fi
+	if [ "$(id -u)" = 0 ] && [ -w /dev/fuse ] && command -v python3 >/dev/null && unshare -m true 2>/dev/null; then
+		declare -p work verbena conf >"$work/state"
+		declare -f link own event wait_event hung_server >>"$work/state"
+		check "a running program goes on while the file is on a server that does not answer" unshare -m bash -uc "source $work/state; hung_server"
+	else
+		echo "skip a server that does not answer: needs root, /dev/fuse and mount namespaces"
 	fi
 fi
 check "output that cannot be written is an error" output
