@@ -8,9 +8,8 @@
 static unsigned ext_of(const char *headers)
 {
 	static const char letters[] = "dfxrtakivc";
-	static const unsigned bits[] = {VB_EXT_DETH,  VB_EXT_FETH,   VB_EXT_XRCETH, VB_EXT_RETH,
-	                                VB_EXT_RETH,  VB_EXT_ATOMIC, VB_EXT_AETH,   VB_EXT_ATOMIC_ACK,
-	                                VB_EXT_IMMDT, VB_EXT_IETH,   VB_EXT_CNP};
+	static const unsigned bits[] = {VB_EXT_DETH, VB_EXT_FETH,       VB_EXT_XRCETH, VB_EXT_RETH, VB_EXT_ATOMIC,
+	                                VB_EXT_AETH, VB_EXT_ATOMIC_ACK, VB_EXT_IMMDT,  VB_EXT_IETH, VB_EXT_CNP};
 	unsigned ext = 0;
 
 	for (; *headers; headers++)
