@@ -152,7 +152,7 @@ int main(int argc, char **argv)
 	pthread_t thread;
 
 	size = copy ? strtoul(argv[2], NULL, 0) : LINE;
-	if ((!lat && !rate && !copy) || !size || size % PIECE * copy)
+	if ((!lat && !rate && !copy) || !size || (copy && size % PIECE))
 		return fprintf(stderr, "usage: two_cores lat|rate|copy SIZE (a multiple of 16 KiB)\n"), 2;
 	messages = lat ? 2000000 : rate ? 20000000 : (UINT64_C(8) << 30) / size;
 	ring[0] = memory(sizeof(struct ring), MAP_SHARED);
