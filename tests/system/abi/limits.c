@@ -357,20 +357,20 @@ static int ask_interface(const struct ibv_device *device, unsigned long request,
 /* In Mb/s; 0: unknown. */
 static unsigned speed_of(const struct ibv_device *device)
 {
-	struct {
-		struct ethtool_link_settings req;
-		uint32_t masks[3 * 127];
-	} s = {.req.cmd = ETHTOOL_GLINKSETTINGS};
-	struct ifreq ifr = {.ifr_data = (void *)&s};
+	uint32_t words[sizeof(struct ethtool_link_settings) / 4 + 3 * 127] = {
+	        0}; /* with room for the masks behind it */
+	struct ethtool_link_settings *req = (struct ethtool_link_settings *)words;
+	struct ifreq ifr = {.ifr_data = (void *)words};
 
 	/* the first answer is the number of words that the masks take */
-	if (ask_interface(device, SIOCETHTOOL, &ifr) || s.req.link_mode_masks_nwords >= 0)
+	req->cmd = ETHTOOL_GLINKSETTINGS;
+	if (ask_interface(device, SIOCETHTOOL, &ifr) || req->link_mode_masks_nwords >= 0)
 		return 0;
-	s.req.link_mode_masks_nwords = (int8_t)-s.req.link_mode_masks_nwords;
-	s.req.cmd = ETHTOOL_GLINKSETTINGS;
-	if (ask_interface(device, SIOCETHTOOL, &ifr) || s.req.speed == (uint32_t)SPEED_UNKNOWN)
+	req->link_mode_masks_nwords = (int8_t)-req->link_mode_masks_nwords;
+	req->cmd = ETHTOOL_GLINKSETTINGS;
+	if (ask_interface(device, SIOCETHTOOL, &ifr) || req->speed == (uint32_t)SPEED_UNKNOWN)
 		return 0;
-	return s.req.speed;
+	return req->speed;
 }
 
 /* The width and the speed of a lane give at least the interface's speed, and not twice as much. */
