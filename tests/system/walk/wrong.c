@@ -152,12 +152,17 @@ static void qp_beyond_limits(struct dice *d, struct object *o)
 	REFUSED(ibv_create_qp(pd->p, &attr), EINVAL);
 }
 
-static void no_moderation(struct dice *d, struct object *o)
+/* With a count of 0 or 1 every completion raises its event, as without moderation. */
+static void moderates_nothing(struct dice *d, struct object *o)
 {
-	struct ibv_modify_cq_attr attr = {.attr_mask = IBV_CQ_ATTR_MODERATE, .moderate = {1, 1}};
+	struct ibv_modify_cq_attr attr = {.attr_mask = IBV_CQ_ATTR_MODERATE,
+	                                  .moderate = {(uint16_t)roll(d, 2), (uint16_t)roll(d, 65536)}};
 
-	if (o->cq.extended)
-		ANSWER(ibv_modify_cq(o->p, &attr), EOPNOTSUPP);
+	if (!o->cq.extended)
+		return;
+	ANSWER(ibv_modify_cq(o->p, &attr), 0);
+	attr.attr_mask = 2u << roll(d, 30);
+	ANSWER(ibv_modify_cq(o->p, &attr), EINVAL);
 }
 
 /* --- queue pairs: posting --- */
@@ -258,7 +263,7 @@ static const struct wrong wrongs[] = {
         {PD, handle_to_nowhere},
         {PD, qp_without_queues},
         {CQ, qp_beyond_limits},
-        {CQ, no_moderation},
+        {CQ, moderates_nothing},
         {QP, send_too_many_pieces},
         {QP, send_unknown_operation},
         {QP, send_operation_of_another_type},
