@@ -139,6 +139,8 @@ void vb_async_raise(struct vb_context *ctx, enum ibv_event_type type, void *elem
 {
 	struct vb_qp *h = element_of(type) == QP ? ((struct vb_qp *)element)->xrc.handles : NULL;
 
+	if (element_of(type) == QP && !h && ((struct vb_qp *)element)->type == IBV_QPT_XRC_RECV)
+		return; /* its last handle has gone, and nobody would free the event */
 	if (!h)
 		raise_for(ctx, type, element);
 	for (; h; h = h->xrc.handles)

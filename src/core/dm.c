@@ -137,21 +137,27 @@ static void dm_free(struct vb_dm *dm)
 
 static void dms_add(struct vb_node *node, struct vb_dm_memory *m)
 {
+	atomic_fetch_add(&m->refs, 1); /* the list's, until ibv_free_dm */
 	vb_mutex_lock(&node->mr_lock, VB_RANK_MR);
 	m->next = node->dms;
 	node->dms = m;
 	vb_mutex_unlock(&node->mr_lock);
 }
 
-static void dms_remove(struct vb_node *node, const struct vb_dm_memory *m)
+/* Returns whether it was in the list. */
+static bool dms_remove(struct vb_node *node, const struct vb_dm_memory *m)
 {
+	bool found = false;
+
 	vb_mutex_lock(&node->mr_lock, VB_RANK_MR);
 	for (struct vb_dm_memory **at = &node->dms; *at; at = &(*at)->next)
 		if (*at == m) {
 			*at = m->next;
+			found = true;
 			break;
 		}
 	vb_mutex_unlock(&node->mr_lock);
+	return found;
 }
 
 struct ibv_dm *vb_alloc_dm(struct ibv_context *context, struct ibv_alloc_dm_attr *attr)
@@ -189,7 +195,8 @@ int vb_free_dm(struct ibv_dm *ibdm)
 		return ENOENT;
 	if (atomic_load(&dm->memory->users))
 		return EBUSY;
-	dms_remove(vb_ctx(ibdm->context)->node, dm->memory);
+	if (dms_remove(VB_CONTEXT_OF(dm)->node, dm->memory))
+		memory_drop(dm->memory); /* this handle has another reference */
 	dm_free(dm);
 	return 0;
 }

@@ -36,19 +36,24 @@ void vb_mr_goes_on(struct vb_node *node, struct vb_mr *mr)
 	vb_mutex_unlock(&node->mr_lock);
 }
 
-void vb_mr_release(struct vb_node *node, struct vb_mr *mr)
+/* Under mr_lock. Returns whether it was the last handle of the region. */
+static bool handle_ends(struct vb_mr *mr)
 {
 	struct vb_mr *origin = origin_of(mr);
-	struct vb_pd *pd = mr->pd;
 
-	vb_mutex_lock(&node->mr_lock, VB_RANK_MR);
 	if (mr == origin)
 		origin->released = true;
 	else
 		origin->imports--;
-	bool last = origin->released && !origin->imports;
 	mr->made.handle = 0; /* so that it is not sound any more */
-	vb_mutex_unlock(&node->mr_lock);
+	return origin->released && !origin->imports;
+}
+
+static void free_handle(struct vb_mr *mr, bool last)
+{
+	struct vb_mr *origin = origin_of(mr);
+	struct vb_pd *pd = mr->pd;
+
 	if (last) {
 		vb_region_unmap(origin->map);
 		vb_mr_drop_memory(origin);
@@ -57,6 +62,15 @@ void vb_mr_release(struct vb_node *node, struct vb_mr *mr)
 	if (mr != origin)
 		vb_object_free(mr, &mr->made);
 	vb_pd_drop(pd);
+}
+
+void vb_mr_release(struct vb_node *node, struct vb_mr *mr)
+{
+	vb_mutex_lock(&node->mr_lock, VB_RANK_MR);
+	bool last = handle_ends(mr);
+
+	vb_mutex_unlock(&node->mr_lock);
+	free_handle(mr, last);
 }
 
 /* Another handle of a region that has an entry here. Under mr_lock. */
@@ -124,8 +138,16 @@ static struct vb_mr *import_again(struct ibv_pd *pd, uint32_t handle, uint32_t k
 static struct vb_mr *import_foreign(struct ibv_pd *pd, uint32_t handle)
 {
 	struct vb_context *ctx = vb_ctx(pd->context);
+	const struct vb_pd *domain = vb_pd(pd);
 	struct vb_region_map *map = NULL;
-	int err = vb_region_import(ctx->node, ctx->share, ctx->dev, handle, vb_pd(pd)->import_of, &map);
+
+	while (domain->parent)
+		domain = domain->parent;
+	if (!domain->import_of) {
+		errno = ENOENT;
+		return NULL;
+	}
+	int err = vb_region_import(ctx->node, ctx->share, ctx->dev, handle, domain->import_of, &map);
 
 	if (err) {
 		errno = err;
@@ -135,6 +157,7 @@ static struct vb_mr *import_foreign(struct ibv_pd *pd, uint32_t handle)
 	                               &(struct vb_mr){.mr = {.addr = map->local, .length = map->length},
 	                                               .iova = map->iova,
 	                                               .access = map->access,
+	                                               .map = map,
 	                                               .start = (uintptr_t)map->local},
 	                               map->key);
 
@@ -145,7 +168,6 @@ static struct vb_mr *import_foreign(struct ibv_pd *pd, uint32_t handle)
 			errno = ENOMEM;
 		return mr;
 	}
-	mr->map = map;
 	mr->mr.addr = NULL; /* as the manual page has it */
 	mr->mr.handle = handle;
 	mr->made = VB_MADE(mr->mr);
@@ -173,16 +195,23 @@ struct ibv_mr *vb_import_mr(struct ibv_pd *pd, uint32_t handle)
 void vb_unimport_mr(struct ibv_mr *ibmr)
 {
 	struct vb_mr *mr = vb_mr(ibmr);
-	struct vb_node *node = vb_ctx(ibmr->context)->node;
 
 	if (!vb_mr_is_sound(ibmr))
 		return;
+	struct vb_node *node = VB_CONTEXT_OF(mr)->node;
+
 	vb_mutex_lock(&node->mr_lock, VB_RANK_MR);
-	const struct vb_mr *origin = origin_of(mr);
-	bool last = origin->imports + !origin->released == 1 && !origin->ended;
-	vb_mutex_unlock(&node->mr_lock);
-	if (last)
-		vb_dereg_mr(ibmr);
+	struct vb_mr *origin = origin_of(mr);
+	bool takes_along = origin->imports + !origin->released == 1 && !origin->ended;
+	bool last = false;
+
+	if (takes_along)
+		origin->ended = true;
 	else
-		vb_mr_release(node, mr);
+		last = handle_ends(mr);
+	vb_mutex_unlock(&node->mr_lock);
+	if (takes_along)
+		vb_mr_end(node, mr);
+	else
+		free_handle(mr, last);
 }

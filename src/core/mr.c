@@ -180,8 +180,11 @@ int vb_dereg_mr(struct ibv_mr *ibmr)
 		return ENOENT;
 	struct vb_node *node = VB_CONTEXT_OF(mr)->node;
 
-	if (!vb_mr_ends(node, mr))
-		return ENOENT;
+	return vb_mr_ends(node, mr) ? vb_mr_end(node, mr) : ENOENT;
+}
+
+int vb_mr_end(struct vb_node *node, struct vb_mr *mr)
+{
 	int err = close_entry(node, mr);
 
 	if (err) {
@@ -225,7 +228,7 @@ int vb_rereg_mr(struct ibv_mr *ibmr, int flags, struct ibv_pd *pd, void *addr, s
 	if (!vb_mr_is_sound(ibmr) ||
 	    ((flags & IBV_REREG_MR_CHANGE_PD) && (!pd || pd->context != ibmr->context || !vb_pd_is_sound(pd))))
 		return EINVAL;
-	if (mr->origin || mr->map) /* an import has no memory of its own */
+	if (mr->origin || mr->map || mr->ended) /* an import has no memory of its own; or it was deregistered by one */
 		return EINVAL;
 	struct vb_node *node = VB_CONTEXT_OF(mr)->node;
 	uint32_t new_access =

@@ -15,6 +15,8 @@ void vb_mr_drop_memory(struct vb_mr *mr);
 
 /* The program deregisters the region by this handle. False if it has done so by another one. import.c */
 bool vb_mr_ends(struct vb_node *node, struct vb_mr *mr);
+/* Takes its key away, after vb_mr_ends, and releases it. EBUSY: a window is bound to it, and it goes on. No lock held. mr.c */
+int vb_mr_end(struct vb_node *node, struct vb_mr *mr);
 /* It could not be deregistered. import.c */
 void vb_mr_goes_on(struct vb_node *node, struct vb_mr *mr);
 /* The handle ends. The region has ended, or has other handles. import.c */

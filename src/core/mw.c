@@ -192,11 +192,12 @@ static bool is_in_reach(const struct vb_mr_shared *m, uint64_t addr, uint64_t le
 static struct vb_mr_shared *region_to_bind(const struct vb_qp *qp, const struct vb_swqe *w, const struct ibv_sge *sge)
 {
 	struct vb_mr_shared *m = vb_seg_mr_of(qp->node->seg, sge->lkey);
-	uint32_t access = atomic_load_explicit(&m->access, memory_order_relaxed);
+	uint32_t access;
 
 	if (!sge->lkey || atomic_load_explicit(&m->key, memory_order_acquire) != sge->lkey ||
 	    atomic_load_explicit(&m->pd, memory_order_relaxed) != vb_pd_id(qp->pd)) /* C10-72 */
 		return NULL;
+	access = atomic_load_explicit(&m->access, memory_order_relaxed); /* after the key, which is written last */
 	if (!(access & IBV_ACCESS_MW_BIND) || (access & IBV_ACCESS_ZERO_BASED)) /* C10-73; like rxe and mlx5 */
 		return NULL;
 	if ((sge->length & ACCESS_STORES) && !(access & IBV_ACCESS_LOCAL_WRITE)) /* C10-74 */
@@ -414,27 +415,28 @@ void vb_mw_enter(struct vb_node *node, uint32_t entry, uint32_t key, uint32_t pd
 	vb_unlock(&node->mw_lock);
 }
 
-/* Ends its binding, if there is one. Returns false while that fades. */
-static bool window_close(struct vb_node *node, struct vb_window *t)
+/* Ends its binding, if there is one, and forgets the window. Returns its key; 0 while the binding fades. */
+static uint32_t window_close(struct vb_node *node, struct vb_window *t)
 {
+	uint32_t key = 0;
+
 	vb_lock(&node->mw_lock);
 	if (t->region && !t->ended)
 		fade_begin(node, t, false);
-	bool done = !t->region;
+	if (!t->region) {
+		key = t->key;
+		*t = (struct vb_window){0}; /* at once: a bind that is still in a queue must not find it */
+	}
 	vb_unlock(&node->mw_lock);
-	return done;
+	return key;
 }
 
 uint32_t vb_mw_leave(struct vb_node *node, uint32_t entry)
 {
 	struct vb_window *t = &node->keys->windows[entry];
+	uint32_t key;
 
-	for (bool again = false; !window_close(node, t); again = true)
+	for (bool again = false; !(key = window_close(node, t)); again = true)
 		look_again(node, again);
-	vb_lock(&node->mw_lock);
-	uint32_t key = t->key;
-
-	*t = (struct vb_window){0};
-	vb_unlock(&node->mw_lock);
 	return key;
 }

@@ -93,7 +93,7 @@ static void pd_free(struct vb_pd *pd)
 	struct vb_context *ctx = VB_CONTEXT_OF(pd);
 
 	if (pd->parent) {
-		atomic_fetch_sub(&pd->parent->users, 1);
+		vb_pd_drop(pd->parent);
 	} else if (pd->import_of) {
 		unlist_import(pd);
 	} else {

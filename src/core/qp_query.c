@@ -31,6 +31,8 @@ int vb_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask, struct 
 
 	if (!vb_qp_is_sound(ibqp))
 		return EINVAL;
+	bool is_target = qp->type == IBV_QPT_XRC_RECV;
+
 	vb_lock(&qp->node->progress);
 	vb_lock(&qp->sq_lock);
 	memcpy(attr, &qp->attr, offsetof(struct ibv_qp_attr, rate_limit));
@@ -44,9 +46,10 @@ int vb_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask, struct 
 	attr->cap = qp->cap;
 	*init = (struct ibv_qp_init_attr){
 	        .qp_context = ibqp->qp_context,
-	        .send_cq = &qp->scq->cq,
-	        .recv_cq = &qp->rcq->cq,
-	        .srq = qp->srq ? &qp->srq->srq : NULL,
+	        /* an XRC target uses the queues of the SRQs that requests name */
+	        .send_cq = is_target ? NULL : &qp->scq->cq,
+	        .recv_cq = is_target ? NULL : &qp->rcq->cq,
+	        .srq = !is_target && qp->srq ? &qp->srq->srq : NULL,
 	        .cap = qp->cap,
 	        .qp_type = (enum ibv_qp_type)qp->type,
 	        .sq_sig_all = qp->sq_sig_all,

@@ -176,7 +176,8 @@ void vb_share_put(struct vb_node *node, struct vb_share *share)
 
 bool vb_share_is_ours(const struct vb_node *node, const struct vb_share *share)
 {
-	return share->lane == node->lane && share->incarnation == node->incarnation;
+	/* what another process has written says nothing about us */
+	return share->writable && share->lane == node->lane && share->incarnation == node->incarnation;
 }
 
 void vb_share_enter(struct vb_share *share, uint32_t handle)

@@ -247,8 +247,6 @@ static void wr_flush(struct ibv_qp_ex *qpx, uint32_t rkey, uint64_t remote_addr,
 	w->swap = len;
 }
 
-/* --- not supported: a QP with these operations is not made --- */
-
 static void wr_bind_mw(struct ibv_qp_ex *qpx, struct ibv_mw *mw, uint32_t rkey, const struct ibv_mw_bind_info *info)
 {
 	struct vb_qp *qp = qp_of(qpx);

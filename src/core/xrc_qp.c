@@ -59,12 +59,13 @@ static struct vb_qp *handle_new(struct ibv_context *context, struct vb_xrcd *xrc
 static int join_handle(struct vb_qp *h, struct vb_qp *qp)
 {
 	struct vb_node *node = h->node;
+	bool is_new = qp; /* no other handle has opened it yet; else one that has no handle any more is about to end */
 	int err = EINVAL;
 
 	vb_lock(&node->progress);
 	if (!qp)
 		qp = atomic_load_explicit(&node->qps[VB_QP_INDEX(h->qp.qp_num)], memory_order_relaxed);
-	if (qp && qp->qp.qp_num == h->qp.qp_num && qp->type == IBV_QPT_XRC_RECV &&
+	if (qp && (is_new || qp->xrc.handles) && qp->qp.qp_num == h->qp.qp_num && qp->type == IBV_QPT_XRC_RECV &&
 	    qp->xrc.domain == h->xrc.by->domain) {
 		vb_lock(&qp->sq_lock);
 		link_handle(qp, h);

@@ -517,7 +517,7 @@ static __attribute__((noinline)) enum vb_emit emit_placed(struct vb_qp *qp, stru
 	if (status != IBV_WC_SUCCESS)
 		return vb_local_emit_fault(w, status);
 	if (!qp->attr.max_rd_atomic)
-		return vb_local_emit_fault(w, IBV_WC_REM_INV_REQ_ERR);
+		return vb_local_emit_fault(w, IBV_WC_LOC_QP_OP_ERR);
 	if (rd_atomic_full(qp))
 		return VB_EMIT_BLOCKED;
 	return count_rd(qp, emit_by_ring(qp, w, is_word ? VB_REC_ATOMIC_WRITE : VB_REC_FLUSH, 0));

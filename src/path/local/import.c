@@ -27,6 +27,9 @@ static int read_region(struct vb_peer *peer, uint32_t handle, uint32_t pd, struc
 	if (!*key || vb_seg_mr_of(peer->seg, *key) != e || !vb_mr_read_shared(peer->seg, *key, view) ||
 	    view->pd != pd || !view->length)
 		return ENOENT;
+	/* nothing here depends on these, but a hostile owner may say so */
+	if (view->access & (VB_MR_NULL | VB_MR_BY_OWNER))
+		return ENOENT;
 	return 0;
 }
 

@@ -81,8 +81,11 @@ int vb_raw_listen(struct vb_raw_path *path, const struct vb_flow_wants *wants)
 	const struct vb_flow_wants before = path->joined;
 	int err = change_all(path, wants, true);
 
-	if (!err && wants->any && !path->listens)
+	if (!err && wants->any && !path->listens) {
 		err = bind_socket(path->fd, path->ifindex, true);
+		if (err)
+			(void)change_all(path, wants, false);
+	}
 	if (err)
 		return err;
 	(void)change_all(path, &before, false); /* what both want stays joined, because it was joined twice */
