@@ -44,6 +44,7 @@ void vb_shim_resources(enum vb_shim_kind kind, const char *device, vb_shim_take_
 	struct vb_shim_resource r;
 
 	memset(&r, 0xff, sizeof(r));
+	r.has_peer = r.has_psns = true;
 	for (unsigned i = 0; i < 50; i++)
 		take(arg, &r);
 }

@@ -34,7 +34,8 @@ NEXT_OF(close)
 static struct {
 	int fd, peer;
 	uint64_t inode, peer_inode;
-} table[VB_SHIM_SLOTS] = {{-1, -1}, {-1, -1}, {-1, -1}, {-1, -1}, {-1, -1}, {-1, -1}, {-1, -1}, {-1, -1}};
+} table[VB_SHIM_SLOTS] = {
+        [0 ... VB_SHIM_SLOTS - 1] = {-1, -1}}; /* rdma(8) opens one for each adapter, and closes none */
 static int count;
 
 /* fd of a slot that is not in use; our ends get descriptor numbers from PEER_FROM on */

@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 
-enum { VB_SHIM_SLOTS = 8 };
+enum { VB_SHIM_SLOTS = 256 };
 
 /* Sends a datagram through fd, behind those of this slot that wait; or keeps it. As with the kernel, a program that does
  * not read loses answers: those beyond 4 MiB. */
