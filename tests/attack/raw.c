@@ -124,7 +124,15 @@ static int attach(struct raw *r, uint32_t lane, uint64_t incarnation, const uint
 
 int raw_attach(struct raw *r, const uint8_t gid[16])
 {
-	return attach(r, 0, 0, gid);
+	int64_t until = now_ms() + LONG_MS;
+	int err;
+
+	while ((err = attach(r, 0, 0, gid)) == EAGAIN && now_ms() < until) {
+		close(r->sock);
+		sleep_ms(10);
+		r->sock = raw_connect();
+	}
+	return err;
 }
 
 int raw_claim(struct raw *r, uint32_t lane, uint64_t incarnation)

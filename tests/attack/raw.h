@@ -20,8 +20,8 @@ struct raw {
 
 /* Connects to the broker and sends nothing. */
 void raw_open(struct raw *r);
-/* Attaches with one GID of these bytes. Returns 0, or the errno that the broker answers with; ECONNRESET: it closed the
- * connection. */
+/* Attaches with one GID of these bytes; asks again while the broker is busy, as libibverbs does. Returns 0, or the errno
+ * that the broker answers with; ECONNRESET: it closed the connection. */
 int raw_attach(struct raw *r, const uint8_t gid[16]);
 /* The same, claiming a lane. */
 int raw_claim(struct raw *r, uint32_t lane, uint64_t incarnation);
