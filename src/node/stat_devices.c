@@ -118,12 +118,15 @@ static __attribute__((no_sanitize("thread"))) void sum_qp(struct device_scan *sc
 		vb_transports[i]->show(qp, &sum->counts, NULL, 0);
 }
 
-/* A part of the table; behind its end, what has ended. */
+/* What has ended, and then a part of the table. A queue pair that ends meanwhile may be missed, but is never counted
+ * twice. */
 static void sum_qps(struct vb_node *node, void *arg)
 {
 	struct device_scan *scan = arg;
 	uint32_t end = scan->from + SCAN_MOST < VB_LANE_QPS ? scan->from + SCAN_MOST : VB_LANE_QPS;
 
+	for (unsigned i = 0; !scan->from && i < scan->n; i++)
+		vb_counts_add(&scan->sums[i].counts, &scan->sums[i].dev->ended);
 	for (unsigned n = 0; scan->from < end && n < BATCH_QPS; scan->from++) {
 		struct vb_qp *qp = atomic_load_explicit(&node->qps[scan->from], memory_order_relaxed);
 
@@ -132,13 +135,9 @@ static void sum_qps(struct vb_node *node, void *arg)
 		sum_qp(scan, qp);
 		n++;
 	}
-	if (scan->from < VB_LANE_QPS)
-		return;
-	for (unsigned i = 0; i < scan->n; i++)
-		vb_counts_add(&scan->sums[i].counts, &scan->sums[i].dev->ended);
 }
 
-/* Counters never go back, although queue pairs may end while they are added up. What past has is not counted again. Under
+/* Counters never go back, although a queue pair that ends may be missed while they are added up. What past has is not counted again. Under
  * ctx_lock: a thread that closes a device may have moved its counters there meanwhile. */
 static void keep_highest(struct device_sum *sum)
 {

@@ -25,14 +25,20 @@ static void cut_connection(struct vb_iwarp_path *w)
 	w->lost = w->status = ECONNRESET;
 }
 
-/* Inverts a bit of the part that lies in our own memory: the header, and the payload if it was copied. */
+#define MARKER_LEN 4u
+
+/* Inverts a bit of the part that lies in our own memory: the header, and the payload if it was copied. The FPDU's length is
+ * left alone: if it grew, the peer would wait for the rest, and would see no wrong CRC. */
 static void flip_in_fpdu(struct vb_iwarp_path *w, const struct iovec *iov, int n, const struct vb_fault_verdict *v)
 {
 	const struct vb_iw_fpdu *f = &w->q.out.fpdus[w->q.out.head % VB_IW_FPDUS];
 	size_t own = f->head < iov[0].iov_len ? f->head : iov[0].iov_len;
+	size_t from = VB_MPA_LENGTH_LEN + (w->q.cfg.markers_out ? MARKER_LEN : 0);
 	uint8_t *bytes = iov[0].iov_base;
 
-	bytes[(v->random >> 3) % own] ^= (uint8_t)(1 << (v->random & 7));
+	if (own <= from)
+		return;
+	bytes[from + (v->random >> 3) % (own - from)] ^= (uint8_t)(1 << (v->random & 7));
 	if (v->icrc_right && w->q.cfg.crc && n == 1 && f->head == iov[0].iov_len)
 		vb_mpa_seal(bytes, f->head);
 }

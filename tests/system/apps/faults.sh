@@ -104,7 +104,11 @@ if command -v rping >/dev/null; then
 		timeout -k 2 $((60 * SLOW)) "${run[@]}" rping -s -a $there >"$work/server.out" 2>&1 </dev/null &
 		s=$!
 		wait_for 20 rping_waits || { kill $s; return 1; }
-		VERBENA_FAULT="device=remove after=2s" timeout -k 2 $((60 * SLOW)) "${run[@]}" rping -c -a $there >"$work/client.out" 2>&1 </dev/null
+		timeout -k 2 $((60 * SLOW)) "${run[@]}" rping -c -v -a $there >"$work/client.out" 2>&1 </dev/null &
+		c=$!
+		wait_for 20 grep -q '^ping data' "$work/client.out" &&
+			"$VERBENA" fault add --pid "$(program_of "$c")" device=remove
+		wait $c
 		c=$?
 		wait $s
 		cat "$work/client.out"
