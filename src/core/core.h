@@ -44,7 +44,8 @@ struct vb_context {
 	int async_event_fd;      /* the eventfd inside context.async_fd, an epoll descriptor; semaphore mode */
 	struct vb_async *async_head, **async_tail;
 	pthread_cond_t async_acked;
-	atomic_int objects;          /* existing PDs, CQs, channels and thread domains: they keep a closed context */
+	/* PDs, thread and XRC domains, CQs, channels, device memory, XRC targets: they keep a closed context */
+	atomic_int objects;
 	struct vb_share *share;      /* the file behind cmd_fd: core/share.h */
 	bool closed;                 /* ibv_close_device was called; under lock */
 	bool fault_down, fault_gone; /* what rules of fault injection made of port and device; under node->ctx_lock */

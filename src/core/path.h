@@ -1,4 +1,4 @@
-// path.h - how a queue pair reaches its peer: by shared memory, RoCE or iWARP
+// path.h - how a queue pair reaches its peer: by shared memory, RoCE, iWARP or a packet socket
 // see: ARCHITECTURE.md, "The tree"
 // SPDX-License-Identifier: MIT
 #ifndef VB_CORE_PATH_H

@@ -17,8 +17,8 @@
 
 enum { EXIT_USAGE = 2 };
 
-/* The kernel's adapters, which programs would no longer see. By the system call itself: the path shim, if this program
- * runs below `verbena run`, shows Verbena's adapters in the place of the kernel's. */
+/* An adapter of the kernel, which programs would reach through Verbena's libraries. By the system call itself: the path
+ * shim, if this program runs below `verbena run`, shows Verbena's adapters beside the kernel's. */
 static bool find_kernel_adapter(char name[NAME_MAX + 1])
 {
 	int fd = (int)syscall(SYS_openat, AT_FDCWD, "/sys/class/infiniband", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -125,10 +125,11 @@ static int enable_checked(bool force)
 		return 1;
 	}
 	if (find_kernel_adapter(name) && !force) {
-		cmd_complain("enable",
-		             "this machine has the RDMA adapter %s, which programs would no longer see: verbena enable "
-		             "--force, or verbena run for single programs",
-		             name);
+		cmd_complain(
+		        "enable",
+		        "this machine has the RDMA adapter %s, which all would use through Verbena: verbena enable "
+		        "--force, or verbena run for single programs",
+		        name);
 		return 1;
 	}
 	return switch_on(paths.lib_dir);
