@@ -304,7 +304,7 @@ static bool covered_by_hardware(const struct vb_netdev *nd, const struct vb_rdma
 }
 
 /* Moves the interfaces that are under a device of the kernel to the end of the list, and returns the number of the
- * others. VERBENA_DEVICES has no regard to them. */
+ * others. If VERBENA_DEVICES is set (links is NULL), it alone chooses, and all are others. */
 static size_t leave_to_hardware(struct vb_netdev *list, size_t n, const struct vb_links *links)
 {
 	size_t kept = 0, n_ports;

@@ -1,4 +1,4 @@
-// transport.h - operations of a transport, RoCE or iWARP, for the node
+// transport.h - operations of a transport (RoCE, iWARP, raw packets) for the node
 // see: docs/same-host.md
 // SPDX-License-Identifier: MIT
 #ifndef VB_NODE_TRANSPORT_H
