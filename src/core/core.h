@@ -44,7 +44,7 @@ struct vb_context {
 	int async_event_fd;      /* the eventfd inside context.async_fd, an epoll descriptor; semaphore mode */
 	struct vb_async *async_head, **async_tail;
 	pthread_cond_t async_acked;
-	atomic_int objects;          /* PDs, TDs, DMs, CQs, channels, XRC domains and targets: they keep a closed context */
+	atomic_int objects;          /* PDs, TDs, DMs, CQs, channels, XRC objects: they keep a closed context */
 	struct vb_share *share;      /* the file behind cmd_fd: core/share.h */
 	bool closed;                 /* ibv_close_device was called; under lock */
 	bool fault_down, fault_gone; /* what rules of fault injection made of port and device; under node->ctx_lock */
