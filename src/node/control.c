@@ -235,7 +235,7 @@ static bool may_ask(int sock)
 	if (cred.uid == 0)
 		return true;
 	return cred.uid == geteuid() && vb_uid_is_known(cred.uid) && !vb_env_is_hostile() &&
-	       prctl(PR_GET_DUMPABLE) == 1;
+	       prctl(PR_GET_DUMPABLE, 0, 0, 0, 0) == 1;
 }
 
 static void client_new(struct vb_control *c, int sock)

@@ -24,6 +24,7 @@ struct vb_io {
 	struct vb_transport transport[VB_TRANSPORTS];
 	pthread_t thread;
 	atomic_bool stop;
+	bool lacks_pwait2; /* the kernel has no epoll_pwait2; of the thread */
 
 	/* under node->progress */
 	struct vb_peer *hot[VB_HOT_MAX];

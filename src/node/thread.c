@@ -102,8 +102,11 @@ static void wait_ns(struct vb_io *io, struct epoll_event *ev, int *n, uint64_t n
 		ns = VB_MS(ms);
 	struct timespec ts = vb_timespec_of(ns);
 
-	*n = (int)syscall(SYS_epoll_pwait2, io->epoll_fd, ev, 16, forever ? NULL : &ts, NULL, 0);
-	if (*n < 0 && errno == ENOSYS)
+	if (!io->lacks_pwait2)
+		*n = (int)syscall(SYS_epoll_pwait2, io->epoll_fd, ev, 16, forever ? NULL : &ts, NULL, 0);
+	if (!io->lacks_pwait2 && *n < 0 && errno == ENOSYS)
+		io->lacks_pwait2 = true;
+	if (io->lacks_pwait2)
 		*n = epoll_wait(io->epoll_fd, ev, 16,
 		                forever ? -1 : (int)(ts.tv_sec * 1000 + (ts.tv_nsec + 999999) / 1000000));
 	if (*n < 0)
@@ -263,7 +266,7 @@ static void be_prompt(void)
 		uint64_t runtime, deadline, period;
 	} attr = {.size = sizeof(attr), .runtime = SLICE};
 
-	prctl(PR_SET_TIMERSLACK, 1000);
+	prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0);
 	attr.nice = getpriority(PRIO_PROCESS, 0);
 	syscall(SYS_sched_setattr, 0, &attr, 0);
 }

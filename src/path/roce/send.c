@@ -145,6 +145,7 @@ static void put_control(struct control *c, int level, int type, const void *data
 	h->cmsg_level = level;
 	h->cmsg_type = type;
 	h->cmsg_len = CMSG_LEN(len);
+	memset(c->buf + c->len + CMSG_SPACE(len) - sizeof(size_t), 0, sizeof(size_t)); /* the padding */
 	memcpy(CMSG_DATA(h), data, len);
 	c->len += CMSG_SPACE(len);
 }

@@ -59,6 +59,31 @@ elif sanitized; then
 else
 	check "Python: a device by ctypes, a child, and /sys" has_lo python3 "$work/verbs.py"
 fi
+
+# --- valgrind ---
+# no error but that memcheck does not know a call of the kernel; nothing else says "==PID=="
+memcheck=(valgrind --error-exitcode=9 --leak-check=no)
+clean() { [ "$1" = 0 ] && ! grep '^==[0-9]*== [A-Z].*\(uninit\|Invalid\|overlap\)' "${@:2}"; }
+starts_broker() { # the first program starts it
+	local status
+	VERBENA_RUNTIME=$(mktemp -d "$work/valgrind.XXXXXX") timeout $((120 * SLOW)) "${run[@]}" valgrind --error-exitcode=9 ibv_devinfo -d roce_lo >"$work/printed" 2>&1
+	status=$?
+	cat "$work/printed"
+	grep -q PORT_ACTIVE "$work/printed" && clean $status "$work/printed"
+}
+on_the_wire() {
+	VERBENA_WIRE=always pair "${memcheck[@]}" ibv_rc_pingpong -d roce_lo -g 1 -n 100 &&
+		clean 0 "$work/server.out" "$work/client.out"
+}
+if ! command -v valgrind >/dev/null; then
+	skip "valgrind" "it is not installed"
+elif sanitized; then
+	skip "valgrind" "it and a sanitizer exclude each other"
+else
+	check "valgrind: the first program starts the broker, and ends at once" starts_broker
+	check "valgrind: memcheck finds no error in a ping-pong of RoCE" on_the_wire
+	check "valgrind: a ping-pong of one host" pair "${memcheck[@]}" ibv_rc_pingpong -d roce_lo -g 1 -n 100
+fi
 mkdir "$work/java" "$work/go" "$work/rust"
 cat >"$work/java/Devices.java" <<'IN'
 import java.io.File;
