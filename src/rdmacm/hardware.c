@@ -276,7 +276,7 @@ int rcm_hw_start(struct rcm_id *id)
 
 void rcm_hw_abandon(struct rcm_id *id)
 {
-	if (!id->by_both)
+	if (id->real && !id->by_both)
 		id->id.route.path_rec = NULL; /* the real id's */
 	id->real = NULL;
 	id->by_both = false;
