@@ -201,10 +201,16 @@ static void next_psns(const struct vb_qp *qp, uint32_t *sq_psn, uint32_t *rq_psn
 	*rq_psn = 101;
 }
 
+static void settle(struct vb_qp *qp)
+{
+	CHECK(atomic_load(&qp->sq_lock.held) && atomic_load(&qp->node->progress.held));
+}
+
 void vb_path_none(struct vb_qp *qp)
 {
 	static const struct vb_path_ops ops = {.name = "fake",
 	                                       .kick = kick,
+	                                       .settle = settle,
 	                                       .start_responder = start_responder,
 	                                       .forget_sends = forget_sends,
 	                                       .next_psns = next_psns};
