@@ -78,10 +78,14 @@ static void rewrite_end(const struct vb_mr *mr, uint32_t key)
  * region. EBUSY: a window is bound to it. */
 static int close_entry(struct vb_node *node, struct vb_mr *mr)
 {
-	vb_mw_await_region(node, mr->shared);
-	vb_mutex_lock(&node->mr_lock, VB_RANK_MR);
-	int err = vb_mw_close_region(node, mr->shared);
-	vb_mutex_unlock(&node->mr_lock);
+	int err;
+
+	do { /* another binding may have begun to fade after the wait */
+		vb_mw_await_region(node, mr->shared);
+		vb_mutex_lock(&node->mr_lock, VB_RANK_MR);
+		err = vb_mw_close_region(node, mr->shared);
+		vb_mutex_unlock(&node->mr_lock);
+	} while (err == EAGAIN);
 	if (err)
 		return err;
 	atomic_thread_fence(memory_order_seq_cst);
