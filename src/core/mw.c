@@ -352,7 +352,10 @@ static void unbind_some(const struct vb_qp *qp, uint32_t from, uint32_t end)
 	for (uint32_t i = from; i < end; i++) {
 		struct vb_window *t = &node->keys->windows[i];
 
-		if (t->key && t->region && t->qpn == qp->qp.qp_num && !t->ended)
+		if (!t->key || !t->region || t->qpn != qp->qp.qp_num)
+			continue;
+		t->qpn = 0; /* another queue pair may get the number before the binding has faded */
+		if (!t->ended)
 			fade_begin(node, t, false);
 	}
 	vb_unlock(&node->mw_lock);

@@ -90,6 +90,10 @@ static void importer(int fd, void *arg)
 	import_all(&i, cmd_fd, &o);
 	CHECK(!ibv_import_mr(i.d.pd, o.private_mr) && errno == EOPNOTSUPP);
 	CHECK(!ibv_import_mr(i.d.pd, o.null_mr) && errno == ENOENT); /* of mlx5 it is no object of the kernel */
+	/* a handle of the other process's device memory, which is one of ours, too */
+	struct ibv_dm *dm = ibv_alloc_dm(i.d.ctx, &(struct ibv_alloc_dm_attr){.length = 4096});
+
+	CHECK(dm && !ibv_import_dm(i.d.ctx, dm->handle) && errno == EOPNOTSUPP && !ibv_free_dm(dm));
 	struct ibv_mr *again = ibv_import_mr(i.d.pd, o.mr);
 	CHECK(again && again->rkey == o.rkey);
 	ibv_unimport_mr(again);

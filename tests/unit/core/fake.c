@@ -229,6 +229,8 @@ void vb_quiesce(struct vb_node *node, uint32_t key, uint32_t qpn)
 	CHECK(fake.threads || !atomic_load(&node->progress.held));
 	fake.quiesced_key = key;
 	fake.quiesced_qpn = qpn;
+	if (fake.on_quiesce)
+		fake.on_quiesce();
 }
 
 bool vb_copies_stand(struct vb_node *node, uint32_t key, uint64_t *grace)

@@ -361,6 +361,29 @@ static void windows_end_with_their_queue_pair_or_when_they_are_freed(void)
 	CHECK(!vb_dealloc_mw(two));
 }
 
+static void a_queue_pair_with_the_number_of_an_ended_one_has_windows_of_its_own(void)
+{
+	struct ibv_qp *qp = ready(&o, IBV_QPT_RC), *next = NULL;
+	struct ibv_mr *mr = reg(LW | IBV_ACCESS_MW_BIND), *other = reg(LW | IBV_ACCESS_MW_BIND);
+	struct ibv_mw *a = vb_alloc_mw(o.pd, IBV_MW_TYPE_2), *b = vb_alloc_mw(o.pd, IBV_MW_TYPE_2);
+	uint32_t qpn = qp->qp_num;
+
+	CHECK(binds(qp, a, 1, part(mr, BASE, 8, RW)));
+	fake.copies = true;
+	CHECK(!vb_destroy_qp(qp)); /* its binding fades for as long as another process copies */
+	for (int i = 0; i < 2 * VB_LANE_QPS && (!next || next->qp_num != qpn); i++) {
+		CHECK(!next || !vb_destroy_qp(next));
+		next = make_qp(&o, IBV_QPT_RC, NULL);
+	}
+	CHECK(next->qp_num == qpn);
+	to_state(next, IBV_QPS_RTS);
+	CHECK(!post_bind(next, b, 1, part(other, BASE, 8, RW)) && execute(next) == VB_MW_DONE);
+	fake.copies = false;
+	settle();
+	CHECK(!vb_dereg_mr(mr) && vb_dereg_mr(other) == EBUSY);
+	CHECK(!vb_destroy_qp(next) && !vb_dereg_mr(other) && !vb_dealloc_mw(a) && !vb_dealloc_mw(b));
+}
+
 static void as_many_windows_exist_as_are_announced(void)
 {
 	struct ibv_mw **mw = malloc(VB_MAX_MW * sizeof(*mw));
@@ -391,6 +414,7 @@ int main(void)
 	RUN(an_end_waits_for_copies_in_progress);
 	RUN(a_region_is_busy_while_a_window_is_bound_but_not_while_a_binding_fades);
 	RUN(windows_end_with_their_queue_pair_or_when_they_are_freed);
+	RUN(a_queue_pair_with_the_number_of_an_ended_one_has_windows_of_its_own);
 	RUN(as_many_windows_exist_as_are_announced);
 	fake.nodes = nodes;
 	CHECK(!fake_node.mr_count && !fake_node.mw_count && !fake_node.mw_fading && !fake_node.mw_waiters);
