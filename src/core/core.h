@@ -59,6 +59,8 @@ struct vb_made {
 /* The context that an object was made in. A program may overwrite the public part's `context`, which nothing follows. */
 #define VB_CONTEXT_OF(object) vb_ctx((struct ibv_context *)(object)->made.context)
 
+#define VB_PD_UNIMPORTED (1 << 30) /* in users: the program has no handle any more; it ends with its last object */
+
 struct vb_pd {
 	struct ibv_pd pd;
 	struct vb_made made; /* made.handle is unique in the process, never 0 */
@@ -72,7 +74,6 @@ struct vb_pd {
 	void *context;
 	uint32_t id;                /* made.handle, unless it is another process's */
 	uint32_t import_of;         /* the handle that was imported; 0: none */
-	bool unimported;            /* the program has no handle any more; it ends with its last object */
 	struct vb_pd *import_next;  /* share->imported, under node->ctx_lock */
 	struct vb_pd *next, **prev; /* the list of protection domains, without parent domains: under node->ctx_lock */
 };

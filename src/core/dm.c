@@ -11,6 +11,7 @@
 #include "core/context.h"
 #include "core/handle.h"
 #include "core/mr.h"
+#include "core/share.h"
 #include "core/verbs.h"
 #include "util/guard.h"
 
@@ -206,16 +207,18 @@ struct ibv_dm *vb_import_dm(struct ibv_context *context, uint32_t handle)
 {
 	struct vb_context *ctx = vb_ctx(context);
 	struct vb_node *node = ctx->node;
+	bool ours =
+	        vb_share_is_ours(node, ctx->share); /* else the handle is another process's, and may be one here too */
 	struct vb_dm_memory *m;
 
 	vb_mutex_lock(&node->mr_lock, VB_RANK_MR);
-	for (m = node->dms; m && (m->handle != handle || m->dev != ctx->dev); m = m->next)
+	for (m = ours ? node->dms : NULL; m && (m->handle != handle || m->dev != ctx->dev); m = m->next)
 		;
 	if (m)
 		atomic_fetch_add(&m->refs, 1);
 	vb_mutex_unlock(&node->mr_lock);
 	if (!m) {
-		errno = EINVAL;
+		errno = ours ? EINVAL : EOPNOTSUPP;
 		return NULL;
 	}
 	return dm_new(ctx, m);

@@ -58,17 +58,16 @@ static void insert_flow(struct vb_node *node, struct vb_flow *flow)
 
 static int enter_flow(struct vb_qp *qp, struct vb_flow *flow)
 {
-	int err = ENOMEM;
-
 	vb_lock(&qp->node->progress);
-	if (qp->node->flow_count < MAX_FLOWS) {
+	bool has_room = qp->node->flow_count < MAX_FLOWS;
+
+	if (has_room) {
 		insert_flow(qp->node, flow);
 		qp->node->flow_count++;
 		qp->flows++;
-		err = vb_raw_flows_changed(qp);
 	}
 	vb_unlock(&qp->node->progress);
-	return err;
+	return has_room ? vb_raw_flows_changed(qp) : ENOMEM;
 }
 
 static void leave_flow(struct vb_flow *flow)
@@ -79,12 +78,19 @@ static void leave_flow(struct vb_flow *flow)
 	vb_lock(&node->progress);
 	while (*at && *at != flow)
 		at = &(*at)->next;
-	if (*at) {
+	bool found = *at;
+
+	if (found) {
 		*at = flow->next;
 		node->flow_count--;
-		flow->qp->flows--;
-		(void)vb_raw_flows_changed(flow->qp); /* it wants less, which needs no memory */
 	}
+	vb_unlock(&node->progress);
+	if (!found)
+		return;
+	(void)vb_raw_flows_changed(
+	        flow->qp); /* it wants less; if the kernel has no memory, it receives more than that */
+	vb_lock(&node->progress);
+	flow->qp->flows--; /* from now on the queue pair may be destroyed */
 	vb_unlock(&node->progress);
 }
 
@@ -178,6 +184,7 @@ void vb_flow_collect(const struct vb_qp *qp, struct vb_flow_wants *wants)
 			continue;
 		wants->any = true;
 		wants->all = wants->all || f->type == IBV_FLOW_ATTR_SNIFFER;
+		wants->sniffs = wants->sniffs || f->type == IBV_FLOW_ATTR_SNIFFER;
 		wants->groups = wants->groups || f->type >= IBV_FLOW_ATTR_ALL_DEFAULT;
 		if (f->type == IBV_FLOW_ATTR_NORMAL)
 			want_address(wants, &f->match);

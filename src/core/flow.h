@@ -27,6 +27,7 @@ struct vb_flow_wants {
 	bool any;    /* it has rules */
 	bool all;    /* frames for other stations, too */
 	bool groups; /* all groups */
+	bool sniffs; /* what this host sends, too */
 	unsigned n;  /* addresses of groups and stations; more than fit: all */
 	uint8_t mac[16][6];
 };

@@ -78,10 +78,14 @@ static void rewrite_end(const struct vb_mr *mr, uint32_t key)
  * region. EBUSY: a window is bound to it. */
 static int close_entry(struct vb_node *node, struct vb_mr *mr)
 {
-	vb_mw_await_region(node, mr->shared);
-	vb_mutex_lock(&node->mr_lock, VB_RANK_MR);
-	int err = vb_mw_close_region(node, mr->shared);
-	vb_mutex_unlock(&node->mr_lock);
+	int err;
+
+	do { /* another binding may have begun to fade after the wait */
+		vb_mw_await_region(node, mr->shared);
+		vb_mutex_lock(&node->mr_lock, VB_RANK_MR);
+		err = vb_mw_close_region(node, mr->shared);
+		vb_mutex_unlock(&node->mr_lock);
+	} while (err == EAGAIN);
 	if (err)
 		return err;
 	atomic_thread_fence(memory_order_seq_cst);
@@ -215,29 +219,19 @@ static int check_rereg(const struct vb_mr *mr, bool moves, uint32_t access)
 	                                                                                                         : 0;
 }
 
-/* The key does not change. Receives that are already posted use the region as it is when a message arrives. */
-int vb_rereg_mr(struct ibv_mr *ibmr, int flags, struct ibv_pd *pd, void *addr, size_t length, int access)
+/* Nobody else deregisters it or changes it meanwhile. */
+static int rereg_held(struct vb_mr *mr, int flags, struct ibv_pd *pd, void *addr, size_t length, int access)
 {
-	struct vb_mr *mr = vb_mr(ibmr);
-	bool moves = flags & IBV_REREG_MR_CHANGE_TRANSLATION;
-	int err;
-
-	if (!flags || (flags & ~IBV_REREG_MR_FLAGS_SUPPORTED) || (moves && (!addr || !length)) ||
-	    (access && !(flags & IBV_REREG_MR_CHANGE_ACCESS)))
-		return EINVAL;
-	if (!vb_mr_is_sound(ibmr) ||
-	    ((flags & IBV_REREG_MR_CHANGE_PD) && (!pd || pd->context != ibmr->context || !vb_pd_is_sound(pd))))
-		return EINVAL;
-	if (mr->origin || mr->map || mr->ended) /* an import has no memory of its own; or it was deregistered by one */
-		return EINVAL;
+	struct ibv_mr *ibmr = &mr->mr;
 	struct vb_node *node = VB_CONTEXT_OF(mr)->node;
+	bool moves = flags & IBV_REREG_MR_CHANGE_TRANSLATION;
 	uint32_t new_access =
 	        flags & IBV_REREG_MR_CHANGE_ACCESS ? (uint32_t)access : mr->access & ~(VB_MR_NULL | VB_MR_BY_OWNER);
 	uint64_t start = moves ? (uintptr_t)addr : mr->start;
 	uint64_t new_length = moves ? length : ibmr->length;
 	uint64_t new_iova = moves ? new_access & IBV_ACCESS_ZERO_BASED ? 0 : (uintptr_t)addr : mr->iova;
 
-	err = vb_mr_check_access(ibmr->context, new_access);
+	int err = vb_mr_check_access(ibmr->context, new_access);
 	if (!err)
 		err = check_rereg(mr, moves, new_access);
 	if (!err && (moves || !mr->dmabuf))
@@ -265,6 +259,30 @@ int vb_rereg_mr(struct ibv_mr *ibmr, int flags, struct ibv_pd *pd, void *addr, s
 	rewrite_end(mr, mr->key);
 	vb_mutex_unlock(&node->mr_lock);
 	return 0;
+}
+
+/* The key does not change. Receives that are already posted use the region as it is when a message arrives. */
+int vb_rereg_mr(struct ibv_mr *ibmr, int flags, struct ibv_pd *pd, void *addr, size_t length, int access)
+{
+	struct vb_mr *mr = vb_mr(ibmr);
+	bool moves = flags & IBV_REREG_MR_CHANGE_TRANSLATION;
+
+	if (!flags || (flags & ~IBV_REREG_MR_FLAGS_SUPPORTED) || (moves && (!addr || !length)) ||
+	    (access && !(flags & IBV_REREG_MR_CHANGE_ACCESS)))
+		return EINVAL;
+	if (!vb_mr_is_sound(ibmr) ||
+	    ((flags & IBV_REREG_MR_CHANGE_PD) && (!pd || pd->context != ibmr->context || !vb_pd_is_sound(pd))))
+		return EINVAL;
+	if (mr->origin || mr->map) /* an import has no memory of its own */
+		return EINVAL;
+	struct vb_node *node = VB_CONTEXT_OF(mr)->node;
+
+	if (!vb_mr_ends(node, mr)) /* an import has deregistered it, or another thread is at it */
+		return EINVAL;
+	int err = rereg_held(mr, flags, pd, addr, length, access);
+
+	vb_mr_goes_on(node, mr);
+	return err;
 }
 
 int vb_mr_invalidate(struct vb_node *node, uint32_t pd_id, uint32_t rkey, bool from_remote)

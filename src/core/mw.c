@@ -352,7 +352,10 @@ static void unbind_some(const struct vb_qp *qp, uint32_t from, uint32_t end)
 	for (uint32_t i = from; i < end; i++) {
 		struct vb_window *t = &node->keys->windows[i];
 
-		if (t->key && t->region && t->qpn == qp->qp.qp_num && !t->ended)
+		if (!t->key || !t->region || t->qpn != qp->qp.qp_num)
+			continue;
+		t->qpn = 0; /* another queue pair may get the number before the binding has faded */
+		if (!t->ended)
 			fade_begin(node, t, false);
 	}
 	vb_unlock(&node->mw_lock);
@@ -379,14 +382,22 @@ static void look_again(struct vb_node *node, bool again)
 	vb_unlock(&node->progress);
 }
 
-static bool region_fades(struct vb_node *node, const struct vb_mr_shared *e)
+/* Does a binding to the region fade? Under mw_lock. */
+static bool has_fading(const struct vb_node *node, const struct vb_mr_shared *e)
 {
 	uint32_t region = (uint32_t)(e - vb_seg_mr(node->seg, 0)) + 1;
 	bool fades = false;
 
-	vb_lock(&node->mw_lock);
 	for (uint32_t i = node->mw_fading; i && !fades; i = node->keys->windows[i - 1].next)
 		fades = node->keys->windows[i - 1].region == region;
+	return fades;
+}
+
+static bool region_fades(struct vb_node *node, const struct vb_mr_shared *e)
+{
+	vb_lock(&node->mw_lock);
+	bool fades = has_fading(node, e);
+
 	vb_unlock(&node->mw_lock);
 	return fades;
 }
@@ -400,12 +411,12 @@ void vb_mw_await_region(struct vb_node *node, struct vb_mr_shared *e)
 int vb_mw_close_region(struct vb_node *node, struct vb_mr_shared *e)
 {
 	vb_lock(&node->mw_lock);
-	bool bound = vb_mw_of_entry(node, e)->windows;
+	int err = !vb_mw_of_entry(node, e)->windows ? 0 : has_fading(node, e) ? EAGAIN : EBUSY;
 
-	if (!bound)
+	if (!err)
 		vb_mr_rewrite_begin(e);
 	vb_unlock(&node->mw_lock);
-	return bound ? EBUSY : 0;
+	return err;
 }
 
 void vb_mw_enter(struct vb_node *node, uint32_t entry, uint32_t key, uint32_t pd_id, enum ibv_mw_type type)

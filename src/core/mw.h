@@ -50,7 +50,8 @@ void vb_mw_unbind(struct vb_qp *qp);
 
 /* Waits until no binding to the region of this entry fades. No spin lock held. */
 void vb_mw_await_region(struct vb_node *node, struct vb_mr_shared *entry);
-/* Clears the key of a region: vb_mr_rewrite_begin. EBUSY: a window is bound to it. Under mr_lock. */
+/* Clears the key of a region: vb_mr_rewrite_begin. EBUSY: a window is bound to it. EAGAIN: a binding to it fades, so that
+ * vb_mw_await_region must come first. Under mr_lock. */
 int vb_mw_close_region(struct vb_node *node, struct vb_mr_shared *entry);
 
 /* Fills a request of the send queue, at its place there, that binds mw. rkey: the new key; of type 2 only the low byte

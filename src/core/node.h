@@ -147,7 +147,7 @@ int vb_roce_membership(struct vb_node *node, const union ibv_gid *group, uint32_
  * without Ethernet frames. Its end frees what it has. No lock held. */
 int vb_raw_open(struct vb_qp *qp);
 void vb_raw_close(struct vb_qp *qp);
-/* The rules of a queue pair have changed: its socket receives what they want. 0 or an errno. Under progress. */
+/* The rules of a queue pair have changed: its socket receives what they want. 0 or an errno. No spin lock held. */
 int vb_raw_flows_changed(struct vb_qp *qp);
 /* Processes a packet that another process received for this one. Under progress. */
 void vb_roce_take_forwarded(struct vb_node *node, const uint8_t *record, uint32_t length);
@@ -177,6 +177,9 @@ void vb_qp_end(struct vb_node *node, uint32_t qpn, bool fatal);
 void vb_qp_end_overrun(struct vb_node *node);
 /* UC, UD: takes the QP to IBV_QPS_SQE and flushes outstanding sends. Under progress + sq_lock. */
 void vb_qp_sq_error(struct vb_qp *qp);
+/* A request is about to complete with an error: shows the state that the error leads to, because a program may query it
+ * once it has polled the completion. vb_qp_error or vb_qp_sq_error follows. Under sq_lock. */
+void vb_qp_show_error(struct vb_qp *qp);
 /* Queues an asynchronous event on the context. element: a member of ibv_async_event's union (qp, cq, srq, or port). */
 void vb_async_raise(struct vb_context *ctx, enum ibv_event_type type, void *element);
 /* In SQD: raises IBV_EVENT_SQ_DRAINED when nothing is outstanding, if the program asked for it. Under sq_lock. */

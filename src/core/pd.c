@@ -122,7 +122,8 @@ int vb_dealloc_pd(struct ibv_pd *ibpd)
 
 void vb_pd_drop(struct vb_pd *pd)
 {
-	if (atomic_fetch_sub(&pd->users, 1) == 1 && pd->unimported)
+	/* another thread may free a domain without users at once */
+	if (atomic_fetch_sub(&pd->users, 1) == (VB_PD_UNIMPORTED | 1))
 		pd_free(pd);
 }
 
@@ -167,10 +168,9 @@ void vb_unimport_pd(struct ibv_pd *ibpd)
 
 	if (!vb_pd_is_sound(ibpd) || pd->parent)
 		return;
-	atomic_fetch_add(&pd->users, 1);
 	pd->made.handle = 0; /* so that it is not sound any more */
-	pd->unimported = true;
-	vb_pd_drop(pd);
+	if (!atomic_fetch_or(&pd->users, VB_PD_UNIMPORTED))
+		pd_free(pd);
 }
 
 /* With a thread domain the program promises that one thread at a time uses its objects. This adapter gains nothing by

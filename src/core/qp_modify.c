@@ -194,6 +194,8 @@ again:
 		unlock_both(qp);
 		return EHOSTUNREACH;
 	}
+	if (cur == IBV_QPS_SQE) /* the thread whose request has failed may not have flushed the others yet */
+		qp->path->settle(qp);
 	vb_qp_take_attr(qp, attr, mask);
 	if (!iwarp || next != IBV_QPS_RTR) /* iWARP: the state stays as it is */
 		status = enter_state(qp, cur, next);

@@ -81,6 +81,8 @@ static inline void vb_sq_tell(struct vb_qp *qp, struct vb_swqe *w, enum ibv_wc_s
 	        .send = w,
 	};
 
+	if (__builtin_expect(status != IBV_WC_SUCCESS, 0))
+		vb_qp_show_error(qp);
 	atomic_store_explicit(&w->in_cq, true, memory_order_relaxed);
 	vb_cq_push(qp->scq, &cqe, false);
 }

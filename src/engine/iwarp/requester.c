@@ -11,8 +11,8 @@
  */
 static enum vb_work_status request_fault(const struct vb_iw_qp *q, const struct vb_work *work)
 {
-	if (work->verb == VB_VERB_LOCAL_INV)
-		return VB_WORK_SUCCESS;
+	if (work->verb == VB_VERB_LOCAL_INV) /* it sends nothing, but ops->next_send may have refused it */
+		return work->length > VB_WORK_MAX_MESSAGE ? VB_WORK_LOC_LEN_ERR : VB_WORK_SUCCESS;
 	if (work->verb > VB_VERB_LOCAL_INV || (work->verb == VB_VERB_SEND && work->flags & VB_WORK_IMM))
 		return VB_WORK_LOC_QP_OP_ERR;
 	if (work->length > VB_WORK_MAX_MESSAGE || (vb_iw_is_atomic(work) && work->length != sizeof(uint64_t)))

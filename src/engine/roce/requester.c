@@ -38,8 +38,8 @@ static int opcode_of(const struct vb_roce_qp *qp, const struct vb_work_sent *s, 
 /* Finds errors before anything is sent. */
 static enum vb_work_status find_fault(const struct vb_roce_qp *qp, const struct vb_work_sent *s)
 {
-	if (s->work.verb == VB_VERB_LOCAL_INV)
-		return VB_WORK_SUCCESS;
+	if (s->work.verb == VB_VERB_LOCAL_INV) /* it sends nothing, but ops->next_send may have refused it */
+		return s->work.length > VB_WORK_MAX_MESSAGE ? VB_WORK_LOC_LEN_ERR : VB_WORK_SUCCESS;
 	if (s->work.length > (qp->cfg.type == VB_ROCE_UD ? qp->cfg.mtu : VB_WORK_MAX_MESSAGE))
 		return VB_WORK_LOC_LEN_ERR;
 	if (opcode_of(qp, s, VB_ONLY) < 0)
@@ -350,7 +350,7 @@ static void run_local(struct vb_roce_qp *qp)
 
 		if (rq->cur != rq->head || s->work.verb != VB_VERB_LOCAL_INV)
 			return;
-		enum vb_local r = qp->ops->local(qp->own, &s->work);
+		enum vb_local r = s->status ? VB_LOCAL_DONE : qp->ops->local(qp->own, &s->work);
 
 		if (r == VB_LOCAL_LATER)
 			return;

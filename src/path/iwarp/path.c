@@ -257,8 +257,7 @@ void vb_iwarp_settle(struct vb_qp *qp)
 	}
 	int event = reported ? event_of(path, path->failed) : 0;
 
-	if (atomic_load(&qp->state) != IBV_QPS_ERR)
-		log_end(path);
+	log_end(path);
 	vb_qp_error(qp); /* frees path */
 	if (event)
 		vb_async_raise(VB_CONTEXT_OF(qp), (enum ibv_event_type)event, &qp->qp);

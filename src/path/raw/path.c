@@ -46,6 +46,7 @@ int vb_raw_open(struct vb_qp *qp)
 	path->qp = qp;
 	path->ifindex = nd.ifindex;
 	path->loopback = nd.flags & IFF_LOOPBACK;
+	pthread_mutex_init(&path->lock, NULL);
 	vb_lock(&qp->node->progress);
 	path->next = host->paths;
 	path->prev = &host->paths;
@@ -71,7 +72,25 @@ void vb_raw_close(struct vb_qp *qp)
 	vb_unlock(&qp->node->progress);
 	if (path->fd >= 0)
 		close(path->fd); /* and with it its memberships, and its place in the epoll set */
+	pthread_mutex_destroy(&path->lock);
 	free(path);
+}
+
+void vb_raw_listens(struct vb_raw_path *path, bool listens)
+{
+	struct vb_node *node = path->qp->node;
+	struct vb_transport *transport = &node->io->transport[VB_TRANSPORT_RAW];
+	struct epoll_event ev = {.events = EPOLLIN, .data.ptr = transport};
+
+	vb_lock(&node->progress);
+	path->listens = listens;
+	if (atomic_load(&node->owner) == VB_OWNER_THREAD) /* else raw_watch does it later */
+		epoll_ctl(node->io->epoll_fd, listens ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, path->fd, &ev);
+	if (listens)
+		atomic_fetch_add(&transport->users, 1);
+	else
+		atomic_fetch_sub(&transport->users, 1);
+	vb_unlock(&node->progress);
 }
 
 int vb_raw_flows_changed(struct vb_qp *qp)
@@ -81,15 +100,13 @@ int vb_raw_flows_changed(struct vb_qp *qp)
 
 	if (!path || path->fd < 0)
 		return 0;
-	bool listened = path->listens;
-
+	vb_mutex_lock(&path->lock, VB_RANK_FLOWS);
+	vb_lock(&qp->node->progress);
 	vb_flow_collect(qp, &wants);
+	vb_unlock(&qp->node->progress);
 	int err = vb_raw_listen(path, &wants);
 
-	if (path->listens && !listened)
-		atomic_fetch_add(&qp->node->io->transport[VB_TRANSPORT_RAW].users, 1);
-	else if (listened && !path->listens)
-		atomic_fetch_sub(&qp->node->io->transport[VB_TRANSPORT_RAW].users, 1);
+	vb_mutex_unlock(&path->lock);
 	return err;
 }
 
@@ -289,6 +306,16 @@ static bool frames_wanted(struct vb_qp *qp)
 	return s == IBV_QPS_RTR || s == IBV_QPS_RTS || s == IBV_QPS_SQD || s == IBV_QPS_SQE;
 }
 
+/* IBA 9.9.3: a local error ends any queue pair. */
+static void end_by_receive(struct vb_qp *qp)
+{
+	vb_lock(&qp->sq_lock);
+	vb_qp_set_state(qp, IBV_QPS_ERR);
+	complete_frame(qp, IBV_WC_LOC_PROT_ERR, 0);
+	vb_qp_error(qp);
+	vb_unlock(&qp->sq_lock);
+}
+
 /* A frame without a receive is lost. One that is too long for its receive fails it, as a datagram does. */
 static void frame_input(struct vb_raw_path *path, const uint8_t *frame, uint32_t len)
 {
@@ -306,8 +333,10 @@ static void frame_input(struct vb_raw_path *path, const uint8_t *frame, uint32_t
 	path->received_bytes += len;
 	if (len > qp->inbound->wqe.length)
 		complete_frame(qp, IBV_WC_LOC_LEN_ERR, 0);
+	else if (vb_receive_store(qp, 0, frame, len))
+		complete_frame(qp, IBV_WC_SUCCESS, len);
 	else
-		complete_frame(qp, vb_receive_store(qp, 0, frame, len) ? IBV_WC_SUCCESS : IBV_WC_LOC_PROT_ERR, len);
+		end_by_receive(qp);
 }
 
 static unsigned raw_poll(struct vb_node *node, bool finish)
@@ -350,6 +379,7 @@ static void raw_in_child(struct vb_node *node)
 		close(path->fd);
 		path->fd = -1;
 		path->listens = false;
+		pthread_mutex_init(&path->lock, NULL);
 	}
 }
 

@@ -4,6 +4,8 @@
 #ifndef VB_PATH_RAW_RAW_H
 #define VB_PATH_RAW_RAW_H
 
+#include <pthread.h>
+
 #include "core/flow.h"
 #include "path/path.h"
 
@@ -14,6 +16,7 @@
 struct vb_raw_path {
 	struct vb_qp *qp;
 	struct vb_raw_path *next, **prev; /* of the process's */
+	pthread_mutex_t lock;             /* what the socket listens to: listens (read under progress) and joined */
 	int fd;                           /* -1 in a child of fork() */
 	int ifindex;
 	bool loopback;                    /* what it sends comes back as received, so what is sent is not looked at */
@@ -28,8 +31,11 @@ struct vb_raw_host {
 	struct vb_raw_path *paths;
 };
 
-/* socket.c: receives what its rules want. Returns 0 or an errno value. */
+/* socket.c: receives what its rules want. Returns 0 or an errno value; then nothing has changed. Under path->lock, no spin
+ * lock held: the kernel may wait for other users of its interfaces. */
 int vb_raw_listen(struct vb_raw_path *path, const struct vb_flow_wants *wants);
+/* path.c: the socket begins to receive, or is about to stop. Under path->lock. */
+void vb_raw_listens(struct vb_raw_path *path, bool listens);
 /* A packet socket that receives nothing yet, or a negative errno value. */
 int vb_raw_socket(const struct vb_netdev *nd);
 /* Receives one frame: its length, and where it begins in *at. 0: there is none; frames that the socket cannot hand out

@@ -3,10 +3,10 @@
 // SPDX-License-Identifier: MIT
 #include <arpa/inet.h>
 #include <errno.h>
+#include <linux/filter.h>
 #include <linux/if_packet.h>
 #include <net/ethernet.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -15,6 +15,7 @@
 #define RECEIVE_BUFFER (8 << 20) /* bytes; the kernel grants what it allows */
 #define TAG_LEN 4u
 #define MACS_LEN 12u
+#define RAW_MARK 0x56524157u /* skb->mark of the frames that raw packet queue pairs send: "VRAW" */
 
 #ifndef PACKET_IGNORE_OUTGOING
 #define PACKET_IGNORE_OUTGOING 23
@@ -31,6 +32,7 @@ static int bind_socket(int fd, int ifindex, bool receive)
 int vb_raw_socket(const struct vb_netdev *nd)
 {
 	int fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), on = 1, room = RECEIVE_BUFFER;
+	uint32_t mark = RAW_MARK;
 
 	if (fd < 0)
 		return -errno;
@@ -46,10 +48,31 @@ int vb_raw_socket(const struct vb_netdev *nd)
 		setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &room, sizeof(room));
 	if (nd->flags & IFF_LOOPBACK)
 		setsockopt(fd, SOL_PACKET, PACKET_IGNORE_OUTGOING, &on, sizeof(on)); /* else vb_raw_take skips them */
+	else
+		setsockopt(fd, SOL_SOCKET, SO_MARK, &mark, sizeof(mark)); /* Linux before 5.17 wants CAP_NET_ADMIN */
 	return fd;
 }
 
-static int change_membership(struct vb_raw_path *path, int type, const uint8_t *mac, bool join)
+/* Which of the frames that this host sends the socket receives: those of other raw packet queue pairs, or with sniffs all.
+ * An adapter does not receive what its host sends through it. On lo, all that is sent comes back as received. */
+static int filter_outgoing(const struct vb_raw_path *path, bool sniffs)
+{
+	struct sock_filter code[] = {
+	        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (uint32_t)(SKF_AD_OFF + SKF_AD_PKTTYPE)),
+	        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, PACKET_OUTGOING, 0, 2),
+	        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (uint32_t)(SKF_AD_OFF + SKF_AD_MARK)),
+	        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, RAW_MARK, 0, 1),
+	        BPF_STMT(BPF_RET | BPF_K, UINT32_MAX),
+	        BPF_STMT(BPF_RET | BPF_K, sniffs ? UINT32_MAX : 0),
+	};
+	const struct sock_fprog program = {.len = sizeof(code) / sizeof(code[0]), .filter = code};
+
+	if (path->loopback)
+		return 0;
+	return setsockopt(path->fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)) ? errno : 0;
+}
+
+static int change_membership(const struct vb_raw_path *path, int type, const uint8_t *mac, bool join)
 {
 	struct packet_mreq m = {.mr_ifindex = path->ifindex, .mr_type = (unsigned short)type};
 
@@ -62,39 +85,64 @@ static int change_membership(struct vb_raw_path *path, int type, const uint8_t *
 	               : 0;
 }
 
-/* The kernel counts memberships, so an address may be joined twice. Its own station's needs none, but does no harm. */
-static int change_all(struct vb_raw_path *path, const struct vb_flow_wants *w, bool join)
-{
-	int err = w->all ? change_membership(path, PACKET_MR_PROMISC, NULL, join) : 0;
+#define WISHES(w) ((w)->n + 2) /* the addresses, and what the first two stand for */
 
-	if (w->groups && !err)
-		err = change_membership(path, PACKET_MR_ALLMULTI, NULL, join);
-	for (unsigned i = 0; i < w->n && !err && !path->loopback; i++)
-		err = change_membership(path, w->mac[i][0] & 1 ? PACKET_MR_MULTICAST : PACKET_MR_UNICAST, w->mac[i],
-		                        join);
-	return err;
+static int change_one(const struct vb_raw_path *path, const struct vb_flow_wants *w, unsigned i, bool join)
+{
+	if (i == 0)
+		return w->all ? change_membership(path, PACKET_MR_PROMISC, NULL, join) : 0;
+	if (i == 1)
+		return w->groups ? change_membership(path, PACKET_MR_ALLMULTI, NULL, join) : 0;
+	const uint8_t *mac = w->mac[i - 2];
+
+	if (path->loopback)
+		return 0;
+	return change_membership(path, mac[0] & 1 ? PACKET_MR_MULTICAST : PACKET_MR_UNICAST, mac, join);
+}
+
+/* Drops the first of what w wants, up to this one. */
+static void drop_first(const struct vb_raw_path *path, const struct vb_flow_wants *w, unsigned end)
+{
+	for (unsigned i = 0; i < end; i++)
+		(void)change_one(path, w, i, false);
+}
+
+/* The kernel counts memberships, so an address may be joined twice. Its own station's needs none, but does no harm. */
+static int join_all(const struct vb_raw_path *path, const struct vb_flow_wants *w)
+{
+	for (unsigned i = 0; i < WISHES(w); i++) {
+		int err = change_one(path, w, i, true);
+
+		if (err) {
+			drop_first(path, w, i);
+			return err;
+		}
+	}
+	return 0;
 }
 
 int vb_raw_listen(struct vb_raw_path *path, const struct vb_flow_wants *wants)
 {
-	struct epoll_event ev = {.events = EPOLLIN, .data.ptr = &path->qp->node->io->transport[VB_TRANSPORT_RAW]};
 	const struct vb_flow_wants before = path->joined;
-	int err = change_all(path, wants, true);
 
-	if (!err && wants->any && !path->listens) {
-		err = bind_socket(path->fd, path->ifindex, true);
-		if (err)
-			(void)change_all(path, wants, false);
-	}
+	VB_MAY_WAIT();
+	int err = join_all(path, wants);
+
 	if (err)
 		return err;
-	(void)change_all(path, &before, false); /* what both want stays joined, because it was joined twice */
+	err = filter_outgoing(path, wants->sniffs);
+	if (!err && wants->any && !path->listens)
+		err = bind_socket(path->fd, path->ifindex, true);
+	if (err) {
+		drop_first(path, wants, WISHES(wants));
+		(void)filter_outgoing(path, before.sniffs);
+		return err;
+	}
+	drop_first(path, &before, WISHES(&before)); /* what both want stays joined, because it was joined twice */
 	path->joined = *wants;
 	if (wants->any == path->listens)
 		return 0;
-	path->listens = wants->any;
-	if (atomic_load(&path->qp->node->owner) == VB_OWNER_THREAD) /* else raw_watch does it later */
-		epoll_ctl(path->qp->node->io->epoll_fd, wants->any ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, path->fd, &ev);
+	vb_raw_listens(path, wants->any);
 	if (!wants->any)
 		(void)bind_socket(path->fd, path->ifindex, false);
 	return 0;

@@ -462,6 +462,46 @@ static void over_roce_requests_fail_in_the_same_way(void)
 	SAME(state_of(0), IBV_QPS_ERR);
 }
 
+/* A LOCAL_INV that is ended so leaves its region as it was, and a BIND_MW its window. */
+static void requests_that_send_nothing_take_wc(void)
+{
+	open_two("wc=REM_OP_ERR op=LOCAL_INV", IBV_QPT_RC);
+	struct ibv_send_wr wr = {.wr_id = 1, .opcode = IBV_WR_LOCAL_INV, .invalidate_rkey = two.mr->rkey}, *bad;
+
+	CHECK(!ibv_post_send(two.qp[0], &wr, &bad));
+	expect_wc(0, 1, IBV_WC_REM_OP_ERR);
+	SAME(state_of(0), IBV_QPS_ERR);
+	CHECK(!ibv_dereg_mr(two.mr));
+}
+
+static void a_bind_takes_wc(void)
+{
+	open_two("wc=LOC_QP_OP_ERR nth=1", IBV_QPT_RC);
+	struct ibv_mw *mw = ibv_alloc_mw(two.pd, IBV_MW_TYPE_2);
+	struct ibv_mr *mr = ibv_reg_mr(two.pd, two.bytes, BYTES, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND);
+	struct ibv_send_wr wr = {.wr_id = 1,
+	                         .opcode = IBV_WR_BIND_MW,
+	                         .bind_mw = {mw, 7, {mr, (uintptr_t)two.bytes, 8, IBV_ACCESS_REMOTE_WRITE}}},
+	                   *bad;
+
+	CHECK(mw && mr && !ibv_post_send(two.qp[0], &wr, &bad));
+	expect_wc(0, 1, IBV_WC_LOC_QP_OP_ERR);
+	SAME(state_of(0), IBV_QPS_ERR);
+	CHECK(!ibv_dereg_mr(mr)); /* no window is bound to it */
+}
+
+static void over_roce_requests_that_send_nothing_take_wc(void)
+{
+	setenv("VERBENA_WIRE", "always", 1);
+	requests_that_send_nothing_take_wc();
+}
+
+static void over_roce_a_bind_takes_wc(void)
+{
+	setenv("VERBENA_WIRE", "always", 1);
+	a_bind_takes_wc();
+}
+
 static void with_a_new_icrc_one_bit_of_the_data_is_wrong(void)
 {
 	int wrong = 0;
@@ -546,6 +586,10 @@ int main(void)
 	APART(a_request_waits_for_a_port_that_comes_back_in_time);
 	APART(everything_fails_after_a_device_is_removed);
 	APART(over_roce_requests_fail_in_the_same_way);
+	APART(requests_that_send_nothing_take_wc);
+	APART(over_roce_requests_that_send_nothing_take_wc);
+	APART(a_bind_takes_wc);
+	APART(over_roce_a_bind_takes_wc);
 	APART(with_a_new_icrc_one_bit_of_the_data_is_wrong);
 	APART(a_port_that_is_down_sends_nothing_over_roce);
 	APART(a_child_of_fork_has_the_rules_too);

@@ -13,6 +13,7 @@
 struct offer {
 	uint32_t pd, mr, rkey, private_mr;
 	uint64_t addr;
+	uint32_t null_mr;
 };
 
 static void send_fd(int sock, int fd)
@@ -88,6 +89,11 @@ static void importer(int fd, void *arg)
 	hear(fd, &o, sizeof(o));
 	import_all(&i, cmd_fd, &o);
 	CHECK(!ibv_import_mr(i.d.pd, o.private_mr) && errno == EOPNOTSUPP);
+	CHECK(!ibv_import_mr(i.d.pd, o.null_mr) && errno == ENOENT); /* of mlx5 it is no object of the kernel */
+	/* a handle of the other process's device memory, which is one of ours, too */
+	struct ibv_dm *dm = ibv_alloc_dm(i.d.ctx, &(struct ibv_alloc_dm_attr){.length = 4096});
+
+	CHECK(dm && !ibv_import_dm(i.d.ctx, dm->handle) && errno == EOPNOTSUPP && !ibv_free_dm(dm));
 	struct ibv_mr *again = ibv_import_mr(i.d.pd, o.mr);
 	CHECK(again && again->rkey == o.rkey);
 	ibv_unimport_mr(again);
@@ -121,6 +127,11 @@ static void a_process_with_the_descriptor_uses_domain_and_region(void)
 	mem_make_shared(&m, &d, BYTES);
 	mem_make(&own, &d, BYTES);
 	offer_memory(&o, &d, &m, &own);
+	struct ibv_mr *null = ibv_alloc_null_mr(d.pd);
+
+	CHECK(null);
+	o.null_mr = null->handle;
+	CHECK(!ibv_import_mr(d.pd, o.null_mr) && errno == ENOENT);
 	send_fd(p.fd, d.ctx->cmd_fd);
 	tell(p.fd, &o, sizeof(o));
 	fill(own.p, 1000, 1);
@@ -149,7 +160,7 @@ static void a_process_with_the_descriptor_uses_domain_and_region(void)
 	meet_up(p.fd);
 	finish(&p);
 	link_end(&l);
-	CHECK(!ibv_dereg_mr(apart_mr) && !ibv_dealloc_pd(apart));
+	CHECK(!ibv_dereg_mr(apart_mr) && !ibv_dereg_mr(null) && !ibv_dealloc_pd(apart));
 	mem_end(&own);
 	mem_end(&m);
 	dev_close(&d);

@@ -5,8 +5,14 @@
 
 #include <arpa/inet.h>
 #include <linux/capability.h>
+#include <linux/if_packet.h>
+#include <net/ethernet.h>
+#include <net/if.h>
 #include <poll.h>
+#include <pthread.h>
 #include <sched.h>
+#include <stdatomic.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 
 #define HEAD 14u
@@ -127,6 +133,41 @@ static struct ibv_flow *steer_all(struct raw *r, enum ibv_flow_attr_type type)
 	struct ibv_flow_attr attr = {.type = type, .size = sizeof(attr), .port = 1};
 
 	return ibv_create_flow(r->qp, &attr);
+}
+
+static void two_ends(struct dev *d0, struct dev *d1)
+{
+	own_network();
+	if (system("ip link add v0 type veth peer name v1 && ip link set v0 up && ip link set v1 up"))
+		skip("no veth interfaces here");
+	for (int i = 0; i < 200 && system("ip -o link show v1 | grep -q LOWER_UP"); i++)
+		sleep_ms(50);
+	open_named(d0, "roce_v0");
+	open_named(d1, "roce_v1");
+}
+
+/* --- the kernel, as the library sees it --- */
+
+static atomic_int memberships, refuse_after = -1; /* that sockets have; after how many more the kernel refuses them */
+static void (*_Atomic in_kernel)(void);
+
+/* Stands in for that of libc, in the library too. */
+__attribute__((visibility("default"))) int setsockopt(int fd, int level, int name, const void *value, socklen_t len)
+{
+	bool joins = level == SOL_PACKET && name == PACKET_ADD_MEMBERSHIP;
+	void (*meanwhile)(void) = joins ? atomic_exchange(&in_kernel, NULL) : NULL;
+
+	if (meanwhile)
+		meanwhile();
+	if (joins && atomic_load(&refuse_after) >= 0 && atomic_fetch_sub(&refuse_after, 1) == 0) {
+		errno = ENOBUFS;
+		return -1;
+	}
+	int r = (int)syscall(SYS_setsockopt, fd, level, name, value, len);
+
+	if (!r && level == SOL_PACKET)
+		memberships += joins ? 1 : name == PACKET_DROP_MEMBERSHIP ? -1 : 0;
+	return r;
 }
 
 /* --- tests --- */
@@ -251,13 +292,7 @@ static void frames_cross_a_cable_with_their_tags(void)
 	struct dev d0, d1;
 	struct raw a, b, sniffer;
 
-	own_network();
-	if (system("ip link add v0 type veth peer name v1 && ip link set v0 up && ip link set v1 up"))
-		skip("no veth interfaces here");
-	for (int i = 0; i < 200 && system("ip -o link show v1 | grep -q LOWER_UP"); i++)
-		sleep_ms(50);
-	open_named(&d0, "roce_v0");
-	open_named(&d1, "roce_v1");
+	two_ends(&d0, &d1);
 	raw_open(&a, &d0, NULL);
 	raw_open(&b, &d1, NULL);
 	raw_open(&sniffer, &d1, NULL);
@@ -293,6 +328,138 @@ static void frames_cross_a_cable_with_their_tags(void)
 	wc = expect(b.cq, 1, IBV_WC_SUCCESS);
 	SAME(wc.byte_len, 104);
 	CHECK(!memcmp(received(&b, 1), f, 104));
+}
+
+/* Sends a frame as a program of this host that knows nothing of us. */
+static void host_sends(const char *interface, const uint8_t *dst)
+{
+	struct sockaddr_ll to = {.sll_family = AF_PACKET, .sll_ifindex = (int)if_nametoindex(interface)};
+	uint8_t f[200] = {0};
+	int fd = socket(AF_PACKET, SOCK_RAW, 0);
+
+	memcpy(f, dst, 6);
+	memcpy(f + 6, here, 6);
+	f[12] = 0x88;
+	f[13] = 0xb5;
+	CHECK(fd >= 0 && sendto(fd, f, sizeof(f), 0, (struct sockaddr *)&to, sizeof(to)) == sizeof(f));
+	close(fd);
+}
+
+static void what_the_host_sends_is_seen_by_sniffers_only(void)
+{
+	struct raw near, far, sniffer;
+	struct dev d0, d1;
+
+	two_ends(&d0, &d1);
+	raw_open(&near, &d0, NULL);
+	raw_open(&sniffer, &d0, NULL);
+	raw_open(&far, &d1, NULL);
+	CHECK(steer(&near, there) && steer(&near, group) && steer(&far, there));
+	struct ibv_flow *sniffs = steer_all(&sniffer, IBV_FLOW_ATTR_SNIFFER);
+
+	CHECK(sniffs);
+	for (uint64_t i = 0; i < 8; i++) {
+		receive(&near, i, 2048);
+		receive(&far, i, 2048);
+		receive(&sniffer, i, 2048);
+	}
+	host_sends("v0", there);
+	expect(far.cq, 0, IBV_WC_SUCCESS);
+	for (uint64_t i = 0, n = 0; n < 1; i++) { /* the kernel's own frames pass, too */
+		expect(sniffer.cq, i, IBV_WC_SUCCESS);
+		n += !memcmp(received(&sniffer, i), there, 6);
+	}
+	expect_none(near.cq, 50);
+	/* another raw packet queue pair of the port is as good as a station on the wire */
+	SAME(send_frame(&sniffer, 1, there, 100, 1, 0), 0);
+	expect(near.cq, 0, IBV_WC_SUCCESS);
+	expect(far.cq, 1, IBV_WC_SUCCESS);
+	CHECK(received(&near, 0)[99] == 1);
+	host_sends("v1", group); /* from the wire */
+	expect(near.cq, 1, IBV_WC_SUCCESS);
+}
+
+static void a_receive_into_memory_that_is_not_there_ends_the_queue_pair(void)
+{
+	struct raw a, b;
+	struct dev d;
+
+	own_network();
+	open_named(&d, "roce_lo");
+	raw_open(&a, &d, NULL);
+	raw_open(&b, &d, NULL);
+	CHECK(steer(&b, there));
+	b.m.mr->lkey++; /* no such key */
+	receive(&b, 0, 2048);
+	b.m.mr->lkey--;
+	receive(&b, 1, 2048);
+	SAME(send_frame(&a, 0, there, 100, 1, 0), 0);
+	expect(b.cq, 0, IBV_WC_LOC_PROT_ERR);
+	expect(b.cq, 1, IBV_WC_WR_FLUSH_ERR);
+	SAME(state_of(b.qp), IBV_QPS_ERR);
+	SAME(to_state(b.qp, IBV_QPS_RESET), 0);
+}
+
+static struct raw *bystander;
+static atomic_bool went_on;
+
+static void *go_on(void *arg)
+{
+	SAME(state_of(bystander->qp), IBV_QPS_RTS); /* takes the locks of the data path */
+	atomic_store(&went_on, true);
+	return NULL;
+}
+
+static void start_bystander(void)
+{
+	pthread_t thread;
+
+	CHECK(!pthread_create(&thread, NULL, go_on, NULL) && !pthread_detach(thread));
+	for (int i = 0; i < 1000 && !atomic_load(&went_on); i++)
+		sleep_ms(10);
+}
+
+static void others_go_on_while_the_kernel_makes_a_rule(void)
+{
+	struct raw a, b;
+	struct dev d0, d1;
+
+	two_ends(&d0, &d1);
+	raw_open(&a, &d0, NULL);
+	raw_open(&b, &d0, NULL);
+	bystander = &b;
+	atomic_store(&in_kernel, start_bystander);
+	struct ibv_flow *f = steer(&a, group);
+
+	CHECK(f && atomic_load(&went_on));
+	SAME(ibv_destroy_flow(f), 0);
+	SAME(ibv_destroy_qp(a.qp), 0);
+}
+
+static void a_rule_that_the_kernel_refuses_leaves_nothing_behind(void)
+{
+	struct ibv_flow *f[3];
+	struct raw a;
+	struct dev d0, d1;
+
+	two_ends(&d0, &d1);
+	raw_open(&a, &d0, NULL);
+	SAME(atomic_load(&memberships), 0);
+	for (int i = 0; i < 3; i++) {
+		CHECK((f[i] = steer(&a, (uint8_t[]){0x33, 0x33, 0, 0, 1, (uint8_t)i})));
+		SAME(atomic_load(&memberships), i + 1);
+	}
+	for (int i = 0; i < 4; i++) {
+		atomic_store(&refuse_after, i);
+		CHECK(!steer(&a, group) && errno == ENOBUFS);
+		atomic_store(&refuse_after, -1);
+		SAME(atomic_load(&memberships), 3);
+	}
+	CHECK(steer(&a, group));
+	SAME(atomic_load(&memberships), 4);
+	for (int i = 0; i < 3; i++)
+		SAME(ibv_destroy_flow(f[i]), 0);
+	SAME(atomic_load(&memberships), 1);
 }
 
 static void without_the_right_there_is_no_queue_pair(void)
@@ -337,6 +504,12 @@ int main(int argc, char **argv)
 	        {"what cannot be sent ends the send queue", what_cannot_be_sent_ends_the_send_queue, 0},
 	        {"a frame wakes who waits for an event", a_frame_wakes_who_waits_for_an_event, 0},
 	        {"frames cross a cable, with their tags", frames_cross_a_cable_with_their_tags, 0},
+	        {"what the host sends is seen by sniffers only", what_the_host_sends_is_seen_by_sniffers_only, 0},
+	        {"a receive into memory that is not there ends the queue pair",
+	         a_receive_into_memory_that_is_not_there_ends_the_queue_pair, 0},
+	        {"others go on while the kernel makes a rule", others_go_on_while_the_kernel_makes_a_rule, 0},
+	        {"a rule that the kernel refuses leaves nothing behind",
+	         a_rule_that_the_kernel_refuses_leaves_nothing_behind, 0},
 	        {"without the right there is no queue pair", without_the_right_there_is_no_queue_pair, 0},
 	        {"the device says that it has them", the_device_says_that_it_has_them, 0},
 	};

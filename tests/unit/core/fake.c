@@ -201,10 +201,16 @@ static void next_psns(const struct vb_qp *qp, uint32_t *sq_psn, uint32_t *rq_psn
 	*rq_psn = 101;
 }
 
+static void settle(struct vb_qp *qp)
+{
+	CHECK(atomic_load(&qp->sq_lock.held) && atomic_load(&qp->node->progress.held));
+}
+
 void vb_path_none(struct vb_qp *qp)
 {
 	static const struct vb_path_ops ops = {.name = "fake",
 	                                       .kick = kick,
+	                                       .settle = settle,
 	                                       .start_responder = start_responder,
 	                                       .forget_sends = forget_sends,
 	                                       .next_psns = next_psns};
@@ -223,6 +229,8 @@ void vb_quiesce(struct vb_node *node, uint32_t key, uint32_t qpn)
 	CHECK(fake.threads || !atomic_load(&node->progress.held));
 	fake.quiesced_key = key;
 	fake.quiesced_qpn = qpn;
+	if (fake.on_quiesce)
+		fake.on_quiesce();
 }
 
 bool vb_copies_stand(struct vb_node *node, uint32_t key, uint64_t *grace)

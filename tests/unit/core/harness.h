@@ -33,6 +33,7 @@ struct fake {
 	bool kick_completes;          /* vb_sq_kick sends everything, and it succeeds at once */
 	int raw_error, flows_changed; /* what vb_raw_open returns; calls of vb_raw_flows_changed */
 	void (*on_progress)(void);
+	void (*on_quiesce)(void);
 };
 extern struct fake fake;
 extern struct vb_node fake_node;

@@ -3,6 +3,8 @@
 // SPDX-License-Identifier: MIT
 #include "harness.h"
 
+#include <pthread.h>
+#include <sched.h>
 #include <sys/mman.h>
 
 #include "core/mr.h"
@@ -227,6 +229,52 @@ static void a_parent_domain_is_its_protection_domain(void)
 	CHECK(!vb_alloc_parent_domain(o.ctx, &a) && errno == EINVAL);
 }
 
+static struct ibv_mr *held;
+
+static void dereg_meanwhile(void)
+{
+	fake.on_quiesce = NULL;
+	CHECK(vb_dereg_mr(held) == ENOENT && vb_rereg_mr(held, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, 0) == EINVAL);
+}
+
+static void nobody_ends_a_region_while_it_is_changed(void)
+{
+	held = reg(buf, 100, BASE, LW);
+	fake.on_quiesce = dereg_meanwhile;
+	CHECK(!vb_rereg_mr(held, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, buf + 4096, 100, 0));
+	CHECK(!fake.on_quiesce && opens(held, BASE + 4096, 100, LW) && !opens(held, BASE, 1, 0));
+	CHECK(!vb_dereg_mr(held));
+}
+
+static void *dereg_all(void *arg)
+{
+	struct ibv_mr **mrs = arg;
+
+	for (int i = 0; i < 200; i++)
+		CHECK(!vb_dereg_mr(mrs[i]));
+	return NULL;
+}
+
+/* AddressSanitizer finds out if the thread that drops the last region still reads the domain. */
+static void a_domain_may_be_freed_as_soon_as_its_last_region_is(void)
+{
+	struct ibv_mr *mrs[200];
+	struct ibv_pd *pds[200];
+	pthread_t thread;
+
+	fake.threads = true;
+	for (int i = 0; i < 200; i++) {
+		pds[i] = vb_alloc_pd(o.ctx);
+		mrs[i] = vb_reg_mr(pds[i], buf, 100, BASE, LW);
+		CHECK(pds[i] && mrs[i]);
+	}
+	CHECK(!pthread_create(&thread, NULL, dereg_all, mrs));
+	for (int i = 0; i < 200; i++)
+		while (vb_dealloc_pd(pds[i]) == EBUSY)
+			sched_yield();
+	pthread_join(thread, NULL);
+}
+
 int main(void)
 {
 	o = open_objects(IBV_QPT_RC);
@@ -244,6 +292,8 @@ int main(void)
 	RUN(rereg_changes_what_it_is_told_and_keeps_the_key);
 	RUN(rereg_that_is_refused_leaves_all_as_it_was);
 	RUN(an_invalidated_key_opens_nothing_until_rereg);
+	RUN(nobody_ends_a_region_while_it_is_changed);
+	RUN(a_domain_may_be_freed_as_soon_as_its_last_region_is);
 	RUN(a_parent_domain_is_its_protection_domain);
 	fake.nodes = nodes;
 	CHECK(!fake_node.mr_count);

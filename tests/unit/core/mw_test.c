@@ -317,6 +317,33 @@ static void an_end_waits_for_copies_in_progress(void)
 	CHECK(!vb_dealloc_mw(one) && !vb_dealloc_mw(two) && !vb_dereg_mr(mr) && !vb_destroy_qp(qp));
 }
 
+static int close_region(struct ibv_mr *mr)
+{
+	vb_mutex_lock(&fake_node.mr_lock, VB_RANK_MR);
+	int err = vb_mw_close_region(&fake_node, vb_mr(mr)->shared);
+
+	vb_mutex_unlock(&fake_node.mr_lock);
+	return err;
+}
+
+static void a_region_is_busy_while_a_window_is_bound_but_not_while_a_binding_fades(void)
+{
+	struct ibv_qp *qp = ready(&o, IBV_QPT_RC);
+	struct ibv_mr *mr = reg(LW | IBV_ACCESS_MW_BIND), *other = reg(LW | IBV_ACCESS_MW_BIND);
+	struct ibv_mw *a = vb_alloc_mw(o.pd, IBV_MW_TYPE_2), *b = vb_alloc_mw(o.pd, IBV_MW_TYPE_2);
+	struct ibv_send_wr inv = {.opcode = IBV_WR_LOCAL_INV, .invalidate_rkey = key_of(a, 1)}, *bad;
+
+	CHECK(binds(qp, a, 1, part(mr, BASE, 8, RW)) && binds(qp, b, 1, part(other, BASE, 8, RW)));
+	CHECK(close_region(mr) == EBUSY && close_region(other) == EBUSY);
+	fake.copies = true;
+	CHECK(!vb_post_send(qp, &inv, &bad) && execute(qp) == VB_MW_LATER);
+	CHECK(close_region(mr) == EAGAIN && close_region(other) == EBUSY); /* to be asked again after a wait */
+	fake.copies = false;
+	settle();
+	CHECK(execute(qp) == VB_MW_DONE && !vb_dereg_mr(mr) && vb_dereg_mr(other) == EBUSY);
+	CHECK(!vb_dealloc_mw(a) && !vb_dealloc_mw(b) && !vb_dereg_mr(other) && !vb_destroy_qp(qp));
+}
+
 static void windows_end_with_their_queue_pair_or_when_they_are_freed(void)
 {
 	struct ibv_qp *qp = ready(&o, IBV_QPT_RC), *other = ready(&o, IBV_QPT_RC);
@@ -332,6 +359,29 @@ static void windows_end_with_their_queue_pair_or_when_they_are_freed(void)
 	CHECK(!vb_dealloc_mw(three) && !opens(other, key_of(&copy, 1), BASE, 1, RW) && vb_dereg_mr(mr) == EBUSY);
 	CHECK(!vb_destroy_qp(other) && vb_dereg_mr(mr) == EBUSY && !vb_dealloc_mw(one) && !vb_dereg_mr(mr));
 	CHECK(!vb_dealloc_mw(two));
+}
+
+static void a_queue_pair_with_the_number_of_an_ended_one_has_windows_of_its_own(void)
+{
+	struct ibv_qp *qp = ready(&o, IBV_QPT_RC), *next = NULL;
+	struct ibv_mr *mr = reg(LW | IBV_ACCESS_MW_BIND), *other = reg(LW | IBV_ACCESS_MW_BIND);
+	struct ibv_mw *a = vb_alloc_mw(o.pd, IBV_MW_TYPE_2), *b = vb_alloc_mw(o.pd, IBV_MW_TYPE_2);
+	uint32_t qpn = qp->qp_num;
+
+	CHECK(binds(qp, a, 1, part(mr, BASE, 8, RW)));
+	fake.copies = true;
+	CHECK(!vb_destroy_qp(qp)); /* its binding fades for as long as another process copies */
+	for (int i = 0; i < 2 * VB_LANE_QPS && (!next || next->qp_num != qpn); i++) {
+		CHECK(!next || !vb_destroy_qp(next));
+		next = make_qp(&o, IBV_QPT_RC, NULL);
+	}
+	CHECK(next->qp_num == qpn);
+	to_state(next, IBV_QPS_RTS);
+	CHECK(!post_bind(next, b, 1, part(other, BASE, 8, RW)) && execute(next) == VB_MW_DONE);
+	fake.copies = false;
+	settle();
+	CHECK(!vb_dereg_mr(mr) && vb_dereg_mr(other) == EBUSY);
+	CHECK(!vb_destroy_qp(next) && !vb_dereg_mr(other) && !vb_dealloc_mw(a) && !vb_dealloc_mw(b));
 }
 
 static void as_many_windows_exist_as_are_announced(void)
@@ -362,7 +412,9 @@ int main(void)
 	RUN(a_region_with_a_bound_window_stays);
 	RUN(only_its_queue_pair_invalidates_a_window_and_only_of_type_2);
 	RUN(an_end_waits_for_copies_in_progress);
+	RUN(a_region_is_busy_while_a_window_is_bound_but_not_while_a_binding_fades);
 	RUN(windows_end_with_their_queue_pair_or_when_they_are_freed);
+	RUN(a_queue_pair_with_the_number_of_an_ended_one_has_windows_of_its_own);
 	RUN(as_many_windows_exist_as_are_announced);
 	fake.nodes = nodes;
 	CHECK(!fake_node.mr_count && !fake_node.mw_count && !fake_node.mw_fading && !fake_node.mw_waiters);

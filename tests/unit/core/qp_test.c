@@ -8,6 +8,7 @@
 
 #include "core/qp.h"
 #include "core/rq.h"
+#include "core/sq.h"
 
 static struct objects o;
 static char buf[64];
@@ -53,6 +54,34 @@ static void expect_nothing(void)
 	struct ibv_wc wc;
 
 	CHECK(!vb_poll_cq(o.cq, 1, &wc));
+}
+
+static void the_state_says_error_before_a_completion_does(void)
+{
+	static const struct {
+		enum ibv_qp_type type;
+		enum ibv_qp_state state;
+	} ends[] = {{IBV_QPT_RC, IBV_QPS_ERR}, {IBV_QPT_UC, IBV_QPS_SQE}};
+
+	for (int i = 0; i < 2; i++) {
+		struct ibv_qp *ibqp = make_qp(&o, ends[i].type, NULL);
+		struct vb_qp *qp = vb_qp(ibqp);
+		struct ibv_send_wr wr = {.wr_id = 5, .opcode = IBV_WR_SEND}, *bad;
+		struct ibv_qp_init_attr init;
+		struct ibv_qp_attr a;
+		struct ibv_wc wc;
+
+		to_state(ibqp, IBV_QPS_RTS);
+		CHECK(!vb_post_send(ibqp, &wr, &bad));
+		vb_lock(&qp->sq_lock); /* as an engine, in ibv_post_send: it has not taken progress yet */
+		vb_sq_tell(qp, vb_sq_at(qp, 0), IBV_WC_LOC_PROT_ERR);
+		vb_sq_retire(qp);
+		vb_unlock(&qp->sq_lock);
+		CHECK(vb_poll_cq(o.cq, 1, &wc) == 1 && wc.wr_id == 5 && wc.status == IBV_WC_LOC_PROT_ERR);
+		CHECK(!vb_query_qp(ibqp, &a, IBV_QP_STATE, &init) && a.qp_state == ends[i].state);
+		CHECK(ibqp->state == ends[i].state);
+		CHECK(!vb_destroy_qp(ibqp));
+	}
 }
 
 static struct ibv_qp *try_make(struct ibv_qp_cap cap, enum ibv_qp_type type)
@@ -481,6 +510,7 @@ int main(void)
 	int nodes = fake.nodes;
 
 	CHECK(!fcntl(o.ctx->async_fd, F_SETFL, O_NONBLOCK));
+	RUN(the_state_says_error_before_a_completion_does);
 	RUN(capabilities_are_rounded_up_or_refused);
 	RUN(numbers_are_of_our_lane_and_not_used_again_soon);
 	RUN(a_queue_pair_of_128_costs_less_than_18_kilobytes);

@@ -218,6 +218,18 @@ static void memory_that_is_gone_fails_its_request_behind_those_before_it(void)
 	}
 }
 
+static void a_local_request_that_was_refused_ends_the_stream_and_is_not_executed(void)
+{
+	struct vb_terminate t;
+
+	begin();
+	fx_post(&fx, VB_VERB_SEND, 3000);
+	fx_post(&fx, VB_VERB_LOCAL_INV, UINT32_MAX);
+	fx_output(&fx);
+	fx_expect_terminate(&fx, VB_TERM_LOCAL_CATASTROPHIC, &t);
+	CHECK(fx.done[0].status == VB_WORK_SUCCESS && fx.done[1].status == VB_WORK_LOC_LEN_ERR && !fx.locals);
+}
+
 static void memory_that_goes_away_within_an_fpdu_ends_the_stream(void)
 {
 	struct iovec iov[8];
@@ -666,6 +678,7 @@ int main(void)
 	RUN(a_pause_ends_with_the_message);
 	RUN(memory_that_is_gone_fails_its_request_behind_those_before_it);
 	RUN(memory_that_goes_away_within_an_fpdu_ends_the_stream);
+	RUN(a_local_request_that_was_refused_ends_the_stream_and_is_not_executed);
 	RUN(a_fault_of_the_kernel_is_laid_to_its_request);
 	RUN(a_large_write_goes_in_place_but_for_its_end);
 	RUN(of_long_messages_little_is_copied);

@@ -1053,6 +1053,20 @@ static void a_local_request_waits_for_all_before_it(void)
 	completed(2, VB_WORK_SUCCESS);
 }
 
+static void a_local_request_that_was_refused_fails_in_its_turn_and_is_not_executed(void)
+{
+	fx_init(&fx);
+	fx_post(&fx, VB_VERB_SEND, 1);
+	fx_post(&fx, VB_VERB_LOCAL_INV, UINT32_MAX);
+	fx_post(&fx, VB_VERB_SEND, 1);
+	CHECK(fx_drain(&fx, 1) == 1);
+	completed(0, 0);
+	fx_ack(&fx, 100, 31, 2);
+	CHECK(!fx_drain(&fx, 3) && !fx.locals);
+	completed(2, VB_WORK_LOC_LEN_ERR);
+	CHECK(fx.done[0].status == VB_WORK_SUCCESS && fx.events == 1);
+}
+
 static void a_local_request_that_must_wait_is_tried_again(void)
 {
 	fx_init(&fx);
@@ -1200,6 +1214,7 @@ int main(void)
 	RUN(a_local_fault_is_told_in_its_turn);
 	RUN(a_read_that_cannot_be_stored_fails);
 	RUN(a_local_request_waits_for_all_before_it);
+	RUN(a_local_request_that_was_refused_fails_in_its_turn_and_is_not_executed);
 	RUN(a_local_request_that_must_wait_is_tried_again);
 	RUN(psns_go_round);
 	RUN(a_paused_queue_ends_what_it_began);
