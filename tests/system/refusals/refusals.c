@@ -21,6 +21,7 @@
 #include "../../support/check.h"
 #include "outcome.h"
 #include "request.h"
+#include "windows.h"
 
 #define RESPONDERS 12    /* one of them ends for each case of PEER_EXIT */
 #define ANSWER_MS 15000u /* within which a request completes on a busy machine */
@@ -57,7 +58,7 @@ static void go_wrong(struct responder *r, const struct plan *p)
 	memory_take_away(&r->m, p);
 	if (p->wrong == WRONG_PEER_RESET)
 		end_to(&r->e, IBV_QPS_RESET);
-	if (p->wrong == WRONG_PEER_ERR)
+	if (p->wrong == WRONG_PEER_ERR || p->wrong == WRONG_SRQ_ERR)
 		end_to(&r->e, IBV_QPS_ERR);
 	if (p->wrong == WRONG_PEER_DESTROYED) {
 		end_destroy(&r->e);
@@ -80,20 +81,25 @@ static void report_responder(struct responder *r, const struct plan *p)
 static void respond_once(struct responder *r, const struct plan *p)
 {
 	struct hello mine = {.port = r->port, .gid = r->d.gid}, it;
-	char ready = 'r';
+	uint32_t key = 0; /* of a window, which cannot be bound before */
+	char ready;
 
 	memory_of_responder(&r->m, &r->d, p, &mine);
 	end_make(&r->e, &r->d, p, false);
 	mine.qpn = r->e.qp ? r->e.qp->qp_num : 0;
+	mine.srqn = end_srq_number(&r->e);
 	tell(r->fd, &mine, sizeof(mine));
 	hear(r->fd, &it, sizeof(it));
 	end_connect(&r->e, &it, fill_receives, r);
 	hear(r->fd, &ready, 1);
 	go_wrong(r, p);
-	tell(r->fd, &ready, 1);
+	if (plan_is_window(p) && p->operation != OP_INV)
+		key = window_open(&r->e, r->m.data.mr);
+	tell(r->fd, &key, sizeof(key));
 	if (p->wrong == WRONG_PEER_EXIT)
 		_exit(0);
 	report_responder(r, p);
+	window_close(&r->e);
 	if (r->e.cq)
 		end_destroy(&r->e);
 	memory_forget(&r->m);
@@ -183,22 +189,25 @@ static void await_end_of_peer(struct end *e)
 
 static void enter_state(struct end *e)
 {
-	if (address && e->p->wrong >= WRONG_PEER_RESET && e->p->wrong <= WRONG_PEER_EXIT)
+	if (address &&
+	    ((e->p->wrong >= WRONG_PEER_RESET && e->p->wrong <= WRONG_PEER_EXIT) || e->p->wrong == WRONG_SRQ_ERR))
 		await_end_of_peer(e);
-	if (e->p->wrong == WRONG_IN_SQD)
+	if (e->p->wrong == WRONG_IN_SQD || e->p->wrong == WRONG_SQD_EVENT)
 		end_to(e, IBV_QPS_SQD);
-	if (e->p->wrong == WRONG_IN_ERR)
+	if (e->p->wrong == WRONG_IN_ERR || e->p->wrong == WRONG_CQ_FULL)
 		end_to(e, IBV_QPS_ERR);
 }
 
 static unsigned patience_of(const struct plan *p, int err)
 {
-	return err ? 0 : p->wrong == WRONG_IN_SQD || p->wrong == WRONG_RNR_7 ? SILENT_MS : ANSWER_MS;
+	return err                                                                                  ? 0
+	       : p->wrong == WRONG_IN_SQD || p->wrong == WRONG_SQD_EVENT || p->wrong == WRONG_RNR_7 ? SILENT_MS
+	                                                                                            : ANSWER_MS;
 }
 
 static unsigned quiet_of(const struct plan *p)
 {
-	return address && p->wrong == WRONG_RNR_0 ? STARVED_MS : quiet_ms;
+	return address && plan_receive(p) == WRONG_RNR_0 ? STARVED_MS : quiet_ms;
 }
 
 static void hear_responder(struct requester *q, const struct plan *p, unsigned quiet, struct outcome *o)
@@ -235,6 +244,7 @@ static void run_case(struct requester *q, const struct plan *p)
 	struct outcome asked, answered;
 	unsigned quiet = quiet_of(p);
 	int fd = q->fd[q->current];
+	uint32_t key;
 	struct end e;
 	char ready, posted[40];
 
@@ -246,7 +256,11 @@ static void run_case(struct requester *q, const struct plan *p)
 	tell(fd, &mine, sizeof(mine));
 	end_connect(&e, &it, NULL, NULL);
 	tell(fd, "r", 1);
-	hear(fd, &ready, 1);
+	hear(fd, &key, sizeof(key));
+	if (plan_is_window(p) && p->operation == OP_INV)
+		q->m.spare_key = window_open(&e, q->m.spare.mr);
+	else if (plan_is_window(p))
+		it.rkey = it.spare_key = key;
 	if (p->wrong == WRONG_PEER_EXIT)
 		await_exit(q);
 	enter_state(&e);
@@ -258,6 +272,7 @@ static void run_case(struct requester *q, const struct plan *p)
 	outcome_observe(&e, patience_of(p, err), quiet, &asked);
 	hear_responder(q, p, quiet, &answered);
 	print_case(p, &q->m, posted, &asked, &answered);
+	window_close(&e);
 	end_destroy(&e);
 	memory_forget(&q->m);
 	if (p->wrong != WRONG_PEER_EXIT)

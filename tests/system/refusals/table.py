@@ -17,8 +17,9 @@ import re
 import sys
 
 HERE = ("host", "ring", "copy", "roce", "iwarp")  # columns of Verbena
-CASE = re.compile(r"((?:rc|uc|ud) \S+ \S+)(?: \((\S+)\))?: (.*)")
-NOT_RXE = re.compile(r".* over-2-gib|.* no-address-handle|ud (write|read|compare-swap|fetch-add|local-inv|send-inv).*")
+CASE = re.compile(r"((?:rc|uc|ud|xrc) \S+ \S+)(?: \((\S+)\))?: (.*)")
+NOT_RXE = re.compile(r".* over-2-gib|.* no-address-handle|ud (write|read|compare-swap|fetch-add|local-inv|send-inv|bind-).*|xrc .*|.* (flush|atomic-write) .*|.*inv window-2-invalidated")
+NOT_IWARP = re.compile(r".*(post-in-rtr|peer-in-rtr|of-other-qp|window-1-of-other-pd)|rc flush .*|rc atomic-write (?!nothing).*")
 OTHER = re.compile(r"\t(\S+) \((\S+)\): (.*)")
 
 
@@ -65,8 +66,8 @@ class Table:
         return other[1] if other else self.cases.get(case)
 
     def belongs(self, case, column):
-        if column == "iwarp":  # a connection is of one type, and goes from INIT to RTS
-            return case.startswith("rc ") and not case.endswith("post-in-rtr")
+        if column == "iwarp":  # a connection is of one type, and goes from INIT to RTS; ends.c: end_supports
+            return case.startswith("rc ") and not NOT_IWARP.fullmatch(case)
         return column != "rxe" or not NOT_RXE.fullmatch(case)  # tests/interop/refusals.sh says why
 
 
@@ -208,7 +209,9 @@ The columns are: the operations; what ibv_post_send returns, or else the status 
 opcode, if it succeeds); the completions of the two posted receives (with opcode, byte_len and flags); the states of both
 queue pairs afterwards, the requester's first; the asynchronous events of both; how much of the memory that the request
 should have changed has changed: the responder's, then the requester's for operations with an answer. `-large` is a
-message of 20,000 bytes, otherwise one has 64. `-` is nothing.
+message of 20,000 bytes, otherwise one has 64. `-` is nothing. Of XRC the responder is a target with a shared receive
+queue. `bind-1` is ibv_bind_mw of a window of type 1, `bind-2` IBV_WR_BIND_MW of one of type 2B. `window-…`: the request
+names the key of a window, which is bound to a part of a region that has no remote rights.
 """
 
 
