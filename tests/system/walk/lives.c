@@ -26,6 +26,8 @@ static int destroy_call(enum kind kind, void *p)
 		return ibv_dereg_mr(p);
 	case MW:
 		return ibv_dealloc_mw(p);
+	case XRCD:
+		return ibv_close_xrcd(p);
 	default:
 		return ibv_destroy_qp(p);
 	}
@@ -116,7 +118,7 @@ bool destroy_object(struct object *o, struct hold *h)
 
 void destroy_one(struct dice *d)
 {
-	static const enum kind kinds[] = {QP, QP, QP, QP, CQ, CQ, SRQ, MR, MR, MW, AH, AH, CHANNEL, PD, TD, CTX};
+	static const enum kind kinds[] = {QP, QP, QP, QP, CQ, CQ, SRQ, MR, MR, MW, XRCD, AH, AH, CHANNEL, PD, TD, CTX};
 	struct hold h = {0};
 	enum kind kind = kinds[roll(d, sizeof(kinds) / sizeof(*kinds))];
 	struct object *o = pick_to_destroy(&h, d, kind);

@@ -27,8 +27,8 @@ static const struct {
         {take_events, 6},  {take_async, 4},     {change_srq, 2},   {walk_states, 12},   {query_state, 4},
         {post_loose, 6},   {wrong_call, 6},     {offer_end, 10},   {answer_end, 30},    {join_end, 30},
         {drain_end, 2},    {break_end, 1},      {post_some, 120},  {post_wrong, 1},     {send_datagram, 10},
-        {make_mw, 2},      {change_window, 20}, {change_group, 6}, {post_receives, 30}, {post_srq, 10},
-        {poll_some, 160},
+        {make_mw, 2},      {make_xrcd, 1},      {make_xrc_srq, 1}, {make_loose_xrc, 2}, {change_window, 20},
+        {change_group, 6}, {post_receives, 30}, {post_srq, 10},    {poll_some, 160},
 };
 
 static void walk_one_step(struct dice *d)

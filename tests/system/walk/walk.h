@@ -127,7 +127,7 @@ static inline struct place *place_of(uint32_t id)
 
 /* --- objects and their model --- */
 
-enum kind { CTX, TD, PD, CHANNEL, CQ, SRQ, AH, MR, MW, QP, KINDS };
+enum kind { CTX, TD, PD, CHANNEL, CQ, SRQ, AH, MR, MW, XRCD, QP, KINDS };
 
 struct recv_slot {
 	_Atomic uint32_t posted;
@@ -160,6 +160,7 @@ struct object {
 			pthread_mutex_t one; /* with IBV_CREATE_CQ_ATTR_SINGLE_THREADED */
 		} cq;
 		struct {
+			bool xrc;
 			uint8_t *memory;
 			struct ibv_mr *mr;
 			struct recv_slot recv[RECV_COUNT];
@@ -242,6 +243,7 @@ void make_parent(struct dice *d);
 void make_channel(struct dice *d);
 void make_cq(struct dice *d);
 void make_srq(struct dice *d);
+void srq_begin(struct object *o, struct object *pd);
 void make_ah(struct dice *d);
 void make_mr(struct dice *d);
 void destroy_one(struct dice *d);
@@ -260,6 +262,7 @@ void walk_states(struct dice *d);
 void query_state(struct dice *d);
 void post_loose(struct dice *d);
 struct ibv_qp *new_qp(struct dice *d, struct object *o, struct hold *h, enum ibv_qp_type type, bool use_srq);
+bool room_take(struct object *cq, int n);
 void qp_room_back(struct object *o);
 
 void wrong_call(struct dice *d);
@@ -339,6 +342,10 @@ void window_lost(struct end *e, const struct slot *s);
 void window_invalidated(struct end *e, uint32_t key);
 void change_window(struct dice *d);
 void make_mw(struct dice *d);
+
+void make_xrcd(struct dice *d);
+void make_xrc_srq(struct dice *d);
+void make_loose_xrc(struct dice *d);
 
 void groups_begin(struct end *e);
 void groups_leave(struct end *e);

@@ -100,10 +100,7 @@ static int post_bind(struct dice *d, struct end *e, unsigned k, struct slot *s, 
 		s->seed = wr.bind_mw.rkey;
 		return e->o->qp.extended && one_in(d, 2) ? post_ex(e, &wr) : ibv_post_send(e->o->p, &wr, &bad);
 	}
-	int err = ibv_bind_mw(e->o->p, mw, &bind);
-
-	s->seed = mw->rkey;
-	return err;
+	return ibv_bind_mw(e->o->p, mw, &bind); /* sets mw->rkey */
 }
 
 static void bind_one(struct dice *d, struct end *e, unsigned k, int from)
@@ -178,9 +175,10 @@ void window_changed(struct end *e, const struct slot *s)
 		e->window[k].state = UNBOUND;
 		return;
 	}
-	e->window[k].mw->rkey = (uint32_t)s->seed;
+	if (!is_type_1(k))
+		e->window[k].mw->rkey = (uint32_t)s->seed;
 	e->window[k].state = BOUND;
-	own_place(e)->key[k] = key_word(e->round, (uint32_t)s->seed);
+	own_place(e)->key[k] = key_word(e->round, e->window[k].mw->rkey);
 }
 
 /* The request had an error: nobody knows whether the window is bound. */
