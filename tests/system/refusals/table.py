@@ -230,7 +230,7 @@ INTRODUCTION = """# Errors
 
 What becomes of every wrong use of every operation. This page is written by `tests/system/refusals/table.py document`
 from tests/system/refusals/table, which the test `refusals` compares with what happens on one host, by RoCE and by iWARP;
-tests/interop/refusals.sh compares it with the kernel's rxe. A row without a name of a path holds for all that have no
+tests/interop/refusals.sh compares it with the kernel's rxe, and with one end of each kind. A row without a name of a path holds for all that have no
 row of their own.
 
 The columns are: the operations; what ibv_post_send returns, or else the status of the request's completion (with the
