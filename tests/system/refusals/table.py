@@ -230,8 +230,8 @@ INTRODUCTION = """# Errors
 
 What becomes of every wrong use of every operation. This page is written by `tests/system/refusals/table.py document`
 from tests/system/refusals/table, which the test `refusals` compares with what happens on one host, by RoCE and by iWARP;
-tests/interop/refusals.sh compares it with the kernel's rxe, and with one end of each kind. A row without a name of a path holds for all that have no
-row of their own.
+tests/interop/refusals.sh compares it with the kernel's rxe, and with one end of each kind. A row without a name of a path
+holds for all that have no row of their own.
 
 The columns are: the operations; what ibv_post_send returns, or else the status of the request's completion (with the
 opcode, if it succeeds); the completions of the two posted receives (with opcode, byte_len and flags); the states of both
