@@ -75,6 +75,7 @@ void vb_first_contact(struct vb_qp *qp)
 {
 	if (atomic_load_explicit(&qp->state, memory_order_relaxed) == IBV_QPS_RTR && !qp->comm_est_raised) {
 		qp->comm_est_raised = true; /* IBA 11.6.3.1 */
+		atomic_store_explicit(&qp->shared->unheard, 0, memory_order_relaxed);
 		vb_async_raise(VB_CONTEXT_OF(qp), IBV_EVENT_COMM_EST, &qp->qp);
 	}
 }

@@ -39,8 +39,8 @@ static bool is_atomic_write(const struct vb_qp *qp, const struct ibv_send_wr *wr
 static inline int check_send(struct vb_qp *qp, const struct ibv_send_wr *wr, const struct vb_wr_info *info)
 {
 	if (!vb_sq_has_room(qp, qp->sq_head))
-		return ENOMEM;
-	if ((uint32_t)wr->num_sge > qp->sq_max_sge) /* negative numbers, too */
+		return qp->type == IBV_QPT_XRC_RECV ? EINVAL : ENOMEM; /* a target has no send queue */
+	if ((uint32_t)wr->num_sge > qp->sq_max_sge)                    /* negative numbers, too */
 		return EINVAL;
 	if (!(info->qp_types & VB_QPT_BIT(qp->type)) && !is_atomic_write(qp, wr))
 		return EINVAL;

@@ -66,6 +66,7 @@ static void enter_rtr(struct vb_qp *qp)
 	atomic_store(&s->executed, 0);
 	atomic_store(&s->taken, 0);
 	atomic_store(&s->nak, 0);
+	atomic_store(&s->unheard, 1);
 	vb_qp_set_state(qp, IBV_QPS_RTR);
 	atomic_store_explicit(&s->gen, (gen + 1) | 1, memory_order_release);
 }
@@ -75,6 +76,7 @@ static void enter_rts(struct vb_qp *qp, enum ibv_qp_state cur)
 	if (cur == IBV_QPS_RTR)
 		qp->psn_next = qp->attr.sq_psn;
 	vb_qp_set_state(qp, IBV_QPS_RTS);
+	atomic_store_explicit(&qp->shared->unheard, 0, memory_order_relaxed);
 	vb_path_entered(qp, cur, IBV_QPS_RTS);
 }
 

@@ -397,10 +397,13 @@ static __attribute__((noinline)) void count_copied(struct vb_qp *qp, bool is_rea
 	atomic_store_explicit(bytes, atomic_load_explicit(bytes, memory_order_relaxed) + length, memory_order_relaxed);
 }
 
-/* Does the responder have to see this read or write before its data moves? It refuses reads if it accepts none. And a
- * write with immediate of one packet finds its receive before it is stored, as on a network. */
+/* Does the responder have to see this read or write before its data moves? It refuses reads if it accepts none. A write
+ * with immediate of one packet finds its receive before it is stored, as on a network. And the first request in RTR is an
+ * event. */
 static bool is_for_responder(const struct vb_qp *qp, const struct vb_swqe *w)
 {
+	if (__builtin_expect(atomic_load_explicit(&qp->local.remote->unheard, memory_order_relaxed), 0))
+		return true;
 	switch (w->opcode) {
 	case IBV_WR_RDMA_READ:
 		return !atomic_load_explicit(&qp->local.remote->max_dest_rd_atomic, memory_order_relaxed);

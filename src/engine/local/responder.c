@@ -444,6 +444,7 @@ static void input_ud(struct vb_qp *qp, struct vb_local_req *q)
 		qp->local.received.wrong_qkey++;
 		return;
 	}
+	vb_first_contact(qp);
 	if (q->rec.length < VB_GRH_LEN || !vb_receive_take(qp)) {
 		VB_COUNT(drop_rnr_ud, 1);
 		qp->local.received.no_receive++;

@@ -4,6 +4,7 @@
 #include "ends.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -123,22 +124,31 @@ void hear(int fd, void *bytes, size_t n)
 
 bool end_supports(const struct device *d, const struct plan *p)
 {
-	/* an iWARP connection is of one type, and goes from INIT to RTS */
-	return !d->address || (p->type == RC && p->wrong != WRONG_IN_RTR);
+	/* an iWARP connection is of one type, and goes from INIT to RTS; RDMAP has no flush and no atomic write */
+	bool has_it = p->operation != OP_FLUSH && (p->operation != OP_STORE || p->wrong == WRONG_NOTHING);
+
+	return !d->address || (p->type == RC && p->wrong != WRONG_IN_RTR && p->wrong != WRONG_PEER_RTR &&
+	                       !plan_has_other_qp(p) && has_it);
+}
+
+unsigned end_rights(const struct plan *p)
+{
+	return REMOTE_RIGHTS | (p->operation == OP_FLUSH ? FLUSH_RIGHT : 0);
 }
 
 unsigned end_right(const struct plan *p)
 {
-	return plan_is_atomic(p)         ? IBV_ACCESS_REMOTE_ATOMIC
-	       : p->operation == OP_READ ? IBV_ACCESS_REMOTE_READ
-	                                 : IBV_ACCESS_REMOTE_WRITE;
+	return plan_is_atomic(p)          ? IBV_ACCESS_REMOTE_ATOMIC
+	       : p->operation == OP_READ  ? IBV_ACCESS_REMOTE_READ
+	       : p->operation == OP_FLUSH ? FLUSH_RIGHT
+	                                  : IBV_ACCESS_REMOTE_WRITE;
 }
 
 static unsigned qp_access(const struct end *e)
 {
 	bool without = e->p->wrong == WRONG_QP_RIGHT || e->p->wrong == WRONG_EMPTY_RIGHT;
 
-	return !e->asks && without ? REMOTE_RIGHTS & ~end_right(e->p) : REMOTE_RIGHTS;
+	return end_rights(e->p) & ~(!e->asks && without ? end_right(e->p) : 0);
 }
 
 static bool needs_no_connection(const struct end *e)
@@ -146,13 +156,84 @@ static bool needs_no_connection(const struct end *e)
 	return e->p->wrong == WRONG_IN_RESET || e->p->wrong == WRONG_IN_INIT;
 }
 
+/* --- shared receive queues, and those of XRC --- */
+
+static void open_domains(struct device *d)
+{
+	struct ibv_xrcd_init_attr a = {
+	        .comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS, .fd = -1, .oflags = O_CREAT};
+
+	if (!d->xrcd)
+		CHECK((d->xrcd = ibv_open_xrcd(d->ctx, &a)) && (d->other_xrcd = ibv_open_xrcd(d->ctx, &a)));
+}
+
+static struct ibv_srq *make_srq(const struct end *e)
+{
+	struct ibv_srq_init_attr a = {.attr = {.max_wr = DEPTH, .max_sge = 1}};
+	bool other = e->p->wrong == WRONG_SRQ_PD || e->p->wrong == WRONG_SRQ_BOTH_PD;
+	struct ibv_srq *srq = ibv_create_srq(other ? e->d->other_pd : e->d->pd, &a);
+
+	CHECK(srq);
+	return srq;
+}
+
+static struct ibv_srq *make_xrc_srq(const struct end *e, struct ibv_xrcd *xrcd)
+{
+	struct ibv_srq_init_attr_ex a = {.attr = {.max_wr = DEPTH, .max_sge = 1},
+	                                 .comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD |
+	                                              IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ,
+	                                 .srq_type = IBV_SRQT_XRC,
+	                                 .pd = e->d->pd,
+	                                 .xrcd = xrcd,
+	                                 .cq = e->cq};
+	struct ibv_srq *srq = ibv_create_srq_ex(e->d->ctx, &a);
+
+	CHECK(srq);
+	return srq;
+}
+
+static void make_srqs(struct end *e)
+{
+	bool xrc = e->p->type == XRC;
+
+	if (e->asks || !plan_has_srq(e->p))
+		return;
+	if (xrc)
+		open_domains(e->d);
+	e->srq = xrc ? make_xrc_srq(e, e->d->xrcd) : make_srq(e);
+	if (e->p->wrong == WRONG_SRQ_DOMAIN)
+		e->other_srq = make_xrc_srq(e, e->d->other_xrcd);
+	if (e->p->wrong == WRONG_SRQ_BASIC)
+		e->other_srq = make_srq(e);
+}
+
+/* A queue that is not for XRC has no number: 0 */
+uint32_t end_srq_number(struct end *e)
+{
+	uint32_t number = 0;
+
+	if (e->p->type == XRC && e->srq)
+		ibv_get_srq_num(e->other_srq ? e->other_srq : e->srq, &number);
+	return number ^ (e->p->wrong == WRONG_SRQ_NUMBER ? 0xff : 0);
+}
+
+/* --- making queue pairs --- */
+
+static enum ibv_qp_type type_of(const struct end *e)
+{
+	return e->p->type == RC   ? IBV_QPT_RC
+	       : e->p->type == UC ? IBV_QPT_UC
+	       : e->p->type == UD ? IBV_QPT_UD
+	       : e->asks          ? IBV_QPT_XRC_SEND
+	                          : IBV_QPT_XRC_RECV;
+}
+
 static void make_init_attr(const struct end *e, struct ibv_qp_init_attr *a)
 {
 	*a = (struct ibv_qp_init_attr){.send_cq = e->cq,
 	                               .recv_cq = e->cq,
-	                               .qp_type = e->p->type == RC   ? IBV_QPT_RC
-	                                          : e->p->type == UC ? IBV_QPT_UC
-	                                                             : IBV_QPT_UD,
+	                               .srq = e->srq,
+	                               .qp_type = type_of(e),
 	                               .cap = {.max_send_wr = DEPTH,
 	                                       .max_recv_wr = DEPTH,
 	                                       .max_send_sge = SGES,
@@ -160,18 +241,52 @@ static void make_init_attr(const struct end *e, struct ibv_qp_init_attr *a)
 	                                       .max_inline_data = INLINE_BYTES}};
 }
 
-void end_make(struct end *e, struct device *d, const struct plan *p, bool asks)
+static void make_target(struct end *e)
+{
+	struct ibv_qp_init_attr_ex a = {
+	        .qp_type = IBV_QPT_XRC_RECV, .comp_mask = IBV_QP_INIT_ATTR_XRCD, .xrcd = e->d->xrcd};
+
+	CHECK((e->qp = ibv_create_qp_ex(e->d->ctx, &a)));
+}
+
+/* One that may flush. */
+static struct ibv_qp *make_flusher(const struct end *e, const struct ibv_qp_init_attr *a)
+{
+	struct ibv_qp_init_attr_ex x = {.send_cq = a->send_cq,
+	                                .recv_cq = a->recv_cq,
+	                                .cap = a->cap,
+	                                .qp_type = a->qp_type,
+	                                .comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+	                                .pd = e->d->pd,
+	                                .send_ops_flags = FLUSH_OPERATION};
+
+	return ibv_create_qp_ex(e->d->ctx, &x);
+}
+
+static void make_qp(struct end *e)
 {
 	struct ibv_qp_init_attr init;
+
+	if (type_of(e) == IBV_QPT_XRC_RECV) {
+		make_target(e);
+		return;
+	}
+	make_init_attr(e, &init);
+	e->qp = e->p->operation == OP_FLUSH ? make_flusher(e, &init) : ibv_create_qp(e->d->pd, &init);
+	CHECK(e->qp);
+	e->cap = init.cap;
+}
+
+void end_make(struct end *e, struct device *d, const struct plan *p, bool asks)
+{
 	struct ibv_qp_attr a = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = QKEY};
 
 	*e = (struct end){.d = d, .p = p, .asks = asks};
-	CHECK((e->cq = ibv_create_cq(d->ctx, 4 * DEPTH, NULL, NULL, 0)));
+	CHECK((e->cq = ibv_create_cq(d->ctx, asks && p->wrong == WRONG_CQ_FULL ? 1 : 4 * DEPTH, NULL, NULL, 0)));
+	make_srqs(e);
 	if (d->address && !needs_no_connection(e))
 		return;
-	make_init_attr(e, &init);
-	CHECK((e->qp = ibv_create_qp(d->pd, &init)));
-	e->cap = init.cap;
+	make_qp(e);
 	if (asks && p->wrong == WRONG_IN_RESET)
 		return;
 	a.qp_access_flags = qp_access(e);
@@ -202,7 +317,7 @@ static void go_to_rtr(struct end *e, const struct hello *it)
 
 	if (e->p->type != UD)
 		mask |= IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
-	if (e->p->type == RC)
+	if (type_of(e) == IBV_QPT_RC || type_of(e) == IBV_QPT_XRC_RECV)
 		mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
 	SAME(ibv_modify_qp(e->qp, &a, mask), 0);
 }
@@ -210,7 +325,7 @@ static void go_to_rtr(struct end *e, const struct hello *it)
 static bool peer_is_silent(const struct plan *p)
 {
 	return p->wrong == WRONG_PEER_RESET || p->wrong == WRONG_PEER_ERR || p->wrong == WRONG_PEER_DESTROYED ||
-	       p->wrong == WRONG_PEER_EXIT;
+	       p->wrong == WRONG_PEER_EXIT || p->wrong == WRONG_SRQ_ERR;
 }
 
 /* The timeout is long, because a busy machine must not cause an error, unless a silent peer is the case. */
@@ -221,13 +336,15 @@ static void go_to_rts(struct end *e)
 	        .qp_state = IBV_QPS_RTS,
 	        .timeout = silent ? 12 : 19,
 	        .retry_cnt = silent ? 2 : 7,
-	        .rnr_retry = e->p->wrong == WRONG_RNR_0 ? 0 : 7,
+	        .rnr_retry = plan_receive(e->p) == WRONG_RNR_0 ? 0 : 7,
 	        .max_rd_atomic = reads_of(e, true),
 	};
 	int mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
 
-	if (e->p->type == RC)
+	if (type_of(e) == IBV_QPT_RC || type_of(e) == IBV_QPT_XRC_SEND)
 		mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
+	if (type_of(e) == IBV_QPT_XRC_RECV)
+		mask |= IBV_QP_TIMEOUT;
 	SAME(ibv_modify_qp(e->qp, &a, mask), 0);
 }
 
@@ -328,7 +445,7 @@ void end_connect(struct end *e, const struct hello *it, void (*fill)(void *), vo
 		if (fill)
 			fill(arg);
 		go_to_rtr(e, it);
-		if (!e->asks || e->p->wrong != WRONG_IN_RTR)
+		if (e->p->wrong != (e->asks ? WRONG_IN_RTR : WRONG_PEER_RTR))
 			go_to_rts(e);
 		return;
 	}
@@ -339,9 +456,28 @@ void end_connect(struct end *e, const struct hello *it, void (*fill)(void *), vo
 	allow_access(e);
 }
 
+struct ibv_qp *end_other_qp(struct end *e)
+{
+	bool other = e->p->wrong == WRONG_WINDOW_PD;
+	struct end at = {.d = e->d, .p = e->p, .cq = e->cq};
+	struct ibv_qp_attr a = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = REMOTE_RIGHTS};
+	struct ibv_qp_init_attr init;
+
+	make_init_attr(&at, &init);
+	CHECK((at.qp = ibv_create_qp(other ? e->d->other_pd : e->d->pd, &init)));
+	SAME(ibv_modify_qp(at.qp, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS), 0);
+	go_to_rtr(&at, &(struct hello){.gid = e->d->gid, .qpn = at.qp->qp_num});
+	go_to_rts(&at);
+	e->other_qp = at.qp;
+	return at.qp;
+}
+
 void end_to(struct end *e, enum ibv_qp_state state)
 {
-	SAME(ibv_modify_qp(e->qp, &(struct ibv_qp_attr){.qp_state = state}, IBV_QP_STATE), 0);
+	bool notify = state == IBV_QPS_SQD && e->p->wrong == WRONG_SQD_EVENT;
+	struct ibv_qp_attr a = {.qp_state = state, .en_sqd_async_notify = 1};
+
+	SAME(ibv_modify_qp(e->qp, &a, IBV_QP_STATE | (notify ? IBV_QP_EN_SQD_ASYNC_NOTIFY : 0)), 0);
 }
 
 enum ibv_qp_state end_state(struct end *e)
@@ -363,6 +499,12 @@ void end_destroy(struct end *e)
 	} else if (e->qp) {
 		CHECK(!ibv_destroy_qp(e->qp));
 	}
+	if (e->other_qp)
+		CHECK(!ibv_destroy_qp(e->other_qp));
+	if (e->srq)
+		CHECK(!ibv_destroy_srq(e->srq));
+	if (e->other_srq)
+		CHECK(!ibv_destroy_srq(e->other_srq));
 	CHECK(!ibv_destroy_cq(e->cq));
 	if (e->ah)
 		CHECK(!ibv_destroy_ah(e->ah));

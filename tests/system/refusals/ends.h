@@ -16,11 +16,14 @@
 #define INLINE_BYTES 32u
 #define READS 4u
 #define QKEY 0x11111111u
+#define FLUSH_OPERATION (1u << 11) /* IBV_QP_EX_WITH_FLUSH */
+#define FLUSH_RIGHT (1u << 8)      /* IBV_ACCESS_FLUSH_GLOBAL; the headers of rdma-core 44 do not have it */
 #define REMOTE_RIGHTS (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
 
 struct device {
 	struct ibv_context *ctx;
 	struct ibv_pd *pd, *other_pd;
+	struct ibv_xrcd *xrcd, *other_xrcd; /* NULL: the adapter has no XRC, or no case has needed it yet */
 	union ibv_gid gid;
 	uint32_t mtu; /* bytes of the longest datagram */
 	int gid_index;
@@ -47,7 +50,7 @@ static inline uint8_t *area_start(const struct area *a)
 struct hello {
 	union ibv_gid gid;
 	uint64_t data; /* address of the responder's memory */
-	uint32_t qpn, rkey, spare_key;
+	uint32_t qpn, rkey, spare_key, srqn;
 	uint16_t port; /* rdma_cm's */
 };
 
@@ -61,10 +64,16 @@ struct end {
 	struct rdma_cm_id *id; /* with rdma_cm */
 	struct ibv_ah *ah;     /* of the request; they stay until the end */
 	struct ibv_mr *huge;
+	struct ibv_srq *srq;       /* of the responder's queue pair */
+	struct ibv_srq *other_srq; /* of another domain, or not for XRC: its number is told the requester */
+	struct ibv_qp *other_qp;   /* connected to itself */
+	struct ibv_mw *mw;
 };
 
 /* Is the case possible on this kind of connection? */
 bool end_supports(const struct device *d, const struct plan *p);
+/* All rights of a peer that the case needs. */
+unsigned end_rights(const struct plan *p);
 /* The rights that the operation needs at the responder. */
 unsigned end_right(const struct plan *p);
 void end_make(struct end *e, struct device *d, const struct plan *p, bool asks); /* INIT; RESET where that is wrong */
@@ -72,6 +81,10 @@ void end_make(struct end *e, struct device *d, const struct plan *p, bool asks);
 void end_connect(struct end *e, const struct hello *it, void (*fill)(void *), void *arg);
 void end_to(struct end *e, enum ibv_qp_state state);
 enum ibv_qp_state end_state(struct end *e);
+/* The number that requests of XRC name. */
+uint32_t end_srq_number(struct end *e);
+/* A queue pair that may bind windows, for cases of another queue pair or protection domain. */
+struct ibv_qp *end_other_qp(struct end *e);
 void end_destroy(struct end *e);
 /* Returns the port. */
 uint16_t listen_here(struct device *d);

@@ -51,8 +51,10 @@
 	X(QP_LAST_WQE_REACHED) \
 	X(CLIENT_REREGISTER)   \
 	X(GID_CHANGE)
-#define OPCODES(X) \
-	X(SEND) X(RDMA_WRITE) X(RDMA_READ) X(COMP_SWAP) X(FETCH_ADD) X(LOCAL_INV) X(RECV) X(RECV_RDMA_WITH_IMM)
+#define OPCODES(X)    \
+	X(SEND)       \
+	X(RDMA_WRITE) \
+	X(RDMA_READ) X(COMP_SWAP) X(FETCH_ADD) X(LOCAL_INV) X(BIND_MW) X(ATOMIC_WRITE) X(RECV) X(RECV_RDMA_WITH_IMM)
 #define ERRNOS(X) X(EINVAL) X(ENOMEM) X(EOPNOTSUPP) X(EPERM) X(EFAULT) X(EMSGSIZE) X(ENOSPC)
 
 static const char *const statuses[] = {
@@ -65,9 +67,9 @@ static const char *const events[] = {
         EVENTS(X)
 #undef X
 };
-static const char *const opcodes[] = {
+static const char *const opcodes[] = {[8] = "FLUSH", /* IBV_WC_FLUSH, which the headers of rdma-core 44 do not have */
 #define X(name) [IBV_WC_##name] = #name,
-        OPCODES(X)
+                                      OPCODES(X)
 #undef X
 };
 static const char *const states[] = {
@@ -105,10 +107,11 @@ static bool take_completion(struct end *e, struct outcome *o)
 	return true;
 }
 
-static bool is_of_qp(enum ibv_event_type type)
+static bool is_of_queue(enum ibv_event_type type)
 {
 	return type == IBV_EVENT_CQ_ERR || (type >= IBV_EVENT_QP_FATAL && type <= IBV_EVENT_PATH_MIG_ERR) ||
-	       type == IBV_EVENT_QP_LAST_WQE_REACHED;
+	       type == IBV_EVENT_QP_LAST_WQE_REACHED || type == IBV_EVENT_SRQ_LIMIT_REACHED ||
+	       type == IBV_EVENT_SRQ_ERR;
 }
 
 static bool take_event(struct end *e, struct outcome *o)
@@ -120,7 +123,7 @@ static bool take_event(struct end *e, struct outcome *o)
 		return false;
 	CHECK(!ibv_get_async_event(e->d->ctx, &ev));
 	ibv_ack_async_event(&ev);
-	if (!is_of_qp(ev.event_type))
+	if (!is_of_queue(ev.event_type))
 		return true;
 	CHECK(o->events < SEEN_MAX);
 	o->event[o->events++] = (uint8_t)ev.event_type;

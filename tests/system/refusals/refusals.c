@@ -2,16 +2,21 @@
 // follows: IBA volume 1, 9.9.2, 9.9.3, 10.10.2, 11.6.2, 11.6.3; public verbs only, so that it runs on any adapter
 // SPDX-License-Identifier: MIT
 //
-// usage: refusals [-d DEVICE | -a ADDRESS] [-q QUIET_MS] [-x TEXT]... [CASE]...
+// usage: refusals [-d DEVICE | -a ADDRESS] [-c HOST:PORT] [-q QUIET_MS] [-x TEXT]... [CASE]...
+//        refusals -d DEVICE -l PORT
 //
 //   -d DEVICE     queue pairs of this device, connected over a socket (roce_lo)
 //   -a ADDRESS    queue pairs connected by rdma_cm over this address
+//   -c HOST:PORT  the responder waits there, on another host (-l); without the cases that end its program
+//   -l PORT       waits at this port, for one requester, and is its responder
 //   -q QUIET_MS   how long nothing must happen before the outcome counts (40)
 //   -x TEXT       without the cases that have this text in their names
 //   CASE          only these cases, by the part of their lines before the colon
 //   -n            prints the names of all statuses and events
 //
-// Two processes, one at each end. The responders are forked before a device is open.
+// Two processes, one at each end. Without -c the responders are forked before a device is open.
+#include <arpa/inet.h>
+#include <netinet/tcp.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -21,6 +26,7 @@
 #include "../../support/check.h"
 #include "outcome.h"
 #include "request.h"
+#include "windows.h"
 
 #define RESPONDERS 12    /* one of them ends for each case of PEER_EXIT */
 #define ANSWER_MS 15000u /* within which a request completes on a busy machine */
@@ -28,7 +34,7 @@
 #define STARVED_MS 7000u /* iWARP: longer than a message waits for a receive */
 #define NAME_BYTES 80
 
-static const char *device_name = "roce_lo", *address;
+static const char *device_name = "roce_lo", *address, *distant, *serves_at;
 static unsigned quiet_ms = 40;
 #define EXCLUDED_MAX 16
 static const char *excluded[EXCLUDED_MAX];
@@ -57,7 +63,7 @@ static void go_wrong(struct responder *r, const struct plan *p)
 	memory_take_away(&r->m, p);
 	if (p->wrong == WRONG_PEER_RESET)
 		end_to(&r->e, IBV_QPS_RESET);
-	if (p->wrong == WRONG_PEER_ERR)
+	if (p->wrong == WRONG_PEER_ERR || p->wrong == WRONG_SRQ_ERR)
 		end_to(&r->e, IBV_QPS_ERR);
 	if (p->wrong == WRONG_PEER_DESTROYED) {
 		end_destroy(&r->e);
@@ -80,20 +86,25 @@ static void report_responder(struct responder *r, const struct plan *p)
 static void respond_once(struct responder *r, const struct plan *p)
 {
 	struct hello mine = {.port = r->port, .gid = r->d.gid}, it;
-	char ready = 'r';
+	uint32_t key = 0; /* of a window, which cannot be bound before */
+	char ready;
 
 	memory_of_responder(&r->m, &r->d, p, &mine);
 	end_make(&r->e, &r->d, p, false);
 	mine.qpn = r->e.qp ? r->e.qp->qp_num : 0;
+	mine.srqn = end_srq_number(&r->e);
 	tell(r->fd, &mine, sizeof(mine));
 	hear(r->fd, &it, sizeof(it));
 	end_connect(&r->e, &it, fill_receives, r);
 	hear(r->fd, &ready, 1);
 	go_wrong(r, p);
-	tell(r->fd, &ready, 1);
+	if (plan_is_window(p) && p->operation != OP_INV)
+		key = window_open(&r->e, r->m.data.mr);
+	tell(r->fd, &key, sizeof(key));
 	if (p->wrong == WRONG_PEER_EXIT)
 		_exit(0);
 	report_responder(r, p);
+	window_close(&r->e);
 	if (r->e.cq)
 		end_destroy(&r->e);
 	memory_forget(&r->m);
@@ -149,6 +160,49 @@ static void fork_responders(struct requester *q)
 	}
 }
 
+/* --- a responder on another host --- */
+
+static struct sockaddr_in place_of(const char *host, const char *port)
+{
+	struct sockaddr_in sin = {.sin_family = AF_INET, .sin_port = htons((uint16_t)strtoul(port, NULL, 10))};
+
+	CHECK(inet_pton(AF_INET, host, &sin.sin_addr) == 1);
+	return sin;
+}
+
+static int at_once(int fd)
+{
+	CHECK(!setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int)));
+	return fd;
+}
+
+__attribute__((noreturn)) static void wait_for_requester(const char *port)
+{
+	struct sockaddr_in sin = place_of("0.0.0.0", port);
+	int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), fd;
+
+	CHECK(listener >= 0 && !setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &(int){1}, sizeof(int)));
+	CHECK(!bind(listener, (struct sockaddr *)&sin, sizeof(sin)) && !listen(listener, 1));
+	CHECK((fd = accept(listener, NULL, NULL)) >= 0);
+	close(listener);
+	respond(at_once(fd));
+	exit(0);
+}
+
+static void join_distant(struct requester *q)
+{
+	char host[64] = "";
+	const char *port = strchr(distant, ':');
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	CHECK(fd >= 0 && port && (size_t)(port - distant) < sizeof(host));
+	memcpy(host, distant, (size_t)(port - distant));
+	struct sockaddr_in sin = place_of(host, port + 1);
+
+	CHECK(!connect(fd, (struct sockaddr *)&sin, sizeof(sin)));
+	q->fd[0] = at_once(fd);
+}
+
 static void await_exit(struct requester *q)
 {
 	int status;
@@ -161,6 +215,10 @@ static void await_exit(struct requester *q)
 
 static void join_responders(struct requester *q)
 {
+	if (distant) {
+		close(q->fd[0]);
+		return;
+	}
 	for (unsigned i = q->current; i < RESPONDERS; i++) {
 		int status;
 
@@ -183,22 +241,25 @@ static void await_end_of_peer(struct end *e)
 
 static void enter_state(struct end *e)
 {
-	if (address && e->p->wrong >= WRONG_PEER_RESET && e->p->wrong <= WRONG_PEER_EXIT)
+	if (address &&
+	    ((e->p->wrong >= WRONG_PEER_RESET && e->p->wrong <= WRONG_PEER_EXIT) || e->p->wrong == WRONG_SRQ_ERR))
 		await_end_of_peer(e);
-	if (e->p->wrong == WRONG_IN_SQD)
+	if (e->p->wrong == WRONG_IN_SQD || e->p->wrong == WRONG_SQD_EVENT)
 		end_to(e, IBV_QPS_SQD);
-	if (e->p->wrong == WRONG_IN_ERR)
+	if (e->p->wrong == WRONG_IN_ERR || e->p->wrong == WRONG_CQ_FULL)
 		end_to(e, IBV_QPS_ERR);
 }
 
 static unsigned patience_of(const struct plan *p, int err)
 {
-	return err ? 0 : p->wrong == WRONG_IN_SQD || p->wrong == WRONG_RNR_7 ? SILENT_MS : ANSWER_MS;
+	return err                                                                                  ? 0
+	       : p->wrong == WRONG_IN_SQD || p->wrong == WRONG_SQD_EVENT || p->wrong == WRONG_RNR_7 ? SILENT_MS
+	                                                                                            : ANSWER_MS;
 }
 
 static unsigned quiet_of(const struct plan *p)
 {
-	return address && p->wrong == WRONG_RNR_0 ? STARVED_MS : quiet_ms;
+	return address && plan_receive(p) == WRONG_RNR_0 ? STARVED_MS : quiet_ms;
 }
 
 static void hear_responder(struct requester *q, const struct plan *p, unsigned quiet, struct outcome *o)
@@ -235,6 +296,7 @@ static void run_case(struct requester *q, const struct plan *p)
 	struct outcome asked, answered;
 	unsigned quiet = quiet_of(p);
 	int fd = q->fd[q->current];
+	uint32_t key;
 	struct end e;
 	char ready, posted[40];
 
@@ -246,7 +308,11 @@ static void run_case(struct requester *q, const struct plan *p)
 	tell(fd, &mine, sizeof(mine));
 	end_connect(&e, &it, NULL, NULL);
 	tell(fd, "r", 1);
-	hear(fd, &ready, 1);
+	hear(fd, &key, sizeof(key));
+	if (plan_is_window(p) && p->operation == OP_INV)
+		q->m.spare_key = window_open(&e, q->m.spare.mr);
+	else if (plan_is_window(p))
+		it.rkey = it.spare_key = key;
 	if (p->wrong == WRONG_PEER_EXIT)
 		await_exit(q);
 	enter_state(&e);
@@ -258,6 +324,7 @@ static void run_case(struct requester *q, const struct plan *p)
 	outcome_observe(&e, patience_of(p, err), quiet, &asked);
 	hear_responder(q, p, quiet, &answered);
 	print_case(p, &q->m, posted, &asked, &answered);
+	window_close(&e);
 	end_destroy(&e);
 	memory_forget(&q->m);
 	if (p->wrong != WRONG_PEER_EXIT)
@@ -270,6 +337,8 @@ static bool is_wanted(const struct plan *p, int n, char **names)
 {
 	char name[NAME_BYTES];
 
+	if (distant && p->wrong == WRONG_PEER_EXIT)
+		return false;
 	plan_name(p, name, sizeof(name));
 	for (int i = 0; i < excluded_n; i++)
 		if (strstr(name, excluded[i]))
@@ -282,13 +351,19 @@ static bool is_wanted(const struct plan *p, int n, char **names)
 
 static void read_options(int argc, char **argv)
 {
-	for (int c; (c = getopt(argc, argv, "d:a:q:x:n")) != -1;) {
+	for (int c; (c = getopt(argc, argv, "d:a:c:l:q:x:n")) != -1;) {
 		switch (c) {
 		case 'd':
 			device_name = optarg;
 			break;
 		case 'a':
 			address = optarg;
+			break;
+		case 'c':
+			distant = optarg;
+			break;
+		case 'l':
+			serves_at = optarg;
 			break;
 		case 'q':
 			quiet_ms = (unsigned)strtoul(optarg, NULL, 10);
@@ -313,7 +388,12 @@ int main(int argc, char **argv)
 
 	read_options(argc, argv);
 	signal(SIGPIPE, SIG_IGN);
-	fork_responders(&q);
+	if (serves_at)
+		wait_for_requester(serves_at);
+	if (distant)
+		join_distant(&q);
+	else
+		fork_responders(&q);
 	device_open(&q.d, device_name, address);
 	memory_map(&q.m);
 	while (plan_next(&p))

@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 
 #include "../../support/check.h"
+#include "windows.h"
 
 #define OTHER_KEY 0x5a5u /* a key with these bits inverted is nobody's */
 #define GIB (1u << 30)
@@ -23,11 +24,17 @@ void memory_map(struct memory *m)
 	area_map(&m->spare);
 }
 
-/* A region whose key may be invalidated. */
+/* A region whose key may be invalidated, or to which a window is bound. */
 static void register_spare(struct memory *m, const struct device *d, const struct plan *p)
 {
-	area_register(&m->spare, p->wrong == WRONG_INV_PD ? d->other_pd : d->pd,
-	              IBV_ACCESS_LOCAL_WRITE | REMOTE_RIGHTS);
+	bool binds = BINDS >> p->operation & 1 || (p->operation == OP_INV && plan_is_window(p));
+	unsigned rights = binds ? IBV_ACCESS_MW_BIND | IBV_ACCESS_LOCAL_WRITE : IBV_ACCESS_LOCAL_WRITE | REMOTE_RIGHTS;
+
+	if (p->wrong == WRONG_BIND_RIGHT)
+		rights &= ~(unsigned)IBV_ACCESS_MW_BIND;
+	if (p->wrong == WRONG_BIND_WRITE)
+		rights &= ~(unsigned)IBV_ACCESS_LOCAL_WRITE;
+	area_register(&m->spare, p->wrong == WRONG_INV_PD || p->wrong == WRONG_BIND_PD ? d->other_pd : d->pd, rights);
 	m->spare_key = m->spare.mr->rkey ^ (p->wrong == WRONG_INV_KEY ? OTHER_KEY : 0);
 }
 
@@ -44,18 +51,23 @@ void memory_of_requester(struct memory *m, const struct device *d, const struct 
 
 static void register_receives(struct memory *m, const struct device *d, const struct plan *p)
 {
-	area_register(&m->receives, p->wrong == WRONG_RECV_PD ? d->other_pd : d->pd,
-	              p->wrong == WRONG_RECV_RIGHT ? 0 : IBV_ACCESS_LOCAL_WRITE);
-	m->lkey = m->receives.mr->lkey ^ (p->wrong == WRONG_RECV_LKEY ? OTHER_KEY : 0);
+	enum wrong wrong = plan_receive(p);
+
+	area_register(&m->receives, wrong == WRONG_RECV_PD ? d->other_pd : d->pd,
+	              wrong == WRONG_RECV_RIGHT ? 0 : IBV_ACCESS_LOCAL_WRITE);
+	m->lkey = m->receives.mr->lkey ^ (wrong == WRONG_RECV_LKEY ? OTHER_KEY : 0);
 }
 
 void memory_of_responder(struct memory *m, const struct device *d, const struct plan *p, struct hello *hello)
 {
-	unsigned rights = REMOTE_RIGHTS & ~(p->wrong == WRONG_REGION_RIGHT ? end_right(p) : 0);
+	unsigned rights = end_rights(p) & ~(p->wrong == WRONG_REGION_RIGHT ? end_right(p) : 0);
+	bool other = p->wrong == WRONG_RKEY_PD || p->wrong == WRONG_WINDOW_PD;
 
 	area_fill(&m->data, UNTOUCHED_BYTE);
 	area_fill(&m->receives, UNTOUCHED_BYTE);
-	area_register(&m->data, p->wrong == WRONG_RKEY_PD ? d->other_pd : d->pd, IBV_ACCESS_LOCAL_WRITE | rights);
+	if (plan_is_window(p)) /* only the window has rights */
+		rights = IBV_ACCESS_MW_BIND;
+	area_register(&m->data, other ? d->other_pd : d->pd, IBV_ACCESS_LOCAL_WRITE | rights);
 	register_receives(m, d, p);
 	register_spare(m, d, p);
 	hello->data = (uintptr_t)area_start(&m->data);
@@ -88,7 +100,7 @@ static uint32_t header_of(const struct plan *p)
 /* Where the first receive begins in its area. */
 static uint32_t receive_at(const struct plan *p)
 {
-	return p->wrong == WRONG_RECV_END ? AREA_BYTES - header_of(p) - plan_length(p) + 1 : 0;
+	return plan_receive(p) == WRONG_RECV_END ? AREA_BYTES - header_of(p) - plan_length(p) + 1 : 0;
 }
 
 static void post_receive(struct end *e, const struct memory *m, uint64_t id, uint32_t at, uint32_t length,
@@ -97,38 +109,44 @@ static void post_receive(struct end *e, const struct memory *m, uint64_t id, uin
 	struct ibv_sge sge = {(uintptr_t)area_start(&m->receives) + at, length, lkey};
 	struct ibv_recv_wr wr = {.wr_id = id, .sg_list = &sge, .num_sge = 1}, *bad;
 
-	SAME(ibv_post_recv(e->qp, &wr, &bad), 0);
+	SAME(e->srq ? ibv_post_srq_recv(e->srq, &wr, &bad) : ibv_post_recv(e->qp, &wr, &bad), 0);
 }
 
 void request_post_receives(struct end *e, struct memory *m)
 {
 	const struct plan *p = e->p;
 	uint32_t length = header_of(p) + plan_length(p);
+	enum wrong wrong = plan_receive(p);
 
-	if (p->wrong == WRONG_RNR_0 || p->wrong == WRONG_RNR_7)
+	if (wrong == WRONG_RNR_0 || wrong == WRONG_RNR_7)
 		return;
 	if (!length)
 		length = SMALL_BYTES;
-	post_receive(e, m, 1, receive_at(p), length - (p->wrong == WRONG_RECV_SHORT), m->lkey);
+	post_receive(e, m, 1, receive_at(p), length - (wrong == WRONG_RECV_SHORT), m->lkey);
 	post_receive(e, m, 2, SECOND_RECEIVE, length, m->receives.mr->lkey);
+	if (p->wrong == WRONG_SRQ_LIMIT)
+		SAME(ibv_modify_srq(e->srq, &(struct ibv_srq_attr){.srq_limit = 2}, IBV_SRQ_LIMIT), 0);
 }
 
 /* --- the request --- */
 
 static uint64_t remote_offset(const struct plan *p)
 {
-	uint32_t length = plan_length(p), unit = plan_is_atomic(p) ? 8 : 1;
+	uint32_t length = plan_length(p), unit = plan_unit(p);
 
 	return p->wrong == WRONG_PAST_END       ? AREA_BYTES - length + unit
 	       : p->wrong == WRONG_BEFORE_START ? -(uint64_t)unit
 	       : p->wrong == WRONG_MISALIGNED   ? 4
+	       : p->wrong == WRONG_WINDOW_END   ? WINDOW_AT + WINDOW_BYTES - length + unit
+	       : p->wrong == WRONG_WINDOW_START ? WINDOW_AT - unit
+	       : plan_is_window(p)              ? WINDOW_AT
 	                                        : 0;
 }
 
 static uint64_t remote_address(const struct plan *p, const struct hello *it)
 {
 	if (p->wrong == WRONG_WRAPS)
-		return -(uint64_t)(plan_is_atomic(p) ? 8 : plan_length(p) / 2);
+		return -(uint64_t)(plan_unit(p) == 8 ? 8 : plan_length(p) / 2);
 	return it->data + remote_offset(p);
 }
 
@@ -180,7 +198,7 @@ static int make_sges(const struct end *e, const struct memory *m, struct ibv_sge
 {
 	const struct plan *p = e->p;
 
-	if (p->operation == OP_INV || p->wrong == WRONG_NO_SGE)
+	if (p->operation == OP_INV || p->operation == OP_FLUSH || p->wrong == WRONG_NO_SGE)
 		return 0;
 	if (p->wrong == WRONG_SGES) {
 		CHECK(e->cap.max_send_sge < SGES_MAX);
@@ -227,6 +245,24 @@ static uint32_t immediate_of(const struct memory *m, const struct plan *p, const
 	return p->operation == OP_SEND_INV ? it->spare_key : p->operation == OP_INV ? m->spare_key : htonl(IMMEDIATE);
 }
 
+/* struct ibv_qp_ex as it is since rdma-core 46.0 */
+struct later_qp_ex {
+	struct ibv_qp_ex ex;
+	void (*wr_flush)(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t remote_addr, size_t len, uint8_t type,
+	                 uint8_t level);
+};
+
+static int post_flush(struct end *e, const struct hello *it)
+{
+	struct ibv_qp_ex *x = ibv_qp_to_qp_ex(e->qp);
+
+	ibv_wr_start(x);
+	x->wr_id = 1;
+	x->wr_flags = IBV_SEND_SIGNALED;
+	((struct later_qp_ex *)x)->wr_flush(x, it->rkey, remote_address(e->p, it), plan_length(e->p), 1, 0);
+	return ibv_wr_complete(x);
+}
+
 int request_post(struct end *e, const struct memory *m, const struct hello *it, bool *named)
 {
 	const struct plan *p = e->p;
@@ -239,6 +275,14 @@ int request_post(struct end *e, const struct memory *m, const struct hello *it, 
 	                         .send_flags = IBV_SEND_SIGNALED,
 	                         .imm_data = immediate_of(m, p, it)};
 
+	if (BINDS >> p->operation & 1)
+		return window_post_bind(e, m->spare.mr, named);
+	if (p->operation == OP_FLUSH) {
+		*named = true;
+		return post_flush(e, it);
+	}
+	if (p->type == XRC)
+		wr.qp_type.xrc.remote_srqn = it->srqn;
 	e->ah = p->type == UD ? make_ah(e, it) : NULL;
 	e->huge = p->wrong == WRONG_HUGE ? register_huge(e, sge) : NULL;
 	if (p->wrong == WRONG_HUGE && !e->huge)
@@ -248,6 +292,10 @@ int request_post(struct end *e, const struct memory *m, const struct hello *it, 
 	if (p->wrong == WRONG_INLINE)
 		wr.send_flags |= IBV_SEND_INLINE;
 	fill_remote(&wr, e, it);
+	struct ibv_send_wr again = wr;
+
+	if (p->wrong == WRONG_CQ_FULL) /* two requests, and room for one completion */
+		wr.next = &again;
 	int err = ibv_post_send(e->qp, &wr, &bad);
 
 	*named = bad == &wr;
@@ -288,7 +336,7 @@ enum change memory_changed(const struct memory *m, const struct plan *p)
 		return judge_word(m, p);
 	if (p->wrong == WRONG_WRAPS)
 		return judge(&m->data, UNTOUCHED_BYTE, SENT_BYTE, 0, 0, 0);
-	if (WRITES >> p->operation & 1)
+	if ((WRITES | OP(STORE)) >> p->operation & 1)
 		return judge(&m->data, UNTOUCHED_BYTE, SENT_BYTE, 0, (int64_t)remote_offset(p), plan_length(p));
 	if (SENDS >> p->operation & 1)
 		return judge(&m->receives, UNTOUCHED_BYTE, SENT_BYTE, receive_at(p), receive_at(p) + header_of(p),

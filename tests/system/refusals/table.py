@@ -3,6 +3,7 @@
 #
 # usage: table.py differ TABLE COLUMN LINES     the names of the cases that differ; fails if there are some
 #        table.py check TABLE COLUMN LINES      the same, with what was expected
+#        table.py mixed TABLE COLUMN LINES      the lines of to-rxe or from-rxe: each part is as one of the two ends has it
 #        table.py update TABLE COLUMN LINES     takes the lines into the table
 #        table.py lint TABLE SOURCE NAMES       each difference has its reason, each status and event its place
 #        table.py document TABLE                prints docs/errors.md
@@ -10,15 +11,17 @@
 # The table has lines of four kinds, and comments:
 #   reason TAG: TEXT                 why something deviates; TEXT begins with "deviates:"
 #   CASE [(TAG)]: OUTCOME            on one host, and wherever no other line follows; TAG: it deviates from the standard
-#   <tab>COLUMN (TAG): OUTCOME       another outcome of the case above: ring, copy (one host), roce, iwarp; rxe: the kernel's
+#   <tab>COLUMN (TAG): OUTCOME       another outcome of the case above: ring, copy (one host), roce, iwarp; rxe: the kernel's;
+#                                    to-rxe, from-rxe: one end of each, where neither has such an outcome by itself
 #   name NAME: WHERE                 a status or event that no case shows: the test that does, or why none can
 import os
 import re
 import sys
 
 HERE = ("host", "ring", "copy", "roce", "iwarp")  # columns of Verbena
-CASE = re.compile(r"((?:rc|uc|ud) \S+ \S+)(?: \((\S+)\))?: (.*)")
-NOT_RXE = re.compile(r".* over-2-gib|.* no-address-handle|ud (write|read|compare-swap|fetch-add|local-inv|send-inv).*")
+CASE = re.compile(r"((?:rc|uc|ud|xrc) \S+ \S+)(?: \((\S+)\))?: (.*)")
+NOT_RXE = re.compile(r".* over-2-gib|.* no-address-handle|ud (write|read|compare-swap|fetch-add|local-inv|send-inv|bind-).*|xrc .*|.* (flush|atomic-write) .*|.*inv window-2-invalidated")
+NOT_IWARP = re.compile(r".*(post-in-rtr|peer-in-rtr|of-other-qp|window-1-of-other-pd)|rc flush .*|rc atomic-write (?!nothing).*")
 OTHER = re.compile(r"\t(\S+) \((\S+)\): (.*)")
 
 
@@ -65,8 +68,8 @@ class Table:
         return other[1] if other else self.cases.get(case)
 
     def belongs(self, case, column):
-        if column == "iwarp":  # a connection is of one type, and goes from INIT to RTS
-            return case.startswith("rc ") and not case.endswith("post-in-rtr")
+        if column == "iwarp":  # a connection is of one type, and goes from INIT to RTS; ends.c: end_supports
+            return case.startswith("rc ") and not NOT_IWARP.fullmatch(case)
         return column != "rxe" or not NOT_RXE.fullmatch(case)  # tests/interop/refusals.sh says why
 
 
@@ -89,6 +92,32 @@ def differences(table, column, seen):
     for case, outcome in seen.items():
         if outcome != table.expected(case, column):
             yield case, table.expected(case, column), outcome
+
+
+PARTS = re.compile(r"post (.*); send (.*); receive (.*); states (\S+) (\S+); events (\S+) (\S+); memory (.*)")
+
+
+def fits(table, case, column, outcome):
+    """Is each part of the outcome as it is between two Verbenas by RoCE, or between two of rxe?"""
+    if column in table.others.get(case, {}):
+        return outcome == table.expected(case, column)
+    roce, rxe = (PARTS.fullmatch(table.expected(case, c)).groups() for c in ("roce", "rxe"))
+    here = PARTS.fullmatch(outcome).groups()
+    asks = roce if column == "to-rxe" else rxe
+    return here[0] == asks[0] and all(part in both for part, both in zip(here, zip(roce, rxe)))
+
+
+def mixed(table, column, lines):
+    seen, bad = lines_of(lines), False
+    for case in table.cases:
+        if case not in seen and table.belongs(case, "rxe") and not case.endswith("peer-program-ended"):
+            print(f"{column}: {case}: not run")
+            bad = True
+    for case, outcome in seen.items():
+        if not fits(table, case, column, outcome):
+            print(f"{column}: {case}\n  roce: {table.expected(case, 'roce')}\n  rxe:  {table.expected(case, 'rxe')}\n  here: {outcome}")
+            bad = True
+    return bad
 
 
 def differ(table, column, lines):
@@ -139,7 +168,7 @@ def lint_reasons(table):
             yield f"the reason {tag} does not begin with deviates:"
     for case, others in table.others.items():
         for column, (_, outcome) in others.items():
-            if outcome == table.cases[case]:
+            if outcome == table.cases[case] and column not in ("to-rxe", "from-rxe"):
                 yield f"{case}: {column} does not differ"
 
 
@@ -169,12 +198,12 @@ def lint(table, source, names):
 
 # --- the document ---
 
-TITLES = {"ring": "*one host, by ring:* ", "copy": "*one host, one copy:* ", "roce": "*RoCE:* ", "iwarp": "*iWARP:* ", "rxe": "*rxe:* "}
-FIELDS = re.compile(r"post (.*); send (.*); receive (.*); states (\S+) (\S+); events (\S+) (\S+); memory (.*)")
+TITLES = {"ring": "*one host, by ring:* ", "copy": "*one host, one copy:* ", "roce": "*RoCE:* ", "iwarp": "*iWARP:* ", "rxe": "*rxe:* ",
+          "to-rxe": "*Verbena to rxe:* ", "from-rxe": "*rxe to Verbena:* "}
 
 
 def row(who, outcome, tag):
-    m = FIELDS.fullmatch(outcome)
+    m = PARTS.fullmatch(outcome)
     post, send, receive, ours, theirs, our_event, their_event, memory = m.groups()
     done = post if post != "0" else send
     cells = (who, done, receive.replace(" ", ", "), f"{ours}, {theirs}", f"{our_event}, {their_event}", memory.replace(" ", ", "))
@@ -201,14 +230,16 @@ INTRODUCTION = """# Errors
 
 What becomes of every wrong use of every operation. This page is written by `tests/system/refusals/table.py document`
 from tests/system/refusals/table, which the test `refusals` compares with what happens on one host, by RoCE and by iWARP;
-tests/interop/refusals.sh compares it with the kernel's rxe. A row without a name of a path holds for all that have no
-row of their own.
+tests/interop/refusals.sh compares it with the kernel's rxe, and with one end of each kind. A row without a name of a path
+holds for all that have no row of their own.
 
 The columns are: the operations; what ibv_post_send returns, or else the status of the request's completion (with the
 opcode, if it succeeds); the completions of the two posted receives (with opcode, byte_len and flags); the states of both
 queue pairs afterwards, the requester's first; the asynchronous events of both; how much of the memory that the request
 should have changed has changed: the responder's, then the requester's for operations with an answer. `-large` is a
-message of 20,000 bytes, otherwise one has 64. `-` is nothing.
+message of 20,000 bytes, otherwise one has 64. `-` is nothing. Of XRC the responder is a target with a shared receive
+queue. `bind-1` is ibv_bind_mw of a window of type 1, `bind-2` IBV_WR_BIND_MW of one of type 2B. `window-…`: the request
+names the key of a window, which is bound to a part of a region that has no remote rights.
 """
 
 
@@ -228,7 +259,7 @@ def document(table):
 
 
 def main():
-    commands = {"differ": differ, "check": check, "update": update, "lint": lint, "document": document}
+    commands = {"differ": differ, "check": check, "mixed": mixed, "update": update, "lint": lint, "document": document}
     if len(sys.argv) < 3 or sys.argv[1] not in commands:
         sys.exit(__doc__ or "see the head of this file")
     sys.exit(commands[sys.argv[1]](Table(sys.argv[2]), *sys.argv[3:]))

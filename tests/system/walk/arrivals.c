@@ -67,6 +67,10 @@ static enum ibv_wc_opcode wc_opcode(enum ibv_wr_opcode op)
 		return IBV_WC_COMP_SWAP;
 	case IBV_WR_ATOMIC_FETCH_AND_ADD:
 		return IBV_WC_FETCH_ADD;
+	case IBV_WR_BIND_MW:
+		return IBV_WC_BIND_MW;
+	case IBV_WR_LOCAL_INV:
+		return IBV_WC_LOCAL_INV;
 	default:
 		return IBV_WC_SEND;
 	}
@@ -117,6 +121,10 @@ static void slot_succeeded(struct end *e, unsigned index, struct slot *s)
 	case IBV_WR_ATOMIC_FETCH_AND_ADD:
 		check_atomic(e, index, s);
 		break;
+	case IBV_WR_BIND_MW:
+	case IBV_WR_LOCAL_INV:
+		window_changed(e, s);
+		break;
 	default:
 		COUNT(sent);
 	}
@@ -136,7 +144,11 @@ static void slot_completed(struct end *e, unsigned index, const struct ibv_wc *w
 		slot_succeeded(e, index, s);
 	} else {
 		check_error(e, wc, send_errors(end_trouble(e), s));
+		if (!s->must && (s->op == IBV_WR_BIND_MW || s->op == IBV_WR_LOCAL_INV))
+			window_lost(e, s);
 	}
+	if (s->op != IBV_WR_SEND_WITH_INV)
+		window_release(e, &s->window);
 	s->state = SLOT_FREE;
 }
 
@@ -182,8 +194,15 @@ static void check_note(struct end *e, const struct ibv_wc *wc, const struct note
 		             n->from);
 	if (wc->wc_flags & IBV_WC_WITH_IMM)
 		SAME(ntohl(wc->imm_data), n->slot << 24 | (n->number & 0xffffff));
-	if (ud)
+	SAME(!n->key, !(wc->wc_flags & IBV_WC_WITH_INV));
+	if (n->key) {
+		SAME(wc->invalidated_rkey, n->key);
+		window_invalidated(e, n->key);
+	}
+	if (ud) {
 		CHECK(wc->wc_flags & IBV_WC_GRH);
+		group_heard(e, n->group);
+	}
 }
 
 /* The buffer of a receive, with guard bytes behind the message. */
@@ -205,7 +224,9 @@ static void receive_completed(struct end *e, const struct ibv_wc *wc, uint8_t *b
 {
 	if (wc->status != IBV_WC_SUCCESS) {
 		check_error(e, wc,
-		            bit(IBV_WC_WR_FLUSH_ERR) | (end_trouble(e) & PEER_WRONG ? bit(IBV_WC_LOC_LEN_ERR) : 0));
+		            bit(IBV_WC_WR_FLUSH_ERR) |
+		                    (end_trouble(e) & PEER_WRONG ? bit(IBV_WC_LOC_LEN_ERR) | bit(IBV_WC_LOC_ACCESS_ERR)
+		                                                 : 0));
 	} else if (wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM) {
 		CHECK(wc->wc_flags & IBV_WC_WITH_IMM);
 		hear_number(e, ntohl(wc->imm_data) >> 24, ntohl(wc->imm_data) & 0xffffff);

@@ -229,7 +229,7 @@ static bool begin_end(struct dice *d, struct hold *h, struct object *o, enum ibv
 	e->joined = e->draining = false;
 	e->odd_since = 0;
 	memory_begin(e);
-	e->window_mr = ibv_reg_mr(pd, e->memory, window_size(), ALL_ACCESS);
+	e->window_mr = ibv_reg_mr(pd, e->memory, window_size(), ALL_ACCESS | IBV_ACCESS_MW_BIND);
 	e->mr = ibv_reg_mr(pd, e->memory + window_size(), e->size - window_size(), IBV_ACCESS_LOCAL_WRITE);
 	CHECK(e->window_mr && e->mr);
 	for (int i = 0; i < SLOT_COUNT; i++) {
@@ -240,6 +240,8 @@ static bool begin_end(struct dice *d, struct hold *h, struct object *o, enum ibv
 	for (int i = 0; i < RECV_COUNT; i++)
 		e->recv[i].posted = 0;
 	place_of(end_id(e))->trouble = (uint64_t)e->round << 8;
+	windows_begin(e);
+	e->groups = e->had_groups = 0;
 	ANSWER(to_init(e), 0);
 	publish_address(e);
 	return true;
@@ -256,6 +258,7 @@ static void begin_ud(struct end *e)
 	ANSWER(to_rts(e), 0);
 	e->ah = ibv_create_ah(e->o->up[0]->p, &attr);
 	CHECK(e->ah);
+	groups_begin(e);
 	e->joined = true;
 	place_of(end_id(e))->state = place_word(e->round, 0, JOINED);
 }
@@ -415,6 +418,8 @@ void end_gone(struct end *e, bool destroyed)
 	if (e->ah)
 		ANSWER(ibv_destroy_ah(e->ah), 0);
 	e->ah = NULL;
+	groups_end(e);
+	windows_end(e);
 	ANSWER(ibv_dereg_mr(e->mr), 0);
 	ANSWER(ibv_dereg_mr(e->window_mr), 0);
 	memory_end(e);

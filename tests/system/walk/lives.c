@@ -24,6 +24,10 @@ static int destroy_call(enum kind kind, void *p)
 		return ibv_destroy_ah(p);
 	case MR:
 		return ibv_dereg_mr(p);
+	case MW:
+		return ibv_dealloc_mw(p);
+	case XRCD:
+		return ibv_close_xrcd(p);
 	default:
 		return ibv_destroy_qp(p);
 	}
@@ -92,8 +96,14 @@ bool destroy_object(struct object *o, struct hold *h)
 		COUNT(busy);
 		return false;
 	}
-	if (o->kind == QP && !o->qp.loose)
+	if (o->kind == QP && !o->qp.loose) {
+		if (end_of(o)->groups) {
+			destroy_once(o, EBUSY);
+			COUNT(busy);
+		}
+		groups_leave(end_of(o));
 		end_gone(end_of(o), false);
+	}
 	if (!(o->round % 4 == 0 && destroy_twice(o)))
 		destroy_once(o, 0);
 	if (o->kind == SRQ)
@@ -108,7 +118,7 @@ bool destroy_object(struct object *o, struct hold *h)
 
 void destroy_one(struct dice *d)
 {
-	static const enum kind kinds[] = {QP, QP, QP, QP, CQ, CQ, SRQ, MR, MR, AH, AH, CHANNEL, PD, TD, CTX};
+	static const enum kind kinds[] = {QP, QP, QP, QP, CQ, CQ, SRQ, MR, MR, MW, XRCD, AH, AH, CHANNEL, PD, TD, CTX};
 	struct hold h = {0};
 	enum kind kind = kinds[roll(d, sizeof(kinds) / sizeof(*kinds))];
 	struct object *o = pick_to_destroy(&h, d, kind);

@@ -21,13 +21,14 @@ static const struct {
 	void (*step)(struct dice *d);
 	unsigned weight;
 } steps[] = {
-        {make_context, 1},   {make_td, 1},    {make_pd, 2},     {make_parent, 2},  {make_channel, 1},
-        {make_cq, 4},        {make_srq, 2},   {make_ah, 4},     {make_mr, 6},      {make_loose, 4},
-        {destroy_one, 12},   {change_mr, 2},  {query_one, 1},   {change_cq, 2},    {arm_cq, 4},
-        {take_events, 6},    {take_async, 4}, {change_srq, 2},  {walk_states, 12}, {query_state, 4},
-        {post_loose, 6},     {wrong_call, 6}, {offer_end, 10},  {answer_end, 30},  {join_end, 30},
-        {drain_end, 2},      {break_end, 1},  {post_some, 120}, {post_wrong, 1},   {send_datagram, 10},
-        {post_receives, 30}, {post_srq, 10},  {poll_some, 160},
+        {make_context, 1}, {make_td, 1},        {make_pd, 2},      {make_parent, 2},    {make_channel, 1},
+        {make_cq, 4},      {make_srq, 2},       {make_ah, 4},      {make_mr, 6},        {make_loose, 4},
+        {destroy_one, 12}, {change_mr, 2},      {query_one, 1},    {change_cq, 2},      {arm_cq, 4},
+        {take_events, 6},  {take_async, 4},     {change_srq, 2},   {walk_states, 12},   {query_state, 4},
+        {post_loose, 6},   {wrong_call, 6},     {offer_end, 10},   {answer_end, 30},    {join_end, 30},
+        {drain_end, 2},    {break_end, 1},      {post_some, 120},  {post_wrong, 1},     {send_datagram, 10},
+        {make_mw, 2},      {make_xrcd, 1},      {make_xrc_srq, 1}, {make_loose_xrc, 2}, {change_window, 20},
+        {change_group, 6}, {post_receives, 30}, {post_srq, 10},    {poll_some, 160},
 };
 
 static void walk_one_step(struct dice *d)
@@ -203,11 +204,13 @@ static void end_all(void)
 static void say_what_was_done(void)
 {
 	printf("%llu queue pairs at the end; %llu calls, %llu of them refused as expected, %llu of objects in use; "
-	       "%llu connections; %llu messages, %llu writes, %llu atomics, %llu requests that had to fail; %llu events; %u processes killed, %u stopped\n",
+	       "%llu connections; %llu messages, %llu writes, %llu atomics, %llu binds and invalidations, %llu by messages, %llu messages to groups, %llu requests that had to fail; %llu events; %u processes killed, %u stopped\n",
 	       (unsigned long long)board->last, (unsigned long long)board->calls, (unsigned long long)board->refused,
 	       (unsigned long long)board->busy, (unsigned long long)board->joined, (unsigned long long)board->sent,
-	       (unsigned long long)board->written, (unsigned long long)board->atomics, (unsigned long long)board->wrong,
-	       (unsigned long long)board->events, killed, stopped);
+	       (unsigned long long)board->written, (unsigned long long)board->atomics,
+	       (unsigned long long)board->windows, (unsigned long long)board->invalidated,
+	       (unsigned long long)board->casts, (unsigned long long)board->wrong, (unsigned long long)board->events,
+	       killed, stopped);
 }
 
 /* --- arguments --- */

@@ -10,6 +10,7 @@
 /* Bytes by seed follow. */
 struct note {
 	uint32_t magic, from, from_round, slot, number, length;
+	uint32_t key, group; /* invalidated; 1 + number of a group. 0: none */
 	uint64_t seed;
 };
 

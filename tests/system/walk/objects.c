@@ -167,12 +167,26 @@ void make_cq(struct dice *d)
 	let_go(&h);
 }
 
+/* The memory of its receives. */
+void srq_begin(struct object *o, struct object *pd)
+{
+	size_t size = RECV_COUNT * recv_size();
+
+	if (!o->srq.memory)
+		o->srq.memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CHECK(o->srq.memory != MAP_FAILED);
+	memset(o->srq.memory, GUARD_BYTE, size);
+	o->srq.mr = ibv_reg_mr(pd->p, o->srq.memory, size, IBV_ACCESS_LOCAL_WRITE);
+	CHECK(o->srq.mr);
+	for (int i = 0; i < RECV_COUNT; i++)
+		o->srq.recv[i].posted = 0;
+}
+
 void make_srq(struct dice *d)
 {
 	struct hold h = {0};
 	struct object *o = pick_free(&h, d, SRQ), *pd = o ? pick(&h, d, PD) : NULL;
 	struct ibv_srq_init_attr attr = {.srq_context = o, .attr = {.max_wr = RECV_COUNT, .max_sge = 2}};
-	size_t size = RECV_COUNT * recv_size();
 
 	if (!pd) {
 		let_go(&h);
@@ -183,14 +197,8 @@ void make_srq(struct dice *d)
 	COUNT(calls);
 	CHECK(srq && srq->context == pd->ctx->p && srq->pd == pd->p && srq->srq_context == o);
 	CHECK(attr.attr.max_wr >= RECV_COUNT && attr.attr.max_sge >= 2);
-	if (!o->srq.memory)
-		o->srq.memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	CHECK(o->srq.memory != MAP_FAILED);
-	memset(o->srq.memory, GUARD_BYTE, size);
-	o->srq.mr = ibv_reg_mr(pd->p, o->srq.memory, size, IBV_ACCESS_LOCAL_WRITE);
-	CHECK(o->srq.mr);
-	for (int i = 0; i < RECV_COUNT; i++)
-		o->srq.recv[i].posted = 0;
+	o->srq.xrc = false;
+	srq_begin(o, pd);
 	object_born(o, srq, pd->ctx, pd, NULL, NULL, NULL);
 	let_go(&h);
 }

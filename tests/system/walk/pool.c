@@ -94,7 +94,8 @@ uint64_t clock_ms(void)
 /* --- the objects of this process --- */
 
 static const uint32_t sizes[KINDS] = {
-        [CTX] = 4, [TD] = 6, [PD] = 12, [CHANNEL] = 6, [CQ] = 24, [SRQ] = 8, [AH] = 24, [MR] = 32, [QP] = END_COUNT,
+        [CTX] = 4, [TD] = 6,  [PD] = 12, [CHANNEL] = 6, [CQ] = 24,        [SRQ] = 8,
+        [AH] = 24, [MR] = 32, [MW] = 12, [XRCD] = 4,    [QP] = END_COUNT,
 };
 static struct object pool[KINDS][END_COUNT];
 

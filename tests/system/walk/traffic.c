@@ -37,13 +37,19 @@ static void build_ex(struct ibv_qp_ex *x, const struct ibv_send_wr *wr)
 	case IBV_WR_SEND_WITH_IMM:
 		ibv_wr_send_imm(x, wr->imm_data);
 		break;
+	case IBV_WR_SEND_WITH_INV:
+		ibv_wr_send_inv(x, wr->invalidate_rkey);
+		break;
+	case IBV_WR_BIND_MW:
+		ibv_wr_bind_mw(x, wr->bind_mw.mw, wr->bind_mw.rkey, &wr->bind_mw.bind_info);
+		break;
 	default:
 		ibv_wr_send(x);
 	}
 }
 
 /* The whole chain by the ibv_wr_ functions. */
-static int post_ex(struct end *e, const struct ibv_send_wr *wr)
+int post_ex(struct end *e, const struct ibv_send_wr *wr)
 {
 	struct ibv_qp_ex *x = ibv_qp_to_qp_ex(e->o->p);
 	bool ud = e->o->qp.type == IBV_QPT_UD;
@@ -55,6 +61,8 @@ static int post_ex(struct end *e, const struct ibv_send_wr *wr)
 		build_ex(x, wr);
 		if (ud)
 			ibv_wr_set_ud_addr(x, wr->wr.ud.ah, wr->wr.ud.remote_qpn, wr->wr.ud.remote_qkey);
+		if (wr->opcode == IBV_WR_BIND_MW)
+			continue;
 		if (wr->send_flags & IBV_SEND_INLINE)
 			ibv_wr_set_inline_data(x, (void *)(uintptr_t)wr->sg_list->addr, wr->sg_list->length);
 		else
@@ -63,11 +71,12 @@ static int post_ex(struct end *e, const struct ibv_send_wr *wr)
 	return ibv_wr_complete(x);
 }
 
+/* Extended queue pairs are made without LOCAL_INV. */
 static void post_chain(struct dice *d, struct end *e, struct ibv_send_wr *wr)
 {
 	struct ibv_send_wr *bad = NULL;
 
-	if (e->o->qp.extended && one_in(d, 2))
+	if (e->o->qp.extended && wr->opcode != IBV_WR_LOCAL_INV && one_in(d, 2))
 		ANSWER(post_ex(e, wr), 0);
 	else
 		ANSWER(ibv_post_send(e->o->p, wr, &bad), 0);
@@ -88,13 +97,15 @@ static struct slot *claim_slot(struct dice *d, struct end *e, unsigned *index)
 	return NULL;
 }
 
-static struct slot *begin_slot(struct dice *d, struct end *e, unsigned *index)
+/* SLOT_HELD until the caller posts for it. */
+struct slot *begin_slot(struct dice *d, struct end *e, unsigned *index)
 {
 	struct slot *s = claim_slot(d, e, index);
 
 	if (s) {
 		s->must = IBV_WC_SUCCESS;
 		s->seed = dice_word(d);
+		s->window.is = false;
 	}
 	return s;
 }
@@ -123,7 +134,7 @@ static int cut_pieces(struct dice *d, struct ibv_sge *sge, const uint8_t *at, ui
 }
 
 /* A message carries a note about itself, then bytes. */
-static void write_note(struct end *e, unsigned index, uint8_t *to)
+static void write_note(struct end *e, unsigned index, uint8_t *to, uint32_t key, uint32_t group)
 {
 	struct slot *s = &e->slot[index];
 	struct note n = {.magic = NOTE_MAGIC,
@@ -132,6 +143,8 @@ static void write_note(struct end *e, unsigned index, uint8_t *to)
 	                 .slot = index,
 	                 .number = s->number,
 	                 .length = s->length,
+	                 .key = key,
+	                 .group = group,
 	                 .seed = s->seed};
 
 	memcpy(to, &n, sizeof(n));
@@ -204,8 +217,11 @@ static void build_send(struct dice *d, struct end *e, struct request *r, unsigne
 
 	s->length = some_length(d, sizeof(struct note), plan.area);
 	s->number++;
-	write_note(e, index, out_of(e, index));
-	r->wr[0].imm_data = imm_of(index, s->number);
+	write_note(e, index, out_of(e, index), s->op == IBV_WR_SEND_WITH_INV ? s->window.key : 0, 0);
+	if (s->op == IBV_WR_SEND_WITH_INV)
+		r->wr[0].invalidate_rkey = s->window.key;
+	else
+		r->wr[0].imm_data = imm_of(index, s->number);
 	r->wr[0].num_sge = cut_pieces(d, r->sge[0], out_of(e, index), s->length, e->mr->lkey);
 	inline_if_short(d, s, r->wr);
 }
@@ -221,6 +237,28 @@ static void build_read(struct dice *d, struct end *e, struct request *r, unsigne
 	r->wr[0].num_sge = cut_pieces(d, r->sge[0], back_of(e, index), s->length, e->mr->lkey);
 }
 
+/* A SEND with invalidate needs a window of the peer; what names memory may use one. */
+static void choose_window(struct dice *d, struct end *e, struct slot *s)
+{
+	switch (s->op) {
+	case IBV_WR_SEND_WITH_INV:
+		if (!window_hold(d, e, true, &s->window))
+			s->op = IBV_WR_SEND;
+		break;
+	case IBV_WR_SEND:
+	case IBV_WR_SEND_WITH_IMM:
+		break;
+	default:
+		if (one_in(d, 2))
+			window_hold(d, e, false, &s->window);
+	}
+}
+
+static uint32_t key_of(const struct end *e, const struct slot *s)
+{
+	return s->window.is ? s->window.key : (uint32_t)(e->there.rkey_type >> 32);
+}
+
 /* half of the swaps compare with the value that is there. */
 static void build_atomic(struct dice *d, struct end *e, struct request *r, unsigned index)
 {
@@ -233,7 +271,7 @@ static void build_atomic(struct dice *d, struct end *e, struct request *r, unsig
 	r->wr[0].num_sge = 1;
 	r->sge[0][0] = (struct ibv_sge){(uintptr_t)back_of(e, index), 8, e->mr->lkey};
 	r->wr[0].wr.atomic.remote_addr = e->there.window + (size_t)(window_of(e, index) - e->memory) + s->offset;
-	r->wr[0].wr.atomic.rkey = (uint32_t)(e->there.rkey_type >> 32);
+	r->wr[0].wr.atomic.rkey = key_of(e, s);
 	s->chained = one_in(d, 2);
 	r->wr[0].wr.atomic.compare_add = s->op == IBV_WR_ATOMIC_FETCH_AND_ADD ? s->seed : s->before ^ s->chained;
 	r->wr[0].wr.atomic.swap = s->seed;
@@ -248,6 +286,7 @@ static const enum ibv_wr_opcode rc_ops[] = {
         IBV_WR_SEND,
         IBV_WR_SEND,
         IBV_WR_SEND_WITH_IMM,
+        IBV_WR_SEND_WITH_INV,
         IBV_WR_RDMA_WRITE_WITH_IMM,
         IBV_WR_ATOMIC_FETCH_AND_ADD,
         IBV_WR_ATOMIC_CMP_AND_SWP,
@@ -265,7 +304,7 @@ static void request_begin(struct dice *d, struct end *e, struct request *r, unsi
 	        .send_flags = IBV_SEND_SIGNALED | (one_in(d, 2) ? IBV_SEND_SOLICITED : 0) |
 	                      (e->o->qp.type == IBV_QPT_RC && one_in(d, 8) ? IBV_SEND_FENCE : 0),
 	        .wr.rdma = {.remote_addr = e->there.window + (size_t)(window_of(e, index) - e->memory),
-	                    .rkey = (uint32_t)(e->there.rkey_type >> 32)},
+	                    .rkey = key_of(e, &e->slot[index])},
 	};
 }
 
@@ -279,12 +318,13 @@ static void post_right(struct dice *d, struct end *e)
 	if (!s)
 		return;
 	s->op = rc ? rc_ops[roll(d, sizeof(rc_ops) / sizeof(*rc_ops))] : uc_ops[roll(d, 4)];
+	choose_window(d, e, s);
 	request_begin(d, e, &r, index);
 	if (s->op == IBV_WR_RDMA_WRITE || s->op == IBV_WR_RDMA_WRITE_WITH_IMM)
 		build_write(d, e, &r, index);
 	else if (s->op == IBV_WR_RDMA_READ)
 		build_read(d, e, &r, index);
-	else if (s->op == IBV_WR_SEND || s->op == IBV_WR_SEND_WITH_IMM)
+	else if (s->op == IBV_WR_SEND || s->op == IBV_WR_SEND_WITH_IMM || s->op == IBV_WR_SEND_WITH_INV)
 		build_send(d, e, &r, index);
 	else
 		build_atomic(d, e, &r, index);
@@ -293,7 +333,7 @@ static void post_right(struct dice *d, struct end *e)
 }
 
 /* An end that is joined, to send on, held for reading. */
-static struct end *pick_joined(struct hold *h, struct dice *d, bool ud)
+struct end *pick_joined(struct hold *h, struct dice *d, bool ud)
 {
 	struct object *o = pick(h, d, QP);
 	struct end *e = o && !o->qp.loose ? end_of(o) : NULL;
@@ -319,7 +359,18 @@ static void make_wrong(struct dice *d, struct end *e, struct request *r, unsigne
 	struct slot *s = &e->slot[index];
 	struct ibv_send_wr *wr = r->wr;
 
-	switch (roll(d, 6)) {
+	switch (roll(d, 8)) {
+	case 6: /* nobody has such a key */
+		s->must = IBV_WC_REM_ACCESS_ERR;
+		s->op = wr->opcode = IBV_WR_SEND_WITH_INV;
+		wr->invalidate_rkey = (uint32_t)(e->there.rkey_type >> 32) ^ (1 + roll(d, 255));
+		break;
+	case 7: /* not even an own one */
+		s->must = IBV_WC_MW_BIND_ERR;
+		s->op = wr->opcode = IBV_WR_LOCAL_INV;
+		wr->num_sge = 0;
+		wr->invalidate_rkey = e->mr->rkey ^ (1 + roll(d, 255));
+		break;
 	case 0:
 		s->must = IBV_WC_REM_ACCESS_ERR;
 		wr->wr.rdma.rkey ^= 1 + roll(d, 1u << 30);
@@ -394,26 +445,28 @@ static bool find_receiver(struct dice *d, uint32_t *qpn)
 	return false;
 }
 
-/* One in eight has a wrong Q_Key and must not arrive. */
+#define MULTICAST_QPN 0xffffffu
+
+/* To a queue pair, or to all that have joined a group. One in eight has a wrong Q_Key and must not arrive. */
 void send_datagram(struct dice *d)
 {
 	struct hold h = {0};
 	struct end *e = pick_joined(&h, d, true);
 	struct slot *s = NULL;
 	bool lost = one_in(d, 8);
-	uint32_t qpn;
+	uint32_t qpn = MULTICAST_QPN, group = one_in(d, 4) ? 1 + roll(d, GROUP_COUNT) : 0;
 	unsigned index;
 	struct request r;
 
-	if (e && find_receiver(d, &qpn) && (s = begin_slot(d, e, &index))) {
+	if (e && (group || find_receiver(d, &qpn)) && (s = begin_slot(d, e, &index))) {
 		s->op = one_in(d, 2) ? IBV_WR_SEND : IBV_WR_SEND_WITH_IMM;
 		s->length = some_length(d, sizeof(struct note), plan.area < 1000 ? plan.area : 1000);
 		s->number++;
-		write_note(e, index, out_of(e, index));
+		write_note(e, index, out_of(e, index), 0, group);
 		if (lost)
 			memset(out_of(e, index), UNTOUCHED, 4); /* no note */
 		request_begin(d, e, &r, index);
-		r.wr[0].wr.ud.ah = e->ah;
+		r.wr[0].wr.ud.ah = group ? e->group_ah[group - 1] : e->ah;
 		r.wr[0].wr.ud.remote_qpn = qpn;
 		r.wr[0].wr.ud.remote_qkey = lost ? QKEY + 1 : QKEY;
 		r.wr[0].imm_data = imm_of(index, s->number);

@@ -30,9 +30,11 @@ enum {
 	SLOT_COUNT = 8,  /* requests of an end that may be outstanding */
 	CHAIN = 4,       /* work requests of a slot at most */
 	SEND_DEPTH = SLOT_COUNT * CHAIN,
-	RECV_COUNT = 16, /* receives of an end or SRQ */
-	SRQ_GROWN = 64,  /* receives that an SRQ may have after ibv_modify_srq */
-	GUARD = 64,      /* bytes beside an area that must not change */
+	RECV_COUNT = 16,  /* receives of an end or SRQ */
+	SRQ_GROWN = 64,   /* receives that an SRQ may have after ibv_modify_srq */
+	WINDOW_COUNT = 3, /* memory windows of a connected end, the last of type 1 */
+	GROUP_COUNT = 3,  /* multicast groups */
+	GUARD = 64,       /* bytes beside an area that must not change */
 	GUARD_BYTE = 0xc3,
 	UNTOUCHED = 0xee, /* what memory holds before data is read into it */
 	GRH = 40,         /* bytes before a datagram */
@@ -89,6 +91,7 @@ struct place {                    /* of an end on the board */
 	_Atomic uint32_t peer_round;
 	_Atomic uint32_t target;                 /* the process that may answer */
 	_Atomic uint64_t address[ADDRESS_WORDS]; /* written before the phase is published */
+	_Atomic uint64_t key[WINDOW_COUNT];      /* of its windows: windows.c */
 };
 static inline uint64_t place_word(uint32_t round, uint32_t peer, enum phase phase)
 {
@@ -110,7 +113,8 @@ static inline enum phase phase_in(uint64_t word)
 struct board {
 	_Atomic uint32_t epoch[PROCESSES]; /* of a process: changes before it is killed */
 	atomic_bool over;
-	_Atomic uint64_t calls, joined, sent, written, atomics, wrong, refused, busy, events;
+	_Atomic uint64_t calls, joined, sent, written, atomics, wrong, refused, busy, events, windows, invalidated,
+	        casts;
 	_Atomic uint64_t last; /* queue pairs that there were at the end */
 	struct place place[PROCESSES][END_COUNT];
 };
@@ -123,7 +127,7 @@ static inline struct place *place_of(uint32_t id)
 
 /* --- objects and their model --- */
 
-enum kind { CTX, TD, PD, CHANNEL, CQ, SRQ, AH, MR, QP, KINDS };
+enum kind { CTX, TD, PD, CHANNEL, CQ, SRQ, AH, MR, MW, XRCD, QP, KINDS };
 
 struct recv_slot {
 	_Atomic uint32_t posted;
@@ -156,6 +160,7 @@ struct object {
 			pthread_mutex_t one; /* with IBV_CREATE_CQ_ATTR_SINGLE_THREADED */
 		} cq;
 		struct {
+			bool xrc;
 			uint8_t *memory;
 			struct ibv_mr *mr;
 			struct recv_slot recv[RECV_COUNT];
@@ -238,6 +243,7 @@ void make_parent(struct dice *d);
 void make_channel(struct dice *d);
 void make_cq(struct dice *d);
 void make_srq(struct dice *d);
+void srq_begin(struct object *o, struct object *pd);
 void make_ah(struct dice *d);
 void make_mr(struct dice *d);
 void destroy_one(struct dice *d);
@@ -256,11 +262,18 @@ void walk_states(struct dice *d);
 void query_state(struct dice *d);
 void post_loose(struct dice *d);
 struct ibv_qp *new_qp(struct dice *d, struct object *o, struct hold *h, enum ibv_qp_type type, bool use_srq);
+bool room_take(struct object *cq, int n);
 void qp_room_back(struct object *o);
 
 void wrong_call(struct dice *d);
 
 /* --- ends: queue pairs that are connected to one of another process, or of this one --- */
+
+struct held_window { /* of the peer */
+	unsigned index;
+	uint32_t key;
+	bool is;
+};
 
 struct slot {
 	_Atomic uint32_t state;
@@ -270,6 +283,7 @@ struct slot {
 	uint64_t seed, before;
 	enum ibv_wc_status must; /* of a request that must fail */
 	bool chained;
+	struct held_window window; /* whose key the request names */
 };
 enum { SLOT_FREE, SLOT_HELD, SLOT_BUSY };
 
@@ -283,7 +297,12 @@ struct end {
 	uint32_t psn;
 	uint64_t old_pattern; /* of a window that nobody may write */
 	struct ibv_mr *mr, *window_mr;
-	struct ibv_ah *ah;
+	struct ibv_ah *ah, *group_ah[GROUP_COUNT];
+	uint32_t groups, had_groups; /* datagrams: joined, and joined at any time */
+	struct {
+		struct ibv_mw *mw;
+		atomic_int state;
+	} window[WINDOW_COUNT];
 	uint8_t *memory, *expect; /* expect: the peer's window */
 	size_t size;
 	uint32_t peer, peer_round, peer_epoch;
@@ -314,9 +333,32 @@ uint8_t *recv_of(const struct end *e, unsigned slot);
 uint64_t window_seed(uint32_t end, uint32_t round);
 size_t recv_size(void);
 
+void windows_begin(struct end *e);
+void windows_end(struct end *e);
+bool window_hold(struct dice *d, struct end *e, bool to_invalidate, struct held_window *held);
+void window_release(struct end *e, struct held_window *held);
+void window_changed(struct end *e, const struct slot *s);
+void window_lost(struct end *e, const struct slot *s);
+void window_invalidated(struct end *e, uint32_t key);
+void change_window(struct dice *d);
+void make_mw(struct dice *d);
+
+void make_xrcd(struct dice *d);
+void make_xrc_srq(struct dice *d);
+void make_loose_xrc(struct dice *d);
+
+void groups_begin(struct end *e);
+void groups_leave(struct end *e);
+void groups_end(struct end *e);
+void change_group(struct dice *d);
+void group_heard(const struct end *e, uint32_t group);
+
 /* wr_id of a request */
 enum { ID_SLOT = 1, ID_PART, ID_RECV, ID_SRQ, ID_LOOSE };
 uint64_t id_make(unsigned kind, uint32_t index, uint32_t round, uint32_t slot);
+struct slot *begin_slot(struct dice *d, struct end *e, unsigned *index);
+struct end *pick_joined(struct hold *h, struct dice *d, bool ud);
+int post_ex(struct end *e, const struct ibv_send_wr *wr);
 void post_some(struct dice *d);
 void post_wrong(struct dice *d);
 void post_receives(struct dice *d);

@@ -197,7 +197,7 @@ static void send_operation_of_another_type(struct dice *d, struct object *o)
 {
 	struct ibv_send_wr wr = {.opcode = IBV_WR_RDMA_READ};
 
-	if (o->qp.type != IBV_QPT_RC)
+	if (o->qp.type != IBV_QPT_RC && o->qp.type != IBV_QPT_XRC_SEND)
 		send_is_refused(o, &wr);
 }
 
