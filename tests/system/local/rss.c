@@ -471,6 +471,39 @@ static void an_overrun_completion_queue_ends_its_work_queues(void)
 	SAME(ibv_destroy_wq(r.wqs[2]), 0);
 }
 
+static void rules_of_fault_injection_reach_work_queues(void)
+{
+	struct rig r;
+
+	setenv("VERBENA_FAULT", "post_recv=ENOSPC nth=2; device=remove after=300ms", 1);
+	rig_open(&r, 64);
+	struct ibv_wq *wq = r.wqs[3];
+
+	SAME(receive(&r, wq, 1, ROOM), 0);
+	SAME(receive(&r, wq, 2, ROOM), ENOSPC);
+	SAME(receive(&r, wq, 3, ROOM), 0);
+	expect(r.cq, 1, IBV_WC_WR_FLUSH_ERR); /* the device has gone */
+	expect(r.cq, 3, IBV_WC_WR_FLUSH_ERR);
+	SAME(wq->state, IBV_WQS_ERR);
+}
+
+static void verbena_stat_shows_the_queue_pair(void)
+{
+	struct rig r;
+
+	rig_open(&r, 64);
+	struct ibv_qp *qp = try_rss(&r.d, r.table, IPV4);
+
+	CHECK(qp && steer_all(qp));
+	SAME(receive(&r, r.wqs[v4[0].by_addresses % WQS], 0, ROOM), 0);
+	send_frame(&r, 100, AF_INET, IPPROTO_UDP, &v4[0]);
+	expect(r.cq, 0, IBV_WC_SUCCESS);
+	setenv("QPN", (snprintf((char *)r.m.p, 64, "0x0*%x", qp->qp_num), (char *)r.m.p), 1);
+	/* the program of the build that this test belongs to */
+	SAME(system("build=$(dirname \"$(readlink /proc/$PPID/exe)\")/../../..; $build/verbena stat qps | grep -qw \"$QPN\""),
+	     0);
+}
+
 static void the_device_says_that_it_has_them(void)
 {
 	struct ibv_device_attr_ex attr;
@@ -516,6 +549,8 @@ int main(int argc, char **argv)
 	        {"what cannot be made is refused", what_cannot_be_made_is_refused, 0},
 	        {"an overrun completion queue ends its work queues", an_overrun_completion_queue_ends_its_work_queues,
 	         0},
+	        {"rules of fault injection reach work queues", rules_of_fault_injection_reach_work_queues, 0},
+	        {"verbena stat shows the queue pair", verbena_stat_shows_the_queue_pair, 0},
 	        {"the device says that it has them", the_device_says_that_it_has_them, 0},
 	};
 
