@@ -5,6 +5,7 @@
 #include "pair.h"
 
 #include <arpa/inet.h>
+#include <libgen.h>
 #include <poll.h>
 #include <sched.h>
 
@@ -487,8 +488,9 @@ static void rules_of_fault_injection_reach_work_queues(void)
 	SAME(wq->state, IBV_WQS_ERR);
 }
 
-static void verbena_stat_shows_the_queue_pair(void)
+static void verbena_stat_and_rdma_show_the_queue_pair(void)
 {
+	char path[4096] = "", number[32];
 	struct rig r;
 
 	rig_open(&r, 64);
@@ -498,9 +500,14 @@ static void verbena_stat_shows_the_queue_pair(void)
 	SAME(receive(&r, r.wqs[v4[0].by_addresses % WQS], 0, ROOM), 0);
 	send_frame(&r, 100, AF_INET, IPPROTO_UDP, &v4[0]);
 	expect(r.cq, 0, IBV_WC_SUCCESS);
-	setenv("QPN", (snprintf((char *)r.m.p, 64, "0x0*%x", qp->qp_num), (char *)r.m.p), 1);
-	/* the program of the build that this test belongs to */
-	SAME(system("build=$(dirname \"$(readlink /proc/$PPID/exe)\")/../../..; $build/verbena stat qps | grep -qw \"$QPN\""),
+	snprintf(number, sizeof(number), "0x0*%x", qp->qp_num);
+	setenv("QPN", number, 1);
+	/* the programs of the build that this test belongs to */
+	CHECK(readlink("/proc/self/exe", path, sizeof(path) - 1) > 0);
+	setenv("BUILD", dirname(path), 1);
+	SAME(system("$BUILD/../../../verbena stat qps | grep -qw \"$QPN\""), 0);
+	SAME(system("! command -v rdma >/dev/null || "
+	            "$BUILD/../../../verbena run rdma resource show qp | grep -q 'type RAW_PACKET state RESET'"),
 	     0);
 }
 
@@ -550,7 +557,7 @@ int main(int argc, char **argv)
 	        {"an overrun completion queue ends its work queues", an_overrun_completion_queue_ends_its_work_queues,
 	         0},
 	        {"rules of fault injection reach work queues", rules_of_fault_injection_reach_work_queues, 0},
-	        {"verbena stat shows the queue pair", verbena_stat_shows_the_queue_pair, 0},
+	        {"verbena stat and rdma show the queue pair", verbena_stat_and_rdma_show_the_queue_pair, 0},
 	        {"the device says that it has them", the_device_says_that_it_has_them, 0},
 	};
 
