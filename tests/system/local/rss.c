@@ -506,6 +506,8 @@ static void verbena_stat_and_rdma_show_the_queue_pair(void)
 	CHECK(readlink("/proc/self/exe", path, sizeof(path) - 1) > 0);
 	setenv("BUILD", dirname(path), 1);
 	SAME(system("$BUILD/../../../verbena stat qps | grep -qw \"$QPN\""), 0);
+	if (under_sanitizer()) /* libraries of such a build cannot be preloaded into rdma */
+		return;
 	SAME(system("! command -v rdma >/dev/null || "
 	            "$BUILD/../../../verbena run rdma resource show qp | grep -q 'type RAW_PACKET state RESET'"),
 	     0);
