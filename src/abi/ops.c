@@ -29,12 +29,6 @@ NO_INT(destroy_flow_action, (struct ibv_flow_action * action))
 NO_PTR(struct ibv_flow_action *, create_flow_action_esp,
        (struct ibv_context * c, struct ibv_flow_action_esp_attr *attr))
 NO_INT(modify_qp_rate_limit, (struct ibv_qp * qp, struct ibv_qp_rate_limit_attr *attr))
-NO_INT(destroy_rwq_ind_table, (struct ibv_rwq_ind_table * table))
-NO_PTR(struct ibv_rwq_ind_table *, create_rwq_ind_table,
-       (struct ibv_context * c, struct ibv_rwq_ind_table_init_attr *attr))
-NO_INT(destroy_wq, (struct ibv_wq * wq))
-NO_INT(modify_wq, (struct ibv_wq * wq, struct ibv_wq_attr *attr))
-NO_PTR(struct ibv_wq *, create_wq, (struct ibv_context * context, struct ibv_wq_init_attr *attr))
 
 static int no_post_srq_ops(struct ibv_srq *srq, struct ibv_ops_wr *op, struct ibv_ops_wr **bad_op)
 {
@@ -121,11 +115,11 @@ static const struct verbs_context verbs_ops = {
         .alloc_td = vb_alloc_td,
         .modify_cq = vb_modify_cq,
         .post_srq_ops = no_post_srq_ops,
-        .destroy_rwq_ind_table = no_destroy_rwq_ind_table,
-        .create_rwq_ind_table = no_create_rwq_ind_table,
-        .destroy_wq = no_destroy_wq,
-        .modify_wq = no_modify_wq,
-        .create_wq = no_create_wq,
+        .destroy_rwq_ind_table = vb_destroy_rwq_ind_table,
+        .create_rwq_ind_table = vb_create_rwq_ind_table,
+        .destroy_wq = vb_destroy_wq,
+        .modify_wq = vb_modify_wq,
+        .create_wq = vb_create_wq,
         .query_rt_values = vb_query_rt_values,
         .create_cq_ex = vb_create_cq_ex,
         .priv = (struct verbs_ex_private *)vb_priv_mark,

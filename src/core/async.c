@@ -9,6 +9,7 @@
 #include "core/event_fd.h"
 #include "core/node.h"
 #include "core/verbs.h"
+#include "core/wq.h"
 #include "util/log.h"
 
 struct vb_async {
@@ -16,7 +17,7 @@ struct vb_async {
 	struct vb_async *next;
 };
 
-enum element { NONE, QP, CQ, SRQ };
+enum element { NONE, QP, CQ, SRQ, WQ };
 
 static enum element element_of(enum ibv_event_type type)
 {
@@ -32,7 +33,7 @@ static enum element element_of(enum ibv_event_type type)
 	        [IBV_EVENT_QP_LAST_WQE_REACHED] = QP,
 	        [IBV_EVENT_SRQ_ERR] = SRQ,
 	        [IBV_EVENT_SRQ_LIMIT_REACHED] = SRQ,
-	        [IBV_EVENT_WQ_FATAL] = NONE,
+	        [IBV_EVENT_WQ_FATAL] = WQ,
 	};
 
 	return (unsigned)type < sizeof(kind) ? kind[type] : NONE;
@@ -51,6 +52,7 @@ static bool acks_of(const struct ibv_async_event *ev, struct acks *a)
 	struct vb_qp *qp = vb_qp(ev->element.qp);
 	struct vb_cq *cq = vb_cq(ev->element.cq);
 	struct vb_srq *srq = vb_srq(ev->element.srq);
+	struct vb_wq *wq = (struct vb_wq *)ev->element.wq;
 
 	switch (element_of(ev->event_type)) {
 	case QP:
@@ -64,6 +66,10 @@ static bool acks_of(const struct ibv_async_event *ev, struct acks *a)
 	case SRQ:
 		*a = (struct acks){&srq->async_taken, &srq->async_acked, &srq->srq.events_completed, &srq->ack_lock,
 		                   &srq->ack_cond};
+		return true;
+	case WQ:
+		*a = (struct acks){&wq->async_taken, &wq->async_acked, &wq->wq.events_completed, &wq->ack_lock,
+		                   &wq->ack_cond};
 		return true;
 	default:
 		return false;

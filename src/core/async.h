@@ -6,7 +6,7 @@
 
 #include "core/core.h"
 
-/* Called before a QP, CQ or SRQ is freed, when nothing can raise events for it any more. Drops the events that the
+/* Called before a QP, CQ, SRQ or WQ is freed, when nothing can raise events for it any more. Drops the events that the
  * program has not taken, and waits until the program has acknowledged the others. kind: any event type of such an
  * object. */
 void vb_async_forget(struct vb_context *ctx, enum ibv_event_type kind, void *element);

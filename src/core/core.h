@@ -27,6 +27,8 @@ struct vb_roce_path;
 struct vb_iwarp_path;
 struct vb_raw_path;
 struct vb_flow;
+struct vb_rss;
+struct vb_wq;
 struct vb_dm_memory;
 struct vb_tx;
 struct vb_share;
@@ -392,6 +394,7 @@ struct vb_qp {
 	struct vb_roce_path *roce;      /* RoCE: all traffic of RC and UC; for UD, traffic of the network */
 	struct vb_iwarp_path *iwarp;    /* a TCP connection */
 	struct vb_raw_path *raw;        /* raw packets: a packet socket. Set at creation */
+	struct vb_rss *rss;             /* core/wq.h: it receives by an indirection table; or NULL. Set at creation */
 	unsigned flows;                 /* rules of flow steering; under progress */
 	_Atomic uint64_t due;           /* ns: when the path must be visited; 0: never */
 	unsigned mcasts;                /* multicast groups that it has joined; as node->mcasts */

@@ -9,6 +9,7 @@
 #include "core/device.h"
 #include "core/lid.h"
 #include "core/newer.h"
+#include "core/rss.h"
 #include "frame/fields.h"
 #include "util/log.h"
 
@@ -48,6 +49,17 @@ static void with_paging(struct ibv_device_attr_ex *attr, bool iwarp)
 	}
 	if (attr->orig_attr.device_cap_flags & IBV_DEVICE_XRC)
 		attr->xrc_odp_caps = all & ~(uint32_t)IBV_ODP_SUPPORT_RECV; /* it receives by shared queues only */
+}
+
+/* Work queues serve raw packet queue pairs alone. */
+static void with_work_queues(struct ibv_device_attr_ex *attr)
+{
+	attr->rss_caps = (struct ibv_rss_caps){.supported_qpts = 1u << IBV_QPT_RAW_PACKET,
+	                                       .max_rwq_indirection_tables = VB_MAX_RWQ_TABLES,
+	                                       .max_rwq_indirection_table_size = 1u << VB_MAX_LOG_RWQ_TABLE,
+	                                       .rx_hash_fields_mask = VB_RSS_FIELDS,
+	                                       .rx_hash_function = IBV_RX_HASH_FUNC_TOEPLITZ};
+	attr->max_wq_type_rq = VB_MAX_WQ;
 }
 
 int vb_query_device_attr(struct vb_device *dev, struct ibv_device_attr_ex *attr)
@@ -96,6 +108,8 @@ int vb_query_device_attr(struct vb_device *dev, struct ibv_device_attr_ex *attr)
 	attr->cq_mod_caps = (struct ibv_cq_moderation_caps){VB_MAX_CQ_COUNT, VB_MAX_CQ_PERIOD};
 	attr->hca_core_clock = VB_CORE_CLOCK_KHZ;
 	attr->device_cap_flags_ex = attr->orig_attr.device_cap_flags;
+	if (!dev->iwarp)
+		with_work_queues(attr);
 	if (!dev->iwarp)
 		attr->device_cap_flags_ex |= VB_IBV_DEVICE_FLUSH_GLOBAL | VB_IBV_DEVICE_ATOMIC_WRITE;
 	attr->phys_port_cnt_ex = VB_PORTS;

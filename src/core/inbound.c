@@ -32,13 +32,14 @@ bool vb_receive_take(struct vb_qp *qp)
 	return true;
 }
 
-int vb_receive_pieces(struct vb_qp *qp, uint64_t off, uint64_t n, struct iovec *iov)
+/* iov has room for n_sges pieces. */
+static inline int find_pieces(struct vb_node *node, uint32_t pd, const struct ibv_sge *sges, uint32_t n_sges,
+                              uint64_t off, uint64_t n, struct iovec *iov)
 {
-	uint32_t pd = qp->srq ? vb_pd_id(qp->srq->pd) : vb_pd_id(qp->pd);
 	int k = 0;
 
-	for (uint32_t i = 0; i < qp->inbound->wqe.num_sge && n; i++) {
-		const struct ibv_sge *sge = &qp->inbound->sge[i];
+	for (uint32_t i = 0; i < n_sges && n; i++) {
+		const struct ibv_sge *sge = &sges[i];
 		uint64_t va;
 
 		if (off >= sge->length) {
@@ -47,8 +48,8 @@ int vb_receive_pieces(struct vb_qp *qp, uint64_t off, uint64_t n, struct iovec *
 		}
 		uint64_t piece = sge->length - off < n ? sge->length - off : n;
 
-		if (!vb_mr_check_local(qp->node, pd, sge->lkey, sge->addr + off, (uint32_t)piece,
-		                       IBV_ACCESS_LOCAL_WRITE, &va))
+		if (!vb_mr_check_local(node, pd, sge->lkey, sge->addr + off, (uint32_t)piece, IBV_ACCESS_LOCAL_WRITE,
+		                       &va))
 			return -1;
 		iov[k++] = (struct iovec){(void *)(uintptr_t)va, piece};
 		n -= piece;
@@ -57,18 +58,36 @@ int vb_receive_pieces(struct vb_qp *qp, uint64_t off, uint64_t n, struct iovec *
 	return n ? -1 : k;
 }
 
-bool vb_receive_store(struct vb_qp *qp, uint64_t off, const void *from, uint32_t n)
+int vb_receive_pieces(struct vb_qp *qp, uint64_t off, uint64_t n, struct iovec *iov)
 {
-	struct iovec iov[VB_MAX_SGE];
-	const uint8_t *src = from;
-	int k = vb_receive_pieces(qp, off, n, iov);
+	uint32_t pd = qp->srq ? vb_pd_id(qp->srq->pd) : vb_pd_id(qp->pd);
 
+	return find_pieces(qp->node, pd, qp->inbound->sge, qp->inbound->wqe.num_sge, off, n, iov);
+}
+
+static inline bool store_pieces(const struct iovec *iov, int k, const uint8_t *src)
+{
 	for (int i = 0; i < k; i++) {
 		if (!vb_guard_copy_tail(iov[i].iov_base, src, iov[i].iov_len))
 			return false;
 		src += iov[i].iov_len;
 	}
 	return k >= 0;
+}
+
+bool vb_receive_store(struct vb_qp *qp, uint64_t off, const void *from, uint32_t n)
+{
+	struct iovec iov[VB_MAX_SGE];
+
+	return store_pieces(iov, vb_receive_pieces(qp, off, n, iov), from);
+}
+
+bool vb_scatter_store(struct vb_node *node, uint32_t pd, const struct ibv_sge *sges, uint32_t n_sges, const void *from,
+                      uint32_t n)
+{
+	struct iovec iov[VB_MAX_SGE];
+
+	return store_pieces(iov, find_pieces(node, pd, sges, n_sges, 0, n, iov), from);
 }
 
 void vb_first_contact(struct vb_qp *qp)

@@ -16,6 +16,9 @@
 bool vb_receive_take(struct vb_qp *qp);
 /* Stores bytes in the receive that was taken. False: protection error. */
 bool vb_receive_store(struct vb_qp *qp, uint64_t off, const void *src, uint32_t n);
+/* The same for a receive of a queue that belongs to no queue pair: its domain and its pieces. */
+bool vb_scatter_store(struct vb_node *node, uint32_t pd, const struct ibv_sge *sges, uint32_t n_sges, const void *src,
+                      uint32_t n);
 /* Finds the memory of n bytes of the receive from offset off on. Returns the number of pieces, at most VB_MAX_SGE, or
  * -1 for a protection error. */
 int vb_receive_pieces(struct vb_qp *qp, uint64_t off, uint64_t n, struct iovec *iov);

@@ -22,6 +22,9 @@
 #define VB_MAX_SRQ 65535
 #define VB_MAX_SRQ_WR 16384
 #define VB_MAX_SRQ_SGE 32
+#define VB_MAX_WQ 8192
+#define VB_MAX_RWQ_TABLES 4096
+#define VB_MAX_LOG_RWQ_TABLE 11
 #define VB_MAX_MSG_SZ 0x40000000u
 /* Device memory of an adapter, in each program. */
 #define VB_MAX_DM_SIZE (1u << 20)

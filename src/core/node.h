@@ -55,6 +55,9 @@ struct vb_node {
 	pthread_mutex_t mcast_lock; /* joining and leaving */
 	struct vb_flow *flows;      /* in order of their rank; under progress, as their number */
 	unsigned flow_count;
+	struct vb_wq *wqs; /* work queues; under progress, as the next two */
+	uint32_t wq_next, wq_count;
+	atomic_uint rwq_table_count;
 	struct vb_mcast *mcasts; /* read under mcast_lock or progress, changed under both */
 	unsigned mcast_groups;   /* that this process has joined; under mcast_lock */
 

@@ -19,6 +19,7 @@
 #include "core/rq.h"
 #include "core/sq.h"
 #include "core/verbs.h"
+#include "core/wq.h"
 #include "core/xrc.h"
 #include "util/sip.h"
 
@@ -38,6 +39,8 @@ static int check_parts(const struct ibv_context *context, const struct ibv_qp_in
 		return (a->comp_mask & IBV_QP_INIT_ATTR_XRCD) && vb_xrcd_is_of(a->xrcd, context) ? 0 : EINVAL;
 	if (!(a->comp_mask & IBV_QP_INIT_ATTR_PD) || !a->pd || a->pd->context != context || !vb_pd_is_sound(a->pd))
 		return EINVAL;
+	if (vb_rss_is_wanted(a))
+		return vb_rss_check(context, a);
 	if (!a->send_cq || a->send_cq->context != context || !vb_cq_is_sound(a->send_cq))
 		return EINVAL;
 	if (a->qp_type == IBV_QPT_XRC_SEND)
@@ -61,9 +64,10 @@ static bool type_exists(bool rc_only, enum ibv_qp_type type)
 
 static int check_init_attr(struct ibv_context *context, const struct ibv_qp_init_attr_ex *a)
 {
-	const uint32_t supported = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS |
-	                           IBV_QP_INIT_ATTR_MAX_TSO_HEADER | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS |
-	                           (is_xrc(a->qp_type) ? IBV_QP_INIT_ATTR_XRCD : 0);
+	const uint32_t supported =
+	        IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_MAX_TSO_HEADER |
+	        IBV_QP_INIT_ATTR_SEND_OPS_FLAGS | (is_xrc(a->qp_type) ? IBV_QP_INIT_ATTR_XRCD : 0) |
+	        (a->qp_type == IBV_QPT_RAW_PACKET ? IBV_QP_INIT_ATTR_IND_TABLE | IBV_QP_INIT_ATTR_RX_HASH : 0);
 
 	bool rc_only = vb_device_rc_only(vb_device_of(context->device));
 
@@ -193,10 +197,12 @@ static void fill_parts(struct vb_qp *qp, const struct ibv_qp_init_attr_ex *a)
 	bool receives = a->qp_type != IBV_QPT_XRC_SEND;
 
 	qp->qp.pd = a->pd;
+	qp->pd = vb_pd(a->pd);
+	if (vb_rss_is_wanted(a)) /* its queues are those of its table */
+		return;
 	qp->qp.send_cq = a->send_cq;
 	qp->qp.recv_cq = a->recv_cq;
 	qp->qp.srq = receives ? a->srq : NULL;
-	qp->pd = vb_pd(a->pd);
 	qp->scq = vb_cq(a->send_cq);
 	qp->rcq = vb_cq(receives ? a->recv_cq : a->send_cq);
 	qp->srq = receives && a->srq ? vb_srq(a->srq) : NULL;
@@ -266,6 +272,8 @@ static void count_users(struct vb_qp *qp, int n)
 		atomic_fetch_add(&qp->pd->users, n);
 	else
 		vb_pd_drop(qp->pd);
+	if (!qp->scq)
+		return;
 	atomic_fetch_add(&qp->scq->users, n);
 	atomic_fetch_add(&qp->rcq->users, n);
 	if (qp->srq)
@@ -285,11 +293,14 @@ static struct vb_qp *make_queue_pair(struct ibv_context *context, const struct i
 	fill_public(qp, context, attr);
 	if (attr->qp_type == IBV_QPT_RAW_PACKET)
 		err = vb_raw_open(qp);
+	if (!err && vb_rss_is_wanted(attr))
+		err = vb_rss_open(qp, attr);
 	if (!err)
 		err = enter_table(qp);
 	if (err) {
 		vb_memory_give(qp->pd, qp->theirs, VB_RESOURCE_QP);
 		vb_raw_close(qp);
+		vb_rss_close(qp);
 		vb_qp_free(qp);
 		errno = err;
 		return NULL;
@@ -298,11 +309,13 @@ static struct vb_qp *make_queue_pair(struct ibv_context *context, const struct i
 	return qp;
 }
 
+/* What is allocated for a queue pair without queues of its own. */
+static const struct ibv_qp_cap no_queues = {.max_send_wr = 1, .max_send_sge = 1};
+
 /* An XRC target can outlive the handle of the program that made it, and needs the context until then. */
 static struct ibv_qp *make_target(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr)
 {
-	const struct ibv_qp_cap none = {.max_send_wr = 1, .max_send_sge = 1};
-	struct vb_qp *qp = make_queue_pair(context, attr, &none);
+	struct vb_qp *qp = make_queue_pair(context, attr, &no_queues);
 
 	if (!qp)
 		return NULL;
@@ -332,12 +345,13 @@ struct ibv_qp *vb_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_a
 	}
 	if (attr->qp_type == IBV_QPT_XRC_RECV)
 		return make_target(context, attr);
-	struct ibv_qp_cap cap = round_cap(&attr->cap, attr->srq || attr->qp_type == IBV_QPT_XRC_SEND);
+	bool rss = vb_rss_is_wanted(attr);
+	struct ibv_qp_cap cap = rss ? no_queues : round_cap(&attr->cap, attr->srq || attr->qp_type == IBV_QPT_XRC_SEND);
 	struct vb_qp *qp = make_queue_pair(context, attr, &cap);
 
 	if (!qp)
 		return NULL;
-	attr->cap = cap;
+	attr->cap = qp->cap;
 	return &qp->qp;
 }
 
@@ -363,7 +377,8 @@ struct ibv_qp *vb_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 
 void vb_qp_clean_cqs(struct vb_qp *qp)
 {
-	if (qp->type == IBV_QPT_XRC_RECV) /* the messages have arrived, and are the SRQs' */
+	if (qp->type == IBV_QPT_XRC_RECV ||
+	    !qp->scq) /* the messages have arrived, and are the SRQs' or the work queues' */
 		return;
 	vb_cq_clean(qp->scq, qp->qp.qp_num);
 	if (qp->rcq != qp->scq)
@@ -406,6 +421,7 @@ void vb_qp_finish(struct vb_qp *qp)
 	vb_quiesce(qp->node, 0, qp->qp.qp_num);
 	vb_mw_unbind(qp);
 	vb_raw_close(qp);
+	vb_rss_close(qp);
 	vb_qp_clean_cqs(qp);
 	if (!held)
 		vb_async_forget(VB_CONTEXT_OF(qp), IBV_EVENT_QP_FATAL, qp);

@@ -6,6 +6,7 @@
 #include "core/qp.h"
 #include "core/rq.h"
 #include "core/sq.h"
+#include "core/wq.h"
 
 void vb_qp_set_state(struct vb_qp *qp, enum ibv_qp_state state)
 {
@@ -144,6 +145,7 @@ void vb_qp_end_overrun(struct vb_node *node)
 		if (qp)
 			end_overrun(qp);
 	}
+	vb_wq_end_overrun(node);
 }
 
 void vb_qp_end(struct vb_node *node, uint32_t qpn, bool fatal)

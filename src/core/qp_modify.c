@@ -175,6 +175,8 @@ again:
 	next = mask & IBV_QP_STATE ? attr->qp_state : cur;
 	if (vb_qp_check_attr(qp, cur, next, attr, mask, here))
 		return EINVAL;
+	if (qp->rss && next > IBV_QPS_RTR) /* it has nothing to send, and its work queues have states of their own */
+		return EOPNOTSUPP;
 	if (iwarp) {
 		mask &= VB_QP_IWARP_ATTRS;
 		if (next == IBV_QPS_RTR)

@@ -102,4 +102,11 @@ void vb_cq_arm_all(struct vb_node *node);
 struct ibv_flow *vb_create_flow(struct ibv_qp *qp, struct ibv_flow_attr *attr);
 int vb_destroy_flow(struct ibv_flow *flow);
 
+struct ibv_wq *vb_create_wq(struct ibv_context *context, struct ibv_wq_init_attr *attr);
+int vb_modify_wq(struct ibv_wq *wq, struct ibv_wq_attr *attr);
+int vb_destroy_wq(struct ibv_wq *wq);
+struct ibv_rwq_ind_table *vb_create_rwq_ind_table(struct ibv_context *context,
+                                                  struct ibv_rwq_ind_table_init_attr *attr);
+int vb_destroy_rwq_ind_table(struct ibv_rwq_ind_table *table);
+
 #endif

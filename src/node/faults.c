@@ -12,6 +12,7 @@
 #include "core/device.h"
 #include "core/qp.h"
 #include "core/verbs.h"
+#include "core/wq.h"
 #include "fault/script.h"
 #include "fault/set.h"
 #include "fault/text.h"
@@ -75,6 +76,7 @@ static void end_queue_pairs(struct vb_node *node, struct vb_device *dev)
 {
 	vb_lock(&node->progress);
 	vb_node_each_qp(node, end_queue_pair, dev);
+	vb_wq_end_device(node, dev);
 	vb_unlock(&node->progress);
 }
 
@@ -105,6 +107,7 @@ static void follow_states(struct vb_node *node)
 
 	vb_mutex_lock(&node->ctx_lock, VB_RANK_CONTEXTS);
 	vb_cq_arm_all(node);
+	vb_wq_arm_all(node);
 	for (struct vb_context *c = node->contexts; c; c = c->next) {
 		vb_arm_ops(c);
 		if (follow_state(c) && n < 16)

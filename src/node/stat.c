@@ -71,7 +71,7 @@ static __attribute__((no_sanitize("thread"))) void show_qp(struct vb_qp *qp, str
 	row->pd = vb_pd_id(qp->pd);
 	row->type = qp->type;
 	row->state = atomic_load_explicit(&qp->state, memory_order_relaxed);
-	if (qp->type != IBV_QPT_XRC_RECV) { /* an XRC target uses the queues of SRQs */
+	if (qp->scq) { /* an XRC target uses the queues of SRQs, and others may have work queues */
 		row->send_cq = qp->scq->made.handle;
 		row->recv_cq = qp->rcq->made.handle;
 		row->receives = receives_posted(qp->srq ? &qp->srq->rq : &qp->rq);

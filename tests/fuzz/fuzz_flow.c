@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/flow_match.h"
+#include "core/rss.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -28,6 +29,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	attr->num_of_specs = specs ? data[1] >> 2 : 0;
 	uint8_t layers = vb_frame_dissect(frame, (uint32_t)len, &fields);
 
+	/* one bit of the rule's length decides each field: contradictions do no harm either */
+	struct vb_rss_hash hash = {.fields = (uint32_t)rule & VB_RSS_FIELDS, .key = {[0] = 0x6d, [39] = 0xfa}};
+
+	assert((layers & (VB_LAYER_IPV4 | VB_LAYER_IPV6)) || !vb_rss_hash_of(&hash, &fields, layers));
 	if (!vb_flow_parse(attr, &match)) {
 		bool matches = vb_flow_matches(&match, &fields, layers);
 

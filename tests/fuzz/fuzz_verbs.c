@@ -61,6 +61,8 @@ TABLE(struct ibv_cq, cqs);
 TABLE(struct ibv_srq, srqs);
 TABLE(struct ibv_ah, ahs);
 TABLE(struct ibv_qp, qps);
+TABLE(struct ibv_wq, wqs);
+TABLE(struct ibv_rwq_ind_table, tables);
 static bool extended[ROOM]; /* the CQ of that index */
 static union ibv_gid own_gid;
 static uint8_t own_index;
@@ -221,6 +223,44 @@ static void make_qp(void)
 	        .create_flags = (uint32_t)value(),
 	        .send_ops_flags = value(),
 	};
+
+	KEEP(qps, ibv_create_qp_ex(ctx, &attr), ibv_destroy_qp);
+}
+
+static void make_wq(void)
+{
+	struct ibv_wq_init_attr attr = {.wq_type = byte() < 240 ? IBV_WQT_RQ : (enum ibv_wq_type)value(),
+	                                .max_wr = byte() < 200 ? 8 : (uint32_t)value(),
+	                                .max_sge = byte() < 200 ? 4 : (uint32_t)value(),
+	                                .pd = SOME(pds),
+	                                .cq = SOME(cqs),
+	                                .comp_mask = byte() < 230 ? 0 : (uint32_t)value(),
+	                                .create_flags = (uint32_t)value()};
+
+	KEEP(wqs, ibv_create_wq(ctx, &attr), ibv_destroy_wq);
+}
+
+static void make_table(void)
+{
+	struct ibv_wq *entries[4] = {SOME(wqs), SOME(wqs), SOME(wqs), SOME(wqs)};
+	struct ibv_rwq_ind_table_init_attr attr = {
+	        .log_ind_tbl_size = byte() % 3, .ind_tbl = entries, .comp_mask = byte() < 230 ? 0 : (uint32_t)value()};
+
+	KEEP(tables, ibv_create_rwq_ind_table(ctx, &attr), ibv_destroy_rwq_ind_table);
+}
+
+/* With a table. Without the right to packet sockets there is none. */
+static void make_distributor(void)
+{
+	static uint8_t key[40];
+	struct ibv_qp_init_attr_ex attr = {.qp_type = byte() < 230 ? IBV_QPT_RAW_PACKET : (enum ibv_qp_type)value(),
+	                                   .cap = {.max_send_wr = byte() < 230 ? 0 : (uint32_t)value()},
+	                                   .comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_IND_TABLE |
+	                                                IBV_QP_INIT_ATTR_RX_HASH,
+	                                   .pd = SOME(pds),
+	                                   .rwq_ind_tbl = SOME(tables),
+	                                   .rx_hash_conf = {byte() < 230 ? 1 : byte(), byte() < 230 ? 40 : byte(), key,
+	                                                    byte() < 128 ? 3 : value()}};
 
 	KEEP(qps, ibv_create_qp_ex(ctx, &attr), ibv_destroy_qp);
 }
@@ -492,6 +532,42 @@ static void post_receive(void)
 		ibv_post_recv(qp, &first, &bad);
 }
 
+static void change_work_queue(void)
+{
+	struct ibv_sge sge[4] = {any_piece(false), any_piece(false), any_piece(false), any_piece(false)};
+	struct ibv_recv_wr wr = {.sg_list = sge, .num_sge = byte() < 240 ? byte() % 6 : -1}, *bad;
+	struct ibv_wq *wq = SOME(wqs);
+	struct ibv_wq_attr attr = {.attr_mask = byte() < 200 ? IBV_WQ_ATTR_STATE : (uint32_t)value(),
+	                           .wq_state = (enum ibv_wq_state)(byte() < 230 ? byte() % 3 : value()),
+	                           .curr_wq_state = (enum ibv_wq_state)(byte() % 4),
+	                           .flags_mask = (uint32_t)value()};
+
+	switch (byte() % 8) {
+	case 0:
+		make_wq();
+		break;
+	case 1:
+		make_table();
+		break;
+	case 2:
+		make_distributor();
+		break;
+	case 3:
+		DROP(wqs, ibv_destroy_wq);
+		break;
+	case 4:
+		DROP(tables, ibv_destroy_rwq_ind_table);
+		break;
+	case 5:
+		if (wq)
+			ibv_modify_wq(wq, &attr);
+		break;
+	default:
+		if (wq)
+			ibv_post_wq_recv(wq, &wr, &bad);
+	}
+}
+
 static void build_one(struct ibv_qp_ex *x)
 {
 	struct ibv_sge sge[40];
@@ -643,6 +719,8 @@ static void destroy_all(void)
 			;
 	DROP_ALL(qps, ibv_destroy_qp)
 	DROP_ALL(ahs, ibv_destroy_ah)
+	DROP_ALL(tables, ibv_destroy_rwq_ind_table)
+	DROP_ALL(wqs, ibv_destroy_wq)
 	DROP_ALL(srqs, ibv_destroy_srq)
 	DROP_ALL(cqs, ibv_destroy_cq)
 	DROP_ALL(channels, ibv_destroy_comp_channel)
@@ -658,7 +736,7 @@ static void (*const steps[])(void) = {
         make_domain,     make_region,  make_cq,      make_channel, make_srq,    make_ah,
         make_ah_from_wc, make_qp,      destroy_some, modify_qp,    connect_qps, change_queue,
         change_region,   change_group, ask,          post_send,    post_send,   post_receive,
-        build_some,      poll_some,    poll_some,    take_events,  connect_qps,
+        build_some,      poll_some,    poll_some,    take_events,  connect_qps, change_work_queue,
 };
 
 static void find_address(void)

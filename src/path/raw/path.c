@@ -15,6 +15,7 @@
 #include "core/inbound.h"
 #include "core/rq.h"
 #include "core/sq.h"
+#include "core/wq.h"
 #include "path/raw/raw.h"
 #include "util/units.h"
 
@@ -303,6 +304,8 @@ static bool frames_wanted(struct vb_qp *qp)
 {
 	unsigned s = atomic_load_explicit(&qp->state, memory_order_relaxed);
 
+	if (qp->rss) /* its work queues have states; its own only says that it has failed */
+		return s != IBV_QPS_ERR;
 	return s == IBV_QPS_RTR || s == IBV_QPS_RTS || s == IBV_QPS_SQD || s == IBV_QPS_SQE;
 }
 
@@ -325,12 +328,14 @@ static void frame_input(struct vb_raw_path *path, const uint8_t *frame, uint32_t
 		path->unclaimed++;
 		return;
 	}
-	if (!vb_receive_take(qp)) {
+	if (qp->rss ? !vb_rss_take(qp, frame, len) : !vb_receive_take(qp)) {
 		path->no_receive++;
 		return;
 	}
 	path->received_frames++;
 	path->received_bytes += len;
+	if (qp->rss)
+		return;
 	if (len > qp->inbound->wqe.length)
 		complete_frame(qp, IBV_WC_LOC_LEN_ERR, 0);
 	else if (vb_receive_store(qp, 0, frame, len))

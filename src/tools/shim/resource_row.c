@@ -15,7 +15,7 @@ static const char *const qp_states[] = {"RESET", "INIT", "RTR", "RTS", "SQD", "S
 static const char *const id_states[] = {"IDLE",    "ADDR_QUERY", "ADDR_RESOLVED", "ROUTE_QUERY", "ROUTE_RESOLVED",
                                         "CONNECT", "DISCONNECT", "ADDR_BOUND",    "LISTEN",      "DEVICE_REMOVAL"};
 /* The kernel's numbers of types: those of enum ib_qp_type. */
-static const char *const qp_types[] = {NULL, NULL, "RC", "UC", "UD", NULL, NULL, NULL, NULL, "XRC_SEND", "XRC_RECV"};
+static const char *const qp_types[] = {NULL, NULL, "RC", "UC", "UD", NULL, NULL, NULL, "RAW", "XRC_SEND", "XRC_RECV"};
 static const char *const port_spaces[] = {"IPOIB", "TCP", "UDP", "IB"};
 static const uint32_t port_space_numbers[] = {RDMA_PS_IPOIB, RDMA_PS_TCP, RDMA_PS_UDP, RDMA_PS_IB};
 

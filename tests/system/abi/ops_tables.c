@@ -42,11 +42,6 @@ static void what_is_missing_says_so(struct ibv_context *context, struct ibv_pd *
 	CHECK(ibv_read_counters(&(struct ibv_counters){context}, NULL, 0, 0) == EOPNOTSUPP);
 	CHECK(ibv_attach_counters_point_flow(&(struct ibv_counters){context}, NULL, NULL) == EOPNOTSUPP);
 	CHECK(ibv_modify_qp_rate_limit(&qp, NULL) == EOPNOTSUPP);
-	REFUSES_NULL(ibv_create_wq(context, &(struct ibv_wq_init_attr){0}));
-	CHECK(ibv_modify_wq(&(struct ibv_wq){.context = context}, NULL) == EOPNOTSUPP);
-	CHECK(ibv_destroy_wq(&(struct ibv_wq){.context = context}) == EOPNOTSUPP);
-	REFUSES_NULL(ibv_create_rwq_ind_table(context, NULL));
-	CHECK(ibv_destroy_rwq_ind_table(&(struct ibv_rwq_ind_table){.context = context}) == EOPNOTSUPP);
 }
 
 int main(void)

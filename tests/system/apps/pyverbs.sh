@@ -7,10 +7,9 @@ source "$(dirname "$0")/../../support/lib.sh"
 suite=/usr/share/doc/rdma-core/tests
 [ -e $suite/run_tests.py ] || { skip pyverbs "python3-pyverbs is not installed"; exit 0; }
 /usr/bin/python3 -c 'import pyverbs.device' 2>/dev/null || { skip pyverbs "Debian's python cannot import pyverbs"; exit 0; }
-# not rss_traffic: it needs work queues, which are not there, and does not skip then
-modules=${*:-addr atomic cq cq_events cqex device flow fork mr odp parent_domain pd qp qpex rdmacm relaxed_ordering shared_pd tag_matching}
+modules=${*:-addr atomic cq cq_events cqex device flow fork mr odp parent_domain pd qp qpex rdmacm relaxed_ordering rss_traffic shared_pd tag_matching}
 declare -A tests=([addr]=3 [atomic]=9 [cq]=4 [cq_events]=2 [cqex]=5 [device]=22 [flow]=5 [fork]=1 [mr]=27 [odp]=17 [parent_domain]=6 [pd]=4 [qp]=26 [qpex]=20
-	[rdmacm]=10 [relaxed_ordering]=3 [shared_pd]=1 [tag_matching]=4)
+	[rdmacm]=10 [relaxed_ordering]=3 [rss_traffic]=1 [shared_pd]=1 [tag_matching]=4)
 
 # Tests that may be skipped, with reasons. All others must pass.
 cat >"$work/may_skip" <<'EOF'
