@@ -27,6 +27,8 @@ struct vb_roce_path;
 struct vb_iwarp_path;
 struct vb_raw_path;
 struct vb_flow;
+struct vb_flow_counters;
+struct vb_counter_point;
 struct vb_dm_memory;
 struct vb_tx;
 struct vb_share;

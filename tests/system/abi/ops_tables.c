@@ -37,10 +37,6 @@ static void what_is_missing_says_so(struct ibv_context *context, struct ibv_pd *
 	REFUSES_NULL(ibv_create_flow_action_esp(context, NULL));
 	CHECK(ibv_modify_flow_action_esp(&(struct ibv_flow_action){context}, NULL) == EOPNOTSUPP);
 	CHECK(ibv_destroy_flow_action(&(struct ibv_flow_action){context}) == EOPNOTSUPP);
-	REFUSES_NULL(ibv_create_counters(context, NULL));
-	CHECK(ibv_destroy_counters(&(struct ibv_counters){context}) == EOPNOTSUPP);
-	CHECK(ibv_read_counters(&(struct ibv_counters){context}, NULL, 0, 0) == EOPNOTSUPP);
-	CHECK(ibv_attach_counters_point_flow(&(struct ibv_counters){context}, NULL, NULL) == EOPNOTSUPP);
 	CHECK(ibv_modify_qp_rate_limit(&qp, NULL) == EOPNOTSUPP);
 	REFUSES_NULL(ibv_create_wq(context, &(struct ibv_wq_init_attr){0}));
 	CHECK(ibv_modify_wq(&(struct ibv_wq){.context = context}, NULL) == EOPNOTSUPP);
