@@ -32,12 +32,6 @@ NO_INT(destroy_wq, (struct ibv_wq * wq))
 NO_INT(modify_wq, (struct ibv_wq * wq, struct ibv_wq_attr *attr))
 NO_PTR(struct ibv_wq *, create_wq, (struct ibv_context * context, struct ibv_wq_init_attr *attr))
 
-static int no_post_srq_ops(struct ibv_srq *srq, struct ibv_ops_wr *op, struct ibv_ops_wr **bad_op)
-{
-	*bad_op = op;
-	return EOPNOTSUPP;
-}
-
 /*
  * Until 2018 the _compat_ entries were the verbs, with the arguments of that time; now the library exports functions.
  * No program is known to call these entries, but they must not be null.
@@ -116,7 +110,7 @@ static const struct verbs_context verbs_ops = {
         .dealloc_td = vb_dealloc_td,
         .alloc_td = vb_alloc_td,
         .modify_cq = vb_modify_cq,
-        .post_srq_ops = no_post_srq_ops,
+        .post_srq_ops = vb_post_srq_ops,
         .destroy_rwq_ind_table = no_destroy_rwq_ind_table,
         .create_rwq_ind_table = no_create_rwq_ind_table,
         .destroy_wq = no_destroy_wq,

@@ -34,6 +34,8 @@ struct vb_tx;
 struct vb_share;
 struct vb_region_map;
 struct vb_xrcd;
+struct vb_tm;
+struct vb_tag;
 struct vb_xrc_domain;
 
 /* Allocated with zeros behind it (context.c), because libmlx5 and others read past it as if it were their own. */
@@ -130,6 +132,7 @@ struct vb_cqe {
 	union {
 		struct vb_swqe *send;
 		struct vb_rq *receive;
+		uint64_t tag; /* of a message that a tagged receive took (IBV_WC_TM_MATCH): it has no slot */
 	};
 };
 _Static_assert(sizeof(struct vb_cqe) == 64, "one line");
@@ -197,6 +200,7 @@ struct vb_rq {
 	_Atomic uint32_t tail;      /* next to post */
 	_Atomic uint32_t polled;    /* consumed receives that have been polled: their slots are free again */
 	bool shared;                /* an SRQ's, whose completions may be in several CQs */
+	bool tagged;                /* an SRQ of tag matching: core/tm.h */
 	struct vb_node *rnr_waiter; /* the adapter that waits for a receive, or NULL. Under lock */
 	struct vb_rwqe *wqe;
 	struct ibv_sge *sge;
@@ -218,7 +222,8 @@ struct vb_srq {
 	/* XRC (core/xrc.h): its number, its domain, and where its receives complete; otherwise 0 and NULL */
 	uint32_t number;
 	struct vb_xrcd *xrcd;
-	struct vb_cq *cq;
+	struct vb_cq *cq; /* as that of tag matching */
+	struct vb_tm *tm; /* tag matching, or NULL */
 };
 
 enum vb_swqe_state { VB_SWQE_POSTED, VB_SWQE_SENT, VB_SWQE_DONE };
@@ -362,9 +367,12 @@ struct vb_qp {
 	struct vb_node *node;
 	struct vb_pd *pd;
 	struct vb_cq *scq, *rcq;
-	struct vb_srq *srq;          /* NULL: the QP uses rq below */
+	struct vb_cq
+	        *named_rcq; /* the one that the program named, if receives complete in that of a TM-SRQ; else NULL */
+	struct vb_srq *srq; /* NULL: the QP uses rq below */
 	struct vb_qp_shared *shared; /* in our segment */
 	bool is_ex, sq_sig_all;
+	bool sq_tagged;          /* the adapter's rendezvous have the send queue: core/tm.h */
 	uint8_t type;            /* enum ibv_qp_type */
 	_Atomic uint8_t state;   /* enum ibv_qp_state; written under progress + sq_lock */
 	struct ibv_qp_attr attr; /* as set by ibv_modify_qp; under progress + sq_lock */
@@ -403,7 +411,12 @@ struct vb_qp {
 	struct { /* a message that arrives in several records or packets */
 		bool active;
 		bool dropped;  /* UC: the rest of the message is dropped */
-		uint32_t slot; /* the receive queue slot that it takes */
+		uint8_t kind;  /* enum vb_tm_kind; the next five are of tag matching */
+		bool told;     /* its match has a completion already */
+		uint32_t priv; /* app_ctx of its header */
+		uint64_t tag, stores;
+		struct vb_tag *chosen; /* of a rendezvous */
+		uint32_t slot;         /* the receive queue slot that it takes */
 		uint32_t offset;
 		struct vb_rwqe wqe;
 		struct ibv_sge sge[VB_MAX_SGE];

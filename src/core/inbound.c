@@ -10,6 +10,7 @@
 #include "core/mr.h"
 #include "core/pd.h"
 #include "core/rq.h"
+#include "core/tm.h"
 #include "util/guard.h"
 
 struct vb_counters vb_counters;
@@ -61,6 +62,9 @@ bool vb_receive_store(struct vb_qp *qp, uint64_t off, const void *from, uint32_t
 {
 	struct iovec iov[VB_MAX_SGE];
 	const uint8_t *src = from;
+
+	if (__builtin_expect(qp->inbound->kind != VB_TM_PLAIN, 0))
+		src += vb_tm_clip(qp, &off, &n);
 	int k = vb_receive_pieces(qp, off, n, iov);
 
 	for (int i = 0; i < k; i++) {

@@ -63,6 +63,8 @@ int vb_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr);
 int vb_destroy_srq(struct ibv_srq *srq);
 int vb_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr);
 
+int vb_post_srq_ops(struct ibv_srq *srq, struct ibv_ops_wr *wr, struct ibv_ops_wr **bad_wr);
+
 int vb_get_srq_num(struct ibv_srq *srq, uint32_t *number);
 struct ibv_xrcd *vb_open_xrcd(struct ibv_context *context, struct ibv_xrcd_init_attr *attr);
 int vb_close_xrcd(struct ibv_xrcd *xrcd);
