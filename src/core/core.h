@@ -367,9 +367,7 @@ struct vb_qp {
 	struct vb_node *node;
 	struct vb_pd *pd;
 	struct vb_cq *scq, *rcq;
-	struct vb_cq
-	        *named_rcq; /* the one that the program named, if receives complete in that of a TM-SRQ; else NULL */
-	struct vb_srq *srq; /* NULL: the QP uses rq below */
+	struct vb_srq *srq;          /* NULL: the QP uses rq below */
 	struct vb_qp_shared *shared; /* in our segment */
 	bool is_ex, sq_sig_all;
 	bool sq_tagged;          /* the adapter's rendezvous have the send queue: core/tm.h */
@@ -411,16 +409,18 @@ struct vb_qp {
 	struct { /* a message that arrives in several records or packets */
 		bool active;
 		bool dropped;  /* UC: the rest of the message is dropped */
-		uint8_t kind;  /* enum vb_tm_kind; the next five are of tag matching */
-		bool told;     /* its match has a completion already */
-		uint32_t priv; /* app_ctx of its header */
-		uint64_t tag, stores;
-		struct vb_tag *chosen; /* of a rendezvous */
-		uint32_t slot;         /* the receive queue slot that it takes */
+		uint8_t kind;  /* enum vb_tm_kind */
+		bool told;     /* tag matching: its match has a completion already */
+		uint32_t slot; /* the receive queue slot that it takes */
 		uint32_t offset;
 		struct vb_rwqe wqe;
 		struct ibv_sge sge[VB_MAX_SGE];
-	} * inbound; /* allocated with the QP */
+		/* tag matching */
+		uint32_t priv; /* app_ctx of the message's header */
+		uint64_t tag;
+		uint64_t stores;       /* the size of the tagged receive */
+		struct vb_tag *chosen; /* of a rendezvous */
+	} * inbound;                   /* allocated with the QP */
 
 	_Atomic uint32_t async_taken; /* written under async_lock of the context */
 	uint32_t async_acked;         /* under ack_lock */
@@ -428,6 +428,8 @@ struct vb_qp {
 	pthread_cond_t ack_cond;
 	bool comm_est_raised, last_wqe_raised;
 	void *theirs; /* its queues, if the program has allocated them */
+	/* the CQ that the program named, if receives complete in that of a TM-SRQ; else NULL */
+	struct vb_cq *named_rcq;
 
 	struct vb_made made;
 	pthread_mutex_t modify_lock; /* held for a whole ibv_modify_qp */

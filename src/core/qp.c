@@ -351,7 +351,7 @@ struct ibv_qp *vb_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_a
 	if (attr->qp_type == IBV_QPT_XRC_RECV)
 		return make_target(context, attr);
 	struct ibv_qp_cap cap = round_cap(&attr->cap, attr->srq || attr->qp_type == IBV_QPT_XRC_SEND);
-	bool tagged = attr->srq && vb_srq(attr->srq)->tm && !attr->cap.max_send_wr;
+	bool tagged = attr->qp_type == IBV_QPT_RC && attr->srq && vb_srq(attr->srq)->tm && !attr->cap.max_send_wr;
 	const struct ibv_qp_cap of_adapter = {
 	        .max_send_wr = VB_TM_SENDS, .max_send_sge = VB_MAX_TAG_SGE, .max_inline_data = VB_TM_FIN_LEN};
 	struct vb_qp *qp = make_queue_pair(context, attr, tagged ? &of_adapter : &cap);
