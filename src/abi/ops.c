@@ -20,21 +20,11 @@
 		return NULL;         \
 	}
 
-NO_INT(read_counters, (struct ibv_counters * counters, uint64_t *values, uint32_t n, uint32_t flags))
-NO_INT(attach_counters, (struct ibv_counters * counters, struct ibv_counter_attach_attr *attr, struct ibv_flow *flow))
-NO_PTR(struct ibv_counters *, create_counters, (struct ibv_context * context, struct ibv_counters_init_attr *attr))
-NO_INT(destroy_counters, (struct ibv_counters * counters))
 NO_INT(modify_flow_action_esp, (struct ibv_flow_action * action, struct ibv_flow_action_esp_attr *attr))
 NO_INT(destroy_flow_action, (struct ibv_flow_action * action))
 NO_PTR(struct ibv_flow_action *, create_flow_action_esp,
        (struct ibv_context * c, struct ibv_flow_action_esp_attr *attr))
 NO_INT(modify_qp_rate_limit, (struct ibv_qp * qp, struct ibv_qp_rate_limit_attr *attr))
-
-static int no_post_srq_ops(struct ibv_srq *srq, struct ibv_ops_wr *op, struct ibv_ops_wr **bad_op)
-{
-	*bad_op = op;
-	return EOPNOTSUPP;
-}
 
 /*
  * Until 2018 the _compat_ entries were the verbs, with the arguments of that time; now the library exports functions.
@@ -99,10 +89,10 @@ static const struct verbs_context verbs_ops = {
         .query_port = vb_query_port_sized,
         .advise_mr = vb_advise_mr,
         .alloc_null_mr = vb_alloc_null_mr,
-        .read_counters = no_read_counters,
-        .attach_counters_point_flow = no_attach_counters,
-        .create_counters = no_create_counters,
-        .destroy_counters = no_destroy_counters,
+        .read_counters = vb_read_counters,
+        .attach_counters_point_flow = vb_attach_counters_point_flow,
+        .create_counters = vb_create_counters,
+        .destroy_counters = vb_destroy_counters,
         .reg_dm_mr = vb_reg_dm_mr,
         .alloc_dm = vb_alloc_dm,
         .free_dm = vb_free_dm,
@@ -114,7 +104,7 @@ static const struct verbs_context verbs_ops = {
         .dealloc_td = vb_dealloc_td,
         .alloc_td = vb_alloc_td,
         .modify_cq = vb_modify_cq,
-        .post_srq_ops = no_post_srq_ops,
+        .post_srq_ops = vb_post_srq_ops,
         .destroy_rwq_ind_table = vb_destroy_rwq_ind_table,
         .create_rwq_ind_table = vb_create_rwq_ind_table,
         .destroy_wq = vb_destroy_wq,

@@ -29,11 +29,15 @@ struct vb_raw_path;
 struct vb_flow;
 struct vb_rss;
 struct vb_wq;
+struct vb_flow_counters;
+struct vb_counter_point;
 struct vb_dm_memory;
 struct vb_tx;
 struct vb_share;
 struct vb_region_map;
 struct vb_xrcd;
+struct vb_tm;
+struct vb_tag;
 struct vb_xrc_domain;
 
 /* Allocated with zeros behind it (context.c), because libmlx5 and others read past it as if it were their own. */
@@ -131,6 +135,7 @@ struct vb_cqe {
 	union {
 		struct vb_swqe *send;
 		struct vb_rq *receive;
+		uint64_t tag; /* of a message that a tagged receive took (IBV_WC_TM_MATCH): it has no slot */
 	};
 };
 _Static_assert(sizeof(struct vb_cqe) == 64, "one line");
@@ -198,6 +203,7 @@ struct vb_rq {
 	_Atomic uint32_t tail;      /* next to post */
 	_Atomic uint32_t polled;    /* consumed receives that have been polled: their slots are free again */
 	bool shared;                /* an SRQ's, whose completions may be in several CQs */
+	bool tagged;                /* an SRQ of tag matching: core/tm.h */
 	struct vb_node *rnr_waiter; /* the adapter that waits for a receive, or NULL. Under lock */
 	struct vb_rwqe *wqe;
 	struct ibv_sge *sge;
@@ -219,7 +225,8 @@ struct vb_srq {
 	/* XRC (core/xrc.h): its number, its domain, and where its receives complete; otherwise 0 and NULL */
 	uint32_t number;
 	struct vb_xrcd *xrcd;
-	struct vb_cq *cq;
+	struct vb_cq *cq; /* as that of tag matching */
+	struct vb_tm *tm; /* tag matching, or NULL */
 };
 
 enum vb_swqe_state { VB_SWQE_POSTED, VB_SWQE_SENT, VB_SWQE_DONE };
@@ -366,6 +373,7 @@ struct vb_qp {
 	struct vb_srq *srq;          /* NULL: the QP uses rq below */
 	struct vb_qp_shared *shared; /* in our segment */
 	bool is_ex, sq_sig_all;
+	bool sq_tagged;          /* the adapter's rendezvous have the send queue: core/tm.h */
 	uint8_t type;            /* enum ibv_qp_type */
 	_Atomic uint8_t state;   /* enum ibv_qp_state; written under progress + sq_lock */
 	struct ibv_qp_attr attr; /* as set by ibv_modify_qp; under progress + sq_lock */
@@ -405,11 +413,18 @@ struct vb_qp {
 	struct { /* a message that arrives in several records or packets */
 		bool active;
 		bool dropped;  /* UC: the rest of the message is dropped */
+		uint8_t kind;  /* enum vb_tm_kind */
+		bool told;     /* tag matching: its match has a completion already */
 		uint32_t slot; /* the receive queue slot that it takes */
 		uint32_t offset;
 		struct vb_rwqe wqe;
 		struct ibv_sge sge[VB_MAX_SGE];
-	} * inbound; /* allocated with the QP */
+		/* tag matching */
+		uint32_t priv; /* app_ctx of the message's header */
+		uint64_t tag;
+		uint64_t stores;       /* the size of the tagged receive */
+		struct vb_tag *chosen; /* of a rendezvous */
+	} * inbound;                   /* allocated with the QP */
 
 	_Atomic uint32_t async_taken; /* written under async_lock of the context */
 	uint32_t async_acked;         /* under ack_lock */
@@ -417,6 +432,8 @@ struct vb_qp {
 	pthread_cond_t ack_cond;
 	bool comm_est_raised, last_wqe_raised;
 	void *theirs; /* its queues, if the program has allocated them */
+	/* the CQ that the program named, if receives complete in that of a TM-SRQ; else NULL */
+	struct vb_cq *named_rcq;
 
 	struct vb_made made;
 	pthread_mutex_t modify_lock; /* held for a whole ibv_modify_qp */

@@ -6,6 +6,7 @@
 
 #include "core/core.h"
 #include "core/rq.h"
+#include "core/tm.h"
 
 /* Takes up to n completions from the queue, without making progress. Returns how many. */
 uint32_t vb_cq_pop(struct vb_cq *cq, uint32_t n, struct vb_cqe *out);
@@ -33,7 +34,10 @@ static inline void vb_cqe_leaves(const struct vb_cqe *cqe)
 {
 	if (__builtin_expect(!cqe->send, 0))
 		return;
-	if (cqe->wc.opcode & IBV_WC_RECV)
+	if (__builtin_expect(cqe->wc.opcode >= IBV_WC_TM_ADD, 0)) {
+		if (!(cqe->wc.wc_flags & IBV_WC_TM_MATCH))
+			vb_tm_leaves(cqe->receive, cqe->wc.opcode);
+	} else if (cqe->wc.opcode & IBV_WC_RECV)
 		vb_rq_give_back(cqe->receive);
 	else
 		atomic_store_explicit(&cqe->send->in_cq, false, memory_order_release);

@@ -10,7 +10,7 @@
 #include "fault/set.h"
 
 #define TIMESTAMPS (IBV_WC_EX_WITH_COMPLETION_TIMESTAMP | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK)
-#define FLAGS_SUPPORTED (IBV_WC_STANDARD_FLAGS | TIMESTAMPS)
+#define FLAGS_SUPPORTED (IBV_WC_STANDARD_FLAGS | TIMESTAMPS | IBV_WC_EX_WITH_TM_INFO)
 #define FLAGS_KNOWN IBV_CREATE_CQ_SUP_WC_FLAGS
 
 static struct vb_cq *cq_of(struct ibv_cq_ex *ex)
@@ -112,9 +112,13 @@ static uint32_t read_flow_tag(struct ibv_cq_ex *ex)
 	return 0;
 }
 
+/* The header of a message that matched; others have theirs in the receive. */
 static void read_tm_info(struct ibv_cq_ex *ex, struct ibv_wc_tm_info *info)
 {
-	*info = (struct ibv_wc_tm_info){0};
+	const struct vb_cqe *c = &cq_of(ex)->current;
+	bool matched = c->wc.opcode == IBV_WC_TM_RECV && (c->wc.wc_flags & IBV_WC_TM_MATCH);
+
+	*info = matched ? (struct ibv_wc_tm_info){.tag = c->tag, .priv = c->wc.vendor_err} : (struct ibv_wc_tm_info){0};
 }
 
 static uint64_t read_completion_ts(struct ibv_cq_ex *ex)

@@ -15,7 +15,9 @@ void vb_cq_judge(struct vb_cq *cq, struct ibv_wc *wc)
 	                                   .device = VB_CONTEXT_OF(cq)->dev->dev.name};
 	struct vb_fault_verdict v;
 
-	if (wc->status != IBV_WC_SUCCESS || !(wc->opcode & IBV_WC_RECV) || !vb_fault_ask_work(&s, &v))
+	bool op = wc->opcode >= IBV_WC_TM_ADD && wc->opcode <= IBV_WC_TM_SYNC; /* on a list of tags */
+
+	if (wc->status != IBV_WC_SUCCESS || !(wc->opcode & IBV_WC_RECV) || op || !vb_fault_ask_work(&s, &v))
 		return;
 	if (v.status) { /* the rest as in other failed completions */
 		wc->status = v.status;

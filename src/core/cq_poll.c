@@ -165,7 +165,9 @@ static void cq_remove(struct vb_cq *cq, uint32_t qpn, const struct vb_rq *rq)
 	for (uint32_t i = head; i != tail; i++) {
 		struct vb_cqe *cqe = &cq->ring[i & cq->mask];
 
-		if (rq ? (cqe->wc.opcode & IBV_WC_RECV) && cqe->receive == rq : cqe->wc.qp_num == qpn)
+		bool tagged = cqe->wc.opcode >= IBV_WC_TM_ADD && (cqe->wc.wc_flags & IBV_WC_TM_MATCH);
+
+		if (rq ? (cqe->wc.opcode & IBV_WC_RECV) && !tagged && cqe->receive == rq : cqe->wc.qp_num == qpn)
 			vb_cqe_leaves(cqe);
 		else
 			cq->ring[keep++ & cq->mask] = *cqe;

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "core/device.h"
+#include "core/flow_counters.h"
 #include "core/handle.h"
 #include "core/qp.h"
 #include "core/verbs.h"
@@ -54,6 +55,7 @@ static void insert_flow(struct vb_node *node, struct vb_flow *flow)
 		at = &(*at)->next;
 	flow->next = *at;
 	*at = flow;
+	vb_counters_bind(flow);
 }
 
 static int enter_flow(struct vb_qp *qp, struct vb_flow *flow)
@@ -83,6 +85,7 @@ static void leave_flow(struct vb_flow *flow)
 	if (found) {
 		*at = flow->next;
 		node->flow_count--;
+		vb_counters_leave(flow);
 	}
 	vb_unlock(&node->progress);
 	if (!found)
@@ -102,6 +105,8 @@ struct ibv_flow *vb_create_flow(struct ibv_qp *ibqp, struct ibv_flow_attr *attr)
 
 	if (!err)
 		err = vb_flow_parse(attr, &match);
+	if (!err && match.counts && !vb_counters_are_of(match.counters, ibqp->context))
+		err = EINVAL;
 	struct vb_flow *flow = err ? NULL : calloc(1, sizeof(*flow));
 
 	if (flow) {
@@ -113,6 +118,7 @@ struct ibv_flow *vb_create_flow(struct ibv_qp *ibqp, struct ibv_flow_attr *attr)
 		flow->type = (uint8_t)attr->type;
 		flow->dont_trap = attr->flags & IBV_FLOW_ATTR_FLAGS_DONT_TRAP;
 		flow->match = match;
+		flow->counters = (struct vb_flow_counters *)match.counters;
 		err = enter_flow(flow->qp, flow);
 		if (!err)
 			return &flow->flow;
@@ -123,6 +129,16 @@ struct ibv_flow *vb_create_flow(struct ibv_qp *ibqp, struct ibv_flow_attr *attr)
 	return NULL;
 }
 
+static void free_points(struct vb_flow *flow)
+{
+	while (flow->points) {
+		struct vb_counter_point *p = flow->points;
+
+		flow->points = p->next;
+		free(p);
+	}
+}
+
 int vb_destroy_flow(struct ibv_flow *ibflow)
 {
 	struct vb_flow *flow = (struct vb_flow *)ibflow;
@@ -130,6 +146,7 @@ int vb_destroy_flow(struct ibv_flow *ibflow)
 	if (!VB_IS_SOUND(flow, flow))
 		return EINVAL;
 	leave_flow(flow);
+	free_points(flow);
 	vb_object_free(flow, &flow->made);
 	return 0;
 }
@@ -141,27 +158,26 @@ static bool rule_matches(const struct vb_flow *f, const union vb_frame_fields *f
 	return f->type == IBV_FLOW_ATTR_ALL_DEFAULT || vb_flow_matches(&f->match, fields, layers);
 }
 
-bool vb_flow_takes(const struct vb_qp *qp, const uint8_t *frame, uint32_t len)
+bool vb_flow_takes(struct vb_qp *qp, const uint8_t *frame, uint32_t len)
 {
 	union vb_frame_fields fields;
 	uint8_t layers = vb_frame_dissect(frame, len, &fields);
 
-	for (const struct vb_flow *f = qp->node->flows; f; f = f->next) {
-		if (f->type == IBV_FLOW_ATTR_SNIFFER) {
-			if (f->qp == qp)
-				return true;
+	bool taken = false;
+
+	for (struct vb_flow *f = qp->node->flows; f; f = f->next) {
+		bool sniffs = f->type == IBV_FLOW_ATTR_SNIFFER;
+
+		if (sniffs ? f->qp != qp : vb_qp_device(f->qp) != vb_qp_device(qp) || !rule_matches(f, &fields, layers))
 			continue;
+		if (f->qp == qp) { /* each queue pair of the process sees the frame, so a rule counts it once */
+			vb_counters_count(f, len);
+			taken = taken || !f->match.drop;
 		}
-		if (vb_qp_device(f->qp) != vb_qp_device(qp) || !rule_matches(f, &fields, layers))
-			continue;
-		if (f->match.drop)
-			return false;
-		if (f->qp == qp)
-			return true;
-		if (!f->dont_trap)
-			return false;
+		if (!sniffs && (f->match.drop || !f->dont_trap))
+			break;
 	}
-	return false;
+	return taken;
 }
 
 static void want_address(struct vb_flow_wants *w, const struct vb_flow_match *m)

@@ -16,11 +16,14 @@ struct vb_flow {
 	uint8_t type;         /* enum ibv_flow_attr_type */
 	bool dont_trap;       /* the frame goes on to less important rules */
 	struct vb_flow_match match;
+	struct vb_flow_counters *counters; /* that it was made with, or NULL; under progress, as points */
+	struct vb_counter_point *points;   /* of counters objects that were attached later; freed with the flow */
 };
 
 /* Does this queue pair receive the frame? The first rule that matches decides, of all queue pairs of the process on this
- * adapter; a sniffer gets a copy in any case. Under progress. */
-bool vb_flow_takes(const struct vb_qp *qp, const uint8_t *frame, uint32_t len);
+ * adapter; a sniffer gets a copy in any case. Each rule of the queue pair that the frame reaches counts it. Under
+ * progress. */
+bool vb_flow_takes(struct vb_qp *qp, const uint8_t *frame, uint32_t len);
 
 /* What the interface must receive for the rules of a queue pair. Under progress. */
 struct vb_flow_wants {

@@ -92,6 +92,16 @@ static int add_ports(struct vb_flow_match *m, const struct ibv_flow_spec_tcp_udp
 	return add_layer(m, spec->type == IBV_FLOW_SPEC_TCP ? VB_LAYER_TCP : VB_LAYER_UDP);
 }
 
+/* A rule has one counters object, as with mlx5. */
+static int add_counting(struct vb_flow_match *m, const struct ibv_flow_spec_counter_action *spec)
+{
+	if (m->counts)
+		return EINVAL;
+	m->counts = true;
+	m->counters = spec->counters;
+	return 0;
+}
+
 /* The size of a specification of this type; 0: not supported. */
 static size_t size_of_spec(uint32_t type)
 {
@@ -109,6 +119,8 @@ static size_t size_of_spec(uint32_t type)
 		return sizeof(struct ibv_flow_spec_tcp_udp);
 	case IBV_FLOW_SPEC_ACTION_DROP:
 		return sizeof(struct ibv_flow_spec_action_drop);
+	case IBV_FLOW_SPEC_ACTION_COUNT:
+		return sizeof(struct ibv_flow_spec_counter_action);
 	default:
 		return 0;
 	}
@@ -128,6 +140,8 @@ static int add_spec(struct vb_flow_match *m, const struct ibv_flow_spec *spec)
 	case IBV_FLOW_SPEC_ACTION_DROP:
 		m->drop = true;
 		return 0;
+	case IBV_FLOW_SPEC_ACTION_COUNT:
+		return add_counting(m, &spec->flow_count);
 	default:
 		return add_ports(m, &spec->tcp_udp);
 	}

@@ -10,6 +10,7 @@
 #include "core/mr.h"
 #include "core/pd.h"
 #include "core/rq.h"
+#include "core/tm.h"
 #include "util/guard.h"
 
 struct vb_counters vb_counters;
@@ -78,8 +79,11 @@ static inline bool store_pieces(const struct iovec *iov, int k, const uint8_t *s
 bool vb_receive_store(struct vb_qp *qp, uint64_t off, const void *from, uint32_t n)
 {
 	struct iovec iov[VB_MAX_SGE];
+	const uint8_t *src = from;
 
-	return store_pieces(iov, vb_receive_pieces(qp, off, n, iov), from);
+	if (__builtin_expect(qp->inbound->kind != VB_TM_PLAIN, 0))
+		src += vb_tm_clip(qp, &off, &n);
+	return store_pieces(iov, vb_receive_pieces(qp, off, n, iov), src);
 }
 
 bool vb_scatter_store(struct vb_node *node, uint32_t pd, const struct ibv_sge *sges, uint32_t n_sges, const void *from,

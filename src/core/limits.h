@@ -25,6 +25,11 @@
 #define VB_MAX_WQ 8192
 #define VB_MAX_RWQ_TABLES 4096
 #define VB_MAX_LOG_RWQ_TABLE 11
+/* Tag matching. The longest request of a rendezvous fits in a packet. */
+#define VB_MAX_TAGS 1024
+#define VB_MAX_TAG_OPS 16384
+#define VB_MAX_TAG_SGE 8
+#define VB_MAX_RNDV_LEN 64
 #define VB_MAX_MSG_SZ 0x40000000u
 /* Device memory of an adapter, in each program. */
 #define VB_MAX_DM_SIZE (1u << 20)

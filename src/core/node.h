@@ -14,6 +14,7 @@ enum vb_owner { VB_OWNER_THREAD, VB_OWNER_POLLER };
 enum {
 	VB_ATTEND_OVERRUN = 1, /* a CQ lost a completion, and its queue pairs are not in ERR yet */
 	VB_ATTEND_WINDOWS = 4, /* bindings of memory windows have ended: core/mw.h */
+	VB_ATTEND_TAGS = 8,    /* rendezvous of tag matching are to be posted: core/tm.h */
 	VB_ATTEND_WALK = 2,    /* the progress thread wants to look at queue pairs: node/walk.c */
 };
 
@@ -67,6 +68,7 @@ struct vb_node {
 	struct vb_cq *cqs, **cqs_end; /* in order of their handles; under ctx_lock */
 	struct vb_cq *moderated;      /* those whose events are moderated; under ctx_lock */
 	_Atomic uint64_t moderate_at; /* ns: when the first of their events is due; 0: never */
+	struct vb_tm *tms;            /* SRQs of tag matching; under progress */
 	struct vb_xrc *xrc;           /* XRC domains and SRQs; NULL before the first. Set under ctx_lock */
 	struct vb_pd *pds, **pds_end; /* the same */
 	pthread_mutex_t mr_lock;      /* keys, and the key table in the segment */

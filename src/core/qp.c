@@ -18,6 +18,7 @@
 #include "core/pd.h"
 #include "core/rq.h"
 #include "core/sq.h"
+#include "core/tm.h"
 #include "core/verbs.h"
 #include "core/wq.h"
 #include "core/xrc.h"
@@ -46,6 +47,8 @@ static int check_parts(const struct ibv_context *context, const struct ibv_qp_in
 	if (a->qp_type == IBV_QPT_XRC_SEND)
 		return 0;
 	if (!a->recv_cq || a->recv_cq->context != context || (a->srq && a->srq->context != context))
+		return EINVAL;
+	if (a->srq && vb_srq_is_sound(a->srq) && vb_srq(a->srq)->tm && a->qp_type != IBV_QPT_RC)
 		return EINVAL;
 	return vb_cq_is_sound(a->recv_cq) && (!a->srq || (vb_srq_is_sound(a->srq) && !vb_srq(a->srq)->xrcd)) ? 0
 	                                                                                                     : EINVAL;
@@ -206,6 +209,10 @@ static void fill_parts(struct vb_qp *qp, const struct ibv_qp_init_attr_ex *a)
 	qp->scq = vb_cq(a->send_cq);
 	qp->rcq = vb_cq(receives ? a->recv_cq : a->send_cq);
 	qp->srq = receives && a->srq ? vb_srq(a->srq) : NULL;
+	if (qp->srq && qp->srq->tm) {
+		qp->named_rcq = qp->rcq;
+		qp->rcq = qp->srq->cq;
+	}
 }
 
 static void fill_public(struct vb_qp *qp, struct ibv_context *context, const struct ibv_qp_init_attr_ex *a)
@@ -276,6 +283,8 @@ static void count_users(struct vb_qp *qp, int n)
 		return;
 	atomic_fetch_add(&qp->scq->users, n);
 	atomic_fetch_add(&qp->rcq->users, n);
+	if (qp->named_rcq)
+		atomic_fetch_add(&qp->named_rcq->users, n);
 	if (qp->srq)
 		atomic_fetch_add(&qp->srq->users, n);
 }
@@ -332,6 +341,15 @@ static struct ibv_qp *make_target(struct ibv_context *context, struct ibv_qp_ini
 	return handle;
 }
 
+/* The send queue is the adapter's, for rendezvous. To the program it is always full. */
+static void give_sends(struct vb_qp *qp)
+{
+	qp->sq_tagged = true;
+	qp->cap = (struct ibv_qp_cap){0};
+	for (uint32_t i = 0; i <= qp->sq_mask; i++)
+		atomic_store(&qp->swqe[i].in_cq, true);
+}
+
 struct ibv_qp *vb_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr)
 {
 	int err = check_init_attr(context, attr);
@@ -347,10 +365,15 @@ struct ibv_qp *vb_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_a
 		return make_target(context, attr);
 	bool rss = vb_rss_is_wanted(attr);
 	struct ibv_qp_cap cap = rss ? no_queues : round_cap(&attr->cap, attr->srq || attr->qp_type == IBV_QPT_XRC_SEND);
-	struct vb_qp *qp = make_queue_pair(context, attr, &cap);
+	bool tagged = attr->qp_type == IBV_QPT_RC && attr->srq && vb_srq(attr->srq)->tm && !attr->cap.max_send_wr;
+	const struct ibv_qp_cap of_adapter = {
+	        .max_send_wr = VB_TM_SENDS, .max_send_sge = VB_MAX_TAG_SGE, .max_inline_data = VB_TM_FIN_LEN};
+	struct vb_qp *qp = make_queue_pair(context, attr, tagged ? &of_adapter : &cap);
 
 	if (!qp)
 		return NULL;
+	if (tagged)
+		give_sends(qp);
 	attr->cap = qp->cap;
 	return &qp->qp;
 }

@@ -6,6 +6,7 @@
 #include "core/qp.h"
 #include "core/rq.h"
 #include "core/sq.h"
+#include "core/tm.h"
 #include "core/wq.h"
 
 void vb_qp_set_state(struct vb_qp *qp, enum ibv_qp_state state)
@@ -41,6 +42,8 @@ static void flush_receive(struct vb_qp *qp, uint64_t wr_id)
 	        .receive = vb_rq_of(qp),
 	};
 
+	if (qp->inbound->kind != VB_TM_PLAIN)
+		vb_tm_complete(qp, &cqe);
 	vb_cq_push(qp->rcq, &cqe, true);
 }
 
@@ -69,10 +72,13 @@ static void flush_sends(struct vb_qp *qp)
 
 void vb_receive_abandon(struct vb_qp *qp)
 {
+	bool queued = !qp->srq || !qp->srq->tm || vb_tm_abandon(qp);
+
 	if (!qp->inbound->active)
 		return;
 	qp->inbound->active = false;
-	vb_rq_give_back(vb_rq_of(qp));
+	if (queued)
+		vb_rq_give_back(vb_rq_of(qp));
 }
 
 /* Flushes the receive of a message that arrived in part, then the posted ones. Receives of an SRQ stay for its other
@@ -86,6 +92,8 @@ static void flush_receives(struct vb_qp *qp)
 		qp->inbound->active = false;
 		flush_receive(qp, qp->inbound->wqe.wr_id);
 	}
+	if (qp->srq && qp->srq->tm)
+		vb_tm_flush(qp);
 	if (qp->srq)
 		return;
 	vb_lock(&qp->rq.lock); /* ibv_post_recv reads the state under it, and flushes a receive that it posts later */

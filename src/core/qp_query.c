@@ -48,7 +48,9 @@ int vb_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask, struct 
 	        .qp_context = ibqp->qp_context,
 	        /* an XRC target uses the queues of the SRQs that requests name */
 	        .send_cq = is_target || qp->rss ? NULL : &qp->scq->cq,
-	        .recv_cq = is_target || qp->rss ? NULL : &qp->rcq->cq,
+	        .recv_cq = is_target || qp->rss ? NULL
+	                   : qp->named_rcq      ? &qp->named_rcq->cq
+	                                        : &qp->rcq->cq,
 	        .srq = !is_target && qp->srq ? &qp->srq->srq : NULL,
 	        .cap = qp->cap,
 	        .qp_type = (enum ibv_qp_type)qp->type,

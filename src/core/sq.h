@@ -10,6 +10,7 @@
 
 #include "core/opcode.h"
 #include "core/qp.h"
+#include "core/tm.h"
 #include "frame/fields.h"
 
 static inline struct vb_swqe *vb_sq_at(struct vb_qp *qp, uint32_t i)
@@ -83,6 +84,10 @@ static inline void vb_sq_tell(struct vb_qp *qp, struct vb_swqe *w, enum ibv_wc_s
 
 	if (__builtin_expect(status != IBV_WC_SUCCESS, 0))
 		vb_qp_show_error(qp);
+	if (__builtin_expect(qp->sq_tagged, 0)) {
+		vb_tm_sent(qp, w, status);
+		return;
+	}
 	atomic_store_explicit(&w->in_cq, true, memory_order_relaxed);
 	vb_cq_push(qp->scq, &cqe, false);
 }

@@ -11,6 +11,7 @@
 #include "core/handle.h"
 #include "core/node.h"
 #include "core/rq.h"
+#include "core/tm.h"
 #include "core/verbs.h"
 #include "core/xrc.h"
 
@@ -106,6 +107,11 @@ static bool is_xrc(const struct ibv_srq_init_attr_ex *attr)
 	return (attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) && attr->srq_type == IBV_SRQT_XRC;
 }
 
+static bool is_tagged(const struct ibv_srq_init_attr_ex *attr)
+{
+	return (attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) && attr->srq_type == IBV_SRQT_TM;
+}
+
 static bool has_xrc_parts(const struct ibv_context *context, const struct ibv_srq_init_attr_ex *attr)
 {
 	return (attr->comp_mask & IBV_SRQ_INIT_ATTR_XRCD) && vb_xrcd_is_of(attr->xrcd, context) &&
@@ -144,19 +150,25 @@ struct ibv_srq *vb_create_srq_ex(struct ibv_context *context, struct ibv_srq_ini
 
 	if (attr->comp_mask >= IBV_SRQ_INIT_ATTR_RESERVED)
 		err = EINVAL;
-	else if (typed && attr->srq_type != IBV_SRQT_BASIC && attr->srq_type != IBV_SRQT_XRC)
-		err = EOPNOTSUPP; /* tag matching */
+	else if (typed && (uint32_t)attr->srq_type > IBV_SRQT_TM)
+		err = EOPNOTSUPP;
 	else if (!(attr->comp_mask & IBV_SRQ_INIT_ATTR_PD) || !attr->pd || attr->pd->context != context)
 		err = EINVAL;
 	else if (is_xrc(attr) && !has_xrc_parts(context, attr))
 		err = EINVAL;
+	else if (is_tagged(attr))
+		err = vb_tm_check(context, attr);
 	if (err) {
 		errno = err;
 		return NULL;
 	}
 	struct ibv_srq *srq = vb_create_srq(attr->pd, &basic);
 
-	if (srq && is_xrc(attr) && (err = enter_domain(vb_srq(srq), attr))) {
+	if (srq && is_xrc(attr))
+		err = enter_domain(vb_srq(srq), attr);
+	else if (srq && is_tagged(attr))
+		err = vb_tm_enter(vb_srq(srq), attr);
+	if (err) {
 		vb_destroy_srq(srq);
 		errno = err;
 		return NULL;
@@ -247,6 +259,8 @@ int vb_destroy_srq(struct ibv_srq *ibsrq)
 		return EBUSY;
 	if (srq->xrcd)
 		leave_domain(srq);
+	if (srq->tm)
+		vb_tm_leave(srq);
 	vb_async_forget(VB_CONTEXT_OF(srq), IBV_EVENT_SRQ_ERR, srq);
 	rq_free(srq->pd, srq->rq.wqe, srq->rq.theirs);
 	vb_pd_drop(srq->pd);

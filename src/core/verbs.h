@@ -63,6 +63,8 @@ int vb_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr);
 int vb_destroy_srq(struct ibv_srq *srq);
 int vb_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr);
 
+int vb_post_srq_ops(struct ibv_srq *srq, struct ibv_ops_wr *wr, struct ibv_ops_wr **bad_wr);
+
 int vb_get_srq_num(struct ibv_srq *srq, uint32_t *number);
 struct ibv_xrcd *vb_open_xrcd(struct ibv_context *context, struct ibv_xrcd_init_attr *attr);
 int vb_close_xrcd(struct ibv_xrcd *xrcd);
@@ -101,6 +103,11 @@ void vb_cq_arm_all(struct vb_node *node);
 
 struct ibv_flow *vb_create_flow(struct ibv_qp *qp, struct ibv_flow_attr *attr);
 int vb_destroy_flow(struct ibv_flow *flow);
+struct ibv_counters *vb_create_counters(struct ibv_context *context, struct ibv_counters_init_attr *attr);
+int vb_destroy_counters(struct ibv_counters *counters);
+int vb_attach_counters_point_flow(struct ibv_counters *counters, struct ibv_counter_attach_attr *attr,
+                                  struct ibv_flow *flow);
+int vb_read_counters(struct ibv_counters *counters, uint64_t *values, uint32_t n, uint32_t flags);
 
 struct ibv_wq *vb_create_wq(struct ibv_context *context, struct ibv_wq_init_attr *attr);
 int vb_modify_wq(struct ibv_wq *wq, struct ibv_wq_attr *attr);

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "core/mw.h"
+#include "core/tm.h"
 #include "engine/local/ring.h"
 #include "node/io.h"
 #include "node/wake.h"
@@ -293,6 +294,8 @@ static __attribute__((noinline, cold)) void attend(struct vb_node *node)
 		vb_qp_end_overrun(node);
 	if (what & VB_ATTEND_WINDOWS)
 		vb_mw_settle(node);
+	if (what & VB_ATTEND_TAGS)
+		vb_tm_serve(node);
 	if (what & VB_ATTEND_WALK)
 		vb_walk_now(node);
 }

@@ -9,6 +9,7 @@
 #include "core/mw.h"
 #include "core/place.h"
 #include "core/sq.h"
+#include "core/tm.h"
 #include "util/guard.h"
 
 /* --- the send queue --- */
@@ -174,6 +175,17 @@ bool vb_queue_take_receive(void *own, uint32_t *room)
 	return true;
 }
 
+bool vb_queue_take_tagged(void *own, const uint8_t *payload, uint32_t len, bool single, uint32_t *room)
+{
+	struct vb_qp *qp = own;
+
+	if (!qp->inbound->active && !vb_tm_take(qp, payload, len, single))
+		return false;
+	qp->inbound->offset = 0;
+	*room = qp->inbound->wqe.length;
+	return true;
+}
+
 void vb_queue_complete_receive(void *own, const struct vb_receipt *r)
 {
 	struct vb_qp *qp = own;
@@ -199,6 +211,8 @@ void vb_queue_complete_receive(void *own, const struct vb_receipt *r)
 		cqe.wc.wc_flags |= IBV_WC_GRH;
 		cqe.wc.sl = r->ipv4 ? VB_SL_IPV4 : VB_SL_IPV6;
 	}
+	if (__builtin_expect(qp->inbound->kind != VB_TM_PLAIN, 0))
+		vb_tm_complete(qp, &cqe);
 	qp->inbound->active = false;
 	vb_cq_push(qp->rcq, &cqe, r->solicited || r->status != VB_WORK_SUCCESS);
 }

@@ -29,6 +29,7 @@ static inline void vb_known_forget(struct vb_known *k)
 bool vb_queue_next_send(void *own, struct vb_work *work);
 void vb_queue_complete_send(void *own, const struct vb_work *work, enum vb_work_status status);
 bool vb_queue_take_receive(void *own, uint32_t *room);
+bool vb_queue_take_tagged(void *own, const uint8_t *payload, uint32_t len, bool single, uint32_t *room);
 void vb_queue_complete_receive(void *own, const struct vb_receipt *receipt);
 enum vb_memory_result vb_queue_atomic(void *own, bool add, const struct vb_atomic *a, uint64_t *original);
 enum vb_memory_result vb_queue_atomic_write(void *own, uint32_t rkey, uint64_t va, uint64_t value);

@@ -19,11 +19,14 @@
 #include "path/path.h"
 #include "path/roce/roce.h"
 
+#include "tagged.h"
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #define LANE 7u
-#define QPS 6u
+#define QPS 7u
 #define TARGET 5u /* of XRC */
+#define TAGGED 6u /* its SRQ matches tags */
 #define REGION 65536u
 #define BESIDE 4096u
 #define QUIET 0x5a
@@ -345,7 +348,7 @@ struct world {
 	struct ibv_context *ctx;
 	struct ibv_pd *pd;
 	struct ibv_cq *cq[QPS];
-	struct ibv_srq *srq, *xrc_srq;
+	struct ibv_srq *srq, *xrc_srq, *tm_srq;
 	struct ibv_xrcd *xrcd;
 	uint32_t srqn;
 	struct ibv_qp *qp[QPS];
@@ -390,8 +393,8 @@ static uint32_t its_qpn(unsigned i)
 	return 9u << VB_LANE_SHIFT | (i + 1);
 }
 
-static const enum ibv_qp_type types[QPS] = {IBV_QPT_RC, IBV_QPT_RC,       IBV_QPT_UC,
-                                            IBV_QPT_UD, IBV_QPT_XRC_SEND, IBV_QPT_XRC_RECV};
+static const enum ibv_qp_type types[QPS] = {IBV_QPT_RC,       IBV_QPT_RC,       IBV_QPT_UC, IBV_QPT_UD,
+                                            IBV_QPT_XRC_SEND, IBV_QPT_XRC_RECV, IBV_QPT_RC};
 
 static void make_ready(struct world *w, unsigned i)
 {
@@ -468,6 +471,10 @@ static void world_open(struct world *w)
 
 		w->cq[i] = vb_create_cq(w->ctx, 63, NULL, NULL, 0);
 		a.send_cq = a.recv_cq = w->cq[i];
+		if (i == TAGGED) {
+			w->tm_srq = a.srq = tagged_srq(w->ctx, w->pd, w->cq[i]);
+			a.cap.max_send_wr = 0;
+		}
 		w->qp[i] = i == TARGET ? make_target(w) : vb_create_qp(w->pd, &a);
 		assert(w->qp[i]);
 		make_ready(w, i);
@@ -481,7 +488,7 @@ static void poll_all(struct world *w)
 
 	for (unsigned i = 0; i < QPS; i++)
 		while (vb_poll_cq(w->cq[i], 1, &wc) > 0) {
-			assert(wc.qp_num == w->qp[i]->qp_num);
+			assert(wc.qp_num == w->qp[i]->qp_num || (wc.wr_id == 2000 && !wc.qp_num));
 			if (wc.wr_id < 1000)
 				assert(wc.wr_id == w->done[i]++ % 1000 && w->done[i] <= w->posted[i]);
 			else
@@ -497,7 +504,9 @@ static void world_close(struct world *w)
 		assert(w->memory[-1 - (int)i] == QUIET && w->memory[REGION + i] == QUIET);
 	for (unsigned i = 0; i < QPS; i++)
 		assert(!vb_destroy_qp(w->qp[i]));
-	assert(!vb_destroy_srq(w->srq) && !vb_destroy_srq(w->xrc_srq) && !vb_close_xrcd(w->xrcd));
+	tagged_at_rest(w->tm_srq);
+	assert(!vb_destroy_srq(w->tm_srq) && !vb_destroy_srq(w->srq) && !vb_destroy_srq(w->xrc_srq) &&
+	       !vb_close_xrcd(w->xrcd));
 	for (unsigned i = 0; i < QPS; i++)
 		assert(!vb_destroy_cq(w->cq[i]));
 	assert(!vb_dereg_mr(w->mr));
@@ -557,6 +566,8 @@ static void packet(struct world *w, struct input *in)
 	p.bth.pad = (uint8_t)(-len & 3);
 	vb_packet_encode(&out, &p);
 	memset(bytes + out.pos, 0x11, len);
+	if (i == TAGGED)
+		tagged_head(bytes + out.pos, len, take(in, 1), p.reth.va, p.reth.rkey, p.reth.length);
 	uint32_t total = (uint32_t)out.pos + len + p.bth.pad + VB_ICRC_LEN;
 
 	for (unsigned n = take(in, 1) & 3; n; n--) /* was ended by an error */
@@ -609,7 +620,11 @@ static void post_receive(struct world *w, struct input *in)
 	struct ibv_sge sge = {(uintptr_t)w->memory + take(in, 2) % (REGION - 4096), take(in, 1) * 16, w->mr->lkey};
 	struct ibv_recv_wr wr = {.wr_id = 1000, .sg_list = &sge, .num_sge = 1}, *bad;
 
-	if (i == 1 || i == TARGET)
+	if (i == TAGGED && sge.length & 16)
+		tagged_op(w->tm_srq, take(in, 2), &sge);
+	else if (i == TAGGED)
+		vb_post_srq_recv(w->tm_srq, &wr, &bad);
+	else if (i == 1 || i == TARGET)
 		vb_post_srq_recv(i == 1 ? w->srq : w->xrc_srq, &wr, &bad);
 	else
 		vb_post_recv(w->qp[i], &wr, &bad);
@@ -619,6 +634,7 @@ static void pass_time(struct input *in)
 {
 	clock_ns += (uint64_t)take(in, 2) * 1000;
 	vb_lock(&node.progress);
+	vb_tm_serve(&node);
 	vb_active_collect(&node);
 	for (struct vb_qp *qp = node.active, *next; qp; qp = next) {
 		next = qp->active_next;

@@ -18,12 +18,15 @@
 #include "engine/local/ring.h"
 #include "path/path.h"
 
+#include "tagged.h"
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #define LANE 7u
 #define PEER_LANE 9u
-#define QPS 6u
+#define QPS 7u
 #define TARGET 5u /* of XRC */
+#define TAGGED 6u /* its SRQ matches tags */
 #define REGION 65536u
 #define BESIDE 4096u
 #define QUIET 0x5a
@@ -325,7 +328,7 @@ struct world {
 	struct ibv_context *ctx;
 	struct ibv_pd *pd;
 	struct ibv_cq *cq[QPS];
-	struct ibv_srq *srq, *xrc_srq;
+	struct ibv_srq *srq, *xrc_srq, *tm_srq;
 	struct ibv_xrcd *xrcd;
 	uint32_t srqn;
 	struct ibv_qp *qp[QPS];
@@ -388,8 +391,8 @@ static uint32_t its_qpn(unsigned i)
 	return PEER_LANE << VB_LANE_SHIFT | (i + 1);
 }
 
-static const enum ibv_qp_type types[QPS] = {IBV_QPT_RC, IBV_QPT_RC,       IBV_QPT_UC,
-                                            IBV_QPT_UD, IBV_QPT_XRC_SEND, IBV_QPT_XRC_RECV};
+static const enum ibv_qp_type types[QPS] = {IBV_QPT_RC,       IBV_QPT_RC,       IBV_QPT_UC, IBV_QPT_UD,
+                                            IBV_QPT_XRC_SEND, IBV_QPT_XRC_RECV, IBV_QPT_RC};
 
 static void make_ready(struct world *w, unsigned i)
 {
@@ -474,6 +477,10 @@ static void world_open(struct world *w)
 
 		w->cq[i] = vb_create_cq(w->ctx, 63, NULL, NULL, 0);
 		a.send_cq = a.recv_cq = w->cq[i];
+		if (i == TAGGED) {
+			w->tm_srq = a.srq = tagged_srq(w->ctx, w->pd, w->cq[i]);
+			a.cap.max_send_wr = 0;
+		}
 		w->qp[i] = i == TARGET ? make_target(w) : vb_create_qp(w->pd, &a);
 		assert(w->qp[i]);
 		make_ready(w, i);
@@ -487,7 +494,7 @@ static void poll_all(struct world *w)
 
 	for (unsigned i = 0; i < QPS; i++)
 		while (vb_poll_cq(w->cq[i], 1, &wc) > 0) {
-			assert(wc.qp_num == w->qp[i]->qp_num);
+			assert(wc.qp_num == w->qp[i]->qp_num || (wc.wr_id == 2000 && !wc.qp_num));
 			if (wc.wr_id < 1000)
 				assert(wc.wr_id == w->done[i]++ % 1000 && w->done[i] <= w->posted[i]);
 			else
@@ -506,7 +513,9 @@ static void world_close(struct world *w)
 	(void)ev;
 	for (unsigned i = 0; i < QPS; i++)
 		assert(!vb_destroy_qp(w->qp[i]));
-	assert(!vb_destroy_srq(w->srq) && !vb_destroy_srq(w->xrc_srq) && !vb_close_xrcd(w->xrcd));
+	tagged_at_rest(w->tm_srq);
+	assert(!vb_destroy_srq(w->tm_srq) && !vb_destroy_srq(w->srq) && !vb_destroy_srq(w->xrc_srq) &&
+	       !vb_close_xrcd(w->xrcd));
 	for (unsigned i = 0; i < QPS; i++)
 		assert(!vb_destroy_cq(w->cq[i]));
 	assert(!vb_dereg_mr(w->mr));
@@ -567,6 +576,9 @@ static void put_record(struct world *w, struct input *in)
 	}
 	for (uint32_t k = 0; k < take(in, 1); k++)
 		((uint8_t *)r)[64 + take(in, 1) % (lines * VB_LINE > 128 ? 64 : 1)] = (uint8_t)take(in, 1);
+	if (i == TAGGED && lines * VB_LINE >= 128)
+		tagged_head((uint8_t *)r + vb_rec_send_head(r->length), 32, take(in, 1), take(in, 2), take(in, 1),
+		            take(in, 1));
 	copy_result = (int[]){0, 0, EFAULT, VB_EFAULT_LOCAL, ESRCH, EPERM, 0, 0}[take(in, 1) & 7];
 	if (head & 128 && take(in, 1) & 1)
 		lines = take(in, 4); /* an impossible size */
@@ -600,7 +612,11 @@ static void post(struct world *w, struct input *in)
 	                   *sbad;
 
 	if (k & 128) {
-		if (i == 1 || i == TARGET)
+		if (i == TAGGED && k & 1)
+			tagged_op(w->tm_srq, take(in, 2), &sge);
+		else if (i == TAGGED)
+			vb_post_srq_recv(w->tm_srq, &r, &rbad);
+		else if (i == 1 || i == TARGET)
 			vb_post_srq_recv(i == 1 ? w->srq : w->xrc_srq, &r, &rbad);
 		else
 			vb_post_recv(w->qp[i], &r, &rbad);
@@ -623,6 +639,7 @@ static void post(struct world *w, struct input *in)
 static void visit(struct world *w)
 {
 	vb_lock(&node.progress);
+	vb_tm_serve(&node);
 	vb_active_collect(&node);
 	for (struct vb_qp *qp = node.active, *next; qp; qp = next) {
 		next = qp->active_next;

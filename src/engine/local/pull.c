@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "core/rq.h"
+#include "core/tm.h"
 #include "engine/local/responder.h"
 
 /* The sender's buffers belong to its queue pair only until that leaves RTS: then the request is flushed, or gone, and its
@@ -14,6 +16,42 @@ static uint32_t sender_gen(const struct vb_qp *qp, const struct vb_peer *peer)
 	uint32_t gen = atomic_load_explicit(&sender->gen, memory_order_acquire);
 
 	return atomic_load_explicit(&sender->qpn, memory_order_relaxed) == qp->attr.dest_qp_num ? gen : 0;
+}
+
+/* Reads the header of tag matching first, and chooses the receive. */
+static enum vb_verdict take_tagged(struct vb_qp *qp, struct vb_local_req *q, const struct vb_rec_span *span, uint32_t n)
+{
+	uint8_t head[VB_TMH_LEN];
+	uint32_t have = 0, gen = sender_gen(qp, q->peer);
+
+	if (!(gen & 1))
+		return VB_VERDICT_DROP;
+	for (uint32_t i = 0; i < n && have < sizeof(head); i++) {
+		uint32_t left = (uint32_t)sizeof(head) - have, length = span[i].length < left ? span[i].length : left;
+		struct iovec iov = {head + have, length};
+
+		if (!length)
+			continue;
+		int err = vb_peer_alive(q->peer) ? q->peer->copy->read(q->peer, span[i].addr, &iov, 1, length) : ESRCH;
+
+		if (err)
+			return err == EFAULT ? VB_VERDICT_SOURCE : VB_VERDICT_DROP;
+		have += length;
+	}
+	atomic_thread_fence(memory_order_acquire);
+	if (sender_gen(qp, q->peer) != gen)
+		return VB_VERDICT_DROP; /* what was copied may be anything */
+	return vb_tm_take(qp, head, have, false) ? VB_VERDICT_OK : VB_VERDICT_RNR;
+}
+
+static enum vb_verdict take_for_pull(struct vb_qp *qp, struct vb_local_req *q, const struct vb_rec_span *span,
+                                     uint32_t n)
+{
+	if (qp->inbound->active)
+		return VB_VERDICT_OK;
+	if (__builtin_expect(vb_rq_of(qp)->tagged, 0))
+		return take_tagged(qp, q, span, n);
+	return vb_receive_take(qp) ? VB_VERDICT_OK : VB_VERDICT_RNR;
 }
 
 /* Executes a SEND whose data this side fetches, by one copy from the sender's buffers to the receiver's. */
@@ -27,8 +65,10 @@ enum vb_verdict vb_local_pull(struct vb_qp *qp, struct vb_local_req *q)
 	if (n > VB_MAX_SGE || q->rec.length > q->room)
 		return VB_VERDICT_INVALID;
 	memcpy(span, q->payload, n * sizeof(span[0]));
-	if (!qp->inbound->active && !vb_receive_take(qp))
-		return VB_VERDICT_RNR;
+	enum vb_verdict taken = take_for_pull(qp, q, span, n);
+
+	if (taken != VB_VERDICT_OK)
+		return taken;
 	if (total > qp->inbound->wqe.length)
 		return VB_VERDICT_TOO_LONG;
 	unsigned class = vb_choice_class(total);
@@ -36,14 +76,23 @@ enum vb_verdict vb_local_pull(struct vb_qp *qp, struct vb_local_req *q)
 	uint64_t begin = vb_cost_begin(cost);
 	uint32_t gen = sender_gen(qp, q->peer);
 
+	uint32_t skips = vb_tm_skips(qp->inbound->kind);
+
 	if (!(gen & 1))
 		return VB_VERDICT_DROP;
 	for (uint32_t i = 0; i < n; off += span[i].length, i++) {
 		if (span[i].length > total - off)
 			return VB_VERDICT_TOO_LONG;
-		int k = vb_receive_pieces(qp, off, span[i].length, iov);
+		uint32_t skip = off >= skips                   ? 0
+		                : skips - off < span[i].length ? skips - (uint32_t)off
+		                                               : span[i].length;
+		uint32_t length = span[i].length - skip;
+
+		if (skip && !length)
+			continue;
+		int k = vb_receive_pieces(qp, off + skip - skips, length, iov);
 		int err = k < 0                    ? VB_EFAULT_LOCAL
-		          : vb_peer_alive(q->peer) ? q->peer->copy->read(q->peer, span[i].addr, iov, k, span[i].length)
+		          : vb_peer_alive(q->peer) ? q->peer->copy->read(q->peer, span[i].addr + skip, iov, k, length)
 		                                   : ESRCH;
 
 		if (err == VB_EFAULT_LOCAL)

@@ -6,6 +6,7 @@
 #include "core/mr.h"
 #include "core/pd.h"
 #include "core/rq.h"
+#include "core/tm.h"
 #include "core/xrc.h"
 #include "engine/local/pingpong.h"
 #include "engine/local/responder.h"
@@ -77,6 +78,8 @@ void vb_local_receive_complete(struct vb_qp *qp, struct vb_local_req *q, enum ib
 		cqe.wc.wc_flags |= IBV_WC_GRH;
 		cqe.wc.sl = q && q->rec.length >= VB_GRH_LEN && q->payload[0] >> 4 != 6 ? VB_SL_IPV4 : VB_SL_IPV6;
 	}
+	if (__builtin_expect(qp->inbound->kind != VB_TM_PLAIN, 0))
+		vb_tm_complete(qp, &cqe);
 	qp->inbound->active = false;
 	vb_cq_push(qp->rcq, &cqe, q && (q->flags & VB_RECF_SOLICITED));
 }
@@ -111,13 +114,22 @@ static __attribute__((noinline)) enum vb_verdict scatter_measured(struct vb_qp *
 	return v;
 }
 
+/* On a network a message of up to the path MTU is a single packet. */
+static inline bool take_for_send(struct vb_qp *qp, const struct vb_local_req *q)
+{
+	if (__builtin_expect(vb_rq_of(qp)->tagged, 0))
+		return vb_tm_take(qp, q->payload, q->rec.length,
+		                  (q->flags & VB_RECF_LAST) && q->rec.length <= 128u << qp->attr.path_mtu);
+	return vb_receive_take(qp);
+}
+
 static enum vb_verdict do_send(struct vb_qp *qp, struct vb_local_req *q)
 {
 	if (q->flags & VB_RECF_FIRST) {
 		/* UC: the previous message was incomplete, and its receive is reused (IBA 9.8.2.2) */
 		if (qp->inbound->active)
 			qp->inbound->offset = 0;
-		else if (!vb_receive_take(qp))
+		else if (!take_for_send(qp, q))
 			return VB_VERDICT_RNR;
 	} else if (!qp->inbound->active) {
 		return VB_VERDICT_DROP;

@@ -120,7 +120,10 @@ static enum state check_resource(struct job *j)
 	if (j->flags & VB_ANSWERED)
 		return j->qp->cfg.max_dest_rd_atomic ? CHECK_LENGTH : ERROR_INVALID;
 	if (j->flags & VB_TAKES_RECEIVE && !in->receive) {
-		in->receive = j->qp->ops->take_receive(j->qp->own, &in->room);
+		in->receive = j->qp->cfg.tagged && j->p->info->op == VB_OP_SEND
+		                      ? j->qp->ops->take_tagged(j->qp->own, j->payload, j->p->payload_len,
+		                                                j->flags & VB_LAST, &in->room)
+		                      : j->qp->ops->take_receive(j->qp->own, &in->room);
 		if (!in->receive)
 			return ERROR_NOT_READY;
 	}

@@ -41,6 +41,9 @@ struct vb_roce_ops {
 	bool (*select_srq)(void *own, uint32_t srqn, bool answer);
 	/* Takes the oldest receive; *room is its size. Returns false if there is none. */
 	bool (*take_receive)(void *own, uint32_t *room);
+	/* The same for a SEND if cfg.tagged: the receive may depend on the payload of its first packet. single: it is the
+	 * only one. */
+	bool (*take_tagged)(void *own, const uint8_t *payload, uint32_t len, bool single, uint32_t *room);
 	bool (*scatter_receive)(void *own, uint32_t offset, const void *bytes, uint32_t len);
 	/* The taken receive has completed. */
 	void (*complete_receive)(void *own, const struct vb_receipt *receipt);
@@ -70,6 +73,7 @@ struct vb_roce_ops {
 struct vb_roce_config {
 	uint8_t type; /* enum vb_roce_type */
 	uint8_t xrc;  /* enum vb_roce_xrc */
+	bool tagged;  /* receives are chosen by ops->take_tagged */
 	uint32_t mtu; /* 256 to 4096 */
 	uint32_t qpn, dest_qpn, qkey;
 	uint16_t pkey;

@@ -152,6 +152,7 @@ const struct vb_roce_ops vb_roce_engine_ops = {
         .local = execute_local,
         .select_srq = select_srq,
         .take_receive = vb_queue_take_receive,
+        .take_tagged = vb_queue_take_tagged,
         .scatter_receive = scatter_receive,
         .complete_receive = vb_queue_complete_receive,
         .receives = posted_receives,

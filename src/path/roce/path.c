@@ -102,6 +102,7 @@ int vb_roce_path_open_locked(struct vb_qp *qp)
 		return ENOMEM;
 	const struct vb_roce_config cfg = {.type = types[qp->type],
 	                                   .xrc = ends[qp->type],
+	                                   .tagged = qp->srq && qp->srq->tm,
 	                                   .mtu = mtu_of(qp),
 	                                   .qpn = qp->qp.qp_num,
 	                                   .dest_qpn = qp->attr.dest_qp_num,

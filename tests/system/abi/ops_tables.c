@@ -29,18 +29,11 @@ static void no_entry_is_null(struct ibv_context *context)
 
 static void what_is_missing_says_so(struct ibv_context *context, struct ibv_pd *pd)
 {
-	struct ibv_srq srq = {.context = context};
 	struct ibv_qp qp = {.context = context};
-	struct ibv_ops_wr op, *bad = NULL;
 
-	CHECK(ibv_post_srq_ops(&srq, &op, &bad) == EOPNOTSUPP && bad == &op);
 	REFUSES_NULL(ibv_create_flow_action_esp(context, NULL));
 	CHECK(ibv_modify_flow_action_esp(&(struct ibv_flow_action){context}, NULL) == EOPNOTSUPP);
 	CHECK(ibv_destroy_flow_action(&(struct ibv_flow_action){context}) == EOPNOTSUPP);
-	REFUSES_NULL(ibv_create_counters(context, NULL));
-	CHECK(ibv_destroy_counters(&(struct ibv_counters){context}) == EOPNOTSUPP);
-	CHECK(ibv_read_counters(&(struct ibv_counters){context}, NULL, 0, 0) == EOPNOTSUPP);
-	CHECK(ibv_attach_counters_point_flow(&(struct ibv_counters){context}, NULL, NULL) == EOPNOTSUPP);
 	CHECK(ibv_modify_qp_rate_limit(&qp, NULL) == EOPNOTSUPP);
 }
 

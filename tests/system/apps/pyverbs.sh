@@ -14,7 +14,6 @@ declare -A tests=([addr]=3 [atomic]=9 [cq]=4 [cq_events]=2 [cqex]=5 [device]=22 
 # Tests that may be skipped, with reasons. All others must pass.
 cat >"$work/may_skip" <<'EOF'
 DmaBuf.*: dmabuf, needs a graphics adapter
-TMTest.*: tag matching
 ParentDomainTrafficTest.test_huge_page_traffic: huge pages
 EOF
 [ "$(cat /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages 2>/dev/null || echo 0)" != 0 ] ||

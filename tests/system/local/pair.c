@@ -394,7 +394,7 @@ void link_make(struct link *l, struct dev *d, const struct conf *c)
 	        .send_cq = l->scq,
 	        .recv_cq = l->rcq,
 	        .srq = k->srq,
-	        .cap = {.max_send_wr = k->depth,
+	        .cap = {.max_send_wr = k->no_sends ? 0 : k->depth,
 	                .max_recv_wr = k->rdepth,
 	                .max_send_sge = k->sge,
 	                .max_recv_sge = k->sge,

@@ -82,6 +82,7 @@ void dev_close(struct dev *d);
 struct conf {
 	enum ibv_qp_type type;    /* [RC] */
 	unsigned depth, rdepth;   /* [64, depth] */
+	bool no_sends;            /* max_send_wr 0 */
 	unsigned sge, inline_max; /* [4, 0] */
 	unsigned access;          /* [all remote] */
 	bool no_access;

@@ -462,6 +462,55 @@ static void a_rule_that_the_kernel_refuses_leaves_nothing_behind(void)
 	SAME(atomic_load(&memberships), 1);
 }
 
+static void a_counters_object_counts_what_its_flow_receives(void)
+{
+	struct ibv_counters_init_attr init = {0};
+	struct ibv_counter_attach_attr frames = {.counter_desc = IBV_COUNTER_PACKETS, .index = 0},
+	                               bytes = {.counter_desc = IBV_COUNTER_BYTES, .index = 1};
+	struct raw a, b;
+	struct dev d;
+	uint64_t v[2];
+
+	own_network();
+	open_named(&d, "roce_lo");
+	raw_open(&a, &d, NULL);
+	raw_open(&b, &d, NULL);
+	struct ibv_counters *counters = ibv_create_counters(d.ctx, &init);
+
+	CHECK(counters);
+	SAME(ibv_attach_counters_point_flow(counters, &frames, NULL), 0);
+	SAME(ibv_attach_counters_point_flow(counters, &bytes, NULL), 0);
+	struct __attribute__((packed, aligned(8))) { /* the pointer would be aligned, and rdma-core wants no gaps */
+		struct ibv_flow_attr attr;
+		struct ibv_flow_spec_eth eth;
+		struct ibv_flow_spec_counter_action count;
+	} rule = {.attr = {.size = sizeof(rule), .num_of_specs = 2, .port = 1},
+	          .eth = {.type = IBV_FLOW_SPEC_ETH, .size = sizeof(rule.eth)},
+	          .count = {.type = IBV_FLOW_SPEC_ACTION_COUNT, .size = sizeof(rule.count), .counters = counters}};
+
+	memcpy(rule.eth.val.dst_mac, there, 6);
+	memset(rule.eth.mask.dst_mac, 0xff, 6);
+	struct ibv_flow *flow = ibv_create_flow(b.qp, (void *)&rule);
+
+	CHECK(flow);
+	for (uint64_t i = 0; i < 6; i++) {
+		receive(&b, i, 2048);
+		SAME(send_frame(&a, i, i < 5 ? there : group, 100, 1, 0), 0); /* the last one matches no rule */
+		expect(a.cq, i, IBV_WC_SUCCESS);
+		if (i < 5)
+			expect(b.cq, i, IBV_WC_SUCCESS);
+	}
+	SAME(ibv_read_counters(counters, v, 2, 0), 0);
+	SAME(v[0], 5);
+	SAME(v[1], 500);
+	SAME(ibv_attach_counters_point_flow(counters, &frames, NULL), EBUSY);
+	SAME(ibv_destroy_counters(counters), EBUSY);
+	SAME(ibv_destroy_flow(flow), 0);
+	SAME(ibv_read_counters(counters, v, 1, IBV_READ_COUNTERS_ATTR_PREFER_CACHED), 0);
+	SAME(v[0], 5);
+	SAME(ibv_destroy_counters(counters), 0);
+}
+
 static void without_the_right_there_is_no_queue_pair(void)
 {
 	struct __user_cap_header_struct head = {_LINUX_CAPABILITY_VERSION_3, 0};
@@ -510,6 +559,7 @@ int main(int argc, char **argv)
 	        {"others go on while the kernel makes a rule", others_go_on_while_the_kernel_makes_a_rule, 0},
 	        {"a rule that the kernel refuses leaves nothing behind",
 	         a_rule_that_the_kernel_refuses_leaves_nothing_behind, 0},
+	        {"a counters object counts what its flow receives", a_counters_object_counts_what_its_flow_receives, 0},
 	        {"without the right there is no queue pair", without_the_right_there_is_no_queue_pair, 0},
 	        {"the device says that it has them", the_device_says_that_it_has_them, 0},
 	};

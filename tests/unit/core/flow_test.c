@@ -320,6 +320,135 @@ static void rules_that_cannot_be_are_refused(void)
 	close_objects(&o);
 }
 
+/* --- counters objects --- */
+
+static struct ibv_counters *make_counters(const struct objects *o)
+{
+	struct ibv_counters_init_attr init = {0};
+	struct ibv_counters *c = vb_create_counters(o->ctx, &init);
+
+	CHECK(c);
+	return c;
+}
+
+static int attach_point(struct ibv_counters *c, enum ibv_counter_description what, uint32_t index,
+                        struct ibv_flow *flow)
+{
+	struct ibv_counter_attach_attr a = {.counter_desc = what, .index = index};
+
+	return vb_attach_counters_point_flow(c, &a, flow);
+}
+
+static uint64_t counted(struct ibv_counters *c, uint32_t index)
+{
+	uint64_t v[8];
+
+	memset(v, 0xee, sizeof(v));
+	CHECK(!vb_read_counters(c, v, 8, 0));
+	return v[index];
+}
+
+/* An Ethernet rule, and a counters object. */
+static struct ibv_flow *counting_flow(struct ibv_qp *qp, struct ibv_counters *c, unsigned objects, uint32_t flags)
+{
+	struct __attribute__((packed, aligned(8))) { /* the pointers would be aligned, and rdma-core wants no gaps */
+		struct ibv_flow_attr attr;
+		struct ibv_flow_spec_eth eth;
+		struct ibv_flow_spec_counter_action count[2];
+	} r = {.attr = {.size = sizeof(r), .num_of_specs = (uint8_t)(1 + objects), .port = 1, .flags = flags},
+	       .eth = eth_rule(mac_a).spec.eth,
+	       .count = {{.type = IBV_FLOW_SPEC_ACTION_COUNT, .size = sizeof(r.count[0]), .counters = c},
+	                 {.type = IBV_FLOW_SPEC_ACTION_COUNT, .size = sizeof(r.count[0]), .counters = c}}};
+
+	return vb_create_flow(qp, (void *)&r);
+}
+
+static void counters_count_frames_and_bytes_of_all_their_flows(void)
+{
+	struct objects o = open_objects(IBV_QPT_RAW_PACKET);
+	struct ibv_counters *c = make_counters(&o);
+	uint8_t f[128];
+	uint32_t len = ipv4_frame(f, 17, -1);
+
+	CHECK(!attach_point(c, IBV_COUNTER_PACKETS, 0, NULL) && !attach_point(c, IBV_COUNTER_BYTES, 2, NULL));
+	struct ibv_flow *one = counting_flow(o.qp, c, 1, IBV_FLOW_ATTR_FLAGS_DONT_TRAP);
+
+	CHECK(one && gets(o.qp) && gets(o.qp));
+	CHECK(counted(c, 0) == 2 && counted(c, 1) == 0 && counted(c, 2) == 2 * len);
+	CHECK(attach_point(c, IBV_COUNTER_PACKETS, 1, NULL) == EBUSY && vb_destroy_counters(c) == EBUSY);
+	struct ibv_flow *two = counting_flow(o.qp, c, 1, 0);
+
+	CHECK(two && gets(o.qp)); /* the first does not trap it, so it reaches both */
+	CHECK(counted(c, 0) == 4 && counted(c, 2) == 4 * len);
+	CHECK(!vb_destroy_flow(one) && attach_point(c, IBV_COUNTER_PACKETS, 1, NULL) == EBUSY && !vb_destroy_flow(two));
+	CHECK(!gets(o.qp) && counted(c, 0) == 4);
+	/* one index may have several: they count from now on */
+	CHECK(!attach_point(c, IBV_COUNTER_PACKETS, 1, NULL) && !attach_point(c, IBV_COUNTER_BYTES, 1, NULL));
+	CHECK(counted(c, 1) == 0 && (one = counting_flow(o.qp, c, 1, 0)) && gets(o.qp));
+	CHECK(counted(c, 0) == 5 && counted(c, 1) == 1 + len && counted(c, 2) == 5 * len);
+	CHECK(!vb_destroy_flow(one) && !vb_destroy_counters(c));
+	close_objects(&o);
+}
+
+static void points_at_an_existing_flow_count_from_then_on(void)
+{
+	struct objects o = open_objects(IBV_QPT_RAW_PACKET);
+	struct ibv_counters *c = make_counters(&o);
+	struct ibv_flow *flow = attach(o.qp, eth_rule(mac_a), IBV_FLOW_ATTR_NORMAL, 0, 0);
+
+	CHECK(flow && gets(o.qp) && !attach_point(c, IBV_COUNTER_PACKETS, 3, flow) && gets(o.qp) && gets(o.qp));
+	CHECK(counted(c, 3) == 2 && vb_destroy_counters(c) == EBUSY);
+	CHECK(!attach_point(c, IBV_COUNTER_PACKETS, 3, flow) && gets(o.qp) && counted(c, 3) == 4);
+	CHECK(!vb_destroy_flow(flow) && counted(c, 3) == 4 && !vb_destroy_counters(c));
+	close_objects(&o);
+}
+
+static void a_rule_that_drops_counts_what_it_drops(void)
+{
+	struct objects o = open_objects(IBV_QPT_RAW_PACKET);
+	struct ibv_counters *c = make_counters(&o);
+	struct __attribute__((packed, aligned(8))) {
+		struct ibv_flow_attr attr;
+		struct ibv_flow_spec_action_drop drop;
+		struct ibv_flow_spec_counter_action count;
+	} r = {.attr = {.size = sizeof(r), .num_of_specs = 2, .port = 1},
+	       .drop = {.type = IBV_FLOW_SPEC_ACTION_DROP, .size = sizeof(r.drop)},
+	       .count = {.type = IBV_FLOW_SPEC_ACTION_COUNT, .size = sizeof(r.count), .counters = c}};
+
+	CHECK(!attach_point(c, IBV_COUNTER_PACKETS, 0, NULL));
+	struct ibv_flow *drop = vb_create_flow(o.qp, (void *)&r),
+	                *rest = attach(o.qp, eth_rule(mac_a), IBV_FLOW_ATTR_NORMAL, 1, 0);
+
+	CHECK(drop && rest && !gets(o.qp) && counted(c, 0) == 1);
+	CHECK(!vb_destroy_flow(drop) && gets(o.qp) && counted(c, 0) == 1);
+	CHECK(!vb_destroy_flow(rest) && !vb_destroy_counters(c));
+	close_objects(&o);
+}
+
+static void counters_that_cannot_be_are_refused(void)
+{
+	struct objects o = open_objects(IBV_QPT_RAW_PACKET);
+	struct ibv_counters *c = make_counters(&o), other = {.context = o.ctx};
+	struct ibv_counters_init_attr init = {.comp_mask = 1};
+	struct ibv_counter_attach_attr a = {.comp_mask = 1};
+	uint64_t v[2];
+
+	CHECK(!vb_create_counters(o.ctx, &init) && errno == EINVAL);
+	CHECK(vb_attach_counters_point_flow(c, &a, NULL) == EINVAL &&
+	      attach_point(c, IBV_COUNTER_BYTES, 1 << 20, NULL) == EINVAL);
+	CHECK(attach_point(c, (enum ibv_counter_description)2, 0, NULL) == ENOTSUP);
+	CHECK(vb_read_counters(c, v, 2, 2) == EINVAL && vb_read_counters(c, NULL, 1, 0) == EINVAL);
+	CHECK(!vb_read_counters(c, NULL, 0, 0) && !vb_read_counters(c, v, 2, IBV_READ_COUNTERS_ATTR_PREFER_CACHED));
+	CHECK(!counting_flow(o.qp, NULL, 1, 0) && errno == EINVAL);
+	CHECK(!counting_flow(o.qp, c, 2, 0) && errno == EINVAL); /* one object for one flow */
+	c->context = NULL;
+	CHECK(!counting_flow(o.qp, c, 1, 0) && errno == EINVAL && vb_destroy_counters(c) == EINVAL);
+	CHECK(vb_read_counters(c, v, 2, 0) == EINVAL && attach_point(c, IBV_COUNTER_BYTES, 0, NULL) == EINVAL);
+	c->context = other.context;
+	CHECK(!vb_destroy_counters(c));
+	close_objects(&o);
+}
+
 int main(void)
 {
 	RUN(addresses_of_stations_are_compared_under_their_mask);
@@ -331,5 +460,9 @@ int main(void)
 	RUN(the_most_important_rule_decides);
 	RUN(default_rules_take_what_is_left_and_sniffers_all);
 	RUN(rules_that_cannot_be_are_refused);
+	RUN(counters_count_frames_and_bytes_of_all_their_flows);
+	RUN(points_at_an_existing_flow_count_from_then_on);
+	RUN(a_rule_that_drops_counts_what_it_drops);
+	RUN(counters_that_cannot_be_are_refused);
 	return 0;
 }

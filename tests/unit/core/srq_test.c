@@ -163,6 +163,8 @@ static void other_types_need_what_they_are_made_of(void)
 
 	CHECK(srq && !vb_destroy_srq(srq));
 	a.srq_type = IBV_SRQT_TM;
+	CHECK(!vb_create_srq_ex(o.ctx, &a) && errno == EINVAL); /* it needs a CQ and limits */
+	a.srq_type = (enum ibv_srq_type)3;
 	CHECK(!vb_create_srq_ex(o.ctx, &a) && errno == EOPNOTSUPP);
 	a.srq_type = IBV_SRQT_XRC;
 	CHECK(!vb_create_srq_ex(o.ctx, &a) && errno == EINVAL);
