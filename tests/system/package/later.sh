@@ -4,21 +4,26 @@
 # SPDX-License-Identifier: MIT
 # usage: later.sh   SUITES: whose programs are run ("trixie noble"); LATER_ROOT: a root of the first suite, made before (.tar)
 # COMPILERS=yes: also builds with the first suite's gcc and clang, and runs units there; an hour on a slow machine
-# UBUNTU_MIRROR: where Ubuntu's packages come from, if the archive itself cannot be reached
+# UBUNTU_KEYRING: the keys of Ubuntu's archive, if no package has brought them; UBUNTU_MIRROR: instead of the archive
 source "$(dirname "$0")/../../support/lib.sh"
 need mmdebstrap nsenter
 [ "$(id -u)" = 0 ] && unshare -mn true 2>/dev/null || { skip "programs of later distributions" "needs root and namespaces"; exit 0; }
 sanitized && { skip "programs of later distributions" "their root has no sanitizer's library"; exit 0; }
 suites=${SUITES:-trixie noble}
+ubuntu_keys=${UBUNTU_KEYRING:-/usr/share/keyrings/ubuntu-archive-keyring.gpg}
 rows=iproute2,procps,libisal2,libjson-c5,liburing2,libssl3t64,ibverbs-utils,rdmacm-utils,perftest,ucx-utils,libfabric-bin,python3-pyverbs
 tools=gcc,g++,clang,libclang-rt-dev,meson,ninja-build,pkg-config,libibverbs-dev,librdmacm-dev,libisal-dev,libpcap-dev,liburing-dev,libjson-c-dev,libncurses-dev,libssl-dev
 [ -z "${COMPILERS:-}" ] || rows=$rows,$tools
 
 # --- a root, and a process that holds its mounts and its network ---
 make_root() { # SUITE TAR
-	local mirror=()
-	[ "$1" != noble ] || [ -z "${UBUNTU_MIRROR:-}" ] || mirror=("$UBUNTU_MIRROR")
-	timeout 600 mmdebstrap --quiet --variant=minbase --components="main$([ "$1" != noble ] || echo ,universe)" \
+	local mirror=() keys=()
+	if [ "$1" = noble ]; then
+		[ -s "$ubuntu_keys" ] || { echo "Ubuntu's keys are not there: UBUNTU_KEYRING names their file" >"$work/$1.log"; return 1; }
+		keys=("--keyring=$ubuntu_keys")
+		[ -z "${UBUNTU_MIRROR:-}" ] || mirror=("$UBUNTU_MIRROR")
+	fi
+	timeout 600 mmdebstrap --quiet --variant=minbase "${keys[@]}" --components="main$([ "$1" != noble ] || echo ,universe)" \
 		--dpkgopt='path-exclude=/usr/share/{doc,man,locale}/*' --dpkgopt='path-include=/usr/share/doc/rdma-core/tests/*' \
 		--dpkgopt='path-include=/usr/share/doc/python3-pyverbs/tests/*' --include="$rows" "$1" "$2" "${mirror[@]}" >"$work/$1.log" 2>&1 </dev/null
 }
