@@ -1,5 +1,5 @@
 // layout.c - the layouts that programs were compiled with, pinned
-// follows: infiniband/verbs.h, rdma/rdma_cma.h of rdma-core 44.0 on 64-bit machines
+// follows: infiniband/verbs.h, rdma/rdma_cma.h of rdma-core 44.0 to 56.1 on 64-bit machines
 // SPDX-License-Identifier: MIT
 #include <infiniband/verbs.h>
 #include <rdma/rdma_cma.h>
@@ -12,6 +12,8 @@
 #else
 #define MUTEX 40
 #endif
+/* A structure to which a later rdma-core has added its last field. */
+#define GREW(type, n, later) _Static_assert(sizeof(type) == (n) || sizeof(type) == (later), "size of " #type)
 #define AT(type, field, n) _Static_assert(offsetof(type, field) == (n), #type "." #field)
 
 SIZE(struct ibv_device, 664);
@@ -38,7 +40,7 @@ SIZE(struct ibv_cq, 88 + MUTEX);
 SIZE(struct ibv_cq_ex, 248 + MUTEX);
 AT(struct ibv_cq_ex, start_poll, 104 + MUTEX);
 SIZE(struct ibv_qp, 120 + MUTEX);
-SIZE(struct ibv_qp_ex, 312 + MUTEX);
+GREW(struct ibv_qp_ex, 312 + MUTEX, 320 + MUTEX); /* wr_flush */
 AT(struct ibv_qp_ex, wr_start, 280 + MUTEX);
 SIZE(struct ibv_srq, 88 + MUTEX);
 SIZE(struct ibv_ah, 24);
@@ -47,7 +49,7 @@ SIZE(struct ibv_wc, 48);
 SIZE(struct ibv_send_wr, 128);
 SIZE(struct ibv_recv_wr, 32);
 SIZE(struct ibv_sge, 16);
-SIZE(struct ibv_port_attr, 52);
+GREW(struct ibv_port_attr, 52, 56); /* active_speed_ex */
 AT(struct ibv_port_attr, port_cap_flags2, 48);
 SIZE(struct ibv_device_attr, 232);
 SIZE(struct ibv_device_attr_ex, 400);

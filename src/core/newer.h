@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* We build against the headers of 44.0. Later ones have these names without VB_. */
+/* We build against the headers of 44.0 and later. Later ones have these names without VB_. */
 enum {
 	VB_IBV_WC_FLUSH = 8,
 	VB_IBV_WR_FLUSH = 14,
@@ -31,11 +31,16 @@ enum { VB_IBV_FLUSH_RANGE, VB_IBV_FLUSH_MR };
 #define VB_IBV_DEVICE_FLUSH_PERSISTENT (1ull << 39)
 #define VB_IBV_DEVICE_ATOMIC_WRITE (1ull << 40)
 
-/* struct ibv_qp_ex as it is since 46.0. */
+/* struct ibv_qp_ex as it is since 46.0. With later headers, ex has the slot itself, at the same place. */
 struct vb_ibv_qp_ex {
-	struct ibv_qp_ex ex;
-	void (*wr_flush)(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t remote_addr, size_t len, uint8_t type,
-	                 uint8_t level);
+	union {
+		struct ibv_qp_ex ex;
+		struct {
+			char before[offsetof(struct ibv_qp_ex, wr_atomic_write) + sizeof(void (*)(void))];
+			void (*wr_flush)(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t remote_addr, size_t len,
+			                 uint8_t type, uint8_t level);
+		};
+	};
 };
 
 _Static_assert(offsetof(struct vb_ibv_qp_ex, wr_flush) ==

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 /* All by system call: the library's functions are replaced under `verbena run`, and would show Verbena's own tree. */
