@@ -487,7 +487,7 @@ static void a_bind_takes_wc(void)
 	CHECK(mw && mr && !ibv_post_send(two.qp[0], &wr, &bad));
 	expect_wc(0, 1, IBV_WC_LOC_QP_OP_ERR);
 	SAME(state_of(0), IBV_QPS_ERR);
-	CHECK(!ibv_dereg_mr(mr)); /* no window is bound to it */
+	CHECK(!ibv_dereg_mr(mr) && !ibv_dealloc_mw(mw)); /* no window is bound to the region */
 }
 
 static void over_roce_requests_that_send_nothing_take_wc(void)
