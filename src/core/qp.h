@@ -59,4 +59,10 @@ static inline struct vb_device *vb_qp_device(const struct vb_qp *qp)
 	return qp->made.context ? VB_CONTEXT_OF(qp)->dev : NULL;
 }
 
+/* Whether the send queue drains. Written under the locks of the queue pair; ibv_modify_qp checks it without them. */
+static inline void vb_qp_set_draining(struct vb_qp *qp, bool draining)
+{
+	__atomic_store_n(&qp->attr.sq_draining, draining, __ATOMIC_RELAXED);
+}
+
 #endif

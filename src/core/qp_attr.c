@@ -112,8 +112,8 @@ static const struct {
 /* While the send queue drains, ibv_modify_qp may only take the QP to RESET or ERR (IBA 10.3.1.6). */
 static bool draining_forbids(const struct vb_qp *qp, enum ibv_qp_state next)
 {
-	return atomic_load(&qp->state) == IBV_QPS_SQD && qp->attr.sq_draining && next != IBV_QPS_ERR &&
-	       next != IBV_QPS_RESET;
+	return atomic_load(&qp->state) == IBV_QPS_SQD && __atomic_load_n(&qp->attr.sq_draining, __ATOMIC_RELAXED) &&
+	       next != IBV_QPS_ERR && next != IBV_QPS_RESET;
 }
 
 bool vb_qp_is_iwarp(const struct vb_qp *qp)

@@ -109,7 +109,7 @@ void vb_qp_error(struct vb_qp *qp)
 	if (atomic_load(&qp->state) == IBV_QPS_RESET)
 		return;
 	vb_qp_set_state(qp, IBV_QPS_ERR);
-	qp->attr.sq_draining = 0;
+	vb_qp_set_draining(qp, false);
 	vb_qp_close_shared(qp);
 	vb_path_closed(qp);
 	flush_sends(qp);
@@ -178,7 +178,7 @@ void vb_qp_sq_error(struct vb_qp *qp)
 	if (state != IBV_QPS_RTS && state != IBV_QPS_SQD && state != IBV_QPS_SQE)
 		return;
 	vb_qp_set_state(qp, IBV_QPS_SQE);
-	qp->attr.sq_draining = 0;
+	vb_qp_set_draining(qp, false);
 	flush_sends(qp);
 }
 

@@ -84,7 +84,7 @@ static void enter_sqd(struct vb_qp *qp, enum ibv_qp_state cur)
 {
 	if (cur != IBV_QPS_SQD) {
 		vb_qp_set_state(qp, IBV_QPS_SQD);
-		qp->attr.sq_draining = 1;
+		vb_qp_set_draining(qp, true);
 	}
 	vb_path_entered(qp, cur, IBV_QPS_SQD);
 	if (cur != IBV_QPS_SQD)
@@ -95,7 +95,7 @@ void vb_qp_check_drained(struct vb_qp *qp)
 {
 	if (atomic_load(&qp->state) != IBV_QPS_SQD || !qp->attr.sq_draining || !vb_path_idle(qp))
 		return;
-	qp->attr.sq_draining = 0;
+	vb_qp_set_draining(qp, false);
 	if (qp->attr.en_sqd_async_notify)
 		vb_async_raise(ctx_of(qp), IBV_EVENT_SQ_DRAINED, &qp->qp);
 }
