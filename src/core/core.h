@@ -222,10 +222,10 @@ struct vb_srq {
 	uint32_t async_acked;         /* under ack_lock */
 	pthread_mutex_t ack_lock;
 	pthread_cond_t ack_cond;
-	/* XRC (core/xrc.h): its number, its domain, and where its receives complete; otherwise 0 and NULL */
+	/* XRC (core/xrc.h): its number and its domain; otherwise 0 and NULL */
 	uint32_t number;
 	struct vb_xrcd *xrcd;
-	struct vb_cq *cq; /* as that of tag matching */
+	struct vb_cq *cq; /* where its receives complete, of XRC or tag matching; otherwise NULL */
 	struct vb_tm *tm; /* tag matching, or NULL */
 };
 

@@ -108,14 +108,13 @@ int vb_query_device_attr(struct vb_device *dev, struct ibv_device_attr_ex *attr)
 	attr->cq_mod_caps = (struct ibv_cq_moderation_caps){VB_MAX_CQ_COUNT, VB_MAX_CQ_PERIOD};
 	attr->hca_core_clock = VB_CORE_CLOCK_KHZ;
 	attr->device_cap_flags_ex = attr->orig_attr.device_cap_flags;
-	if (!dev->iwarp)
-		with_work_queues(attr);
-	if (!dev->iwarp)
-		attr->device_cap_flags_ex |= VB_IBV_DEVICE_FLUSH_GLOBAL | VB_IBV_DEVICE_ATOMIC_WRITE;
 	attr->phys_port_cnt_ex = VB_PORTS;
-	if (!dev->iwarp)
+	if (!dev->iwarp) {
+		with_work_queues(attr);
+		attr->device_cap_flags_ex |= VB_IBV_DEVICE_FLUSH_GLOBAL | VB_IBV_DEVICE_ATOMIC_WRITE;
 		attr->tm_caps = (struct ibv_tm_caps){VB_MAX_RNDV_LEN, VB_MAX_TAGS, IBV_TM_CAP_RC, VB_MAX_TAG_OPS,
 		                                     VB_MAX_TAG_SGE};
+	}
 	return 0;
 }
 

@@ -207,8 +207,8 @@ struct ibv_dm *vb_import_dm(struct ibv_context *context, uint32_t handle)
 {
 	struct vb_context *ctx = vb_ctx(context);
 	struct vb_node *node = ctx->node;
-	bool ours =
-	        vb_share_is_ours(node, ctx->share); /* else the handle is another process's, and may be one here too */
+	/* if not, the handle is another process's, and may be one here too */
+	bool ours = vb_share_is_ours(node, ctx->share);
 	struct vb_dm_memory *m;
 
 	vb_mutex_lock(&node->mr_lock, VB_RANK_MR);

@@ -90,8 +90,8 @@ static void leave_flow(struct vb_flow *flow)
 	vb_unlock(&node->progress);
 	if (!found)
 		return;
-	(void)vb_raw_flows_changed(
-	        flow->qp); /* it wants less; if the kernel has no memory, it receives more than that */
+	/* it wants less; if the kernel has no memory, it receives more than that */
+	(void)vb_raw_flows_changed(flow->qp);
 	vb_lock(&node->progress);
 	flow->qp->flows--; /* from now on the queue pair may be destroyed */
 	vb_unlock(&node->progress);

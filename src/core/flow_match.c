@@ -18,10 +18,6 @@
 #define IPV6_LEN 40u
 #define PORTS_LEN 4u
 
-/* The flags of struct ibv_flow_ipv4_ext_filter, as in Linux. */
-#define IP_DONT_FRAGMENT 2
-#define IP_MORE_FRAGMENTS 4
-
 /* --- what a rule asks for --- */
 
 /* Adds a layer. Two that a frame cannot have at once contradict each other. */
@@ -209,8 +205,8 @@ static unsigned dissect_ipv4(const uint8_t *p, uint32_t len, struct vb_frame_key
 	key->tos = p[1];
 	key->ttl = p[8];
 	key->proto = p[9];
-	key->ip_flags =
-	        (uint8_t)((fragment & 0x4000 ? IP_DONT_FRAGMENT : 0) | (fragment & 0x2000 ? IP_MORE_FRAGMENTS : 0));
+	key->ip_flags = (uint8_t)((fragment & 0x4000 ? VB_IP_DONT_FRAGMENT : 0) |
+	                          (fragment & 0x2000 ? VB_IP_MORE_FRAGMENTS : 0));
 	if (fragment & 0x1fff) /* a later fragment: no ports */
 		return VB_LAYER_IPV4;
 	return VB_LAYER_IPV4 | dissect_ports(p + header, len - header, p[9], key);

@@ -17,6 +17,9 @@ enum {
 	VB_LAYER_TAG = 1 << 4, /* a VLAN tag */
 };
 
+/* ip_flags: those of struct ibv_flow_ipv4_ext_filter, as in Linux. */
+enum { VB_IP_DONT_FRAGMENT = 2, VB_IP_MORE_FRAGMENTS = 4 };
+
 /* The fields of all layers, in network order. Those of layers that a frame does not have are zero. No padding, because
  * keys are compared byte by byte. */
 struct vb_frame_key {

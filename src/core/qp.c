@@ -400,8 +400,7 @@ struct ibv_qp *vb_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 
 void vb_qp_clean_cqs(struct vb_qp *qp)
 {
-	if (qp->type == IBV_QPT_XRC_RECV ||
-	    !qp->scq) /* the messages have arrived, and are the SRQs' or the work queues' */
+	if (!qp->scq) /* the messages have arrived, and are the SRQs' or the work queues' */
 		return;
 	vb_cq_clean(qp->scq, qp->qp.qp_num);
 	if (qp->rcq != qp->scq)

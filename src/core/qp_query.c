@@ -32,6 +32,8 @@ int vb_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask, struct 
 	if (!vb_qp_is_sound(ibqp))
 		return EINVAL;
 	bool is_target = qp->type == IBV_QPT_XRC_RECV;
+	/* an XRC target uses the queues of the SRQs that requests name, and others may have work queues */
+	struct vb_cq *rcq = !qp->scq ? NULL : qp->named_rcq ? qp->named_rcq : qp->rcq;
 
 	vb_lock(&qp->node->progress);
 	vb_lock(&qp->sq_lock);
@@ -46,11 +48,8 @@ int vb_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask, struct 
 	attr->cap = qp->cap;
 	*init = (struct ibv_qp_init_attr){
 	        .qp_context = ibqp->qp_context,
-	        /* an XRC target uses the queues of the SRQs that requests name */
-	        .send_cq = is_target || qp->rss ? NULL : &qp->scq->cq,
-	        .recv_cq = is_target || qp->rss ? NULL
-	                   : qp->named_rcq      ? &qp->named_rcq->cq
-	                                        : &qp->rcq->cq,
+	        .send_cq = qp->scq ? &qp->scq->cq : NULL,
+	        .recv_cq = rcq ? &rcq->cq : NULL,
 	        .srq = !is_target && qp->srq ? &qp->srq->srq : NULL,
 	        .cap = qp->cap,
 	        .qp_type = (enum ibv_qp_type)qp->type,

@@ -10,7 +10,6 @@
 #define IPV6 (IBV_RX_HASH_SRC_IPV6 | IBV_RX_HASH_DST_IPV6)
 #define TCP (IBV_RX_HASH_SRC_PORT_TCP | IBV_RX_HASH_DST_PORT_TCP)
 #define UDP (IBV_RX_HASH_SRC_PORT_UDP | IBV_RX_HASH_DST_PORT_UDP)
-#define IP_MORE_FRAGMENTS 4 /* as in flow_match.c */
 
 int vb_rss_parse(const struct ibv_rx_hash_conf *conf, struct vb_rss_hash *hash)
 {
@@ -61,7 +60,7 @@ uint32_t vb_rss_hash_of(const struct vb_rss_hash *hash, const union vb_frame_fie
 	const struct vb_frame_key *key = &fields->key;
 	uint32_t chosen = hash->fields;
 	struct hash_input in = {.len = 0};
-	bool whole = !(key->ip_flags & IP_MORE_FRAGMENTS);
+	bool whole = !(key->ip_flags & VB_IP_MORE_FRAGMENTS);
 	bool tcp = whole && layers & VB_LAYER_TCP, udp = whole && layers & VB_LAYER_UDP;
 
 	if (layers & VB_LAYER_IPV4) {

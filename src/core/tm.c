@@ -124,14 +124,17 @@ static uint32_t handle_of(const struct vb_tm *tm, const struct vb_tag *t)
 	return (uint32_t)t->generation << 16 | (uint32_t)(t - tm->tag);
 }
 
-static int add_tag(struct vb_tm *tm, struct ibv_ops_wr *wr)
+static int check_add(const struct vb_tm *tm, const struct ibv_ops_wr *wr)
+{
+	if (wr->tm.add.num_sge < 0 || wr->tm.add.num_sge > VB_MAX_TAG_SGE)
+		return EINVAL;
+	return tm->unused ? 0 : ENOMEM;
+}
+
+static void add_tag(struct vb_tm *tm, struct ibv_ops_wr *wr)
 {
 	struct vb_tag *t = tm->unused;
 
-	if (wr->tm.add.num_sge < 0 || wr->tm.add.num_sge > VB_MAX_TAG_SGE)
-		return EINVAL;
-	if (!t)
-		return ENOMEM;
 	tm->unused = t->next;
 	t->next = NULL;
 	t->tag = wr->tm.add.tag;
@@ -148,7 +151,6 @@ static int add_tag(struct vb_tm *tm, struct ibv_ops_wr *wr)
 	*tm->listed_end = t;
 	tm->listed_end = &t->next;
 	wr->tm.handle = handle_of(tm, t);
-	return 0;
 }
 
 /* A tag that a message has taken, or that was removed before, is not there. */
@@ -194,7 +196,7 @@ static int do_op(struct vb_tm *tm, struct ibv_ops_wr *wr)
 	enum ibv_wc_status status = IBV_WC_SUCCESS;
 	enum ibv_wc_opcode opcode = IBV_WC_TM_ADD;
 	bool sync = wr->flags & IBV_OPS_TM_SYNC;
-	int err = 0;
+	int err;
 
 	if (wr->flags & ~FLAGS)
 		return EINVAL;
@@ -202,9 +204,12 @@ static int do_op(struct vb_tm *tm, struct ibv_ops_wr *wr)
 		return ENOMEM;
 	switch (wr->opcode) {
 	case IBV_WR_TAG_ADD:
-		if (sync && wr->tm.add.num_sge >= 0 && wr->tm.add.num_sge <= VB_MAX_TAG_SGE && tm->unused)
+		err = check_add(tm, wr);
+		if (err)
+			return err;
+		if (sync) /* first, because the tag counts from then on */
 			take_count(tm, wr->tm.unexpected_cnt);
-		err = add_tag(tm, wr);
+		add_tag(tm, wr);
 		break;
 	case IBV_WR_TAG_DEL:
 		opcode = IBV_WC_TM_DEL;
@@ -221,9 +226,9 @@ static int do_op(struct vb_tm *tm, struct ibv_ops_wr *wr)
 	default:
 		return EINVAL;
 	}
-	if (!err && (wr->flags & IBV_OPS_SIGNALED))
+	if (wr->flags & IBV_OPS_SIGNALED)
 		tell_op(tm, wr, opcode, status);
-	return err;
+	return 0;
 }
 
 int vb_post_srq_ops(struct ibv_srq *ibsrq, struct ibv_ops_wr *wr, struct ibv_ops_wr **bad_wr)

@@ -48,7 +48,8 @@ static struct vb_tag *take_tag(struct vb_tm *tm, const struct headers *h)
 	return NULL;
 }
 
-/* What a match completion says, which comes first if the data comes later. */
+/* What a match completion says, which comes first if the data comes later. vendor_err, which has no use in a success,
+ * carries app_ctx to ibv_wc_read_tm_info. */
 static struct vb_cqe match_cqe(struct vb_qp *qp, unsigned flags)
 {
 	return (struct vb_cqe){.wc = {.wr_id = qp->inbound->wqe.wr_id,
@@ -133,9 +134,8 @@ uint32_t vb_tm_clip(const struct vb_qp *qp, uint64_t *off, uint32_t *n)
 }
 
 /* A tagged receive has no slot of the queue. */
-static void complete_tagged(struct vb_qp *qp, struct vb_cqe *cqe)
+static void complete_tagged(struct vb_qp *qp, uint8_t kind, struct vb_cqe *cqe)
 {
-	uint8_t kind = qp->inbound->kind;
 	unsigned had = cqe->wc.wc_flags & (IBV_WC_WITH_IMM | IBV_WC_WITH_INV);
 	uint32_t length = cqe->wc.byte_len, imm = cqe->wc.imm_data;
 
@@ -186,9 +186,7 @@ void vb_tm_complete(struct vb_qp *qp, struct vb_cqe *cqe)
 	}
 	if (kind == VB_TM_NO_TAG)
 		return;
-	qp->inbound->kind = kind;
-	complete_tagged(qp, cqe);
-	qp->inbound->kind = VB_TM_PLAIN;
+	complete_tagged(qp, kind, cqe);
 	if (!chosen)
 		return;
 	if (cqe->wc.status == IBV_WC_SUCCESS) {

@@ -137,8 +137,8 @@ static void sum_qps(struct vb_node *node, void *arg)
 	}
 }
 
-/* Counters never go back, although a queue pair that ends may be missed while they are added up. What past has is not counted again. Under
- * ctx_lock: a thread that closes a device may have moved its counters there meanwhile. */
+/* Counters never go back, although a queue pair that ends may be missed while they are added up. What past has is not
+ * counted again. Under ctx_lock: a thread that closes a device may have moved its counters there meanwhile. */
 static void keep_highest(struct device_sum *sum)
 {
 	struct vb_counts *shown = &sum->dev->shown;

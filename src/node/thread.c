@@ -102,10 +102,10 @@ static void wait_ns(struct vb_io *io, struct epoll_event *ev, int *n, uint64_t n
 		ns = VB_MS(ms);
 	struct timespec ts = vb_timespec_of(ns);
 
-	if (!io->lacks_pwait2)
+	if (!io->lacks_pwait2) {
 		*n = (int)syscall(SYS_epoll_pwait2, io->epoll_fd, ev, 16, forever ? NULL : &ts, NULL, 0);
-	if (!io->lacks_pwait2 && *n < 0 && errno == ENOSYS)
-		io->lacks_pwait2 = true;
+		io->lacks_pwait2 = *n < 0 && errno == ENOSYS;
+	}
 	if (io->lacks_pwait2)
 		*n = epoll_wait(io->epoll_fd, ev, 16,
 		                forever ? -1 : (int)(ts.tv_sec * 1000 + (ts.tv_nsec + 999999) / 1000000));

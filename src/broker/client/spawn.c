@@ -169,8 +169,8 @@ static bool runs_on_valgrind(void)
 /* Becomes a program that Valgrind does not follow, and that exits at once. */
 static void exit_as_another(struct launch *l)
 {
-	static char name[] = "verbena-broker", version[] = "--version";
-	char *const argv[] = {name, version, NULL};
+	static char name[] = "verbena-broker", help[] = "--help";
+	char *const argv[] = {name, help, NULL};
 	int null = (int)syscall(SYS_openat, AT_FDCWD, "/dev/null", O_RDWR);
 
 	for (int i = 0; i < 3; i++)

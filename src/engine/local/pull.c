@@ -76,21 +76,19 @@ enum vb_verdict vb_local_pull(struct vb_qp *qp, struct vb_local_req *q)
 	uint64_t begin = vb_cost_begin(cost);
 	uint32_t gen = sender_gen(qp, q->peer);
 
-	uint32_t skips = vb_tm_skips(qp->inbound->kind);
-
 	if (!(gen & 1))
 		return VB_VERDICT_DROP;
 	for (uint32_t i = 0; i < n; off += span[i].length, i++) {
 		if (span[i].length > total - off)
 			return VB_VERDICT_TOO_LONG;
-		uint32_t skip = off >= skips                   ? 0
-		                : skips - off < span[i].length ? skips - (uint32_t)off
-		                                               : span[i].length;
-		uint32_t length = span[i].length - skip;
+		uint64_t at = off; /* in the receive */
+		uint32_t length = span[i].length, skip = 0;
 
+		if (__builtin_expect(qp->inbound->kind != VB_TM_PLAIN, 0))
+			skip = vb_tm_clip(qp, &at, &length);
 		if (skip && !length)
 			continue;
-		int k = vb_receive_pieces(qp, off + skip - skips, length, iov);
+		int k = vb_receive_pieces(qp, at, length, iov);
 		int err = k < 0                    ? VB_EFAULT_LOCAL
 		          : vb_peer_alive(q->peer) ? q->peer->copy->read(q->peer, span[i].addr + skip, iov, k, length)
 		                                   : ESRCH;

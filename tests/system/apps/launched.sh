@@ -61,20 +61,16 @@ else
 fi
 
 # --- valgrind ---
-# no error but that memcheck does not know a call of the kernel; nothing else says "==PID=="
+# with this status memcheck says that it has found an error
 memcheck=(valgrind --error-exitcode=9 --leak-check=no)
-clean() { [ "$1" = 0 ] && ! grep '^==[0-9]*== [A-Z].*\(uninit\|Invalid\|overlap\)' "${@:2}"; }
 starts_broker() { # the first program starts it
 	local status
 	VERBENA_RUNTIME=$(mktemp -d "$work/valgrind.XXXXXX") timeout $((120 * SLOW)) "${run[@]}" valgrind --error-exitcode=9 ibv_devinfo -d roce_lo >"$work/printed" 2>&1
 	status=$?
 	cat "$work/printed"
-	grep -q PORT_ACTIVE "$work/printed" && clean $status "$work/printed"
+	[ $status = 0 ] && grep -q PORT_ACTIVE "$work/printed"
 }
-on_the_wire() {
-	VERBENA_WIRE=always pair "${memcheck[@]}" ibv_rc_pingpong -d roce_lo -g 1 -n 100 &&
-		clean 0 "$work/server.out" "$work/client.out"
-}
+on_the_wire() { VERBENA_WIRE=always pair "${memcheck[@]}" ibv_rc_pingpong -d roce_lo -g 1 -n 100; }
 if ! command -v valgrind >/dev/null; then
 	skip "valgrind" "it is not installed"
 elif sanitized; then
