@@ -402,7 +402,6 @@ struct vb_qp {
 	struct vb_roce_path *roce;      /* RoCE: all traffic of RC and UC; for UD, traffic of the network */
 	struct vb_iwarp_path *iwarp;    /* a TCP connection */
 	struct vb_raw_path *raw;        /* raw packets: a packet socket. Set at creation */
-	struct vb_rss *rss;             /* core/wq.h: it receives by an indirection table; or NULL. Set at creation */
 	unsigned flows;                 /* rules of flow steering; under progress */
 	_Atomic uint64_t due;           /* ns: when the path must be visited; 0: never */
 	unsigned mcasts;                /* multicast groups that it has joined; as node->mcasts */
@@ -432,8 +431,6 @@ struct vb_qp {
 	pthread_cond_t ack_cond;
 	bool comm_est_raised, last_wqe_raised;
 	void *theirs; /* its queues, if the program has allocated them */
-	/* the CQ that the program named, if receives complete in that of a TM-SRQ; else NULL */
-	struct vb_cq *named_rcq;
 
 	struct vb_made made;
 	pthread_mutex_t modify_lock; /* held for a whole ibv_modify_qp */
@@ -448,6 +445,9 @@ struct vb_qp {
 	struct vb_qp *mw_next; /* node->mw_waiters; this and the next two under node->mw_lock */
 	bool mw_waits;         /* it is in that list */
 	uint32_t mw_bound;     /* windows of type 2 that this QP has bound */
+
+	struct vb_rss *rss;      /* core/wq.h: it receives by an indirection table; or NULL. Set at creation */
+	struct vb_cq *named_rcq; /* that the program named, if receives complete in the CQ of a TM-SRQ; else NULL */
 
 	struct vb_qp_fault {        /* fault injection: path/faulty.c; under sq_lock */
 		uint32_t judged;    /* the next request about which the rules are asked */

@@ -34,13 +34,12 @@ static inline void vb_cqe_leaves(const struct vb_cqe *cqe)
 {
 	if (__builtin_expect(!cqe->send, 0))
 		return;
-	if (__builtin_expect(cqe->wc.opcode >= IBV_WC_TM_ADD, 0)) {
-		if (!(cqe->wc.wc_flags & IBV_WC_TM_MATCH))
-			vb_tm_leaves(cqe->receive, cqe->wc.opcode);
-	} else if (cqe->wc.opcode & IBV_WC_RECV)
-		vb_rq_give_back(cqe->receive);
-	else
+	if (!(cqe->wc.opcode & IBV_WC_RECV))
 		atomic_store_explicit(&cqe->send->in_cq, false, memory_order_release);
+	else if (__builtin_expect(cqe->wc.opcode < IBV_WC_TM_ADD, 1))
+		vb_rq_give_back(cqe->receive);
+	else if (!(cqe->wc.wc_flags & IBV_WC_TM_MATCH))
+		vb_tm_leaves(cqe->receive, cqe->wc.opcode);
 }
 
 static inline bool vb_cq_empty(const struct vb_cq *cq)

@@ -117,7 +117,7 @@ static __attribute__((noinline)) enum vb_verdict scatter_measured(struct vb_qp *
 /* On a network a message of up to the path MTU is a single packet. */
 static inline bool take_for_send(struct vb_qp *qp, const struct vb_local_req *q)
 {
-	if (__builtin_expect(vb_rq_of(qp)->tagged, 0))
+	if (qp->srq && __builtin_expect(qp->srq->rq.tagged, 0))
 		return vb_tm_take(qp, q->payload, q->rec.length,
 		                  (q->flags & VB_RECF_LAST) && q->rec.length <= 128u << qp->attr.path_mtu);
 	return vb_receive_take(qp);
