@@ -5,6 +5,7 @@
 #include <assert.h>
 #include <fcntl.h>
 #include <rdma/rdma_cma.h>
+#include <rdma/rdma_verbs.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
