@@ -311,6 +311,9 @@ struct vb_local_qp {
 	uint64_t sent_bytes[2];      /* sent or written; read. For people */
 	uint64_t acked_seen;         /* highest acknowledgement known, as a count like ssn_una */
 	uint32_t nak_seen;           /* counter of the last NAK that was processed */
+	/* remote->acked (its low half), or a later count, and ack_in, as they were last read */
+	uint32_t acked_read, ack_in_read;
+	uint32_t looks; /* visits that found nothing published */
 	uint8_t retry_left, rnr_left;
 	uint8_t stall;             /* checks in a row in which a record looked dropped */
 	bool gone;                 /* the peer's program has ended; the deadline covers all retries */

@@ -17,5 +17,9 @@ struct vb_counters {
 };
 extern struct vb_counters vb_counters;
 #define VB_COUNT(name, n) atomic_fetch_add_explicit(&vb_counters.name, (n), memory_order_relaxed)
+/* The same for a counter that only the holder of progress changes: no locked instruction. */
+#define VB_COUNT_PROGRESS(name, n)                                                                                    \
+	atomic_store_explicit(&vb_counters.name, atomic_load_explicit(&vb_counters.name, memory_order_relaxed) + (n), \
+	                      memory_order_relaxed)
 
 #endif

@@ -7,7 +7,7 @@
 #include "core/verbs.h"
 #include "frame/fields.h"
 
-void vb_sq_submit(struct vb_qp *qp, uint8_t state)
+static inline __attribute__((always_inline)) void submit(struct vb_qp *qp, uint8_t state)
 {
 	bool flush = state == IBV_QPS_SQE || state == IBV_QPS_ERR;
 	bool settle = !flush && vb_sq_kick(qp) == VB_SQ_FAILED;
@@ -17,6 +17,11 @@ void vb_sq_submit(struct vb_qp *qp, uint8_t state)
 		vb_qp_flush(qp);
 	if (__builtin_expect(settle, 0))
 		vb_path_settle(qp);
+}
+
+void vb_sq_submit(struct vb_qp *qp, uint8_t state)
+{
+	submit(qp, state);
 }
 
 /* Sum of the lengths; cannot wrap around. */
@@ -154,7 +159,7 @@ int vb_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_send_wr
 	}
 	if (err)
 		*bad_wr = wr;
-	vb_sq_submit(qp, state);
+	submit(qp, state);
 	if (__builtin_expect(is_ex, 0))
 		vb_unlock(&qp->wr_lock);
 	return err;

@@ -32,7 +32,8 @@ struct vb_io {
 	struct vb_peer *dirty[16]; /* peers whose consumed position is not published yet */
 	unsigned ndirty;
 	unsigned timer_turn;
-	_Atomic uint32_t owing; /* acknowledgements or consumed positions wait for vb_node_publish; a hint */
+	unsigned looks, records; /* polls that found nothing in the hot rings, and polls that found records */
+	_Atomic uint32_t owing;  /* acknowledgements or consumed positions wait for vb_node_publish; a hint */
 
 	/* path/unresolved.c */
 	unsigned unresolved;         /* the number of queue pairs without a path; under progress */

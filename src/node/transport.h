@@ -53,7 +53,6 @@ struct vb_transport_ops {
 /* The state of a transport in a node. */
 struct vb_transport {
 	atomic_uint users; /* queue pairs that may receive by the transport, which is polled if there are any */
-	unsigned turn;     /* under progress */
 };
 
 /* path/path.c, by enum vb_transport_index. */

@@ -13,6 +13,7 @@
 #include "engine/local/requester.h"
 #include "engine/local/ring.h"
 #include "frame/fields.h"
+#include "util/guard.h"
 #include "util/units.h"
 
 #define RETRY_PAUSE VB_MS(100) /* ns: retry interval of a QP without a timeout */
@@ -27,14 +28,12 @@ static uint32_t type_of_peer(const struct vb_qp *qp)
 	return qp->type == IBV_QPT_XRC_SEND ? IBV_QPT_XRC_RECV : qp->type;
 }
 
-bool vb_local_linked(struct vb_qp *qp)
+bool vb_local_link(struct vb_qp *qp)
 {
 	struct vb_peer *peer = qp->local.peer;
 
 	if (!peer || !vb_peer_alive(peer))
 		return false;
-	if (qp->local.remote)
-		return atomic_load_explicit(&qp->local.remote->gen, memory_order_acquire) == qp->local.remote_gen;
 	if (!vb_peer_ready(peer))
 		return false;
 
@@ -73,23 +72,6 @@ void vb_local_wait_retry(struct vb_qp *qp)
 }
 
 /* --- records --- */
-
-void vb_rec_fill(struct vb_qp *qp, struct vb_rec *rec, unsigned type, unsigned flags, uint32_t psn, uint32_t length,
-                 uint32_t imm)
-{
-	uint64_t executed = atomic_load_explicit(&qp->local.executed, memory_order_relaxed);
-
-	rec->dest = vb_rec_word(qp->attr.dest_qp_num, type);
-	rec->src = vb_rec_word(qp->qp.qp_num, flags);
-	rec->psn = vb_rec_word(psn, atomic_load_explicit(&qp->shared->gen, memory_order_relaxed) & 0xff);
-	rec->length = length;
-	rec->ack = (uint32_t)executed;
-	rec->imm = imm;
-	if (qp->type == IBV_QPT_RC)
-		atomic_store_explicit(&qp->local.ack_sent, executed, memory_order_relaxed);
-	else if (qp->type == IBV_QPT_XRC_SEND) /* it executes nothing, so the word names the SRQ of its request */
-		rec->ack = qp->xrc.srqns[qp->sq_emit & qp->sq_mask];
-}
 
 static uint32_t next_psn(const struct vb_qp *qp)
 {
@@ -273,16 +255,59 @@ static __attribute__((noinline)) bool is_fetched(const struct vb_qp *qp, const s
 	return !is_by_owner(qp, w) && vb_choose(&peer->choice[class], &peer->theirs->costs[class]) == VB_SEND_FETCHED;
 }
 
+/* The bytes of a message in one piece, or NULL. *inlined: they lie in the send queue. */
+static inline const void *one_piece(struct vb_qp *qp, const struct vb_swqe *w, bool *inlined)
+{
+	uint32_t slot = (uint32_t)(w - qp->swqe);
+	uint64_t va;
+
+	*inlined = w->flags & IBV_SEND_INLINE;
+	if (*inlined)
+		return vb_sq_inline(qp, slot);
+	const struct ibv_sge *sge = vb_sq_sges(qp, slot);
+
+	if (w->num_sge != 1 ||
+	    !vb_mr_check_local(qp->node, vb_pd_id(qp->pd), sge->lkey, sge->addr, sge->length, 0, &va))
+		return NULL;
+	return (const void *)(uintptr_t)va;
+}
+
+/* Writes a SEND of one piece: the most frequent request. VB_EMIT_BLOCKED, with nothing sent: the way of all others has to
+ * judge it. Under tx_lock. */
+static inline enum vb_emit emit_plain(struct vb_qp *qp, struct vb_swqe *w)
+{
+	struct vb_peer *peer = qp->local.peer;
+	uint32_t length = w->length, head = vb_rec_send_head(length);
+	bool inlined;
+	const void *from = one_piece(qp, w, &inlined);
+	struct vb_rec *rec = from ? vb_ring_reserve(peer, head + length) : NULL;
+
+	if (!rec)
+		return VB_EMIT_BLOCKED;
+	uint8_t *to = (uint8_t *)rec + head;
+
+	if (inlined && length == 8)
+		memcpy(to, from, 8);
+	else if (!vb_guard_copy(to, from, length))
+		return VB_EMIT_BLOCKED;
+	vb_rec_fill(qp, rec, VB_REC_SEND, VB_RECF_FIRST | VB_RECF_LAST | vb_local_message_flags(w), next_psn(qp),
+	            length, w->imm);
+	vb_ring_commit(peer, head + length);
+	return VB_EMIT_OK;
+}
+
 static enum vb_emit emit_send(struct vb_qp *qp, struct vb_swqe *w)
 {
 	struct vb_peer *peer = qp->local.peer;
-	enum vb_emit r;
+	enum vb_emit r = VB_EMIT_BLOCKED;
 
 	vb_lock(&peer->tx_lock);
 	if (__builtin_expect(qp->local.owed, 0) && !emit_owed(qp))
 		r = VB_EMIT_BLOCKED;
 	else if (__builtin_expect(w->length >= VB_CHOICE_MIN, 0) && is_fetched(qp, w))
 		r = emit_pull(qp, w);
+	else if (w->length < VB_CHOICE_MIN && w->length && emit_plain(qp, w) == VB_EMIT_OK)
+		r = VB_EMIT_OK;
 	else
 		r = emit_pieces(qp, w, VB_REC_SEND);
 	r = mark_sent(qp, w, r);

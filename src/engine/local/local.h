@@ -24,6 +24,8 @@ void vb_local_data(struct vb_peer *peer, const struct vb_rec *rec, const struct 
                    const uint8_t *payload);
 /* Stores the acknowledgement count in a record of the peer. Under progress. Returns whether it is new. */
 bool vb_local_ack(struct vb_qp *qp, uint32_t ack);
+/* Completes what the record's count has acknowledged, before what it carries is executed. Under progress. */
+void vb_local_acked(struct vb_qp *qp);
 
 /* Adds the counters of its traffic on this host. Under progress. */
 void vb_local_counts(const struct vb_qp *qp, struct vb_counts *c);

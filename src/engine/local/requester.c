@@ -20,6 +20,8 @@
 #define MEET_AGAIN VB_MS(1)    /* ns: pause between two questions to the broker about the peer's process */
 #define READY_MAX VB_S(15)     /* ns: next to spinning programs the peer's progress thread may wait ten seconds */
 #define UNLINKED_LOOK VB_MS(2) /* ns: next visit of a QP whose peer is not ready yet */
+#define LOOKS \
+	8u /* polls per look at what is rarer than an acknowledgement or a NAK: a program that ended, a lost record */
 /* ns: requests to a program that has ended fail after this time, or earlier after the QP's own retries */
 #define GIVE_UP_MAX VB_S(1)
 
@@ -58,13 +60,13 @@ enum vb_sq_status vb_local_retire_done(struct vb_qp *qp)
 {
 	if (vb_local_is_shown(qp))
 		vb_local_show_answers(qp);
-	while (qp->sq_una != qp->sq_emit || vb_sq_at(qp, qp->sq_una)->state == VB_SWQE_DONE) {
+	while (qp->sq_una != qp->sq_head) {
 		struct vb_swqe *w = vb_sq_at(qp, qp->sq_una);
 
-		if (qp->sq_una == qp->sq_head || (w->state != VB_SWQE_SENT && vb_local_pingpong_holds(qp)))
+		if (vb_local_is_held(qp) && vb_local_pingpong_holds(qp))
 			break;
 		if (w->state == VB_SWQE_SENT) {
-			if (vb_local_pingpong_holds(qp) || qp->local.ssn_una >= qp->local.acked_seen ||
+			if (qp->sq_una == qp->sq_emit || qp->local.ssn_una >= qp->local.acked_seen ||
 			    w->opcode == IBV_WR_RDMA_READ)
 				break;
 			if (is_atomic(w)) {
@@ -135,7 +137,7 @@ static inline __attribute__((always_inline)) enum vb_sq_status emit_until(struct
 
 /* Adds the QP to the active list before it sends: the acknowledgement may arrive before this thread returns, and its
  * doorbell rings only once. */
-static void expect_answers(struct vb_qp *qp)
+static inline __attribute__((always_inline)) void expect_answers(struct vb_qp *qp)
 {
 	atomic_store_explicit(&qp->sq_pending, qp->sq_head - qp->sq_una, memory_order_relaxed);
 	if (qp->sq_una != qp->sq_head && !atomic_load_explicit(&qp->on_active, memory_order_relaxed))
@@ -189,7 +191,8 @@ static inline __attribute__((always_inline)) enum vb_sq_status kick_until(struct
 	struct vb_peer *peer = qp->local.peer;
 	uint64_t before = qp->local.last_ring_end;
 
-	vb_local_pingpong_release(qp);
+	if (__builtin_expect(vb_local_is_held(qp), 0))
+		vb_local_pingpong_release(qp);
 	enum vb_sq_status status = emit_until(qp, end);
 
 	if (status == VB_SQ_GOOD && qp->sq_emit != end && vb_ring_want_space(peer))
@@ -392,6 +395,8 @@ static void take_acks(struct vb_qp *qp, bool gone)
 
 	if (executed > count)
 		count = executed;
+	qp->local.acked_read = (uint32_t)count;
+	qp->local.ack_in_read = qp->local.ack_in;
 	if ((int32_t)(qp->local.ack_in - (uint32_t)count) > 0)
 		count += qp->local.ack_in - (uint32_t)count;
 	uint64_t acked = qp->local.acked_base + count;
@@ -590,6 +595,25 @@ static void visit_locked(struct vb_qp *qp)
 	vb_qp_check_drained(qp);
 }
 
+/* Is there nothing to look after but requests that are in the ring? Under sq_lock. */
+static inline bool only_awaits_acks(const struct vb_qp *qp)
+{
+	return atomic_load_explicit(&qp->state, memory_order_relaxed) == IBV_QPS_RTS && qp->local.remote &&
+	       qp->sq_emit == qp->sq_head && !atomic_load_explicit(&qp->local.deadline, memory_order_relaxed) &&
+	       !qp->local.look && !vb_local_is_held(qp) && !qp->local.owed;
+}
+
+/* Has the peer published no acknowledgement, no NAK and no end of its QP since the last visit? Under progress + sq_lock. */
+static inline bool nothing_published(const struct vb_qp *qp)
+{
+	struct vb_qp_shared *r = qp->local.remote;
+
+	return (uint32_t)atomic_load_explicit(&r->acked, memory_order_relaxed) == qp->local.acked_read &&
+	       qp->local.ack_in == qp->local.ack_in_read &&
+	       VB_RING_NAK_COUNTER(atomic_load_explicit(&r->nak, memory_order_relaxed)) == qp->local.nak_seen &&
+	       atomic_load_explicit(&r->gen, memory_order_relaxed) == qp->local.remote_gen;
+}
+
 unsigned vb_local_visit(struct vb_qp *qp, bool finish)
 {
 	if (!atomic_load_explicit(&qp->sq_pending, memory_order_relaxed))
@@ -598,12 +622,30 @@ unsigned vb_local_visit(struct vb_qp *qp, bool finish)
 		vb_lock(&qp->sq_lock);
 	else if (!vb_trylock(&qp->sq_lock))
 		return 0;
+	/* a poll in vain comes back to the program soon, and to the ring */
+	if (!finish && only_awaits_acks(qp) && nothing_published(qp) && ++qp->local.looks % LOOKS != 0) {
+		vb_unlock(&qp->sq_lock);
+		return 0;
+	}
 	uint32_t una = qp->sq_una, emit = qp->sq_emit, off = qp->local.sq_emit_off;
 
 	visit_locked(qp);
 	unsigned work = (una != qp->sq_una) + (emit != qp->sq_emit) + (off != qp->local.sq_emit_off);
 	vb_unlock(&qp->sq_lock);
 	return work;
+}
+
+void vb_local_acked(struct vb_qp *qp)
+{
+	vb_lock(&qp->sq_lock);
+	if (__builtin_expect(only_awaits_acks(qp), 1)) {
+		take_acks(qp, false);
+		if (vb_local_retire_done(qp) == VB_SQ_FAILED)
+			fail_oldest(qp, vb_sq_at(qp, qp->sq_una)->status);
+	} else {
+		visit_locked(qp);
+	}
+	vb_unlock(&qp->sq_lock);
 }
 
 uint64_t vb_local_deadline(struct vb_qp *qp)

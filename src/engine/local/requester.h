@@ -22,7 +22,15 @@ enum vb_sq_status vb_local_emit_datagrams(struct vb_qp *qp);
 
 /* Does the peer's QP exist, and does it accept requests? Checked before each send. If the peer's QP is not yet in RTR,
  * the request waits for a retry, as on a network. */
-bool vb_local_linked(struct vb_qp *qp);
+bool vb_local_link(struct vb_qp *qp);
+static inline bool vb_local_linked(struct vb_qp *qp)
+{
+	const struct vb_qp_shared *remote = qp->local.remote;
+
+	if (__builtin_expect(remote && vb_peer_alive(qp->local.peer), 1))
+		return atomic_load_explicit(&remote->gen, memory_order_acquire) == qp->local.remote_gen;
+	return vb_local_link(qp);
+}
 /* The timeout of the QP; 0: none. */
 uint64_t vb_local_timeout_ns(const struct vb_qp *qp);
 /* Stops sending until the timer expires, which then counts as a retry. */
@@ -105,8 +113,22 @@ static inline void vb_local_rdma_done(struct vb_qp *qp, const struct vb_swqe *w,
 }
 
 /* Fills the head of a record of this QP. Under tx_lock. */
-void vb_rec_fill(struct vb_qp *qp, struct vb_rec *rec, unsigned type, unsigned flags, uint32_t psn, uint32_t length,
-                 uint32_t imm);
+static inline void vb_rec_fill(struct vb_qp *qp, struct vb_rec *rec, unsigned type, unsigned flags, uint32_t psn,
+                               uint32_t length, uint32_t imm)
+{
+	uint64_t executed = atomic_load_explicit(&qp->local.executed, memory_order_relaxed);
+
+	rec->dest = vb_rec_word(qp->attr.dest_qp_num, type);
+	rec->src = vb_rec_word(qp->qp.qp_num, flags);
+	rec->psn = vb_rec_word(psn, atomic_load_explicit(&qp->shared->gen, memory_order_relaxed) & 0xff);
+	rec->length = length;
+	rec->ack = (uint32_t)executed;
+	rec->imm = imm;
+	if (qp->type == IBV_QPT_RC)
+		atomic_store_explicit(&qp->local.ack_sent, executed, memory_order_relaxed);
+	else if (qp->type == IBV_QPT_XRC_SEND) /* it executes nothing, so the word names the SRQ of its request */
+		rec->ack = qp->xrc.srqns[qp->sq_emit & qp->sq_mask];
+}
 
 /* Counts the bytes of a message that was sent, or executed by one copy. ssn_emit counts messages. Under sq_lock. */
 static inline void vb_local_count_sent(struct vb_qp *qp, const struct vb_swqe *w)

@@ -61,7 +61,7 @@ static inline void vb_ring_publish(struct vb_peer *p, uint64_t pos, uint32_t siz
  * Returns contiguous space for a record of `bytes`, or NULL if the ring is full. Under tx_lock. The caller fills all
  * but the mark and calls vb_ring_commit with the same size.
  */
-static inline struct vb_rec *vb_ring_reserve(struct vb_peer *p, uint32_t bytes)
+static inline __attribute__((always_inline)) struct vb_rec *vb_ring_reserve(struct vb_peer *p, uint32_t bytes)
 {
 	uint32_t size = vb_ring_size(bytes), left = VB_RING_BYTES - (p->tx_tail & VB_RING_MASK);
 	uint64_t need = size + (size > left ? left : 0);
