@@ -54,7 +54,8 @@ struct vb_node {
 	struct vb_io *io; /* node/'s part: threads, descriptors, broker */
 
 	pthread_mutex_t mcast_lock; /* joining and leaving */
-	struct vb_flow *flows;      /* in order of their rank; under progress, as their number */
+	struct vb_flow *flows;      /* in order of their rank; under progress, as their number and the next */
+	struct vb_flow_counters *counters;
 	unsigned flow_count;
 	struct vb_wq *wqs; /* work queues; under progress, as the next two */
 	uint32_t wq_next, wq_count;
