@@ -16,6 +16,7 @@
 #include "core/rq.h"
 #include "core/sq.h"
 #include "core/wq.h"
+#include "fault/set.h"
 #include "path/raw/raw.h"
 #include "util/units.h"
 
@@ -24,6 +25,12 @@
 #define FULL_WAIT VB_US(100) /* ns: until a full device queue is tried again */
 
 /* --- creation, rules --- */
+
+/* A port that is down loses frames, as one whose cable is out. */
+static bool is_cut(const struct vb_raw_path *path)
+{
+	return vb_fault_is_armed(VB_FAULT_ARM_STATE) && vb_fault_port_is_down(path->dev->dev.name);
+}
 
 int vb_raw_open(struct vb_qp *qp)
 {
@@ -45,10 +52,12 @@ int vb_raw_open(struct vb_qp *qp)
 		return err;
 	}
 	path->qp = qp;
+	path->dev = vb_ctx(qp->qp.context)->dev;
 	path->ifindex = nd.ifindex;
 	path->loopback = nd.flags & IFF_LOOPBACK;
 	pthread_mutex_init(&path->lock, NULL);
 	vb_lock(&qp->node->progress);
+	atomic_store(&path->cut, is_cut(path)); /* under progress, as raw_arm: a change is seen here or there */
 	path->next = host->paths;
 	path->prev = &host->paths;
 	if (path->next)
@@ -203,7 +212,7 @@ static enum vb_sq_status send_frames(struct vb_qp *qp)
 				return VB_SQ_FAILED;
 			continue;
 		}
-		int sent = sendmmsg(qp->raw->fd, f.msg, n, MSG_DONTWAIT);
+		int sent = atomic_load(&qp->raw->cut) ? (int)n : sendmmsg(qp->raw->fd, f.msg, n, MSG_DONTWAIT);
 
 		if (sent < 0 && errno == EINTR)
 			continue;
@@ -357,7 +366,8 @@ static unsigned raw_poll(struct vb_node *node, bool finish)
 
 			if (!len)
 				break;
-			frame_input(path, frame, len);
+			if (!atomic_load(&path->cut))
+				frame_input(path, frame, len);
 			work++;
 		}
 	}
@@ -428,13 +438,19 @@ static bool raw_show(const struct vb_qp *qp, struct vb_counts *c, char *peer, si
 	return true;
 }
 
+/* Ports have gone down or come back. */
 static void raw_arm(struct vb_node *node)
 {
+	vb_lock(&node->progress);
+	for (struct vb_raw_path *path = node->io->raw ? node->io->raw->paths : NULL; path; path = path->next)
+		atomic_store(&path->cut, is_cut(path));
+	vb_unlock(&node->progress);
 }
 
 static uint64_t raw_serve_faults(struct vb_node *node)
 {
-	return 0;
+	raw_arm(node);
+	return 0; /* the timer knows when ports change */
 }
 
 const struct vb_transport_ops vb_raw_transport = {

@@ -18,9 +18,11 @@ struct vb_raw_path {
 	struct vb_raw_path *next, **prev; /* of the process's */
 	pthread_mutex_t lock;             /* what the socket listens to: listens (read under progress) and joined */
 	int fd;                           /* -1 in a child of fork() */
+	const struct vb_device *dev;
 	int ifindex;
 	bool loopback;                    /* what it sends comes back as received, so what is sent is not looked at */
 	bool listens;                     /* it has rules: the socket receives */
+	atomic_bool cut;                  /* a rule of fault injection has the port down: all frames are lost */
 	uint64_t sent_frames, sent_bytes; /* under sq_lock */
 	uint64_t received_frames, received_bytes, unclaimed, no_receive;
 	struct vb_flow_wants joined;         /* the addresses that the interface receives for it */

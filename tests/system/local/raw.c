@@ -441,6 +441,54 @@ static void a_counters_object_ends_while_another_thread_makes_flows_with_it(void
 	SAME(made + refused, 400);
 }
 
+/* Sends a frame to b, and returns whether it has arrived. */
+static bool crosses(struct raw *a, struct raw *b)
+{
+	struct ibv_wc wc;
+
+	SAME(send_frame(a, 1, there, 100, 7, 0), 0);
+	expect(a->cq, 1, IBV_WC_SUCCESS);
+	sleep_ms(10);
+	if (ibv_poll_cq(b->cq, 1, &wc) < 1)
+		return false;
+	SAME(wc.status, IBV_WC_SUCCESS);
+	receive(b, 0, 2048);
+	return true;
+}
+
+static enum ibv_port_state port_state(const struct dev *d)
+{
+	struct ibv_port_attr port;
+
+	SAME(ibv_query_port(d->ctx, 1, &port), 0);
+	return port.state;
+}
+
+static void a_port_that_is_down_loses_frames(void)
+{
+	struct raw a, b;
+	struct dev d;
+	unsigned lost = 0;
+
+	setenv("VERBENA_FAULT", "port=down for=1s; port=down after=2s", 1);
+	own_network();
+	open_named(&d, "roce_lo");
+	raw_open(&a, &d, NULL);
+	raw_open(&b, &d, NULL);
+	CHECK(steer(&b, there));
+	receive(&b, 0, 2048);
+	for (bool down = port_state(&d) == IBV_PORT_DOWN; down;) { /* a busy machine may not see this at all */
+		bool crossed = crosses(&a, &b);
+
+		down = port_state(&d) == IBV_PORT_DOWN;
+		CHECK(!down || !crossed);
+	}
+	/* up: frames arrive, if there is time for one; down again: all are lost, a moment after */
+	for (uint64_t end = now_ms() + PATIENCE; lost < 30; lost = crosses(&a, &b) ? 0 : lost + 1)
+		CHECK(now_ms() < end);
+	SAME(port_state(&d), IBV_PORT_DOWN);
+}
+
 static void without_the_right_there_is_no_queue_pair(void)
 {
 	struct __user_cap_header_struct head = {_LINUX_CAPABILITY_VERSION_3, 0};
@@ -492,6 +540,7 @@ int main(int argc, char **argv)
 	        {"a counters object counts what its flow receives", a_counters_object_counts_what_its_flow_receives, 0},
 	        {"a counters object ends while another thread makes flows with it",
 	         a_counters_object_ends_while_another_thread_makes_flows_with_it, 0},
+	        {"a port that is down loses frames", a_port_that_is_down_loses_frames, 0},
 	        {"without the right there is no queue pair", without_the_right_there_is_no_queue_pair, 0},
 	        {"the device says that it has them", the_device_says_that_it_has_them, 0},
 	};
