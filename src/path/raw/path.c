@@ -20,7 +20,6 @@
 #include "path/raw/raw.h"
 #include "util/units.h"
 
-#define BATCH 16u            /* frames per system call */
 #define TAKE_MAX 64u         /* frames per poll and queue pair */
 #define FULL_WAIT VB_US(100) /* ns: until a full device queue is tried again */
 
@@ -44,10 +43,12 @@ int vb_raw_open(struct vb_qp *qp)
 
 	if (!path)
 		return ENOMEM;
-	path->fd = vb_raw_socket(&nd);
+	path->stage = qp->sq_max_tso ? malloc(VB_RAW_STAGE) : NULL;
+	path->fd = qp->sq_max_tso && !path->stage ? -ENOMEM : vb_raw_socket(&nd);
 	if (path->fd < 0) {
 		int err = -path->fd;
 
+		free(path->stage);
 		free(path);
 		return err;
 	}
@@ -83,6 +84,7 @@ void vb_raw_close(struct vb_qp *qp)
 	if (path->fd >= 0)
 		close(path->fd); /* and with it its memberships, and its place in the epoll set */
 	pthread_mutex_destroy(&path->lock);
+	free(path->stage);
 	free(path);
 }
 
@@ -134,6 +136,7 @@ static enum ibv_wc_status status_of(int err)
 		return IBV_WC_LOC_PROT_ERR;
 	case EMSGSIZE:
 	case EINVAL: /* shorter than an Ethernet header */
+	case E2BIG:  /* TSO: longer than the device says */
 		return IBV_WC_LOC_LEN_ERR;
 	default:
 		return IBV_WC_LOC_QP_OP_ERR;
@@ -148,16 +151,18 @@ static void frame_done(struct vb_qp *qp, struct vb_swqe *w, enum ibv_wc_status s
 	qp->sq_emit++;
 	if (status != IBV_WC_SUCCESS)
 		return;
-	qp->raw->sent_frames++;
-	qp->raw->sent_bytes += w->length;
+	if (w->opcode != IBV_WR_TSO) {
+		qp->raw->sent_frames++;
+		qp->raw->sent_bytes += w->length;
+	}
 	if (w->flags & IBV_SEND_SIGNALED)
 		vb_sq_tell(qp, w, IBV_WC_SUCCESS);
 	vb_sq_retire(qp);
 }
 
 struct frames {
-	struct mmsghdr msg[BATCH];
-	struct iovec iov[BATCH][VB_MAX_SGE + 1];
+	struct mmsghdr msg[VB_RAW_BATCH];
+	struct iovec iov[VB_RAW_BATCH][VB_MAX_SGE + 1];
 };
 
 static void end_frame(struct vb_swqe *w, enum ibv_wc_status status)
@@ -171,8 +176,11 @@ static unsigned gather_frames(struct vb_qp *qp, struct frames *f)
 {
 	unsigned n = 0;
 
-	for (; n < BATCH && qp->sq_emit + n != qp->sq_head; n++) {
+	for (; n < VB_RAW_BATCH && qp->sq_emit + n != qp->sq_head; n++) {
 		struct vb_swqe *w = vb_sq_at(qp, qp->sq_emit + n);
+
+		if (w->opcode == IBV_WR_TSO && w->state != VB_SWQE_DONE) /* its checksums are always right */
+			break;
 		if (w->state != VB_SWQE_DONE && w->flags & IBV_SEND_IP_CSUM)
 			end_frame(w, IBV_WC_LOC_QP_OP_ERR); /* raw_packet_caps does not have it */
 		int pieces = w->state == VB_SWQE_DONE ? 0 : vb_gather(qp, w, 0, f->iov[n]);
@@ -197,6 +205,18 @@ static enum vb_sq_status try_later(struct vb_qp *qp)
 	return VB_SQ_GOOD;
 }
 
+/* A TSO request: ends it, or returns false if the rest of it must wait. */
+static bool segment_request(struct vb_qp *qp, struct vb_swqe *w)
+{
+	int err = vb_raw_send_segments(qp, w);
+
+	if (err == EAGAIN || err == ENOBUFS || err == ENOMEM)
+		return false;
+	qp->raw->segmented = 0;
+	end_frame(w, err ? status_of(err) : IBV_WC_SUCCESS);
+	return true;
+}
+
 static enum vb_sq_status send_frames(struct vb_qp *qp)
 {
 	struct frames f;
@@ -204,9 +224,11 @@ static enum vb_sq_status send_frames(struct vb_qp *qp)
 	while (qp->sq_emit != qp->sq_head) {
 		unsigned n = gather_frames(qp, &f);
 
-		if (!n) { /* the next one has ended: here, or by a rule of fault injection */
+		if (!n) { /* TSO, or it has ended: here, or by a rule of fault injection */
 			struct vb_swqe *w = vb_sq_at(qp, qp->sq_emit);
 
+			if (w->state != VB_SWQE_DONE && !segment_request(qp, w))
+				return try_later(qp);
 			frame_done(qp, w, (enum ibv_wc_status)w->status);
 			if (w->status != IBV_WC_SUCCESS)
 				return VB_SQ_FAILED;
@@ -279,6 +301,8 @@ static bool raw_idle(const struct vb_qp *qp)
 static void raw_forget_sends(struct vb_qp *qp)
 {
 	atomic_store(&qp->due, 0);
+	if (qp->raw)
+		qp->raw->segmented = 0;
 }
 
 static void raw_reset(struct vb_qp *qp)
