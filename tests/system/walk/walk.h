@@ -309,6 +309,7 @@ struct end {
 	struct address there;
 	bool joined;
 	bool draining;              /* in SQD */
+	_Atomic uint32_t statuses;  /* bits of the statuses of its completions so far: for the report of a failure */
 	_Atomic uint64_t odd_since; /* since when a message seems lost */
 	struct slot slot[SLOT_COUNT];
 	struct recv_slot recv[RECV_COUNT];
