@@ -44,6 +44,8 @@ static void with_paging(struct ibv_device_attr_ex *attr, bool iwarp)
 	attr->odp_caps.general_caps = IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT;
 	attr->odp_caps.per_transport_caps.rc_odp_caps = all;
 	if (!iwarp) {
+		attr->odp_caps.per_transport_caps.rc_odp_caps |=
+		        VB_IBV_ODP_SUPPORT_FLUSH | VB_IBV_ODP_SUPPORT_ATOMIC_WRITE;
 		attr->odp_caps.per_transport_caps.uc_odp_caps = datagrams | IBV_ODP_SUPPORT_WRITE;
 		attr->odp_caps.per_transport_caps.ud_odp_caps = datagrams;
 	}
