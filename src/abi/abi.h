@@ -60,6 +60,8 @@ int vb_resolve_eth_l2_from_gid(struct ibv_context *context, struct ibv_ah_attr *
 struct vb_dmah *vb_alloc_dmah(struct ibv_context *context, void *attr);
 int vb_dealloc_dmah(struct vb_dmah *dmah);
 int vb_dm_export_dmabuf_fd(struct ibv_dm *dm);
+/* Is the region within the buffer that attr names, and of its protection domain? 0 or EINVAL. */
+int vb_buf_check(struct ibv_pd *pd, const struct vb_mr_init_attr *attr);
 void *vb_alloc_buf(struct ibv_pd *pd, size_t size, struct vb_buf **buf);
 struct vb_comp_cntr *vb_create_comp_cntr(struct ibv_context *context, void *attr);
 int vb_destroy_comp_cntr(struct vb_comp_cntr *cntr);

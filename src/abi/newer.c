@@ -1,5 +1,5 @@
 // newer.c - calls that rdma-core 59 to 65 added and this adapter does not support yet
-// follows: ibv_alloc_dmah(3), ibv_dm_export_dmabuf_fd(3), ibv_alloc_buf(3), ibv_create_comp_cntr(3)
+// follows: ibv_alloc_dmah(3), ibv_dm_export_dmabuf_fd(3), ibv_create_comp_cntr(3)
 // SPDX-License-Identifier: MIT
 #include "abi/newer.h"
 
@@ -21,29 +21,6 @@ int vb_dealloc_dmah(struct vb_dmah *dmah)
 
 int vb_dm_export_dmabuf_fd(struct ibv_dm *dm)
 {
-	errno = EOPNOTSUPP;
-	return -1;
-}
-
-void *vb_alloc_buf(struct ibv_pd *pd, size_t size, struct vb_buf **buf)
-{
-	errno = EOPNOTSUPP;
-	return NULL;
-}
-
-/* A buffer has no context, and Verbena never makes one: it is the real library's. */
-VB_EXPORT void ibv_free_buf(struct vb_buf *buf);
-void ibv_free_buf(struct vb_buf *buf)
-{
-	if (vb_real.free_buf)
-		vb_real.free_buf(buf);
-}
-
-VB_EXPORT int ibv_export_buf_dmabuf_fd(struct vb_buf *buf);
-int ibv_export_buf_dmabuf_fd(struct vb_buf *buf)
-{
-	if (vb_real.export_buf_dmabuf_fd)
-		return vb_real.export_buf_dmabuf_fd(buf);
 	errno = EOPNOTSUPP;
 	return -1;
 }

@@ -45,18 +45,15 @@ struct ibv_mr *vb_reg_mr_ex(struct ibv_pd *pd, struct vb_mr_init_attr *attr)
 {
 	if (!attr || !(attr->comp_mask & (VB_REG_MR_ADDR | VB_REG_MR_FD)))
 		return refuse_region(EINVAL);
+	if ((attr->comp_mask & VB_REG_MR_BUF) && vb_buf_check(pd, attr))
+		return refuse_region(EINVAL);
 	if (attr->comp_mask & VB_REG_MR_FD)
 		return reg_descriptor(pd, attr);
-	if (attr->comp_mask & ~(uint64_t)(VB_REG_MR_ADDR | VB_REG_MR_IOVA))
+	if (attr->comp_mask & ~(uint64_t)(VB_REG_MR_ADDR | VB_REG_MR_IOVA | VB_REG_MR_BUF))
 		return refuse_region(EOPNOTSUPP);
 	return vb_reg_mr_iova2(pd, attr->addr, attr->length,
 	                       attr->comp_mask & VB_REG_MR_IOVA ? attr->iova : (uintptr_t)attr->addr,
 	                       (unsigned)attr->access);
-}
-
-struct ibv_mr *vb_reg_buf_mr(struct ibv_pd *pd, struct vb_buf *buf, void *addr, size_t length, int access)
-{
-	return refuse_region(EOPNOTSUPP);
 }
 
 static bool rereg_makes_sense(int flags, const struct ibv_pd *pd, const void *addr, size_t length, int access)

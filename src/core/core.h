@@ -252,8 +252,10 @@ struct vb_swqe {
 			uint32_t ud_qpn, ud_qkey;
 		};
 	};
-	uint32_t rkey;   /* or the key to invalidate, as in imm */
-	uint32_t imm;    /* in network order, or the key that SEND_WITH_INV or LOCAL_INV invalidates */
+	uint32_t rkey; /* or the key to invalidate, as in imm */
+	/* in network order, or the key that SEND_WITH_INV or LOCAL_INV invalidates. TSO: the length of the headers, and
+	 * rkey is that of a segment */
+	uint32_t imm;
 	uint32_t length; /* sum of the sges, or of the inline data in sinline */
 	uint32_t psn;
 	uint8_t num_sge; /* 0 with IBV_SEND_INLINE */
@@ -390,8 +392,10 @@ struct vb_qp {
 	uint32_t sq_emit; /* next to hand to the path */
 	uint32_t sq_una;  /* oldest that has not completed */
 	struct vb_swqe *swqe;
-	struct ibv_sge *ssge;                     /* sq_max_sge per slot */
-	uint8_t *sinline;                         /* sq_max_inline per slot, or NULL */
+	struct ibv_sge *ssge; /* sq_max_sge per slot */
+	uint8_t *sinline;     /* sq_max_inline per slot, or NULL */
+	uint8_t *stso;        /* headers of TSO requests, sq_max_tso per slot, or NULL */
+	uint32_t sq_max_tso;
 	uint32_t psn_next;                        /* PSN of the next message to post */
 	_Atomic uint32_t sq_pending;              /* sq_head - sq_una, a hint that may be read without the lock */
 	atomic_bool on_active;                    /* in the node's list of QPs with unfinished work, or in active_new */

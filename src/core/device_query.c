@@ -44,6 +44,8 @@ static void with_paging(struct ibv_device_attr_ex *attr, bool iwarp)
 	attr->odp_caps.general_caps = IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT;
 	attr->odp_caps.per_transport_caps.rc_odp_caps = all;
 	if (!iwarp) {
+		attr->odp_caps.per_transport_caps.rc_odp_caps |=
+		        VB_IBV_ODP_SUPPORT_FLUSH | VB_IBV_ODP_SUPPORT_ATOMIC_WRITE;
 		attr->odp_caps.per_transport_caps.uc_odp_caps = datagrams | IBV_ODP_SUPPORT_WRITE;
 		attr->odp_caps.per_transport_caps.ud_odp_caps = datagrams;
 	}
@@ -51,8 +53,8 @@ static void with_paging(struct ibv_device_attr_ex *attr, bool iwarp)
 		attr->xrc_odp_caps = all & ~(uint32_t)IBV_ODP_SUPPORT_RECV; /* it receives by shared queues only */
 }
 
-/* Work queues serve raw packet queue pairs alone. */
-static void with_work_queues(struct ibv_device_attr_ex *attr)
+/* Work queues and segmentation serve raw packet queue pairs alone. */
+static void with_raw_packets(struct ibv_device_attr_ex *attr)
 {
 	attr->rss_caps = (struct ibv_rss_caps){.supported_qpts = 1u << IBV_QPT_RAW_PACKET,
 	                                       .max_rwq_indirection_tables = VB_MAX_RWQ_TABLES,
@@ -60,6 +62,7 @@ static void with_work_queues(struct ibv_device_attr_ex *attr)
 	                                       .rx_hash_fields_mask = VB_RSS_FIELDS,
 	                                       .rx_hash_function = IBV_RX_HASH_FUNC_TOEPLITZ};
 	attr->max_wq_type_rq = VB_MAX_WQ;
+	attr->tso_caps = (struct ibv_tso_caps){.max_tso = VB_MAX_TSO, .supported_qpts = 1u << IBV_QPT_RAW_PACKET};
 }
 
 int vb_query_device_attr(struct vb_device *dev, struct ibv_device_attr_ex *attr)
@@ -110,7 +113,7 @@ int vb_query_device_attr(struct vb_device *dev, struct ibv_device_attr_ex *attr)
 	attr->device_cap_flags_ex = attr->orig_attr.device_cap_flags;
 	attr->phys_port_cnt_ex = VB_PORTS;
 	if (!dev->iwarp) {
-		with_work_queues(attr);
+		with_raw_packets(attr);
 		attr->device_cap_flags_ex |= VB_IBV_DEVICE_FLUSH_GLOBAL | VB_IBV_DEVICE_ATOMIC_WRITE;
 		attr->tm_caps = (struct ibv_tm_caps){VB_MAX_RNDV_LEN, VB_MAX_TAGS, IBV_TM_CAP_RC, VB_MAX_TAG_OPS,
 		                                     VB_MAX_TAG_SGE};

@@ -55,7 +55,6 @@ static void insert_flow(struct vb_node *node, struct vb_flow *flow)
 		at = &(*at)->next;
 	flow->next = *at;
 	*at = flow;
-	vb_counters_bind(flow);
 }
 
 static int enter_flow(struct vb_qp *qp, struct vb_flow *flow)
@@ -67,6 +66,8 @@ static int enter_flow(struct vb_qp *qp, struct vb_flow *flow)
 		insert_flow(qp->node, flow);
 		qp->node->flow_count++;
 		qp->flows++;
+	} else {
+		vb_counters_leave(flow);
 	}
 	vb_unlock(&qp->node->progress);
 	return has_room ? vb_raw_flows_changed(qp) : ENOMEM;
@@ -105,11 +106,14 @@ struct ibv_flow *vb_create_flow(struct ibv_qp *ibqp, struct ibv_flow_attr *attr)
 
 	if (!err)
 		err = vb_flow_parse(attr, &match);
-	if (!err && match.counts && !vb_counters_are_of(match.counters, ibqp->context))
-		err = EINVAL;
 	struct vb_flow *flow = err ? NULL : calloc(1, sizeof(*flow));
 
-	if (flow) {
+	if (flow && match.counts) {
+		err = vb_counters_bind(flow, match.counters, ibqp->context);
+		if (err)
+			free(flow);
+	}
+	if (flow && !err) {
 		flow->flow.context = ibqp->context;
 		flow->flow.handle = vb_handle_next(&last);
 		flow->made = VB_MADE(flow->flow);
@@ -118,7 +122,6 @@ struct ibv_flow *vb_create_flow(struct ibv_qp *ibqp, struct ibv_flow_attr *attr)
 		flow->type = (uint8_t)attr->type;
 		flow->dont_trap = attr->flags & IBV_FLOW_ATTR_FLAGS_DONT_TRAP;
 		flow->match = match;
-		flow->counters = (struct vb_flow_counters *)match.counters;
 		err = enter_flow(flow->qp, flow);
 		if (!err)
 			return &flow->flow;

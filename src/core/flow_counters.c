@@ -23,9 +23,15 @@ static bool counters_are_sound(const struct ibv_counters *counters)
 	return counters->context == ((const struct vb_flow_counters *)counters)->made.context;
 }
 
-bool vb_counters_are_of(const struct ibv_counters *counters, const struct ibv_context *context)
+/* The list of a node's objects decides whether one exists: another thread may destroy it at any time, and then its memory
+ * is not looked at. Returns where the list has it, or where the list ends. Under progress. */
+static struct vb_flow_counters **place_in_list(struct vb_node *node, const struct ibv_counters *counters)
 {
-	return counters && counters->context == context && counters_are_sound(counters);
+	struct vb_flow_counters **at = &node->counters;
+
+	while (*at && &(*at)->counters != counters)
+		at = &(*at)->next;
+	return at;
 }
 
 struct ibv_counters *vb_create_counters(struct ibv_context *context, struct ibv_counters_init_attr *attr)
@@ -50,6 +56,10 @@ struct ibv_counters *vb_create_counters(struct ibv_context *context, struct ibv_
 	c->made.context = context;
 	c->node = ctx->node;
 	vb_context_hold(ctx);
+	vb_lock(&c->node->progress);
+	c->next = c->node->counters;
+	c->node->counters = c;
+	vb_unlock(&c->node->progress);
 	return &c->counters;
 }
 
@@ -60,12 +70,17 @@ int vb_destroy_counters(struct ibv_counters *counters)
 	if (!counters || !counters_are_sound(counters))
 		return EINVAL;
 	struct vb_context *ctx = VB_CONTEXT_OF(c);
+	struct vb_node *node = ctx->node;
 
-	vb_lock(&c->node->progress);
-	bool busy = c->bound || c->points;
-	vb_unlock(&c->node->progress);
-	if (busy)
-		return EBUSY;
+	vb_lock(&node->progress);
+	struct vb_flow_counters **at = place_in_list(node, counters);
+	int err = !*at ? EINVAL : c->bound || c->points ? EBUSY : 0;
+
+	if (!err)
+		*at = c->next;
+	vb_unlock(&node->progress);
+	if (err)
+		return err;
 	vb_object_free(c, &c->made);
 	vb_context_drop(ctx);
 	return 0;
@@ -93,15 +108,19 @@ static int attach_to_flow(struct vb_flow_counters *c, struct vb_flow *flow, uint
 	if (err)
 		return err;
 	*p = (struct vb_counter_point){.counters = c, .index = index, .bytes = bytes};
-	vb_lock(&c->node->progress);
-	if (c->bound) {
+	struct vb_node *node = VB_CONTEXT_OF(flow)->node;
+
+	vb_lock(&node->progress);
+	if (!*place_in_list(node, &c->counters)) {
+		err = EINVAL;
+	} else if (c->bound) {
 		err = EBUSY;
 	} else {
 		p->next = flow->points;
 		flow->points = p;
 		c->points++;
 	}
-	vb_unlock(&c->node->progress);
+	vb_unlock(&node->progress);
 	if (err)
 		free(p);
 	return err;
@@ -156,12 +175,22 @@ int vb_read_counters(struct ibv_counters *counters, uint64_t *values, uint32_t n
 	return 0;
 }
 
-/* --- of a flow: under progress --- */
+/* --- of a flow --- */
 
-void vb_counters_bind(struct vb_flow *flow)
+int vb_counters_bind(struct vb_flow *flow, const struct ibv_counters *counters, const struct ibv_context *context)
 {
-	if (flow->counters)
-		flow->counters->bound++;
+	struct vb_node *node = vb_ctx((struct ibv_context *)context)->node;
+
+	vb_lock(&node->progress);
+	struct vb_flow_counters *c = *place_in_list(node, counters);
+	bool right = c && c->made.context == context && counters_are_sound(counters);
+
+	if (right) {
+		flow->counters = c;
+		c->bound++;
+	}
+	vb_unlock(&node->progress);
+	return right ? 0 : EINVAL;
 }
 
 void vb_counters_leave(struct vb_flow *flow)

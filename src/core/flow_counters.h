@@ -19,9 +19,10 @@ struct vb_flow_counters {
 	struct vb_made made; /* no handle */
 	struct vb_node *node;
 	/* the rest under progress */
-	uint64_t packets, bytes; /* of the flows that were made with this object */
-	unsigned bound;          /* flows that were made with this object */
-	unsigned points;         /* points at existing flows */
+	struct vb_flow_counters *next; /* node->counters */
+	uint64_t packets, bytes;       /* of the flows that were made with this object */
+	unsigned bound;                /* flows that were made with this object */
+	unsigned points;               /* points at existing flows */
 	struct vb_counter counter[VB_COUNTER_INDEXES];
 };
 
@@ -33,10 +34,10 @@ struct vb_counter_point {
 	bool bytes;
 };
 
-/* Are these the counters of an open context, for a flow of it? */
-bool vb_counters_are_of(const struct ibv_counters *counters, const struct ibv_context *context);
-/* A flow was made with the object, or it ends. Under progress. */
-void vb_counters_bind(struct vb_flow *flow);
+/* Binds a new flow of this context to the object, which cannot be destroyed from then on. EINVAL: it is no object of that
+ * context; another thread may just have destroyed it. No lock held. */
+int vb_counters_bind(struct vb_flow *flow, const struct ibv_counters *counters, const struct ibv_context *context);
+/* The flow ends. Under progress. */
 void vb_counters_leave(struct vb_flow *flow);
 /* A frame of this length reached the flow. Under progress. */
 void vb_counters_count(struct vb_flow *flow, uint32_t len);

@@ -17,6 +17,12 @@ enum {
 	VB_IBV_ACCESS_FLUSH_PERSISTENT = 1 << 9,
 };
 
+/* Of struct ibv_odp_caps. */
+enum { VB_IBV_ODP_SUPPORT_FLUSH = 1 << 6, VB_IBV_ODP_SUPPORT_ATOMIC_WRITE = 1 << 7 };
+
+/* Of struct ibv_parent_domain_init_attr. */
+enum { VB_IBV_PARENT_DOMAIN_ALLOW_UNPROTECTED = 1 << 2 };
+
 /* enum ibv_placement_type: what a flush makes sure of. */
 enum {
 	VB_IBV_FLUSH_GLOBAL = 1 << 0,     /* all of the machine sees the data */

@@ -54,7 +54,8 @@ struct vb_node {
 	struct vb_io *io; /* node/'s part: threads, descriptors, broker */
 
 	pthread_mutex_t mcast_lock; /* joining and leaving */
-	struct vb_flow *flows;      /* in order of their rank; under progress, as their number */
+	struct vb_flow *flows;      /* in order of their rank; under progress, as their number and the next */
+	struct vb_flow_counters *counters;
 	unsigned flow_count;
 	struct vb_wq *wqs; /* work queues; under progress, as the next two */
 	uint32_t wq_next, wq_count;
@@ -154,6 +155,11 @@ int vb_raw_open(struct vb_qp *qp);
 void vb_raw_close(struct vb_qp *qp);
 /* The rules of a queue pair have changed: its socket receives what they want. 0 or an errno. No spin lock held. */
 int vb_raw_flows_changed(struct vb_qp *qp);
+struct stat;
+/* Opens the XRC domain of a file, which this process has not open, among all processes of the user. EINVAL: with O_EXCL,
+ * and another process has it open. EAGAIN: without O_CREAT, and nobody has. *lock: a descriptor to close with the domain,
+ * or -1. node/xrc_files.c. No spin lock held. */
+int vb_xrc_file_open(const char *device, const struct stat *st, int oflags, int *lock);
 /* Processes a packet that another process received for this one. Under progress. */
 void vb_roce_take_forwarded(struct vb_node *node, const uint8_t *record, uint32_t length);
 /* CLOCK_MONOTONIC, ns. */

@@ -24,6 +24,7 @@ const struct vb_wr_info vb_wr_info[VB_WR_OPCODES] = {
 	[IBV_WR_ATOMIC_FETCH_AND_ADD] = {RC,           VB_WR_REMOTE | VB_WR_ATOMIC,                 IBV_WC_FETCH_ADD,  IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD},
 	[IBV_WR_LOCAL_INV]            = {RC | UC,      VB_WR_INV,                                   IBV_WC_LOCAL_INV,  IBV_QP_EX_WITH_LOCAL_INV},
 	[IBV_WR_BIND_MW]              = {RC | UC,      VB_WR_BIND,                                  IBV_WC_BIND_MW,    IBV_QP_EX_WITH_BIND_MW},
+	[IBV_WR_TSO]                  = {RAW,          VB_WR_PAYLOAD | VB_WR_TSO,                   IBV_WC_TSO,        IBV_QP_EX_WITH_TSO},
 	[IBV_WR_SEND_WITH_INV]        = {RC,           VB_WR_PAYLOAD | VB_WR_INV,                   IBV_WC_SEND,       IBV_QP_EX_WITH_SEND_WITH_INV},
 	[VB_IBV_WR_FLUSH]             = {RC_OF_IB,     VB_WR_REMOTE,                                VB_IBV_WC_FLUSH,   VB_IBV_QP_EX_WITH_FLUSH},
 	[IBV_WR_ATOMIC_WRITE]         = {RC_OF_IB,     VB_WR_REMOTE | VB_WR_PAYLOAD,                IBV_WC_ATOMIC_WRITE, IBV_QP_EX_WITH_ATOMIC_WRITE},

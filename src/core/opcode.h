@@ -19,6 +19,7 @@ enum {
 	VB_WR_INV = 1 << 2, /* invalidates a key */
 	VB_WR_ATOMIC = 1 << 3,
 	VB_WR_BIND = 1 << 5,    /* binds a memory window */
+	VB_WR_TSO = 1 << 6,     /* has headers, and the size of the segments */
 	VB_WR_PAYLOAD = 1 << 4, /* sends the data of its sges; other operations store data there, or have no sges */
 };
 

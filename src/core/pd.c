@@ -210,7 +210,9 @@ int vb_dealloc_td(struct ibv_td *ibtd)
 
 static int check_parent_attr(struct ibv_context *context, const struct ibv_parent_domain_init_attr *attr)
 {
-	const uint32_t known = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS | IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT;
+	/* memory need not be unprotected for a device without IBV_DEVICE_CC_DMA_BOUNCE, so the last one changes nothing */
+	const uint32_t known = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS | IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT |
+	                       VB_IBV_PARENT_DOMAIN_ALLOW_UNPROTECTED;
 	struct vb_td *td = (struct vb_td *)attr->td;
 
 	if (!attr->pd || attr->pd->context != context || !vb_pd_is_sound(attr->pd) ||

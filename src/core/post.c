@@ -130,6 +130,10 @@ static inline int post_one(struct vb_qp *qp, const struct ibv_send_wr *wr)
 		if (err)
 			return err;
 		length = 0;
+	} else if (__builtin_expect(info->flags & VB_WR_TSO, 0)) {
+		err = vb_sq_take_tso(qp, w, wr->tso.hdr, wr->tso.hdr_sz, wr->tso.mss);
+		if (err)
+			return err;
 	} else {
 		take_address(qp, w, wr, info);
 	}

@@ -65,6 +65,11 @@ static bool type_exists(bool rc_only, enum ibv_qp_type type)
 	       (!rc_only && (type == IBV_QPT_UC || type == IBV_QPT_UD || type == IBV_QPT_RAW_PACKET || is_xrc(type)));
 }
 
+static uint32_t tso_header(const struct ibv_qp_init_attr_ex *a)
+{
+	return a->comp_mask & IBV_QP_INIT_ATTR_MAX_TSO_HEADER ? a->max_tso_header : 0;
+}
+
 static int check_init_attr(struct ibv_context *context, const struct ibv_qp_init_attr_ex *a)
 {
 	const uint32_t supported =
@@ -77,8 +82,10 @@ static int check_init_attr(struct ibv_context *context, const struct ibv_qp_init
 	if (!type_exists(rc_only, a->qp_type))
 		return EOPNOTSUPP;
 	if ((a->comp_mask & ~supported) || ((a->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) && a->create_flags) ||
-	    ((a->comp_mask & IBV_QP_INIT_ATTR_MAX_TSO_HEADER) && a->max_tso_header))
+	    (tso_header(a) && (a->qp_type != IBV_QPT_RAW_PACKET || vb_rss_is_wanted(a))))
 		return EOPNOTSUPP;
+	if (tso_header(a) > VB_MAX_TSO_HEADER)
+		return EINVAL;
 	int err = check_parts(context, a);
 
 	if (err)
@@ -191,6 +198,7 @@ void vb_qp_free(struct vb_qp *qp)
 	pthread_cond_destroy(&qp->ack_cond);
 	pthread_mutex_destroy(&qp->modify_lock);
 	free(qp->fault.due);
+	free(qp->stso);
 	vb_object_free(qp, &qp->made);
 }
 
@@ -289,6 +297,14 @@ static void count_users(struct vb_qp *qp, int n)
 		atomic_fetch_add(&qp->srq->users, n);
 }
 
+/* Room for the headers of its requests. */
+static int add_tso(struct vb_qp *qp, uint32_t header)
+{
+	qp->stso = calloc(qp->sq_max_wr, header);
+	qp->sq_max_tso = header;
+	return qp->stso || !qp->sq_max_wr ? 0 : ENOMEM;
+}
+
 /* Makes the queue pair. NULL with errno set on failure. */
 static struct vb_qp *make_queue_pair(struct ibv_context *context, const struct ibv_qp_init_attr_ex *attr,
                                      const struct ibv_qp_cap *cap)
@@ -300,7 +316,9 @@ static struct vb_qp *make_queue_pair(struct ibv_context *context, const struct i
 	if (!qp)
 		return NULL;
 	fill_public(qp, context, attr);
-	if (attr->qp_type == IBV_QPT_RAW_PACKET)
+	if (tso_header(attr))
+		err = add_tso(qp, tso_header(attr));
+	if (!err && attr->qp_type == IBV_QPT_RAW_PACKET)
 		err = vb_raw_open(qp);
 	if (!err && vb_rss_is_wanted(attr))
 		err = vb_rss_open(qp, attr);

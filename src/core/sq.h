@@ -28,6 +28,22 @@ static inline uint8_t *vb_sq_inline(struct vb_qp *qp, uint32_t i)
 	return qp->sinline + (size_t)(i & qp->sq_mask) * qp->sq_max_inline;
 }
 
+static inline uint8_t *vb_sq_tso(struct vb_qp *qp, const struct vb_swqe *w)
+{
+	return qp->stso + (size_t)(w - qp->swqe) * qp->sq_max_tso;
+}
+
+/* Copies the headers of a TSO request into the queue. 0 or EINVAL. Under sq_lock or wr_lock. */
+static inline int vb_sq_take_tso(struct vb_qp *qp, struct vb_swqe *w, const void *head, uint16_t len, uint16_t mss)
+{
+	if (!head || !len || len > qp->sq_max_tso || !mss)
+		return EINVAL;
+	memcpy(vb_sq_tso(qp, w), head, len);
+	w->imm = len;
+	w->rkey = mss;
+	return 0;
+}
+
 /* A copy of a datagram that waits for its receiver. A hardware adapter sends within microseconds, and programs rely on
  * that: UCX reuses a buffer when the receiver has answered the datagram or a later one, even if the send has not
  * completed. */

@@ -257,11 +257,14 @@ static void wr_bind_mw(struct ibv_qp_ex *qpx, struct ibv_mw *mw, uint32_t rkey, 
 		fail_request(qp, err);
 }
 
-/* --- not supported: a QP with these operations is not made --- */
-
 static void wr_send_tso(struct ibv_qp_ex *qpx, void *hdr, uint16_t hdr_sz, uint16_t mss)
 {
-	fail_request(qp_of(qpx), EOPNOTSUPP);
+	struct vb_qp *qp = qp_of(qpx);
+	struct vb_swqe *w = wr_begin(qp, IBV_WR_TSO);
+	int err = w ? vb_sq_take_tso(qp, w, hdr, hdr_sz, mss) : 0;
+
+	if (err)
+		fail_request(qp, err);
 }
 
 /* --- setters --- */

@@ -17,13 +17,15 @@
 #include "core/verbs.h"
 #include "util/sip.h"
 
-/* An XRC domain of one adapter. Those that were opened by descriptors of one file are one domain, as in the kernel. */
+/* An XRC domain of one adapter. Those that were opened by descriptors of one file are one domain, as in the kernel. Whether
+ * another process of the user has it is known (vb_xrc_file_open), but its SRQs and queue pairs are not reached. */
 struct vb_xrc_domain {
 	struct vb_xrc_domain *next;
 	const struct vb_device *dev;
 	int fd; /* keeps the file, so that no other file gets its inode number; -1: the domain has no file */
 	dev_t st_dev;
 	ino_t st_ino;
+	int lock; /* tells other processes that the domain is open, until it is closed; or -1 */
 	unsigned refs;
 };
 
@@ -54,18 +56,42 @@ static struct vb_xrc_domain *domain_find(struct vb_xrc *xrc, const struct vb_dev
 	return d;
 }
 
+static void close_if_open(int fd)
+{
+	if (fd >= 0)
+		close(fd);
+}
+
+/* Opens the domain of this file, which no context of the process has open. 0 or errno. Under ctx_lock. */
+static int domain_open_file(struct vb_xrc_domain *d, const struct vb_device *dev, int fd, int oflags,
+                            const struct stat *st)
+{
+	int err = vb_xrc_file_open(dev->dev.name, st, oflags, &d->lock);
+
+	if (err)
+		return err;
+	d->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	if (d->fd >= 0)
+		return 0;
+	err = errno;
+	close_if_open(d->lock);
+	return err;
+}
+
 /* st: the file of fd, or NULL for a domain without a file. Returns NULL with errno set. Under ctx_lock. */
-static struct vb_xrc_domain *domain_new(struct vb_xrc *xrc, const struct vb_device *dev, int fd, const struct stat *st)
+static struct vb_xrc_domain *domain_new(struct vb_xrc *xrc, const struct vb_device *dev, int fd, int oflags,
+                                        const struct stat *st)
 {
 	struct vb_xrc_domain *d = calloc(1, sizeof(*d));
+	int err = d ? 0 : ENOMEM;
 
-	if (!d) {
-		errno = ENOMEM;
-		return NULL;
+	if (d) {
+		d->fd = d->lock = -1;
+		err = st ? domain_open_file(d, dev, fd, oflags, st) : 0;
 	}
-	d->fd = st ? fcntl(fd, F_DUPFD_CLOEXEC, 0) : -1;
-	if (st && d->fd < 0) {
+	if (err) {
 		free(d);
+		errno = err;
 		return NULL;
 	}
 	d->dev = dev;
@@ -92,10 +118,8 @@ static int domain_get(struct vb_context *ctx, int fd, int oflags, struct vb_xrc_
 
 	if (d && (oflags & O_EXCL))
 		return EINVAL;
-	if (!d && fd >= 0 && !(oflags & O_CREAT))
-		return EAGAIN;
 	if (!d)
-		d = domain_new(ctx->node->xrc, ctx->dev, fd, fd >= 0 ? &st : NULL);
+		d = domain_new(ctx->node->xrc, ctx->dev, fd, oflags, fd >= 0 ? &st : NULL);
 	if (!d)
 		return errno;
 	d->refs++;
@@ -113,8 +137,8 @@ static void domain_put(struct vb_xrc *xrc, struct vb_xrc_domain *d)
 	while (*at != d)
 		at = &(*at)->next;
 	*at = d->next;
-	if (d->fd >= 0)
-		close(d->fd);
+	close_if_open(d->fd);
+	close_if_open(d->lock);
 	free(d);
 }
 

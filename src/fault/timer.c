@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "fault/set.h"
+#include "util/thread_root.h"
 
 static struct {
 	pthread_t thread;
@@ -50,6 +51,7 @@ static void sleep_until(uint32_t turn, uint64_t at)
 /* A wake between the call of serve and the sleep changes turn, so the sleep ends at once. */
 static void *timer_thread(void *arg)
 {
+	VB_THREAD_ROOT();
 	(void)arg;
 	while (!atomic_load(&timer.stop)) {
 		atomic_store(&timer.until, UINT64_MAX);

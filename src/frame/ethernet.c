@@ -6,6 +6,7 @@
 #include <netinet/in.h>
 #include <string.h>
 
+#include "frame/checksum.h"
 #include "frame/cursor.h"
 
 #define IPV4_PROTOCOL 9 /* offsets in the IP headers */
@@ -29,20 +30,6 @@ static void put_mac(struct vb_writer *w, const uint8_t gid[VB_GID_LEN])
 	}
 }
 
-static uint64_t sum_words(uint64_t sum, const uint8_t *bytes, size_t len)
-{
-	for (size_t i = 0; i + 1 < len; i += 2)
-		sum += (uint32_t)bytes[i] << 8 | bytes[i + 1];
-	return len % 2 ? sum + ((uint32_t)bytes[len - 1] << 8) : sum;
-}
-
-static uint16_t fold_sum(uint64_t sum)
-{
-	while (sum >> 16)
-		sum = (sum & 0xffff) + (sum >> 16);
-	return (uint16_t)~sum;
-}
-
 static void store16(uint8_t *at, uint16_t v)
 {
 	at[0] = (uint8_t)(v >> 8);
@@ -64,7 +51,7 @@ static size_t link_and_ip(uint8_t *head, const struct vb_flow *flow, const struc
 	at[v4 ? IPV4_PROTOCOL : IPV6_NEXT] = protocol;
 	if (v4) {
 		store16(at + IPV4_SUM, 0);
-		store16(at + IPV4_SUM, fold_sum(sum_words(0, at, VB_IPV4_LEN)));
+		store16(at + IPV4_SUM, vb_sum_fold(vb_sum_words(0, at, VB_IPV4_LEN)));
 	}
 	return VB_ETHERNET_LEN + len;
 }
@@ -108,8 +95,8 @@ void vb_frame_finish(uint8_t *frame, size_t len, const uint8_t *head)
 
 	if (v4 && protocol == IPPROTO_UDP) /* RoCEv2 senders leave it out (IBA A17.3.2) */
 		return;
-	uint64_t sum = v4 ? sum_words(0, ip + 12, 8) : sum_words(0, ip + 8, 32);
+	uint64_t sum = v4 ? vb_sum_words(0, ip + 12, 8) : vb_sum_words(0, ip + 8, 32);
 	sum += body_len + protocol;
-	uint16_t folded = fold_sum(sum_words(sum, body, body_len));
+	uint16_t folded = vb_sum_fold(vb_sum_words(sum, body, body_len));
 	store16(body + (protocol == IPPROTO_UDP ? UDP_SUM : TCP_SUM), folded ? folded : 0xffff);
 }

@@ -19,6 +19,7 @@
 #include "node/io.h"
 #include "node/lines_reader.h"
 #include "node/wake.h"
+#include "util/thread_root.h"
 #include "util/timespec.h"
 #include "util/units.h"
 
@@ -280,6 +281,7 @@ static void *progress_thread(void *arg)
 	uint32_t polls = 0;
 	int n;
 
+	VB_THREAD_ROOT();
 	show_life(node);
 	be_prompt();
 	vb_lock_never_favourite();

@@ -46,7 +46,8 @@ static enum vb_fault_kind kind_of_request(const struct vb_swqe *w)
 	        [IBV_WR_LOCAL_INV] = VB_FAULT_KIND_LOCAL_INV,
 	        [IBV_WR_BIND_MW] = VB_FAULT_KIND_COUNT,
 	        [IBV_WR_SEND_WITH_INV] = VB_FAULT_KIND_SEND,
-	        [IBV_WR_TSO... VB_IBV_WR_FLUSH] = VB_FAULT_KIND_COUNT,
+	        [IBV_WR_TSO] = VB_FAULT_KIND_SEND,
+	        [IBV_WR_TSO + 1 ... VB_IBV_WR_FLUSH] = VB_FAULT_KIND_COUNT,
 	        [IBV_WR_ATOMIC_WRITE] = VB_FAULT_KIND_ATOMIC,
 	};
 

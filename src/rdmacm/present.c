@@ -6,6 +6,8 @@
 
 #include "rdmacm/rdmacm.h"
 #include "frame/fields.h"
+#include "util/calls.h"
+#include "util/lock.h"
 #include "util/log.h"
 
 int rcm_show_device(struct rcm_id *id)
@@ -142,7 +144,7 @@ static void present_joined(struct rcm_event *e)
 		fail_event(e, RDMA_CM_EVENT_MULTICAST_ERROR, err);
 }
 
-bool rcm_present(struct rcm_event *e)
+static bool present(struct rcm_event *e)
 {
 	switch ((int)e->event.event) {
 	case RDMA_CM_EVENT_ADDR_RESOLVED:
@@ -177,4 +179,28 @@ bool rcm_present(struct rcm_event *e)
 	default:
 		return true;
 	}
+}
+
+void rcm_qp_lock(struct rcm_id *id, int *cancel)
+{
+	vb_cancel_defer(cancel);
+	vb_mutex_lock(&id->qp_lock, VB_RANK_RCM_QP);
+}
+
+void rcm_qp_unlock(struct rcm_id *id, int cancel)
+{
+	vb_mutex_unlock(&id->qp_lock);
+	vb_cancel_restore(cancel);
+}
+
+bool rcm_present(struct rcm_event *e)
+{
+	struct rcm_id *owner = e->owner;
+
+	int cancel;
+
+	rcm_qp_lock(owner, &cancel);
+	bool shown = present(e);
+	rcm_qp_unlock(owner, cancel);
+	return shown;
 }

@@ -234,8 +234,12 @@ RCM_EXPORT int rdma_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd, struct i
 RCM_EXPORT void rdma_destroy_qp(struct rdma_cm_id *id)
 {
 	RCM_HARDWARE_VOID(destroy_qp, id);
+	int cancel;
+
+	rcm_qp_lock(rcm_id(id), &cancel);
 	if (id->qp)
 		ibv_destroy_qp(id->qp);
 	id->qp = NULL;
+	rcm_qp_unlock(rcm_id(id), cancel);
 	destroy_cqs(id);
 }

@@ -104,6 +104,8 @@ enum { RCM_OPTION_VERBENA = 0x5642, RCM_OPTION_TRANSPORT = 1 };
 /* rcm.lock guards all members without a comment of their own. */
 struct rcm_id {
 	struct rdma_cm_id id; /* the program's, and first */
+	pthread_mutex_t
+	        qp_lock; /* id.qp is not destroyed while an event of this id is presented, which may change its state */
 	struct rcm_id *next, **link;
 	unsigned generation;
 	enum rcm_state state;
@@ -218,7 +220,10 @@ static inline uint8_t rcm_at_most(uint8_t n, uint8_t most)
 }
 
 /* global.c */
-int rcm_open(void);  /* 0 or errno */
+int rcm_open(void); /* 0 or errno */
+/* id->qp_lock, around what uses id.qp or destroys it. They also defer cancellation. present.c; no other lock of rcm held */
+void rcm_qp_lock(struct rcm_id *id, int *cancel);
+void rcm_qp_unlock(struct rcm_id *id, int cancel);
 void rcm_lock(void); /* also defers cancellation of the thread */
 void rcm_unlock(void);
 void rcm_wait(void);  /* rcm.lock held: for the next acknowledgement */

@@ -6,6 +6,7 @@
 #include <sys/epoll.h>
 
 #include "rdmacm/rdmacm.h"
+#include "util/thread_root.h"
 
 /* The program reads the asynchronous events of id->verbs, so these are read from a context of our own. */
 static int watched = -1;
@@ -29,6 +30,7 @@ static void *watch_devices(void *arg)
 {
 	struct epoll_event ev;
 
+	VB_THREAD_ROOT();
 	for (;;)
 		if (epoll_wait(watched, &ev, 1, -1) == 1)
 			take_async_events(ev.data.ptr);

@@ -2,6 +2,7 @@
 // follows: rsocket(7)
 // SPDX-License-Identifier: MIT
 #include "rsocket/rs.h"
+#include "util/thread_root.h"
 
 #include <signal.h>
 #include <sys/epoll.h>
@@ -100,6 +101,7 @@ static void *run_service(void *arg)
 	struct epoll_event ev[8];
 	int n;
 
+	VB_THREAD_ROOT();
 	for (;;) {
 		n = epoll_wait(fd, ev, 8, -1);
 		for (int i = 0; i < n; i++)

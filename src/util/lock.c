@@ -173,6 +173,7 @@ static const char *const names[] = {
         [VB_RANK_RS_LINGER] = "rsocket linger",
         [VB_RANK_RS_START] = "rsocket start",
         [VB_RANK_RS_ASLEEP] = "rsocket asleep",
+        [VB_RANK_RCM_QP] = "rcm queue pair",
         [VB_RANK_RCM_OPENING] = "rcm opening",
         [VB_RANK_RCM] = "rcm",
         [VB_RANK_RCM_DEVICES] = "rcm devices",

@@ -249,6 +249,22 @@ static void make_table(void)
 	KEEP(tables, ibv_create_rwq_ind_table(ctx, &attr), ibv_destroy_rwq_ind_table);
 }
 
+/* With room for the headers of segments. */
+static void make_segmenter(void)
+{
+	struct ibv_qp_init_attr_ex attr = {.qp_type = byte() < 230 ? IBV_QPT_RAW_PACKET : (enum ibv_qp_type)value(),
+	                                   .send_cq = SOME(cqs),
+	                                   .recv_cq = SOME(cqs),
+	                                   .cap = {.max_send_wr = byte(), .max_send_sge = 2},
+	                                   .comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_MAX_TSO_HEADER |
+	                                                IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+	                                   .pd = SOME(pds),
+	                                   .max_tso_header = (uint16_t)value(),
+	                                   .send_ops_flags = IBV_QP_EX_WITH_TSO};
+
+	KEEP(qps, ibv_create_qp_ex(ctx, &attr), ibv_destroy_qp);
+}
+
 /* With a table. Without the right to packet sockets there is none. */
 static void make_distributor(void)
 {
@@ -550,7 +566,10 @@ static void change_work_queue(void)
 		make_table();
 		break;
 	case 2:
-		make_distributor();
+		if (byte() & 1)
+			make_segmenter();
+		else
+			make_distributor();
 		break;
 	case 3:
 		DROP(wqs, ibv_destroy_wq);

@@ -24,6 +24,7 @@
 #include "util/calls.h"
 #include "util/env.h"
 #include "util/log.h"
+#include "util/thread_root.h"
 
 #if __has_include("broker/vb_broker_path.h")
 #include "broker/vb_broker_path.h" /* VB_BROKER_PATH: where make install puts it */
@@ -309,6 +310,7 @@ static void *broker_thread(void *arg)
 	struct thread_start *start = arg;
 	struct vb_broker_config config = start->config;
 
+	VB_THREAD_ROOT();
 	pthread_setname_np(pthread_self(), "verbena-broker");
 	start->own_table = isolate_descriptors(config.lock_fd, config.ready_fd);
 	sem_post(&start->looked); /* the creator frees start after this */

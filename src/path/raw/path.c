@@ -16,14 +16,20 @@
 #include "core/rq.h"
 #include "core/sq.h"
 #include "core/wq.h"
+#include "fault/set.h"
 #include "path/raw/raw.h"
 #include "util/units.h"
 
-#define BATCH 16u            /* frames per system call */
 #define TAKE_MAX 64u         /* frames per poll and queue pair */
 #define FULL_WAIT VB_US(100) /* ns: until a full device queue is tried again */
 
 /* --- creation, rules --- */
+
+/* A port that is down loses frames, as one whose cable is out. */
+static bool is_cut(const struct vb_raw_path *path)
+{
+	return vb_fault_is_armed(VB_FAULT_ARM_STATE) && vb_fault_port_is_down(path->dev->dev.name);
+}
 
 int vb_raw_open(struct vb_qp *qp)
 {
@@ -37,18 +43,22 @@ int vb_raw_open(struct vb_qp *qp)
 
 	if (!path)
 		return ENOMEM;
-	path->fd = vb_raw_socket(&nd);
+	path->stage = qp->sq_max_tso ? malloc(VB_RAW_STAGE) : NULL;
+	path->fd = qp->sq_max_tso && !path->stage ? -ENOMEM : vb_raw_socket(&nd);
 	if (path->fd < 0) {
 		int err = -path->fd;
 
+		free(path->stage);
 		free(path);
 		return err;
 	}
 	path->qp = qp;
+	path->dev = vb_ctx(qp->qp.context)->dev;
 	path->ifindex = nd.ifindex;
 	path->loopback = nd.flags & IFF_LOOPBACK;
 	pthread_mutex_init(&path->lock, NULL);
 	vb_lock(&qp->node->progress);
+	atomic_store(&path->cut, is_cut(path)); /* under progress, as raw_arm: a change is seen here or there */
 	path->next = host->paths;
 	path->prev = &host->paths;
 	if (path->next)
@@ -74,6 +84,7 @@ void vb_raw_close(struct vb_qp *qp)
 	if (path->fd >= 0)
 		close(path->fd); /* and with it its memberships, and its place in the epoll set */
 	pthread_mutex_destroy(&path->lock);
+	free(path->stage);
 	free(path);
 }
 
@@ -125,6 +136,7 @@ static enum ibv_wc_status status_of(int err)
 		return IBV_WC_LOC_PROT_ERR;
 	case EMSGSIZE:
 	case EINVAL: /* shorter than an Ethernet header */
+	case E2BIG:  /* TSO: longer than the device says */
 		return IBV_WC_LOC_LEN_ERR;
 	default:
 		return IBV_WC_LOC_QP_OP_ERR;
@@ -139,16 +151,18 @@ static void frame_done(struct vb_qp *qp, struct vb_swqe *w, enum ibv_wc_status s
 	qp->sq_emit++;
 	if (status != IBV_WC_SUCCESS)
 		return;
-	qp->raw->sent_frames++;
-	qp->raw->sent_bytes += w->length;
+	if (w->opcode != IBV_WR_TSO) {
+		qp->raw->sent_frames++;
+		qp->raw->sent_bytes += w->length;
+	}
 	if (w->flags & IBV_SEND_SIGNALED)
 		vb_sq_tell(qp, w, IBV_WC_SUCCESS);
 	vb_sq_retire(qp);
 }
 
 struct frames {
-	struct mmsghdr msg[BATCH];
-	struct iovec iov[BATCH][VB_MAX_SGE + 1];
+	struct mmsghdr msg[VB_RAW_BATCH];
+	struct iovec iov[VB_RAW_BATCH][VB_MAX_SGE + 1];
 };
 
 static void end_frame(struct vb_swqe *w, enum ibv_wc_status status)
@@ -162,8 +176,11 @@ static unsigned gather_frames(struct vb_qp *qp, struct frames *f)
 {
 	unsigned n = 0;
 
-	for (; n < BATCH && qp->sq_emit + n != qp->sq_head; n++) {
+	for (; n < VB_RAW_BATCH && qp->sq_emit + n != qp->sq_head; n++) {
 		struct vb_swqe *w = vb_sq_at(qp, qp->sq_emit + n);
+
+		if (w->opcode == IBV_WR_TSO && w->state != VB_SWQE_DONE) /* its checksums are always right */
+			break;
 		if (w->state != VB_SWQE_DONE && w->flags & IBV_SEND_IP_CSUM)
 			end_frame(w, IBV_WC_LOC_QP_OP_ERR); /* raw_packet_caps does not have it */
 		int pieces = w->state == VB_SWQE_DONE ? 0 : vb_gather(qp, w, 0, f->iov[n]);
@@ -188,6 +205,18 @@ static enum vb_sq_status try_later(struct vb_qp *qp)
 	return VB_SQ_GOOD;
 }
 
+/* A TSO request: ends it, or returns false if the rest of it must wait. */
+static bool segment_request(struct vb_qp *qp, struct vb_swqe *w)
+{
+	int err = vb_raw_send_segments(qp, w);
+
+	if (err == EAGAIN || err == ENOBUFS || err == ENOMEM)
+		return false;
+	qp->raw->segmented = 0;
+	end_frame(w, err ? status_of(err) : IBV_WC_SUCCESS);
+	return true;
+}
+
 static enum vb_sq_status send_frames(struct vb_qp *qp)
 {
 	struct frames f;
@@ -195,15 +224,17 @@ static enum vb_sq_status send_frames(struct vb_qp *qp)
 	while (qp->sq_emit != qp->sq_head) {
 		unsigned n = gather_frames(qp, &f);
 
-		if (!n) { /* the next one has ended: here, or by a rule of fault injection */
+		if (!n) { /* TSO, or it has ended: here, or by a rule of fault injection */
 			struct vb_swqe *w = vb_sq_at(qp, qp->sq_emit);
 
+			if (w->state != VB_SWQE_DONE && !segment_request(qp, w))
+				return try_later(qp);
 			frame_done(qp, w, (enum ibv_wc_status)w->status);
 			if (w->status != IBV_WC_SUCCESS)
 				return VB_SQ_FAILED;
 			continue;
 		}
-		int sent = sendmmsg(qp->raw->fd, f.msg, n, MSG_DONTWAIT);
+		int sent = atomic_load(&qp->raw->cut) ? (int)n : sendmmsg(qp->raw->fd, f.msg, n, MSG_DONTWAIT);
 
 		if (sent < 0 && errno == EINTR)
 			continue;
@@ -270,6 +301,8 @@ static bool raw_idle(const struct vb_qp *qp)
 static void raw_forget_sends(struct vb_qp *qp)
 {
 	atomic_store(&qp->due, 0);
+	if (qp->raw)
+		qp->raw->segmented = 0;
 }
 
 static void raw_reset(struct vb_qp *qp)
@@ -357,7 +390,8 @@ static unsigned raw_poll(struct vb_node *node, bool finish)
 
 			if (!len)
 				break;
-			frame_input(path, frame, len);
+			if (!atomic_load(&path->cut))
+				frame_input(path, frame, len);
 			work++;
 		}
 	}
@@ -428,13 +462,19 @@ static bool raw_show(const struct vb_qp *qp, struct vb_counts *c, char *peer, si
 	return true;
 }
 
+/* Ports have gone down or come back. */
 static void raw_arm(struct vb_node *node)
 {
+	vb_lock(&node->progress);
+	for (struct vb_raw_path *path = node->io->raw ? node->io->raw->paths : NULL; path; path = path->next)
+		atomic_store(&path->cut, is_cut(path));
+	vb_unlock(&node->progress);
 }
 
 static uint64_t raw_serve_faults(struct vb_node *node)
 {
-	return 0;
+	raw_arm(node);
+	return 0; /* the timer knows when ports change */
 }
 
 const struct vb_transport_ops vb_raw_transport = {

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "util/calls.h"
+#include "util/thread_root.h"
 
 /*
  * Signal handlers may call the kernel's socket functions. Ours take locks and allocate. So the kernel gets our handler
@@ -260,6 +261,7 @@ static atomic_int closer; /* the process whose thread runs */
 
 static void *close_late(void *arg)
 {
+	VB_THREAD_ROOT();
 	for (;;) {
 		while (sem_wait(&come))
 			;

@@ -13,8 +13,9 @@ struct later_mr_attr {
 	int fd;
 	uint64_t fd_offset;
 	void *dmah;
+	void *buf;
 };
-enum { REG_MR_IOVA = 1, REG_MR_ADDR = 2, REG_MR_FD = 4 };
+enum { REG_MR_IOVA = 1, REG_MR_ADDR = 2, REG_MR_FD = 4, REG_MR_FD_OFFSET = 8, REG_MR_BUF = 32 };
 
 /* 1.15, 1.16, 1.17: the linker resolves them to these nodes. */
 void *ibv_alloc_dmah(struct ibv_context *context, void *attr);
@@ -24,6 +25,7 @@ int ibv_dm_export_dmabuf_fd(struct ibv_dm *dm);
 int ibv_query_port_speed(struct ibv_context *context, uint32_t port, uint64_t *speed);
 void *ibv_alloc_buf(struct ibv_pd *pd, size_t size, void **buf);
 void ibv_free_buf(void *buf);
+int ibv_export_buf_dmabuf_fd(void *buf);
 struct ibv_mr *ibv_reg_buf_mr(struct ibv_pd *pd, void *buf, void *addr, size_t length, int access);
 
 /* 62.0 made struct ibv_port_attr 56 bytes long, and its inline ibv_query_port passes this size. */
@@ -58,6 +60,44 @@ static void registers_memory(struct ibv_pd *pd)
 	CHECK(!ibv_reg_mr_ex(pd, &attr) && errno == EINVAL);
 }
 
+static void refuses_buffer(struct ibv_pd *pd, void *buf, void *addr, size_t length)
+{
+	errno = 0;
+	CHECK(!ibv_reg_buf_mr(pd, buf, addr, length, IBV_ACCESS_LOCAL_WRITE) && errno == EINVAL);
+}
+
+static void allocates_buffers(struct ibv_context *context, struct ibv_pd *pd)
+{
+	struct ibv_pd *other = ibv_alloc_pd(context);
+	void *buf = NULL;
+	char *at = ibv_alloc_buf(pd, 10000, &buf);
+
+	CHECK(other && at && buf && !((uintptr_t)at % 4096));
+	memset(at, 1, 10000);
+	struct ibv_mr *mr = ibv_reg_buf_mr(pd, buf, at + 4000, 6000, IBV_ACCESS_LOCAL_WRITE);
+	CHECK(mr && mr->addr == at + 4000 && mr->length == 6000);
+	CHECK(!ibv_dereg_mr(mr));
+	refuses_buffer(pd, buf, at + 4000, 6001);
+	refuses_buffer(pd, buf, at - 1, 1);
+	refuses_buffer(pd, buf, at + 10001, 0);
+	refuses_buffer(pd, buf, at, SIZE_MAX);
+	refuses_buffer(other, buf, at, 100);
+	refuses_buffer(pd, NULL, at, 100);
+
+	struct later_mr_attr attr = {
+	        .length = 100, .comp_mask = REG_MR_BUF | REG_MR_ADDR | REG_MR_IOVA, .iova = 5, .addr = at, .buf = buf};
+	mr = ibv_reg_mr_ex(pd, &attr);
+	CHECK(mr && mr->addr == at && !ibv_dereg_mr(mr));
+	attr.comp_mask |= REG_MR_FD;
+	CHECK(!ibv_reg_mr_ex(pd, &attr) && errno == EINVAL);
+	attr.comp_mask = REG_MR_BUF;
+	CHECK(!ibv_reg_mr_ex(pd, &attr) && errno == EINVAL);
+	CHECK(ibv_export_buf_dmabuf_fd(buf) == -1 && errno == ENODATA);
+	ibv_free_buf(buf);
+
+	CHECK(!ibv_dealloc_pd(other));
+}
+
 int main(void)
 {
 	struct ibv_device **devices = ibv_get_device_list(NULL);
@@ -76,10 +116,8 @@ int main(void)
 	asks_for_a_longer_port_attr(context);
 	registers_memory(pd);
 
-	void *buf;
+	allocates_buffers(context, pd);
 	CHECK(!ibv_alloc_dmah(context, NULL) && errno == EOPNOTSUPP);
-	CHECK(!ibv_alloc_buf(pd, 4096, &buf) && errno == EOPNOTSUPP);
-	CHECK(!ibv_reg_buf_mr(pd, NULL, &buf, 8, 0) && errno == EOPNOTSUPP);
 	CHECK(ibv_dm_export_dmabuf_fd(NULL) == -1 && errno == EINVAL);
 	CHECK(ibv_dealloc_dmah(NULL) == EINVAL);
 	ibv_free_buf(NULL);

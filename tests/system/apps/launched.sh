@@ -70,6 +70,23 @@ starts_broker() { # the first program starts it
 	cat "$work/printed"
 	[ $status = 0 ] && grep -q PORT_ACTIVE "$work/printed"
 }
+# a program that ends with the device open, while the library's thread runs
+leaves_it_open() {
+	cat >"$work/open.c" <<-'IN'
+		#include <infiniband/verbs.h>
+		static struct ibv_context *kept;
+		int main(void)
+		{
+			struct ibv_device **list = ibv_get_device_list(NULL);
+			kept = list && list[0] ? ibv_open_device(list[0]) : NULL;
+			if (list)
+				ibv_free_device_list(list);
+			return !kept || !ibv_alloc_pd(kept);
+		}
+	IN
+	cc -o "$work/open" "$work/open.c" -libverbs &&
+		timeout $((120 * SLOW)) "${run[@]}" valgrind --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite,indirect,possible "$work/open"
+}
 on_the_wire() { VERBENA_WIRE=always pair "${memcheck[@]}" ibv_rc_pingpong -d roce_lo -g 1 -n 100; }
 if ! command -v valgrind >/dev/null; then
 	skip "valgrind" "it is not installed"
@@ -77,6 +94,7 @@ elif sanitized; then
 	skip "valgrind" "it and a sanitizer exclude each other"
 else
 	check "valgrind: the first program starts the broker, and ends at once" starts_broker
+	check "valgrind: the library's threads are no leaks" leaves_it_open
 	check "valgrind: memcheck finds no error in a ping-pong of RoCE" on_the_wire
 	check "valgrind: a ping-pong of one host" pair "${memcheck[@]}" ibv_rc_pingpong -d roce_lo -g 1 -n 100
 fi

@@ -129,12 +129,15 @@ static void an_atomic_write_stores_its_eight_bytes(void)
 }
 
 /* More than may be outstanding at once, in order with everything else. */
-static void atomic_writes_and_flushes_keep_their_order(void)
+static void keep_order(unsigned mr_rights)
 {
 	struct two t;
 	uint64_t id = 0;
 
 	two_open(&t, RIGHTS);
+	CHECK(!ibv_dereg_mr(t.n.mr));
+	mem_reg(&t.n, &t.d, mr_rights);
+	t.far.rkey = t.n.mr->rkey;
 	for (unsigned round = 0; round < 20; round++) {
 		fill(t.m.p, 4096, round);
 		for (uint64_t i = 0; i < 8; i++)
@@ -157,6 +160,12 @@ static void atomic_writes_and_flushes_keep_their_order(void)
 	SAME(flush(&t.a, id + 1, &t.far, 0, GLOBAL, RANGE), 0);
 	expect(t.a.scq, id + 1, IBV_WC_SUCCESS);
 	two_end(&t);
+}
+
+static void atomic_writes_and_flushes_keep_their_order(void)
+{
+	keep_order(RIGHTS);
+	keep_order(RIGHTS | IBV_ACCESS_ON_DEMAND);
 }
 
 #define WORDS 4000u
@@ -276,6 +285,8 @@ static void the_device_says_what_it_can(void)
 	SAME(ibv_query_device_ex(d.ctx, NULL, &attr), 0);
 	SAME(attr.device_cap_flags_ex & (DEVICE_FLUSH_GLOBAL | DEVICE_FLUSH_PERSISTENT | DEVICE_ATOMIC_WRITE),
 	     DEVICE_FLUSH_GLOBAL | DEVICE_ATOMIC_WRITE);
+	SAME(attr.odp_caps.per_transport_caps.rc_odp_caps >> 6, 3); /* both in memory that is paged, too */
+	SAME(attr.odp_caps.per_transport_caps.uc_odp_caps >> 6, 0);
 	struct ibv_cq *cq = ibv_create_cq(d.ctx, 4, NULL, NULL, 0);
 	struct ibv_qp_init_attr_ex x = {.send_cq = cq,
 	                                .recv_cq = cq,

@@ -1,7 +1,7 @@
 // raw.c - raw packet queue pairs and flow steering: on lo, and between the ends of a veth pair
 // follows: ibv_create_qp(3), ibv_create_flow(3), packet(7)
 // SPDX-License-Identifier: MIT
-#include "pair.h"
+#include "frames.h"
 
 #include <arpa/inet.h>
 #include <linux/capability.h>
@@ -10,141 +10,9 @@
 #include <net/if.h>
 #include <poll.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
-
-#define HEAD 14u
-
-static const uint8_t here[6] = {0x02, 0, 0, 0, 0, 1}, there[6] = {0x02, 0, 0, 0, 0, 2},
-                     group[6] = {0x33, 0x33, 0, 0, 0, 9};
-
-/* A network of its own, in which this process may open packet sockets. */
-static void own_network(void)
-{
-	if (unshare(CLONE_NEWNET) || system("ip link set lo up"))
-		skip("no right to make a network namespace");
-}
-
-static void open_named(struct dev *d, const char *name)
-{
-	struct ibv_device **list = ibv_get_device_list(NULL);
-
-	memset(d, 0, sizeof(*d));
-	for (int i = 0; list && list[i]; i++)
-		if (!strcmp(ibv_get_device_name(list[i]), name))
-			d->ctx = ibv_open_device(list[i]);
-	CHECK(d->ctx);
-	ibv_free_device_list(list);
-	d->pd = ibv_alloc_pd(d->ctx);
-	CHECK(d->pd);
-}
-
-/* --- queue pairs, rules, frames --- */
-
-struct raw {
-	struct dev *d;
-	struct ibv_cq *cq;
-	struct ibv_qp *qp;
-	struct mem m; /* the upper half receives */
-};
-
-static struct ibv_qp *try_raw(struct dev *d, struct ibv_cq *cq)
-{
-	struct ibv_qp_init_attr a = {.send_cq = cq,
-	                             .recv_cq = cq,
-	                             .cap = {.max_send_wr = 64,
-	                                     .max_recv_wr = 64,
-	                                     .max_send_sge = 2,
-	                                     .max_recv_sge = 2,
-	                                     .max_inline_data = 64},
-	                             .qp_type = IBV_QPT_RAW_PACKET};
-
-	return ibv_create_qp(d->pd, &a);
-}
-
-static void raw_open(struct raw *r, struct dev *d, struct ibv_comp_channel *channel)
-{
-	struct ibv_qp_attr a = {.qp_state = IBV_QPS_INIT, .port_num = 1};
-
-	r->d = d;
-	r->cq = ibv_create_cq(d->ctx, 256, NULL, channel, 0);
-	CHECK(r->cq);
-	r->qp = try_raw(d, r->cq);
-	CHECK(r->qp && r->qp->qp_type == IBV_QPT_RAW_PACKET);
-	mem_make(&r->m, d, 1 << 16);
-	SAME(ibv_modify_qp(r->qp, &a, IBV_QP_STATE), EINVAL); /* a port is needed */
-	SAME(ibv_modify_qp(r->qp, &a, IBV_QP_STATE | IBV_QP_PORT | IBV_QP_PKEY_INDEX), EINVAL);
-	SAME(ibv_modify_qp(r->qp, &a, IBV_QP_STATE | IBV_QP_PORT), 0);
-	SAME(to_state(r->qp, IBV_QPS_RTR), 0);
-	SAME(to_state(r->qp, IBV_QPS_RTS), 0);
-}
-
-static void receive(struct raw *r, uint64_t id, uint32_t len)
-{
-	struct ibv_sge sge = {(uintptr_t)r->m.p + 32768 + id * 2048, len, r->m.mr->lkey};
-	struct ibv_recv_wr wr = {.wr_id = id, .sg_list = &sge, .num_sge = 1}, *bad;
-
-	SAME(ibv_post_recv(r->qp, &wr, &bad), 0);
-}
-
-static const uint8_t *received(const struct raw *r, uint64_t id)
-{
-	return r->m.p + 32768 + id * 2048;
-}
-
-static int send_frame(struct raw *r, uint64_t id, const uint8_t *dst, uint32_t len, uint8_t fill_with, unsigned flags)
-{
-	uint8_t *f = r->m.p + id * 2048;
-	struct ibv_sge sge[2] = {{(uintptr_t)f, HEAD, r->m.mr->lkey}, {(uintptr_t)f + HEAD, len - HEAD, r->m.mr->lkey}};
-	struct ibv_send_wr wr = {.wr_id = id,
-	                         .sg_list = sge,
-	                         .num_sge = 2,
-	                         .opcode = IBV_WR_SEND,
-	                         .send_flags = IBV_SEND_SIGNALED | flags},
-	                   *bad;
-
-	memset(f, fill_with, len);
-	memcpy(f, dst, 6);
-	memcpy(f + 6, here, 6);
-	f[12] = 0x88; /* an experimental Ethernet type */
-	f[13] = 0xb5;
-	return ibv_post_send(r->qp, &wr, &bad);
-}
-
-struct eth_rule {
-	struct ibv_flow_attr attr;
-	struct ibv_flow_spec_eth eth;
-};
-
-static struct ibv_flow *steer(struct raw *r, const uint8_t *dst)
-{
-	struct eth_rule rule = {.attr = {.size = sizeof(rule), .num_of_specs = 1, .port = 1},
-	                        .eth = {.type = IBV_FLOW_SPEC_ETH, .size = sizeof(rule.eth)}};
-
-	memcpy(rule.eth.val.dst_mac, dst, 6);
-	memset(rule.eth.mask.dst_mac, 0xff, 6);
-	return ibv_create_flow(r->qp, &rule.attr);
-}
-
-static struct ibv_flow *steer_all(struct raw *r, enum ibv_flow_attr_type type)
-{
-	struct ibv_flow_attr attr = {.type = type, .size = sizeof(attr), .port = 1};
-
-	return ibv_create_flow(r->qp, &attr);
-}
-
-static void two_ends(struct dev *d0, struct dev *d1)
-{
-	own_network();
-	if (system("ip link add v0 type veth peer name v1 && ip link set v0 up && ip link set v1 up"))
-		skip("no veth interfaces here");
-	for (int i = 0; i < 200 && system("ip -o link show v1 | grep -q LOWER_UP"); i++)
-		sleep_ms(50);
-	open_named(d0, "roce_v0");
-	open_named(d1, "roce_v1");
-}
 
 /* --- the kernel, as the library sees it --- */
 
@@ -511,6 +379,116 @@ static void a_counters_object_counts_what_its_flow_receives(void)
 	SAME(ibv_destroy_counters(counters), 0);
 }
 
+/* One thread destroys what another makes flows with. */
+static struct ibv_counters *_Atomic given;
+
+static void *destroys_counters(void *unused)
+{
+	for (;;) {
+		struct ibv_counters *c = atomic_exchange(&given, NULL);
+
+		if (c == (void *)&given)
+			return NULL;
+		while (c && ibv_destroy_counters(c))
+			sched_yield();
+	}
+}
+
+static struct ibv_flow *counted_flow(struct raw *r, struct ibv_counters *counters)
+{
+	struct __attribute__((packed, aligned(8))) {
+		struct ibv_flow_attr attr;
+		struct ibv_flow_spec_eth eth;
+		struct ibv_flow_spec_counter_action count;
+	} rule = {.attr = {.size = sizeof(rule), .num_of_specs = 2, .port = 1},
+	          .eth = {.type = IBV_FLOW_SPEC_ETH, .size = sizeof(rule.eth)},
+	          .count = {.type = IBV_FLOW_SPEC_ACTION_COUNT, .size = sizeof(rule.count), .counters = counters}};
+
+	return ibv_create_flow(r->qp, (void *)&rule);
+}
+
+static void a_counters_object_ends_while_another_thread_makes_flows_with_it(void)
+{
+	struct ibv_counters_init_attr init = {0};
+	unsigned made = 0, refused = 0;
+	pthread_t other;
+	struct raw a;
+	struct dev d;
+
+	own_network();
+	open_named(&d, "roce_lo");
+	raw_open(&a, &d, NULL);
+	CHECK(!pthread_create(&other, NULL, destroys_counters, NULL));
+	for (int i = 0; i < 400; i++) {
+		struct ibv_counters *c = ibv_create_counters(d.ctx, &init);
+
+		CHECK(c);
+		atomic_store(&given, c);
+		struct ibv_flow *flow = counted_flow(&a, c);
+
+		CHECK(flow || errno == EINVAL);
+		made += flow != NULL;
+		refused += !flow;
+		while (flow && atomic_load(&given))
+			sched_yield();
+		if (flow)
+			SAME(ibv_destroy_flow(flow), 0); /* which has kept the object */
+		while (atomic_load(&given))
+			sched_yield();
+	}
+	atomic_store(&given, (void *)&given);
+	CHECK(!pthread_join(other, NULL));
+	SAME(made + refused, 400);
+}
+
+/* Sends a frame to b, and returns whether it has arrived. */
+static bool crosses(struct raw *a, struct raw *b)
+{
+	struct ibv_wc wc;
+
+	SAME(send_frame(a, 1, there, 100, 7, 0), 0);
+	expect(a->cq, 1, IBV_WC_SUCCESS);
+	sleep_ms(10);
+	if (ibv_poll_cq(b->cq, 1, &wc) < 1)
+		return false;
+	SAME(wc.status, IBV_WC_SUCCESS);
+	receive(b, 0, 2048);
+	return true;
+}
+
+static enum ibv_port_state port_state(const struct dev *d)
+{
+	struct ibv_port_attr port;
+
+	SAME(ibv_query_port(d->ctx, 1, &port), 0);
+	return port.state;
+}
+
+static void a_port_that_is_down_loses_frames(void)
+{
+	struct raw a, b;
+	struct dev d;
+	unsigned lost = 0;
+
+	setenv("VERBENA_FAULT", "port=down for=1s; port=down after=2s", 1);
+	own_network();
+	open_named(&d, "roce_lo");
+	raw_open(&a, &d, NULL);
+	raw_open(&b, &d, NULL);
+	CHECK(steer(&b, there));
+	receive(&b, 0, 2048);
+	for (bool down = port_state(&d) == IBV_PORT_DOWN; down;) { /* a busy machine may not see this at all */
+		bool crossed = crosses(&a, &b);
+
+		down = port_state(&d) == IBV_PORT_DOWN;
+		CHECK(!down || !crossed);
+	}
+	/* up: frames arrive, if there is time for one; down again: all are lost, a moment after */
+	for (uint64_t end = now_ms() + PATIENCE; lost < 30; lost = crosses(&a, &b) ? 0 : lost + 1)
+		CHECK(now_ms() < end);
+	SAME(port_state(&d), IBV_PORT_DOWN);
+}
+
 static void without_the_right_there_is_no_queue_pair(void)
 {
 	struct __user_cap_header_struct head = {_LINUX_CAPABILITY_VERSION_3, 0};
@@ -560,6 +538,9 @@ int main(int argc, char **argv)
 	        {"a rule that the kernel refuses leaves nothing behind",
 	         a_rule_that_the_kernel_refuses_leaves_nothing_behind, 0},
 	        {"a counters object counts what its flow receives", a_counters_object_counts_what_its_flow_receives, 0},
+	        {"a counters object ends while another thread makes flows with it",
+	         a_counters_object_ends_while_another_thread_makes_flows_with_it, 0},
+	        {"a port that is down loses frames", a_port_that_is_down_loses_frames, 0},
 	        {"without the right there is no queue pair", without_the_right_there_is_no_queue_pair, 0},
 	        {"the device says that it has them", the_device_says_that_it_has_them, 0},
 	};

@@ -519,7 +519,75 @@ static void the_srq_grants_its_protection_domain_only(void)
 	one_wrong(&adds, IBV_WC_REM_ACCESS_ERR, add_in_other_domain);
 }
 
+/* --- a domain in several processes --- */
+
+static int try_domain(struct ibv_context *ctx, int fd, int oflags, struct ibv_xrcd **x)
+{
+	struct ibv_xrcd_init_attr a = {
+	        .comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS, .fd = fd, .oflags = oflags};
+
+	errno = 0;
+	*x = ibv_open_xrcd(ctx, &a);
+	return *x ? 0 : errno;
+}
+
+static int domain_file;
+
+static void knows_the_domain(int fd, void *arg)
+{
+	struct ibv_xrcd *x, *twice;
+	struct dev d;
+
+	dev_open(&d);
+	meet_up(fd); /* the other process has opened it */
+	SAME(try_domain(d.ctx, domain_file, O_CREAT | O_EXCL, &x), EINVAL);
+	SAME(try_domain(d.ctx, domain_file, 0, &x), 0);
+	SAME(try_domain(d.ctx, domain_file, 0, &twice), 0);
+	meet_up(fd);
+	meet_up(fd); /* the other process has closed it */
+	SAME(ibv_close_xrcd(twice), 0);
+	meet_up(fd);
+	meet_up(fd); /* the other process knows that it is still open here */
+	if (arg)
+		_exit(0); /* without closing it */
+	SAME(ibv_close_xrcd(x), 0);
+}
+
+static void one_domain_ends(void *dies)
+{
+	struct ibv_xrcd *x;
+	struct peer p;
+	struct dev d;
+
+	domain_file = open("/tmp", O_TMPFILE | O_RDWR, 0600);
+	CHECK(domain_file >= 0);
+	p = start(knows_the_domain, dies);
+	dev_open(&d);
+	SAME(try_domain(d.ctx, domain_file, 0, &x), EAGAIN); /* nobody has made it */
+	SAME(try_domain(d.ctx, domain_file, O_CREAT | O_EXCL, &x), 0);
+	meet_up(p.fd);
+	meet_up(p.fd);
+	SAME(ibv_close_xrcd(x), 0);
+	meet_up(p.fd);
+	meet_up(p.fd);
+	SAME(try_domain(d.ctx, domain_file, O_CREAT | O_EXCL, &x), EINVAL);
+	meet_up(p.fd);
+	finish(&p);
+	SAME(try_domain(d.ctx, domain_file, 0, &x), EAGAIN);
+	SAME(try_domain(d.ctx, domain_file, O_CREAT | O_EXCL, &x), 0);
+	SAME(ibv_close_xrcd(x), 0);
+}
+
+static void a_domain_exists_while_any_process_has_it_open(void)
+{
+	static int dies;
+
+	one_domain_ends(NULL);
+	one_domain_ends(&dies);
+}
+
 static const struct test tests[] = {
+        {"a domain exists while any process has it open", a_domain_exists_while_any_process_has_it_open, 0},
         {"XRC has the operations of RC, and each completes at the SRQ that it names", all_operations, 0},
         {"many XRC requests at once arrive at their SRQs in order", many_at_once, 0},
         {"an XRC request waits for a receive of its own SRQ", waits_for_a_receive, 0},

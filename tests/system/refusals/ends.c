@@ -127,8 +127,7 @@ bool end_supports(const struct device *d, const struct plan *p)
 	/* an iWARP connection is of one type, and goes from INIT to RTS; RDMAP has no flush and no atomic write */
 	bool has_it = p->operation != OP_FLUSH && (p->operation != OP_STORE || p->wrong == WRONG_NOTHING);
 
-	return !d->address || (p->type == RC && p->wrong != WRONG_IN_RTR && p->wrong != WRONG_PEER_RTR &&
-	                       !plan_has_other_qp(p) && has_it);
+	return !d->address || (p->type == RC && p->wrong != WRONG_IN_RTR && p->wrong != WRONG_PEER_RTR && has_it);
 }
 
 unsigned end_rights(const struct plan *p)
@@ -456,15 +455,62 @@ void end_connect(struct end *e, const struct hello *it, void (*fill)(void *), vo
 	allow_access(e);
 }
 
+/* Both sides of the connection are in this process, and have one event channel. */
+static struct ibv_qp *other_qp_by_cm(struct end *e, struct ibv_pd *pd, struct ibv_qp_init_attr *init)
+{
+	struct sockaddr_in sin = address_of(e->d, 0);
+	struct ibv_qp_attr a = {.qp_state = IBV_QPS_RTS, .qp_access_flags = REMOTE_RIGHTS};
+	struct rdma_event_channel *ch = rdma_create_event_channel();
+	struct rdma_conn_param param = {0};
+	struct rdma_cm_id **id = e->other_id;
+
+	CHECK(ch && !rdma_create_id(ch, &id[1], NULL, RDMA_PS_TCP));
+	CHECK(!rdma_bind_addr(id[1], (struct sockaddr *)&sin) && !rdma_listen(id[1], 1));
+	sin.sin_port = rdma_get_src_port(id[1]);
+	CHECK(!rdma_create_id(ch, &id[0], NULL, RDMA_PS_TCP));
+	CHECK(!rdma_resolve_addr(id[0], NULL, (struct sockaddr *)&sin, LONG_MS));
+	await_cm(ch, RDMA_CM_EVENT_ADDR_RESOLVED);
+	CHECK(!rdma_resolve_route(id[0], LONG_MS));
+	await_cm(ch, RDMA_CM_EVENT_ROUTE_RESOLVED);
+	CHECK(!rdma_create_qp(id[0], pd, init) && !rdma_connect(id[0], &param));
+	struct rdma_cm_event *ev = next_cm(ch, RDMA_CM_EVENT_CONNECT_REQUEST);
+
+	id[2] = ev->id;
+	CHECK(!rdma_create_qp(id[2], pd, init) && !rdma_accept(id[2], &param));
+	rdma_ack_cm_event(ev);
+	await_cm(ch, RDMA_CM_EVENT_ESTABLISHED);
+	await_cm(ch, RDMA_CM_EVENT_ESTABLISHED);
+	SAME(ibv_modify_qp(id[0]->qp, &a, IBV_QP_STATE | IBV_QP_ACCESS_FLAGS), 0);
+	e->other_channel = ch;
+	return id[0]->qp;
+}
+
+static void destroy_other_qp(struct end *e)
+{
+	if (!e->other_channel) {
+		CHECK(!ibv_destroy_qp(e->other_qp));
+		return;
+	}
+	for (int i = 0; i < 3; i++) {
+		rdma_disconnect(e->other_id[i]); /* fails where there is no connection */
+		if (e->other_id[i]->qp)
+			rdma_destroy_qp(e->other_id[i]);
+		CHECK(!rdma_destroy_id(e->other_id[i]));
+	}
+	rdma_destroy_event_channel(e->other_channel);
+}
+
 struct ibv_qp *end_other_qp(struct end *e)
 {
-	bool other = e->p->wrong == WRONG_WINDOW_PD;
+	struct ibv_pd *pd = e->p->wrong == WRONG_WINDOW_PD ? e->d->other_pd : e->d->pd;
 	struct end at = {.d = e->d, .p = e->p, .cq = e->cq};
 	struct ibv_qp_attr a = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = REMOTE_RIGHTS};
 	struct ibv_qp_init_attr init;
 
 	make_init_attr(&at, &init);
-	CHECK((at.qp = ibv_create_qp(other ? e->d->other_pd : e->d->pd, &init)));
+	if (e->d->address)
+		return e->other_qp = other_qp_by_cm(e, pd, &init);
+	CHECK((at.qp = ibv_create_qp(pd, &init)));
 	SAME(ibv_modify_qp(at.qp, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS), 0);
 	go_to_rtr(&at, &(struct hello){.gid = e->d->gid, .qpn = at.qp->qp_num});
 	go_to_rts(&at);
@@ -500,7 +546,7 @@ void end_destroy(struct end *e)
 		CHECK(!ibv_destroy_qp(e->qp));
 	}
 	if (e->other_qp)
-		CHECK(!ibv_destroy_qp(e->other_qp));
+		destroy_other_qp(e);
 	if (e->srq)
 		CHECK(!ibv_destroy_srq(e->srq));
 	if (e->other_srq)

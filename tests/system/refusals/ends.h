@@ -66,7 +66,9 @@ struct end {
 	struct ibv_mr *huge;
 	struct ibv_srq *srq;       /* of the responder's queue pair */
 	struct ibv_srq *other_srq; /* of another domain, or not for XRC: its number is told the requester */
-	struct ibv_qp *other_qp;   /* connected to itself */
+	struct ibv_qp *other_qp;   /* connected to itself, or with rdma_cm to one more of this process: */
+	struct rdma_event_channel *other_channel;
+	struct rdma_cm_id *other_id[3]; /* that of other_qp, the listener, the third queue pair's */
 	struct ibv_mw *mw;
 };
 

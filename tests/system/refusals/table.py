@@ -21,7 +21,7 @@ import sys
 HERE = ("host", "ring", "copy", "roce", "iwarp")  # columns of Verbena
 CASE = re.compile(r"((?:rc|uc|ud|xrc) \S+ \S+)(?: \((\S+)\))?: (.*)")
 NOT_RXE = re.compile(r".* over-2-gib|.* no-address-handle|ud (write|read|compare-swap|fetch-add|local-inv|send-inv|bind-).*|xrc .*|.* (flush|atomic-write) .*|.*inv window-2-invalidated")
-NOT_IWARP = re.compile(r".*(post-in-rtr|peer-in-rtr|of-other-qp|window-1-of-other-pd)|rc flush .*|rc atomic-write (?!nothing).*")
+NOT_IWARP = re.compile(r".*(post-in-rtr|peer-in-rtr)|rc flush .*|rc atomic-write (?!nothing).*")
 OTHER = re.compile(r"\t(\S+) \((\S+)\): (.*)")
 
 

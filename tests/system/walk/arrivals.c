@@ -42,13 +42,30 @@ static void wait_for_error(const struct end *e)
 	}
 }
 
-static void check_error(const struct end *e, const struct ibv_wc *wc, uint32_t allowed)
+/* The first error of a queue pair may still be in another CQ than what was flushed after it, or with another thread. */
+static uint32_t all_statuses(const struct end *e)
+{
+	struct ibv_wc wc;
+
+	usleep(300000);
+	uint32_t seen = e->statuses;
+
+	for (int i = 1; i <= 2; i++)
+		while (ibv_poll_cq(e->o->up[i]->p, 1, &wc) > 0)
+			seen |= wc.qp_num == ((struct ibv_qp *)e->o->p)->qp_num ? bit(wc.status) : 0;
+	return seen;
+}
+
+static void check_error(struct end *e, const struct ibv_wc *wc, uint32_t allowed)
 {
 	uint32_t reasons = end_trouble(e);
+
+	e->statuses |= bit(wc->status);
 	if (!reasons || !(allowed & bit(wc->status)))
-		CHECK_FAILED("end %u: %s of %s, reasons %#x, allowed %#x, peer %#x", e->o->index,
-		             ibv_wc_status_str(wc->status), e->o->qp.type == IBV_QPT_RC ? "RC" : "UC or UD", reasons,
-		             allowed, e->peer);
+		CHECK_FAILED("end %u: %s of %s %#x, reasons %#x, allowed %#x, peer %#x, state %d, statuses %#x",
+		             e->o->index, ibv_wc_status_str(wc->status),
+		             e->o->qp.type == IBV_QPT_RC ? "RC" : "UC or UD", wc->qp_num, reasons, allowed, e->peer,
+		             ((struct ibv_qp *)e->o->p)->state, all_statuses(e));
 	if (e->o->qp.type == IBV_QPT_RC)
 		wait_for_error(e);
 }

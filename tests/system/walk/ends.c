@@ -228,6 +228,7 @@ static bool begin_end(struct dice *d, struct hold *h, struct object *o, enum ibv
 	e->peer = e->peer_round = 0;
 	e->joined = e->draining = false;
 	e->odd_since = 0;
+	e->statuses = 0;
 	memory_begin(e);
 	e->window_mr = ibv_reg_mr(pd, e->memory, window_size(), ALL_ACCESS | IBV_ACCESS_MW_BIND);
 	e->mr = ibv_reg_mr(pd, e->memory + window_size(), e->size - window_size(), IBV_ACCESS_LOCAL_WRITE);

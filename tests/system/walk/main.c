@@ -1,8 +1,9 @@
 // main.c - the random walk: its processes, their threads, and what is left at the end
 // SPDX-License-Identifier: MIT
-// usage: walk [-s SECONDS] [-p PROCESSES] [-t THREADS] [-e ENDS] [-a BYTES] [-k] [-l] [-w] [SEED]
+// usage: walk [-s SECONDS] [-p PROCESSES] [-t THREADS] [-e ENDS] [-a BYTES] [-i] [-k] [-l] [-w] [SEED]
 //   -e  queue pairs of a process at most; -a  bytes of an area that a request may use
 //   -w  only opens the device, says so, and waits until its input ends
+//   -i  iWARP connections carry data too, on own0 (tests/support/own-network)
 //   -k  processes are killed and stopped at random, and started again
 //   -l  devices are also closed while their objects exist
 #include <dirent.h>
@@ -28,7 +29,7 @@ static const struct {
         {post_loose, 6},   {wrong_call, 6},     {offer_end, 10},   {answer_end, 30},    {join_end, 30},
         {drain_end, 2},    {break_end, 1},      {post_some, 120},  {post_wrong, 1},     {send_datagram, 10},
         {make_mw, 2},      {make_xrcd, 1},      {make_xrc_srq, 1}, {make_loose_xrc, 2}, {change_window, 20},
-        {change_group, 6}, {post_receives, 30}, {post_srq, 10},    {poll_some, 160},
+        {change_group, 6}, {post_receives, 30}, {post_srq, 10},    {poll_some, 160},    {iwarp_step, 80},
 };
 
 static void walk_one_step(struct dice *d)
@@ -90,6 +91,9 @@ static void walk_process(void)
 {
 	struct dice d = {mix(plan.seed, self)};
 	pthread_t threads[64];
+
+	if (plan.iwarp)
+		iwarp_init();
 	unsigned before = open_descriptors();
 
 	pool_init();
@@ -103,8 +107,10 @@ static void walk_process(void)
 			COUNT(last);
 	hear_the_rest(&d);
 	destroy_all(&d);
-	/* closed by another thread, which may take a moment */
-	for (uint64_t end = clock_ms() + HARMLESS_MS; open_descriptors() != before;) {
+	if (plan.iwarp)
+		iwarp_end();
+	/* closed by another thread, which may take a moment. librdmacm keeps its devices open until the process ends */
+	for (uint64_t end = clock_ms() + HARMLESS_MS; !plan.iwarp && open_descriptors() != before;) {
 		if (clock_ms() > end)
 			CHECK_FAILED("%u descriptors are open, %u were before", open_descriptors(), before);
 		usleep(10000);
@@ -204,20 +210,21 @@ static void end_all(void)
 static void say_what_was_done(void)
 {
 	printf("%llu queue pairs at the end; %llu calls, %llu of them refused as expected, %llu of objects in use; "
-	       "%llu connections; %llu messages, %llu writes, %llu atomics, %llu binds and invalidations, %llu by messages, %llu messages to groups, %llu requests that had to fail; %llu events; %u processes killed, %u stopped\n",
+	       "%llu connections; %llu messages, %llu writes, %llu atomics, %llu binds and invalidations, %llu by messages, %llu messages to groups, %llu requests that had to fail; %llu events; iWARP: %llu sides joined, %llu requests and messages; %u processes killed, %u stopped\n",
 	       (unsigned long long)board->last, (unsigned long long)board->calls, (unsigned long long)board->refused,
 	       (unsigned long long)board->busy, (unsigned long long)board->joined, (unsigned long long)board->sent,
 	       (unsigned long long)board->written, (unsigned long long)board->atomics,
 	       (unsigned long long)board->windows, (unsigned long long)board->invalidated,
 	       (unsigned long long)board->casts, (unsigned long long)board->wrong, (unsigned long long)board->events,
-	       killed, stopped);
+	       (unsigned long long)board->iwarp_joined, (unsigned long long)board->iwarp_done, killed, stopped);
 }
 
 /* --- arguments --- */
 
 static void usage(void)
 {
-	fputs("usage: walk [-s SECONDS] [-p PROCESSES] [-t THREADS] [-e ENDS] [-a BYTES] [-k] [-l] [SEED]\n", stderr);
+	fputs("usage: walk [-s SECONDS] [-p PROCESSES] [-t THREADS] [-e ENDS] [-a BYTES] [-i] [-k] [-l] [SEED]\n",
+	      stderr);
 	exit(2);
 }
 
@@ -255,7 +262,7 @@ static void read_arguments(int argc, char **argv)
 	plan = (struct plan){
 	        .seconds = 10, .processes = 3, .threads = 4, .ends = 24, .area = 16384, .parent = getpid()};
 	plan.seed = (uint64_t)time(NULL) << 20 ^ (uint64_t)getpid();
-	while ((c = getopt(argc, argv, "s:p:t:e:a:klw")) != -1)
+	while ((c = getopt(argc, argv, "s:p:t:e:a:iklw")) != -1)
 		switch (c) {
 		case 's':
 			plan.seconds = number_in(optarg, 1, 1000000);
@@ -272,6 +279,11 @@ static void read_arguments(int argc, char **argv)
 		case 'a':
 			plan.area = number_in(optarg, 64, 1 << 20) & ~7u;
 			break;
+		case 'i':
+			plan.iwarp = iwarp_is_possible();
+			if (!plan.iwarp)
+				puts("there is no interface for iWARP here");
+			break;
 		case 'k':
 			plan.kills = true;
 			break;
@@ -283,7 +295,7 @@ static void read_arguments(int argc, char **argv)
 		default:
 			usage();
 		}
-	if (argc - optind > 1)
+	if (argc - optind > 1 || (plan.iwarp && plan.kills))
 		usage();
 	if (optind < argc)
 		plan.seed = strtoull(argv[optind], NULL, 0);
@@ -295,7 +307,7 @@ int main(int argc, char **argv)
 	struct dice d = {mix(plan.seed, 12345)};
 	uint64_t end = clock_ms() + plan.seconds * 1000ull;
 
-	setenv("VERBENA_DEVICES", "roce:lo,iwarp:lo", 1);
+	setenv("VERBENA_DEVICES", plan.iwarp ? "roce:lo,iwarp:lo,iwarp:own0" : "roce:lo,iwarp:lo", 1);
 	board = mmap(NULL, sizeof(*board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	CHECK(board != MAP_FAILED);
 	printf("seed %llu: %u processes of %u threads, %u seconds\n", (unsigned long long)plan.seed, plan.processes,

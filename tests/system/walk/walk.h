@@ -42,6 +42,7 @@ enum {
 	        IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC,
 	QKEY = 0x11223344,
 	HARMLESS_MS = 60000, /* only a defect takes so long */
+	IWARP_LINES = 6,     /* sides of iWARP connections of a process */
 };
 
 struct plan {
@@ -50,6 +51,7 @@ struct plan {
 	uint32_t area; /* bytes that a slot may write */
 	bool kills;    /* processes are killed and stopped */
 	bool lasts;    /* also closes devices whose objects still exist */
+	bool iwarp;    /* iWARP connections carry data */
 	pid_t parent;
 };
 extern struct plan plan;
@@ -110,12 +112,20 @@ static inline enum phase phase_in(uint64_t word)
 	return (enum phase)(word & 0xff);
 }
 
+struct iwarp_place {                   /* of a line: iwarp.c */
+	_Atomic uint32_t open, rounds; /* the round, or 0: it is closed; the last round */
+	_Atomic uint64_t receives;     /* that it has posted in this round */
+};
+
 struct board {
 	_Atomic uint32_t epoch[PROCESSES]; /* of a process: changes before it is killed */
 	atomic_bool over;
 	_Atomic uint64_t calls, joined, sent, written, atomics, wrong, refused, busy, events, windows, invalidated,
 	        casts;
-	_Atomic uint64_t last; /* queue pairs that there were at the end */
+	_Atomic uint64_t last;                     /* queue pairs that there were at the end */
+	_Atomic uint64_t iwarp_joined, iwarp_done; /* sides of connections; requests and messages */
+	_Atomic uint32_t iwarp_port[PROCESSES];
+	struct iwarp_place iwarp[PROCESSES][IWARP_LINES];
 	struct place place[PROCESSES][END_COUNT];
 };
 extern struct board *board;
@@ -267,6 +277,12 @@ void qp_room_back(struct object *o);
 
 void wrong_call(struct dice *d);
 
+/* iWARP connections between the processes. init: before other threads; end: after them. */
+bool iwarp_is_possible(void);
+void iwarp_init(void);
+void iwarp_step(struct dice *d);
+void iwarp_end(void);
+
 /* --- ends: queue pairs that are connected to one of another process, or of this one --- */
 
 struct held_window { /* of the peer */
@@ -309,6 +325,7 @@ struct end {
 	struct address there;
 	bool joined;
 	bool draining;              /* in SQD */
+	_Atomic uint32_t statuses;  /* bits of the statuses of its completions so far: for the report of a failure */
 	_Atomic uint64_t odd_since; /* since when a message seems lost */
 	struct slot slot[SLOT_COUNT];
 	struct recv_slot recv[RECV_COUNT];

@@ -225,8 +225,11 @@ static void a_parent_domain_is_its_protection_domain(void)
 	a.td = NULL;
 	a.comp_mask = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS; /* of which there are none */
 	CHECK(!vb_alloc_parent_domain(o.ctx, &a) && errno == EINVAL);
-	a.comp_mask = 4;
+	a.comp_mask = 8;
 	CHECK(!vb_alloc_parent_domain(o.ctx, &a) && errno == EINVAL);
+	a.comp_mask = 4; /* memory may be unprotected */
+	parent = vb_alloc_parent_domain(o.ctx, &a);
+	CHECK(parent && !vb_dealloc_pd(parent));
 }
 
 static struct ibv_mr *held;

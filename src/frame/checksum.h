@@ -1,0 +1,25 @@
+// checksum.h - the checksum of IP, TCP and UDP
+// follows: RFC 1071
+// SPDX-License-Identifier: MIT
+#ifndef VB_FRAME_CHECKSUM_H
+#define VB_FRAME_CHECKSUM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Adds the words of these bytes to a sum. An odd byte is the upper half of a word. */
+static inline uint64_t vb_sum_words(uint64_t sum, const uint8_t *bytes, size_t len)
+{
+	for (size_t i = 0; i + 1 < len; i += 2)
+		sum += (uint32_t)bytes[i] << 8 | bytes[i + 1];
+	return len % 2 ? sum + ((uint32_t)bytes[len - 1] << 8) : sum;
+}
+
+static inline uint16_t vb_sum_fold(uint64_t sum)
+{
+	while (sum >> 16)
+		sum = (sum & 0xffff) + (sum >> 16);
+	return (uint16_t)~sum;
+}
+
+#endif
