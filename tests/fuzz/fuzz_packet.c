@@ -225,6 +225,11 @@ void vb_map_drop(struct vb_peer *p, struct vb_map *m)
 {
 }
 
+enum vb_mapped vb_map_ask(struct vb_peer *p, uint32_t key, const struct vb_mr_view *view)
+{
+	return VB_MAPPED_NEVER;
+}
+
 struct vb_tx *vb_tx_of(struct vb_roce_sockets *s, uint32_t qpn, uint32_t dest_qpn)
 {
 	return NULL;

@@ -74,6 +74,24 @@ static int iov_slice(const struct iovec *iov, int niov, uint64_t off, uint64_t n
 	return k;
 }
 
+/* On demand, the memory is what is mapped at the address now, not the file that was. The next key of a window may name
+ * other memory. */
+static bool may_be_mapped(const struct vb_mr_view *view)
+{
+	return !(view->access & (IBV_ACCESS_ON_DEMAND | VB_MR_BY_OWNER)) && !view->window;
+}
+
+bool vb_local_look_mapped(struct vb_qp *qp, uint32_t rkey)
+{
+	struct vb_mr_view view;
+
+	if (!vb_mr_read_shared(qp->local.peer->seg, rkey, &view))
+		return false;
+	qp->local.map_key = rkey;
+	qp->local.mapped = may_be_mapped(&view) ? (uint8_t)vb_map_ask(qp->local.peer, rkey, &view) : VB_MAPPED_NEVER;
+	return qp->local.mapped == VB_MAPPED;
+}
+
 static enum vb_direct_result one_piece(struct vb_qp *qp, struct vb_swqe *w, const struct iovec *iov, int n,
                                        uint64_t off, uint32_t length)
 {
@@ -94,13 +112,12 @@ static enum vb_direct_result one_piece(struct vb_qp *qp, struct vb_swqe *w, cons
 
 	if ((view.access & VB_MR_BY_OWNER) && !peer->self)
 		return VB_DIRECT_FORBIDDEN;
-	/* on demand: the memory is what is mapped at the address now, not the file that was */
-	/* not for a window either, whose next key may name other memory */
-	struct vb_map *map =
-	        (view.access & IBV_ACCESS_ON_DEMAND) || view.window ? NULL : vb_map_take(peer, w->rkey, &view, va, &va);
+	struct vb_map *map = !may_be_mapped(&view) ? NULL : vb_map_take(peer, w->rkey, &view, va, &va);
 
 	if (map)
 		copy = peer->copy_mapped;
+	else if (qp->local.mapped == VB_MAPPED)
+		qp->local.mapped = VB_MAPPED_LATER;
 	err = is_read ? copy->read(peer, va, part, n, length) : copy->write(peer, va, part, n, length);
 	if (map) {
 		vb_map_drop(peer, map);

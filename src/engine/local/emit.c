@@ -346,15 +346,19 @@ static enum vb_rdma_way way_of(struct vb_qp *qp, const struct vb_swqe *w)
 	return way;
 }
 
-static bool has_choice(const struct vb_qp *qp, const struct vb_swqe *w)
+/* May this read or write travel in the ring? If the peer's memory is mapped here, the requester copies alone, unless
+ * VERBENA_RDMA says otherwise. */
+static bool has_choice(struct vb_qp *qp, const struct vb_swqe *w)
 {
-	return w->length >= VB_PACE_MIN && !qp->local.peer->self && qp->type == IBV_QPT_RC;
+	if (qp->local.peer->self || qp->type != IBV_QPT_RC)
+		return false;
+	return vb_pace_forced() == VB_LEARN ? !vb_local_is_mapped(qp, w->rkey) : true;
 }
 
 /* Does the peer answer this read in the ring? Only if it takes as many at a time as this QP may send. */
 static bool is_read_by_ring(struct vb_qp *qp, const struct vb_swqe *w)
 {
-	return has_choice(qp, w) && !vb_local_reads_withdrawn(qp) &&
+	return w->length >= VB_PACE_MIN && has_choice(qp, w) && !vb_local_reads_withdrawn(qp) &&
 	       atomic_load_explicit(&qp->local.remote->max_dest_rd_atomic, memory_order_relaxed) >=
 	               qp->attr.max_rd_atomic &&
 	       way_of(qp, w) == VB_RDMA_RING;
@@ -368,9 +372,10 @@ static bool is_write_by_ring(struct vb_qp *qp, const struct vb_swqe *w)
 	if (qp->local.sq_emit_off)
 		return w->slot;
 	if (w->length <= VB_PINGPONG_MAX)
-		return vb_local_pingpong_answers(qp, w);
-	return has_choice(qp, w) && atomic_load_explicit(&peer->theirs->can_place, memory_order_relaxed) &&
-	       qp->node->membarrier && !peer->fence && way_of(qp, w) == VB_RDMA_RING;
+		return has_choice(qp, w) && vb_local_pingpong_answers(qp, w);
+	return w->length >= VB_PACE_MIN && has_choice(qp, w) &&
+	       atomic_load_explicit(&peer->theirs->can_place, memory_order_relaxed) && qp->node->membarrier &&
+	       !peer->fence && way_of(qp, w) == VB_RDMA_RING;
 }
 
 static uint64_t rdma_is_sent(struct vb_qp *qp, const struct vb_swqe *w)

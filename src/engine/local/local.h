@@ -67,4 +67,13 @@ enum vb_direct_result {
 };
 enum vb_direct_result vb_local_direct(struct vb_qp *qp, struct vb_swqe *w);
 
+/* Is the peer's region mapped here? Then a copy to or from it takes no system call. A hint. Under sq_lock. */
+bool vb_local_look_mapped(struct vb_qp *qp, uint32_t rkey);
+static inline bool vb_local_is_mapped(struct vb_qp *qp, uint32_t rkey)
+{
+	if (qp->local.map_key == rkey && qp->local.mapped != VB_MAPPED_LATER)
+		return qp->local.mapped == VB_MAPPED;
+	return vb_local_look_mapped(qp, rkey);
+}
+
 #endif

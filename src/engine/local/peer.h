@@ -106,6 +106,9 @@ struct vb_mr_view;
 struct vb_map *vb_map_take(struct vb_peer *peer, uint32_t key, const struct vb_mr_view *view, uint64_t va,
                            uint64_t *local);
 void vb_map_drop(struct vb_peer *peer, struct vb_map *m);
+/* Is it, or will it be, if the program goes on using it? Counts as a use. */
+enum vb_mapped { VB_MAPPED_LATER, VB_MAPPED_NEVER, VB_MAPPED };
+enum vb_mapped vb_map_ask(struct vb_peer *peer, uint32_t key, const struct vb_mr_view *view);
 
 /* Sets our bit in its doorbell page. If its progress thread sleeps, rings its wake descriptor. node/progress.c. */
 void vb_peer_doorbell(struct vb_peer *p);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/node.h"
+#include "engine/local/local.h"
 #include "engine/local/peer.h"
 #include "engine/local/requester.h"
 #include "util/units.h"
@@ -109,6 +110,8 @@ void vb_local_pingpong_hold(struct vb_qp *qp, const struct vb_swqe *w)
 	if (!is_small_write(qp, w) || !is_only_request(qp) || !(w->flags & IBV_SEND_SIGNALED) || qp->scq->channel ||
 	    qp->scq->want_timestamp || vb_pace_forced() == VB_FORCE_COPY)
 		return;
+	if (vb_pace_forced() == VB_LEARN && vb_local_is_mapped(qp, w->rkey))
+		return; /* it is copied without a system call, and so is the answer */
 	if (p->skip && !w->slot)
 		p->skip--;
 	else

@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 #include <sys/shm.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
@@ -34,6 +35,7 @@ struct vb_map {
 	size_t size;
 	bool sysv;
 	bool wanted;   /* the progress thread is to map it */
+	bool tried;    /* that was done: local says whether it worked */
 	bool ended;    /* the progress thread is to unmap it; not used any more */
 	unsigned busy; /* copies in progress through it, and the progress thread while it maps it */
 	struct vb_map *next;
@@ -84,9 +86,24 @@ static bool is_file(int fd, const struct vma *v)
 	return !fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_ino == v->inode && is_on(&st, v);
 }
 
+/* Nobody may open the memory of tools/memory by name. Its descriptor goes to those who may trace its owner. */
+static int copy_descriptor(int pid, int number, const struct vma *v)
+{
+	int pid_fd = pid ? (int)syscall(SYS_pidfd_open, pid, 0) : -1, fd = -1;
+
+	if (pid_fd >= 0) {
+		fd = (int)syscall(SYS_pidfd_getfd, pid_fd, number, 0);
+		close(pid_fd);
+	}
+	if (fd < 0 || (is_file(fd, v) && (fcntl(fd, F_GETFL) & O_ACCMODE) == O_RDWR))
+		return fd;
+	close(fd);
+	return -1;
+}
+
 /* Opens the name only if it is the mapping's file. The peer chose the name, and opening a FIFO or a device would have
- * side effects. */
-static int open_if_file(const char *name, int flags, const struct vma *v)
+ * side effects. pid is not 0: the name is that of its descriptor `number`. */
+static int open_if_file(const char *name, int flags, int pid, int number, const struct vma *v)
 {
 	int seen = open(name, O_PATH | O_CLOEXEC | flags), fd = -1;
 	char again[64];
@@ -94,6 +111,8 @@ static int open_if_file(const char *name, int flags, const struct vma *v)
 	if (seen >= 0 && is_file(seen, v)) {
 		snprintf(again, sizeof(again), "/proc/self/fd/%d", seen);
 		fd = open(again, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+		if (fd < 0)
+			fd = copy_descriptor(pid, number, v);
 	}
 	if (seen >= 0)
 		close(seen);
@@ -105,7 +124,7 @@ static int open_file(int pid, const struct vma *v)
 {
 	char name[300];
 	struct dirent *e;
-	int fd = v->path[0] == '/' ? open_if_file(v->path, O_NOFOLLOW, v) : -1;
+	int fd = v->path[0] == '/' ? open_if_file(v->path, O_NOFOLLOW, 0, 0, v) : -1;
 	DIR *d = NULL;
 
 	if (fd < 0) {
@@ -114,7 +133,7 @@ static int open_file(int pid, const struct vma *v)
 	}
 	while (d && fd < 0 && (e = readdir(d))) {
 		snprintf(name, sizeof(name), "/proc/%d/fd/%s", pid, e->d_name);
-		fd = open_if_file(name, 0, v);
+		fd = open_if_file(name, 0, pid, atoi(e->d_name), v);
 	}
 	if (d)
 		closedir(d);
@@ -272,20 +291,16 @@ static void maps_note(struct vb_node *node)
 		vb_progress_wake(node);
 }
 
-struct vb_map *vb_map_take(struct vb_peer *peer, uint32_t key, const struct vb_mr_view *view, uint64_t va,
-                           uint64_t *local)
+/* The region's entry, which is made if there is none. Counts a use of it. Under map_lock. */
+static struct vb_map *map_entry(struct vb_peer *peer, uint32_t key, const struct vb_mr_view *view, bool *note)
 {
 	struct vb_map *m;
-	bool note = false;
 
-	if (peer->self || !atomic_load_explicit(&peer->copy_ok, memory_order_relaxed))
-		return NULL;
-	vb_lock(&peer->map_lock);
 	for (m = peer->maps; m; m = m->next)
 		if (m->key == key && m->addr == view->addr && m->length == view->length && !m->ended)
 			break;
 	if (!m) {
-		note = maps_sweep(peer);
+		*note = maps_sweep(peer);
 		m = calloc(1, sizeof(*m));
 		if (m) {
 			*m = (struct vb_map){
@@ -294,7 +309,40 @@ struct vb_map *vb_map_take(struct vb_peer *peer, uint32_t key, const struct vb_m
 		}
 	}
 	if (m && m->uses <= TRY_AFTER && ++m->uses == TRY_AFTER && m->length)
-		m->wanted = note = true;
+		m->wanted = *note = true;
+	return m;
+}
+
+enum vb_mapped vb_map_ask(struct vb_peer *peer, uint32_t key, const struct vb_mr_view *view)
+{
+	enum vb_mapped answer = VB_MAPPED_NEVER;
+	bool note = false;
+
+	if (peer->self || !atomic_load_explicit(&peer->copy_ok, memory_order_relaxed))
+		return VB_MAPPED_NEVER;
+	vb_lock(&peer->map_lock);
+	struct vb_map *m = map_entry(peer, key, view, &note);
+
+	if (m && m->local)
+		answer = VB_MAPPED;
+	else if (m && m->length && !m->tried)
+		answer = VB_MAPPED_LATER;
+	vb_unlock(&peer->map_lock);
+	if (note)
+		maps_note(peer->node);
+	return answer;
+}
+
+struct vb_map *vb_map_take(struct vb_peer *peer, uint32_t key, const struct vb_mr_view *view, uint64_t va,
+                           uint64_t *local)
+{
+	bool note = false;
+
+	if (peer->self || !atomic_load_explicit(&peer->copy_ok, memory_order_relaxed))
+		return NULL;
+	vb_lock(&peer->map_lock);
+	struct vb_map *m = map_entry(peer, key, view, &note);
+
 	if (m && m->local) {
 		m->busy++;
 		*local = (uintptr_t)m->local + (va - m->addr);
@@ -337,6 +385,7 @@ static void peer_maps_make(struct vb_peer *peer)
 		m->base = made.base;
 		m->size = made.size;
 		m->sysv = made.sysv;
+		m->tried = true;
 		m->busy--;
 		vb_unlock(&peer->map_lock);
 	}
