@@ -43,6 +43,18 @@ static void write_tree(void)
 		        rc == EPERM && vb_runtime_tree_has_complaint(why, sizeof(why)) ? why : strerror(rc));
 }
 
+/* The shim comes first, so a launcher within this one finds that it has been preloaded. */
+static bool preload(const struct run_paths *paths)
+{
+	const char *memory = vb_env("VERBENA_MEMORY");
+	char both[2 * PATH_MAX];
+
+	if (!paths->memory[0] || (memory && !strcmp(memory, "off")))
+		return run_prepend("LD_PRELOAD", paths->shim);
+	snprintf(both, sizeof(both), "%s:%s", paths->shim, paths->memory);
+	return run_prepend("LD_PRELOAD", both);
+}
+
 static bool set_environment(bool want_shim)
 {
 	struct run_paths paths;
@@ -69,7 +81,7 @@ static bool set_environment(bool want_shim)
 	if (want_shim && paths.shim[0]) {
 		vb_runtime_tree_announce(NULL); /* an outer launcher's tree may be of another namespace */
 		write_tree();
-		if (!run_prepend("LD_PRELOAD", paths.shim))
+		if (!preload(&paths))
 			return false;
 	}
 	return run_prepend("LD_LIBRARY_PATH", paths.lib_dir);

@@ -20,14 +20,22 @@ static bool has_file(const char *dir, const char *name, char out[PATH_MAX])
 	return n > 0 && n < PATH_MAX && !access(out, R_OK);
 }
 
+static void find_preload(const char *dir, const char *name, char out[PATH_MAX])
+{
+	char found[PATH_MAX];
+
+	if (!has_file(dir, name, found) || !realpath(found, out))
+		out[0] = '\0';
+}
+
 static bool try_dir(struct run_paths *paths, const char *lib_dir, const char *shim_dir)
 {
 	char found[PATH_MAX];
 
 	if (!has_file(lib_dir, "libibverbs.so.1", found) || !realpath(lib_dir, paths->lib_dir))
 		return false;
-	if (!has_file(shim_dir, "libverbena-paths.so", found) || !realpath(found, paths->shim))
-		paths->shim[0] = '\0';
+	find_preload(shim_dir, "libverbena-paths.so", paths->shim);
+	find_preload(shim_dir, "libverbena-memory.so", paths->memory);
 	return true;
 }
 

@@ -14,6 +14,7 @@
 struct run_paths {
 	char lib_dir[PATH_MAX]; /* contains only libibverbs.so.1 and Verbena's other replacement libraries */
 	char shim[PATH_MAX];    /* libverbena-paths.so, or "" if there is none */
+	char memory[PATH_MAX];  /* libverbena-memory.so, the same */
 };
 
 /* Finds the libraries relative to this executable: in a build tree or an installation. False if there are none. */

@@ -36,6 +36,11 @@ static bool is_log_level(const char *text)
 	return is_one_of(text, (const char *const[]){"error", "warn", "info", "debug", NULL});
 }
 
+static bool is_memory(const char *text)
+{
+	return is_one_of(text, (const char *const[]){"pages", "off", NULL});
+}
+
 static bool is_rdma_way(const char *text)
 {
 	return is_one_of(text, (const char *const[]){"copy", "ring", "random", NULL});
@@ -193,6 +198,7 @@ static const struct {
         {"VERBENA_LANES", "a power of two from 2 to 1024", "1024 is used", is_lane_count},
         {"VERBENA_LIDS", "1 or 0", "adapters get no LID", is_switch},
         {"VERBENA_LOG", "error, warn, info or debug", "error is used", is_log_level},
+        {"VERBENA_MEMORY", "pages or off", "pages is used", is_memory},
         {"VERBENA_MPA", "a list of crc, markers and emss, separated by commas", "other words are left out",
          are_mpa_options},
         {"VERBENA_RDMA", "copy, ring or random", "each pair of programs measures", is_rdma_way},

@@ -45,6 +45,17 @@ for p in $bw; do
 	check "$p -N: no peak figure" perf $p -N -n 100
 	check "$p -Q 1: every request signalled" perf $p -Q 1 -n 100
 done
+# mapped PROGRAM ARGS…: prints how many bytes the client has copied through a mapping of the server's memory
+mapped() {
+	VERBENA_LOG=debug perf "$@" >&2 && sed -n 's/.* of these \([0-9]*\) mapped.*/\1/p' "$work/client.out"
+}
+maps() { [ "$(mapped "$@")" -gt 0 ]; }
+maps_nothing() { [ "$(VERBENA_MEMORY=off mapped "$@")" = 0 ]; }
+for p in ib_write_bw ib_read_bw; do
+	sanitized && { skip "$p: the peer's memory is mapped" "the sanitized launcher preloads nothing"; continue; }
+	check "$p: the peer's memory is mapped" maps $p -D 1
+	check "$p: it is not with VERBENA_MEMORY=off" maps_nothing $p -D 1
+done
 for p in ib_send_bw ib_write_bw; do
 	check "$p -q 16 -b: many queue pairs, both ways" perf $p -q 16 -b -s 4096 -n 100
 	check "$p -l 8: lists of requests" perf $p -l 8 -s 4096 -n 128

@@ -26,6 +26,7 @@ VERBENA_HARDWARE|off|no|first, only or off|0
 VERBENA_LANES|64|5|power of two from 2 to 1024|0
 VERBENA_LIDS|1|yes|1 or 0|0
 VERBENA_LOG|warn|loud|error, warn, info or debug|0
+VERBENA_MEMORY|off|on|pages or off|0
 VERBENA_MPA|crc,markers|crc,mark|crc, markers and emss|0
 VERBENA_RDMA|copy|fetch|copy, ring or random|0
 VERBENA_RUNTIME|$VERBENA_RUNTIME|||0
