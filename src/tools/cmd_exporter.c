@@ -21,17 +21,18 @@
 #define DEFAULT_ADDRESS "127.0.0.1:9975"
 #define BACKLOG 64
 
-static const char *const usage =
-        "usage: verbena exporter [--listen ADDRESS:PORT|unix:PATH] [--device NAME]\n"
-        "Serves the counters of running programs to Prometheus, at /metrics, until it gets SIGTERM or SIGINT.\n"
-        "\n"
-        "  --listen ADDRESS:PORT   where to listen (default: " DEFAULT_ADDRESS "); [ADDRESS]:PORT for IPv6\n"
-        "  --listen unix:PATH      listen on a Unix socket\n"
-        "  --device NAME           only this adapter\n"
-        "  --help                  show this\n"
-        "\n"
-        "Exit status: 0 after a signal, 1 failure, 2 wrong usage.\n"
-        "More: man verbena-exporter\n";
+static const char *const usage = "usage: verbena exporter [--listen ADDRESS:PORT|unix:PATH] [--device NAME]\n"
+                                 "Serves the counters of running programs to Prometheus, at /metrics, until it\n"
+                                 "gets SIGTERM or SIGINT.\n"
+                                 "\n"
+                                 "  --listen ADDRESS:PORT   where to listen (default: " DEFAULT_ADDRESS ");\n"
+                                 "                          [ADDRESS]:PORT for IPv6\n"
+                                 "  --listen unix:PATH      listen on a Unix socket\n"
+                                 "  --device NAME           only this adapter\n"
+                                 "  --help                  show this\n"
+                                 "\n"
+                                 "Exit status: 0 after a signal, 1 failure, 2 wrong usage.\n"
+                                 "More: man verbena-exporter\n";
 
 static struct stat_query query;
 

@@ -101,6 +101,27 @@ static int exec_program(char **argv)
 	return rc == ENOENT ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE;
 }
 
+/* --device LIST, --wire WHEN: the variables' short forms. *i is at the option. Returns whether it was one of them. */
+static bool take_setting(char **argv, int *i)
+{
+	static const char *const options[][2] = {{"--device", "VERBENA_DEVICES"}, {"--wire", "VERBENA_WIRE"}};
+
+	for (size_t o = 0; o < sizeof(options) / sizeof(*options); o++) {
+		size_t len = strlen(options[o][0]);
+		const char *value = NULL;
+
+		if (strncmp(argv[*i], options[o][0], len) != 0)
+			continue;
+		if (argv[*i][len] == '=')
+			value = argv[*i] + len + 1;
+		else if (!argv[*i][len] && argv[*i + 1])
+			value = argv[++*i];
+		if (value && *value)
+			return !setenv(options[o][1], value, 1);
+	}
+	return false;
+}
+
 /* Takes the options. Returns the index of the program; after a complaint 0, or -1 if it was about a rule. */
 static int read_options(int argc, char **argv, bool *want_shim, const char **capture)
 {
@@ -124,8 +145,8 @@ static int read_options(int argc, char **argv, bool *want_shim, const char **cap
 			}
 			if (!fault_to_environment("run", argv[i]))
 				return -1;
-		} else {
-			cmd_complain("run", "unknown option '%s'", argv[i]);
+		} else if (!take_setting(argv, &i)) {
+			cmd_complain("run", "unknown option '%s', or one without its value", argv[i]);
 			return 0;
 		}
 	}

@@ -25,7 +25,7 @@ static const char *const usage = "usage: verbena stat [devices|qps|cqs|mrs|conne
                                  "\n"
                                  "  --pid N           only this process\n"
                                  "  --device NAME     only this adapter\n"
-                                 "  --rates SECONDS   watch for that long, and show rates (devices, qps, processes)\n"
+                                 "  --rates SECONDS   watch so long, and show rates (devices, qps, processes)\n"
                                  "  --json            print JSON, with all counters\n"
                                  "  --openmetrics     print the counters as OpenMetrics text\n"
                                  "  --help            show this\n"

@@ -23,22 +23,22 @@
 #define HEAD_LINES 3
 #define SECOND_LOOK 0.5 /* s */
 
-static const char *const usage =
-        "usage: verbena top [qps|devices|processes] [OPTION...]\n"
-        "Shows what running programs send, live, the busiest first.\n"
-        "\n"
-        "  --pid N            only this process\n"
-        "  --device NAME      only this adapter\n"
-        "  --delay SECONDS    between two looks (default: 1)\n"
-        "  --once             print one look as a table, without a terminal\n"
-        "  --json             the same as JSON\n"
-        "  --help             show this\n"
-        "\n"
-        "Keys: q quit; d devices, p processes, c queue pairs; s, r, n sort by sent, received, packets;\n"
-        "arrows and page keys scroll; space looks at once.\n"
-        "\n"
-        "Exit status: 0 success, 1 failure, no terminal, or a program did not answer (--once), 2 wrong usage.\n"
-        "More: man verbena-top\n";
+static const char *const usage = "usage: verbena top [qps|devices|processes] [OPTION...]\n"
+                                 "Shows what running programs send, live, the busiest first.\n"
+                                 "\n"
+                                 "  --pid N            only this process\n"
+                                 "  --device NAME      only this adapter\n"
+                                 "  --delay SECONDS    between two looks (default: 1)\n"
+                                 "  --once             print one look as a table, without a terminal\n"
+                                 "  --json             the same as JSON\n"
+                                 "  --help             show this\n"
+                                 "\n"
+                                 "Keys: q quit; d devices, p processes, c queue pairs; s, r, n sort by sent,\n"
+                                 "received, packets; arrows and page keys scroll; space looks at once.\n"
+                                 "\n"
+                                 "Exit status: 0 success, 1 failure, no terminal, or a program did not answer\n"
+                                 "(--once), 2 wrong usage.\n"
+                                 "More: man verbena-top\n";
 
 struct top {
 	const char *what;

@@ -1,5 +1,5 @@
 // help.c - what `verbena COMMAND --help` prints
-// follows: verbena(1), verbena-run(1), verbena-devices(1), verbena-doctor(1)
+// follows: verbena(1), and the manual page of each command
 // SPDX-License-Identifier: MIT
 #include <errno.h>
 #include <limits.h>
@@ -17,12 +17,47 @@ static const struct {
         {"run", "Usage: verbena run [OPTION...] [--] PROGRAM [ARGUMENT...]\n\n"
                 "Runs a program with Verbena's libibverbs.so.1 and librdmacm.so.1.\n\n"
                 "  --no-shim        programs that read /sys/class/infiniband see no adapters\n"
+                "  --device LIST    its adapters, as VERBENA_DEVICES: roce:*,iwarp:eth0\n"
+                "  --wire WHEN      auto, always or never use the network, as VERBENA_WIRE\n"
                 "  --capture FILE   record its packets in a pcapng file\n"
-                "  --fault RULE     inject a fault, see verbena-fault(1); may be given several times\n\n"
+                "  --fault RULE     inject a fault, see verbena-fault(1); may be given several\n"
+                "                   times\n\n"
                 "Variables: VERBENA_DEVICES selects adapters, VERBENA_LIDS=1 gives them LIDs,\n"
                 "VERBENA_LOG=error|warn|info|debug says how much is logged. See verbena(7).\n\n"
-                "Exit status: the program's; 2 a rule is wrong, 125 the launcher failed, 126 the program cannot be\n"
-                "executed, 127 it was not found.\n"},
+                "Exit status: the program's; 2 a rule is wrong, 125 the launcher failed, 126 the\n"
+                "program cannot be executed, 127 it was not found.\n"},
+        {"capture", "Usage: verbena capture -w FILE|- [OPTION...]\n\n"
+                    "Records the packets of running programs in a pcapng file; - is standard output.\n\n"
+                    "  --pid N              only this program\n"
+                    "  --device NAME        only this adapter\n"
+                    "  --qp N               only this queue pair\n"
+                    "  --filter EXPRESSION  only frames that match it, see pcap-filter(7)\n"
+                    "  --snaplen N          at most N bytes of each frame\n"
+                    "  --no-payload         only the headers\n"
+                    "  --rotate SIZE[,N]    begin another file at this size (100M); keep the last N\n"
+                    "  --count N            end after N frames\n"
+                    "  --seconds N          end after N seconds\n"
+                    "  --stats              print a table of opcodes at the end; -w may be omitted\n\n"
+                    "Exit status: 0; 1 nothing can be captured, or the file cannot be written;\n"
+                    "2 wrong usage.\n"},
+        {"fault", "Usage: verbena fault add [--pid PID|--all] RULE\n"
+                  "       verbena fault list [--pid PID] [--json]\n"
+                  "       verbena fault remove [--pid PID|--all] ID|all\n"
+                  "       verbena fault check FILE\n\n"
+                  "Makes packets, requests, calls and connections of running programs fail.\n"
+                  "`verbena run --fault RULE` does so from the start. Some rules:\n\n"
+                  "  drop p=0.05 seed=1\n"
+                  "  delay=2ms peer=10.0.0.7\n"
+                  "  wc=RETRY_EXC_ERR op=WRITE nth=100\n"
+                  "  port=down device=roce_eth0 after=5s for=2s\n\n"
+                  "Exit status: 0; 1 it failed; 2 a rule is wrong, or wrong usage.\n"},
+        {"enable", "Usage: verbena enable [--force | --status]\n\n"
+                   "Puts Verbena's libraries in front of rdma-core's for all programs (root).\n\n"
+                   "  --force     also where the kernel has an RDMA adapter\n"
+                   "  --status    say whether they are, and change nothing\n\n"
+                   "See verbena-enable(8) for what is written, and for the exit status.\n"},
+        {"disable", "Usage: verbena disable\n\nTakes back what verbena enable did (root).\n\n"
+                    "See verbena-enable(8) for the exit status.\n"},
         {"devices", "Usage: verbena devices [--json]\n\n"
                     "Shows the RDMA adapters of this machine, with their interfaces, states and GIDs.\n\n"
                     "  --json      print an array of objects\n\n"
@@ -39,18 +74,21 @@ static const struct {
                   "  --json        print an object\n\n"
                   "Exit status: 0 all works, 1 no connection or something failed, 2 wrong usage.\n"},
         {"link", "Usage: verbena link [show [NAME]] [--json]\n"
-                 "       verbena link add NAME type roce|iwarp netdev INTERFACE [mtu BYTES] [up|down]\n"
-                 "       verbena link set NAME [name NEW] [type T] [netdev INTERFACE] [mtu BYTES|auto] [up|down]\n"
+                 "       verbena link add NAME type roce|iwarp netdev INTERFACE [mtu BYTES]\n"
+                 "                    [up|down]\n"
+                 "       verbena link set NAME [name NEW] [type T] [netdev INTERFACE]\n"
+                 "                    [mtu BYTES|auto] [up|down]\n"
                  "       verbena link del NAME\n"
                  "       verbena link automatic on|off\n\n"
-                 "Names adapters in a file: /etc/verbena/devices.conf for root, else that of the user.\n\n"
+                 "Names adapters in a file: /etc/verbena/devices.conf for root, else the user's.\n\n"
                  "  --system, --user   which of the two files is changed\n"
                  "  --force            the interface need not exist\n"
                  "  --json             show an object\n\n"
                  "Exit status: 0; 1 it failed, or a line of the file is wrong; 2 wrong usage.\n"},
         {"doctor", "Usage: verbena doctor [--json] [HOST]\n\n"
-                   "Says what is there, what is wrong, and how to mend it: interfaces, UDP port 4791,\n"
-                   "the firewall, limits, system calls, the broker; then sends messages by each path.\n"
+                   "Says what is there, what is wrong, and how to mend it: interfaces, UDP port\n"
+                   "4791, the firewall, limits, system calls, the broker; then sends messages by\n"
+                   "each path.\n"
                    "With HOST: the name, the route, the path MTU, and what answers there.\n\n"
                    "  --json      print an object with the findings\n\n"
                    "Exit status: the worst finding, 0 [ok], 1 [warn], 2 [fail]; 3 wrong options.\n"},
@@ -66,16 +104,23 @@ static bool has_page(const char *dir, const char *name, char out[PATH_MAX])
 }
 
 /* In a build tree man(1) finds no page by its name. src/abi is the folder of the libraries there, man/ the pages'. */
-void cmd_name_manual(FILE *f, const char *page)
+static void name_manual(FILE *f, const char *page, int section)
 {
 	char file[64], found[PATH_MAX];
 	struct run_paths paths;
 
-	snprintf(file, sizeof(file), "../../man/%s.1", page);
+	snprintf(file, sizeof(file), "../../man/%s.%d", page, section);
 	if (run_find_libraries(&paths) && has_page(paths.lib_dir, file, found) && realpath(found, paths.lib_dir))
 		fprintf(f, "\nMore: man %s\n", paths.lib_dir);
+	else if (section != 1)
+		fprintf(f, "\nMore: man %d %s\n", section, page);
 	else
 		fprintf(f, "\nMore: man %s\n", page);
+}
+
+void cmd_name_manual(FILE *f, const char *page)
+{
+	name_manual(f, page, 1);
 }
 
 bool cmd_wants_help(int argc, char **argv)
@@ -88,6 +133,10 @@ bool cmd_wants_help(int argc, char **argv)
 		if (strcmp(pages[i].name, argv[0]) != 0)
 			continue;
 		fputs(pages[i].text, stdout);
+		if (strstr(argv[0], "able")) { /* enable and disable have one page */
+			name_manual(stdout, "verbena-enable", 8);
+			return true;
+		}
 		bool own = strcmp(argv[0], "help") != 0 && strcmp(argv[0], "version") != 0;
 		snprintf(page, sizeof(page), "verbena%s%s", own ? "-" : "", own ? argv[0] : "");
 		cmd_name_manual(stdout, page);

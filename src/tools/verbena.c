@@ -22,16 +22,16 @@ static const struct {
 	const char *name, *args, *text;
 	int (*run)(int, char **);
 } commands[] = {
-        {"run", "[OPTION...] [--] PROGRAM [ARGUMENT...]", "run a program with Verbena's adapters", cmd_run},
+        {"run", "[OPTION...] PROGRAM...", "run a program with Verbena's adapters", cmd_run},
         {"capture", "-w FILE [OPTION...]", "record the packets of running programs", cmd_capture},
         {"devices", "[--json]", "show the adapters of this machine", cmd_devices},
-        {"link", "add|set|del|show|automatic ...", "choose and name the adapters", cmd_link},
-        {"stat", "[OBJECT] [OPTION...]", "show what running programs have and send", cmd_stat},
-        {"top", "[OPTION...]", "show what running programs send, live", cmd_top},
-        {"fault", "add|list|remove|check ...", "make packets, requests and calls fail", cmd_fault},
+        {"link", "add|set|del|show|automatic", "choose and name the adapters", cmd_link},
+        {"stat", "[OBJECT] [OPTION...]", "what running programs have and send", cmd_stat},
+        {"top", "[OPTION...]", "what running programs send, live", cmd_top},
+        {"fault", "add|list|remove|check", "make packets, requests and calls fail", cmd_fault},
         {"exporter", "[--listen ADDRESS:PORT]", "serve their counters to Prometheus", cmd_exporter},
-        {"doctor", "[--json] [HOST]", "find out what is wrong here, or on the way to HOST", cmd_doctor},
-        {"bench", "[--serve | HOST] [OPTION...]", "measure RDMA and TCP here, or between two hosts", cmd_bench},
+        {"doctor", "[--json] [HOST]", "find what is wrong here, or up to HOST", cmd_doctor},
+        {"bench", "[--serve|HOST] [OPTION...]", "measure RDMA and TCP, here or to HOST", cmd_bench},
         {"enable", "[--force | --status]", "use the adapters in all programs (root)", cmd_enable},
         {"disable", "", "undo enable", cmd_disable},
         {"help", "", "show this", cmd_help},
@@ -42,9 +42,9 @@ enum { COMMANDS = sizeof(commands) / sizeof(commands[0]) };
 
 static void print_usage(FILE *f)
 {
-	fputs("Verbena: RDMA on any Linux machine\n\n", f);
+	fputs("Verbena: RDMA on any Linux machine\n\nUsage: verbena COMMAND...\n\n", f);
 	for (int i = 0; i < COMMANDS; i++)
-		fprintf(f, "  verbena %-8s %-40s %s\n", commands[i].name, commands[i].args, commands[i].text);
+		fprintf(f, "  %-8s %-26s %s\n", commands[i].name, commands[i].args, commands[i].text);
 	fputs("\n`verbena COMMAND --help` describes a command.\n", f);
 	cmd_name_manual(f, "verbena");
 }

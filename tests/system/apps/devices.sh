@@ -35,6 +35,12 @@ devices_json() { "$VERBENA" devices --json | /usr/bin/python3 -c 'import json, s
 check "verbena devices has a row for roce_lo" devices_table
 [ -x /usr/bin/python3 ] && check "verbena devices --json is JSON" devices_json
 
+check "verbena run --device is VERBENA_DEVICES" shows '^ +iwarp_lo' env VERBENA_DEVICES=roce:lo "$VERBENA" run --no-shim --device iwarp:lo ibv_devices
+check "verbena run --wire is VERBENA_WIRE" shows '^never$' "$VERBENA" run --no-shim --wire=never printenv VERBENA_WIRE
+needs_value() { "$VERBENA" run $1 2>&1 | grep -q "or one without its value"; }
+check "verbena run --wire without a value is refused" needs_value --wire
+check "verbena run --devices is no option" needs_value "--devices x true"
+
 # the first address of lo, from the library and from the tree for /sys
 lids() { (export VERBENA_LIDS=$1; shows "port_lid:.*$2\$" ibv_devinfo -d roce_lo && { sanitized || shows "^0x$2\$" cat /sys/class/infiniband/roce_lo/ports/1/lid; }); }
 check "VERBENA_LIDS gives a LID" lids 1 1

@@ -143,6 +143,12 @@ check "an address that is none is a wrong usage" status_is 2 "$VERBENA" exporter
 for args in "stat" "stat --json" "stat qps" "stat --openmetrics" "stat --help" "devices" "devices --json" "help" "version"; do
 	check "verbena $args into a full file fails" sh -c 'v=$0; "$v" "$@" >/dev/full 2>"'"$work/err"'" && exit 1; grep -q "No space left" "'"$work/err"'"' "$VERBENA" $args
 done
+fits_a_screen() { # COMMAND: 80 columns and 24 lines. The last line may have the path of a manual page
+	"$VERBENA" $1 --help | sed '/^More: /d' >"$work/help" && awk 'length > 80 { print; bad = 1 } END { exit bad || NR > 23 || NR < 2 }' "$work/help"
+}
+for command in "" $(sed -n 's/^\([a-z]*\)|.*/\1/p' "$ROOT/data/commands"); do
+	check "verbena $command --help fits a terminal" fits_a_screen "$command"
+done
 check "a reader that goes away is no error to talk about" sh -c '(trap "" PIPE; "$0" stat qps --json 2>"'"$work/err"'") | true; [ ! -s "'"$work/err"'" ]' "$VERBENA"
 check "an unknown argument is a wrong usage" status_is 2 "$VERBENA" stat --nonsense
 check "--rates without a number is a wrong usage" status_is 2 "$VERBENA" stat --rates
