@@ -1,5 +1,6 @@
 #!/usr/bin/env -S python3 -B
-# rsocket.py - run by rsocket.sh: rstream over rsockets and over TCP ("-T s"), and iperf3, in turns
+# rsocket.py - run by rsocket.sh: rstream over rsockets and over TCP ("-T s"), and iperf3, in turns; on a veth pair also the
+# same steps as a bare loop over UDP (stream_floor.c)
 # see: bench/README.md, rstream(1)
 # SPDX-License-Identifier: MIT
 import measure as method
@@ -101,6 +102,23 @@ def figures(a, b, aim):
     bandwidth(a, b, 1 << 20, 400, both, aim)
 
 
+def bare(a, b, steps):
+    argv = [str(free_port()), steps, str(1 << 18), "5000"]
+    receiver = start(a.within([tool("stream_floor"), "receive", a.address, b.address, *argv]), 0)
+    try:
+        time.sleep(0.2)
+        return float(finish(start(b.within([tool("stream_floor"), "send", b.address, a.address, *argv]), 1), 20, ["stream_floor"]))
+    finally:
+        stop(receiver)
+
+
+def floor(a, b):
+    """What rsockets can reach at best over RoCE: with all of their copies, and with none."""
+    for steps, name in (("usrv", "bare loop over UDP with the copies of rsockets"), ("-", "bare loop over UDP without copies")):
+        ours, peer, ratio, spread = turns(lambda: bare(a, b, steps), [lambda: rstream(a, b, GB_SEC, "-S", "65536", "-C", "5000", "-I", "2", tcp=True)], max)
+        row(f"{name}, 65536 bytes, {where} / TCP", f"{ours:.2f} Gb/s", f"{peer:.2f} Gb/s", ratio, 0, "none", spread, at_most=False)
+
+
 def host():
     figures(End(HOST), End(HOST), 2)
 
@@ -116,6 +134,7 @@ def veth():
         e("ip", "addr", "add", e.address + "/24", "dev", NAME)
         e("ip", "link", "set", NAME, "up")
     figures(a, b, 1.5)
+    floor(a, b)
 
 
 if __name__ == "__main__":

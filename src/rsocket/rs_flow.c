@@ -21,6 +21,19 @@ int rs_ring_take(struct rs_ring *r, uint32_t n, struct rs_span out[2])
 	return first < n ? 2 : 1;
 }
 
+uint32_t rs_ring_pad(struct rs_ring *r)
+{
+	uint32_t n = -r->head % RS_RING_LINE;
+
+	if (n > r->size - r->used || n > r->size - r->head)
+		return 0;
+	r->head += n;
+	r->used += n;
+	if (r->head == r->size)
+		r->head = 0;
+	return n;
+}
+
 void rs_ring_give(struct rs_ring *r, uint32_t n)
 {
 	r->used -= n;
@@ -105,19 +118,33 @@ uint16_t rs_rx_grant(struct rs_rx *rx, struct rs_span *half)
 	return (uint16_t)(rx->read_no + rx->credits);
 }
 
+/* Frees the next entry of the SGL. The peer writes it again only when all data for it has arrived. */
+static void leave_entry(struct rs_tx *tx)
+{
+	__atomic_store_n((uint32_t *)(tx->sgl + tx->sgl_next * RS_SGE_LEN + 12), 0, __ATOMIC_RELEASE);
+	tx->sgl_next = (tx->sgl_next + 1) % RS_SGL_ENTRIES;
+}
+
 bool rs_tx_room(struct rs_tx *tx)
 {
-	uint8_t *entry = tx->sgl + tx->sgl_next * RS_SGE_LEN;
-
 	if (tx->to.length)
 		return true;
-	tx->to = rs_sge_load(entry);
+	tx->to = rs_sge_load(tx->sgl + tx->sgl_next * RS_SGE_LEN);
 	if (!tx->to.length)
 		return false;
-	/* The peer writes this entry again only when all data for it has arrived. */
-	__atomic_store_n((uint32_t *)(entry + 12), 0, __ATOMIC_RELEASE);
-	tx->sgl_next = (tx->sgl_next + 1) % RS_SGL_ENTRIES;
+	leave_entry(tx);
 	return true;
+}
+
+void rs_tx_join(struct rs_tx *tx)
+{
+	struct rs_sge next = rs_sge_load(tx->sgl + tx->sgl_next * RS_SGE_LEN);
+
+	if (!next.length || next.key != tx->to.key || next.addr != tx->to.addr + tx->to.length ||
+	    next.length > UINT32_MAX - tx->to.length)
+		return;
+	tx->to.length += next.length;
+	leave_entry(tx);
 }
 
 bool rs_tx_may_send(struct rs_tx *tx)

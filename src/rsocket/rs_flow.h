@@ -16,6 +16,12 @@ struct rs_span {
 
 /* Takes n <= size - used bytes: one or two spans. */
 int rs_ring_take(struct rs_ring *r, uint32_t n, struct rs_span out[2]);
+/*
+ * Takes the rest of the present cache line too, if it is free, so that the next piece begins at a line. Pieces whose
+ * length divides the ring's then do not wrap, and are one range. Returns how many bytes; rs_ring_give must get them back.
+ */
+enum { RS_RING_LINE = 64 };
+uint32_t rs_ring_pad(struct rs_ring *r);
 void rs_ring_give(struct rs_ring *r, uint32_t n);
 
 /*
@@ -64,6 +70,9 @@ struct rs_tx {
 
 /* Loads the next range that the peer has granted if the present one is used up. False if there is none. */
 bool rs_tx_room(struct rs_tx *tx);
+/* Adds the next range to the present one if the peer has granted it and it follows in memory. A message may then cross
+ * the border of the two. */
+void rs_tx_join(struct rs_tx *tx);
 bool rs_tx_may_send(struct rs_tx *tx);
 /* Takes n bytes of the peer's buffer, a credit, and work requests. */
 struct rs_sge rs_tx_take(struct rs_tx *tx, uint32_t n);

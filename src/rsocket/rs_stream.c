@@ -72,6 +72,8 @@ void rs_load(struct rsocket *rs, struct rs_load *l, struct rs_cursor *c, uint32_
 	l->inl = n <= rs->inline_max;
 	l->ring = l->inl ? 0 : n;
 	l->n = l->inl ? 1 : rs_ring_take(&rs->tx.ring, n, span);
+	if (!l->inl)
+		l->ring += rs_ring_pad(&rs->tx.ring);
 	vb_mutex_unlock(&rs->lock);
 	if (l->inl) {
 		rs_cursor_get(c, l->copy, n);
@@ -98,12 +100,18 @@ static bool goes_apart(const struct rsocket *rs, uint32_t n)
 
 static int send_piece(struct rsocket *rs, struct rs_cursor *c)
 {
-	uint32_t n = min_size(rs_piece(rs, c->left), rs->tx.to.length), msg = rs_msg(RS_DATA, n);
-	struct rs_sge to = rs_tx_take(&rs->tx, n);
-	bool apart = goes_apart(rs, n);
+	uint32_t n = rs_piece(rs, c->left), msg;
+	bool apart;
+	struct rs_sge to;
 	struct rs_load l;
 	int err;
 
+	if (n > rs->tx.to.length)
+		rs_tx_join(&rs->tx);
+	n = min_size(n, rs->tx.to.length);
+	msg = rs_msg(RS_DATA, n);
+	to = rs_tx_take(&rs->tx, n);
+	apart = goes_apart(rs, n);
 	rs->tx.sq -= apart;
 	rs_load(rs, &l, c, n);
 	if (apart)

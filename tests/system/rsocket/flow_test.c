@@ -17,6 +17,7 @@ struct link {
 	uint32_t lengths[CREDITS];
 	uint8_t buffer[SIZE];
 	unsigned entry;
+	bool joins;
 	uint64_t sent, read;
 };
 
@@ -61,6 +62,8 @@ static uint32_t send_some(struct link *l, uint32_t n)
 
 	if (!rs_tx_may_send(&l->tx))
 		return 0;
+	if (n > l->tx.to.length && l->joins)
+		rs_tx_join(&l->tx);
 	n = n < l->tx.to.length ? n : l->tx.to.length;
 	at = rs_tx_take(&l->tx, n);
 	CHECK(at.addr + n <= SIZE);
@@ -83,12 +86,13 @@ static void read_some(struct link *l, uint32_t n)
 	}
 }
 
-static void every_byte_arrives_in_order(void)
+static void bytes_arrive_in_order(bool joins)
 {
 	static struct link l;
 	unsigned seed = 1;
 
 	set_up(&l);
+	l.joins = joins;
 	answer(&l);
 	for (int i = 0; i < 200000; i++) {
 		seed = seed * 1103515245 + 12345;
@@ -100,6 +104,46 @@ static void every_byte_arrives_in_order(void)
 		CHECK(l.rx.unread == l.sent - l.read && l.rx.granted + l.rx.unread + l.rx.freed == SIZE);
 	}
 	CHECK(l.sent > 10 * SIZE);
+}
+
+static void every_byte_arrives_in_order(void)
+{
+	bytes_arrive_in_order(false);
+	bytes_arrive_in_order(true);
+}
+
+static void a_message_crosses_the_border_of_ranges_that_touch(void)
+{
+	static struct link l;
+
+	set_up(&l);
+	l.joins = true;
+	answer(&l);
+	CHECK(send_some(&l, SIZE / 2 - 16) == SIZE / 2 - 16);
+	CHECK(send_some(&l, 1000) == 1000 && l.tx.to.length == SIZE / 2 - 984);
+	/* the next range is at the start of the buffer, so a message ends at the border */
+	read_some(&l, SIZE / 2);
+	answer(&l);
+	CHECK(send_some(&l, SIZE) == SIZE / 2 - 984);
+	CHECK(rs_tx_may_send(&l.tx) && l.tx.to.addr == 0);
+}
+
+static void ranges_that_the_peer_makes_up_are_not_joined(void)
+{
+	static const struct rs_sge bad[] = {
+	        {SIZE / 2 + 1, 7, SIZE / 2}, /* does not touch */
+	        {SIZE / 2, 8, SIZE / 2},     /* of another region */
+	        {SIZE / 2, 7, UINT32_MAX},   /* the sum of lengths overflows */
+	        {SIZE / 2, 7, 0},            /* not granted */
+	};
+	static struct link l;
+
+	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+		set_up(&l);
+		rs_sge_store(l.sgl + RS_SGE_LEN, &bad[i], false);
+		rs_tx_join(&l.tx);
+		CHECK(l.tx.to.length == SIZE / 2 && l.tx.sgl_next == 1);
+	}
 }
 
 static void a_sender_stops_when_its_credits_are_used(void)
@@ -178,6 +222,29 @@ static void a_ring_gives_two_stretches_at_its_end(void)
 	CHECK(rs_ring_take(&r, 30, s) == 1 && s[0].offset == 70 && r.head == 0);
 }
 
+static void after_an_odd_piece_the_next_begins_at_a_line(void)
+{
+	struct rs_ring r = {.size = 256};
+	struct rs_span s[2];
+
+	rs_ring_take(&r, 100, s);
+	CHECK(rs_ring_pad(&r) == 28 && r.head == 128 && r.used == 128);
+	CHECK(!rs_ring_pad(&r));
+	rs_ring_take(&r, 128 - 10, s);
+	CHECK(rs_ring_pad(&r) == 10 && r.head == 0 && r.used == 256);
+	rs_ring_give(&r, 128);
+	/* no room for the rest of the line */
+	CHECK(rs_ring_take(&r, 120, s) == 1 && s[0].offset == 0 && r.head == 120);
+	rs_ring_take(&r, 4, s);
+	CHECK(r.used == 252 && rs_ring_pad(&r) == 4);
+	/* the ring ends inside a line */
+	r = (struct rs_ring){.size = 100};
+	rs_ring_take(&r, 70, s);
+	CHECK(!rs_ring_pad(&r) && r.head == 70);
+	r = (struct rs_ring){.size = 256, .head = 200, .used = 250};
+	CHECK(!rs_ring_pad(&r) && r.head == 200 && r.used == 250);
+}
+
 int main(void)
 {
 	RUN(every_byte_arrives_in_order);
@@ -185,6 +252,9 @@ int main(void)
 	RUN(a_sender_stops_when_the_buffer_is_full);
 	RUN(a_peer_that_sends_too_much_is_found_out);
 	RUN(an_empty_sgl_entry_is_not_used);
+	RUN(a_message_crosses_the_border_of_ranges_that_touch);
+	RUN(ranges_that_the_peer_makes_up_are_not_joined);
+	RUN(after_an_odd_piece_the_next_begins_at_a_line);
 	RUN(a_ring_gives_two_stretches_at_its_end);
 	return 0;
 }
