@@ -20,14 +20,13 @@
 static int refusal;
 static unsigned refused, busy;
 
-ssize_t __real_sendmsg(int fd, const struct msghdr *mh, int flags);
-ssize_t __wrap_sendmsg(int fd, const struct msghdr *mh, int flags);
+long __real_vb_udp_send(int fd, const struct msghdr *mh);
+long __wrap_vb_udp_send(int fd, const struct msghdr *mh);
 
 /* Replaces the adapter's sends (by the linker): those with segments fail, and some of the others must be retried. */
-ssize_t __wrap_sendmsg(int fd, const struct msghdr *mh, int flags)
+long __wrap_vb_udp_send(int fd, const struct msghdr *mh)
 {
 	const struct cmsghdr *c = mh->msg_controllen ? CMSG_FIRSTHDR(mh) : NULL;
-	bool ours = c && (c->cmsg_level == IPPROTO_IP || c->cmsg_level == IPPROTO_IPV6);
 
 	for (; c && refusal; c = CMSG_NXTHDR((struct msghdr *)mh, (struct cmsghdr *)c)) {
 		if (c->cmsg_level == SOL_UDP && c->cmsg_type == UDP_SEGMENT) {
@@ -36,12 +35,12 @@ ssize_t __wrap_sendmsg(int fd, const struct msghdr *mh, int flags)
 			return -1;
 		}
 	}
-	if (ours && busy) {
+	if (busy) {
 		busy--;
 		errno = ENOBUFS;
 		return -1;
 	}
-	return __real_sendmsg(fd, mh, flags);
+	return __real_vb_udp_send(fd, mh);
 }
 
 static void all_come(bool v6, int err)
