@@ -18,7 +18,8 @@
 #define PACKETS 40u
 
 static int refusal;
-static unsigned refused, busy;
+static unsigned refused, busy, plain;
+static bool ipsec; /* the next send without a segment size of its own is refused */
 
 long __real_vb_udp_send(int fd, const struct msghdr *mh);
 long __wrap_vb_udp_send(int fd, const struct msghdr *mh);
@@ -34,6 +35,12 @@ long __wrap_vb_udp_send(int fd, const struct msghdr *mh)
 			errno = refusal;
 			return -1;
 		}
+	}
+	plain += !mh->msg_controllen;
+	if (ipsec && !mh->msg_controllen) {
+		ipsec = false;
+		errno = EIO;
+		return -1;
 	}
 	if (busy) {
 		busy--;
@@ -79,6 +86,38 @@ static void an_older_kernel_gets_packets(void)
 	all_come(true, ENOPROTOOPT);
 }
 
+static void send_two(struct stranger *s, uint32_t i)
+{
+	struct vb_packet ack = stranger_packet(s, VB_RC_ACK, 501 + 2 * i, 0);
+	struct came c;
+
+	POST(&s->l, .op = IBV_WR_SEND, .id = i, .m = &s->m, .len = 2 * 1024);
+	stranger_expect(s, &c, VB_RC_SEND_FIRST, 500 + 2 * i);
+	stranger_expect(s, &c, VB_RC_SEND_LAST, 501 + 2 * i);
+	stranger_say(s, &ack, NULL);
+	expect(s->l.scq, i, IBV_WC_SUCCESS);
+}
+
+/* A size that sends have in a row is set on the socket. When IPsec comes later, Linux refuses all sends of the socket. */
+static void a_segment_size_of_the_socket_is_taken_back(void)
+{
+	struct stranger s;
+	uint32_t i;
+
+	refusal = 0;
+	stranger_meet(&s, &(struct conf){.psn = 500}, false);
+	for (i = 0; i < 3; i++)
+		send_two(&s, i);
+	SAME(plain, 2);
+	ipsec = true;
+	send_two(&s, i++);
+	CHECK(!ipsec);
+	send_two(&s, i);
+	SAME(plain, 2 + 1 + 2 + 2); /* the refused one, then single packets */
+	SAME(STAT(&s, resent_pkts), 0);
+	SAME(atomic_load(&vb_counters.tx_refused), 0);
+}
+
 /* Packets that do not fit now wait, and are sent in order. */
 static void what_has_no_room_now_goes_later(void)
 {
@@ -103,6 +142,7 @@ int main(int argc, char **argv)
 	static const struct test tests[] = {
 	        {"a device that cannot checksum gets packets", a_device_that_cannot_checksum_gets_packets},
 	        {"an older kernel gets packets", an_older_kernel_gets_packets},
+	        {"a segment size of the socket is taken back", a_segment_size_of_the_socket_is_taken_back},
 	        {"what has no room now goes later", what_has_no_room_now_goes_later},
 	};
 
