@@ -7,6 +7,7 @@
 #include <netinet/udp.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "frame/packet.h"
@@ -23,7 +24,7 @@
 
 /* --- sending --- */
 
-static bool bind_any(int fd, int family, uint16_t *port)
+static bool bind_sender(int fd, int family, const uint8_t *from, uint16_t *port)
 {
 	union {
 		struct sockaddr sa;
@@ -40,6 +41,10 @@ static bool bind_any(int fd, int family, uint16_t *port)
 		memset(&a, 0, sizeof(a));
 		a.sa.sa_family = (sa_family_t)family;
 		a.in.sin_port = htons(p); /* the port has the same offset in both families */
+		if (from && family == AF_INET)
+			memcpy(&a.in.sin_addr, from + 12, 4);
+		else if (from)
+			memcpy(&a.in6.sin6_addr, from, VB_GID_LEN);
 		if (bind(fd, &a.sa, len))
 			continue;
 		if (getsockname(fd, &a.sa, &len))
@@ -55,7 +60,7 @@ static void set_option(int fd, int level, int option, int value)
 	setsockopt(fd, level, option, &value, sizeof(value));
 }
 
-int vb_udp_sender(bool v6, uint16_t *port)
+int vb_udp_sender(bool v6, const uint8_t *from, uint16_t *port)
 {
 	int family = v6 ? AF_INET6 : AF_INET;
 	int fd = socket(family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -68,10 +73,19 @@ int vb_udp_sender(bool v6, uint16_t *port)
 	if (v6)
 		set_option(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_DO);
 	set_option(fd, SOL_SOCKET, SO_RCVBUF, 1); /* this socket receives nothing */
-	if (bind_any(fd, family, port))
+	if (bind_sender(fd, family, from, port))
 		return fd;
 	close(fd);
 	return -1;
+}
+
+/* sendto(2) makes the kernel read less than sendmsg(2) does. */
+long vb_udp_send(int fd, const struct msghdr *mh)
+{
+	if (mh->msg_controllen || mh->msg_iovlen > 1)
+		return syscall(SYS_sendmsg, fd, mh, MSG_DONTWAIT);
+	return syscall(SYS_sendto, fd, mh->msg_iov->iov_base, mh->msg_iov->iov_len, MSG_DONTWAIT, mh->msg_name,
+	               mh->msg_namelen);
 }
 
 /* --- receiving --- */

@@ -9,8 +9,12 @@
 #include "frame/net.h"
 
 /* Makes a socket bound to a port of RoCEv2's range of source ports (A17.3.2), or to any port if all of these are in
- * use. It never fragments, so that IPv4's identification is 0. -1 on failure. */
-int vb_udp_sender(bool v6, uint16_t *port);
+ * use. It never fragments, so that IPv4's identification is 0. -1 on failure. from: NULL, or the address of this host
+ * to bind to; sends then need not name it. Link-local addresses are not possible. */
+int vb_udp_sender(bool v6, const uint8_t *from, uint16_t *port);
+
+/* Sends a message without waiting. Returns -1 and sets errno on failure. No cancellation point. */
+long vb_udp_send(int fd, const struct msghdr *mh);
 
 struct vb_udp_arrival {
 	struct vb_flow flow;    /* dport is RoCEv2's */

@@ -147,7 +147,7 @@ int64_t vb_gsi_roce_timer(struct vb_broker *b, struct vb_gsi_roce *roce, int64_t
 
 static bool open_sender(struct vb_gsi_roce *roce, bool v6)
 {
-	roce->tx[v6] = vb_udp_sender(v6, &roce->sport[v6]);
+	roce->tx[v6] = vb_udp_sender(v6, NULL, &roce->sport[v6]);
 	return roce->tx[v6] >= 0;
 }
 

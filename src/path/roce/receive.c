@@ -9,6 +9,8 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "broker/proto/proto.h"
 #include "capture/capture.h"
@@ -17,7 +19,6 @@
 #include "net/udp.h"
 #include "path/roce/fault.h"
 #include "path/roce/roce.h"
-#include "util/calls.h"
 
 #define BATCH 8u            /* the most datagrams of one recvmmsg */
 #define BUFFER 65536u       /* bytes; the longest datagram that UDP_GRO makes */
@@ -414,21 +415,15 @@ static void prepare_buffer(struct vb_roce_rx *rx, unsigned i)
 	rx->mh[i].msg_hdr = (struct msghdr){.msg_iov = rx->with_head[i], .msg_iovlen = 2};
 }
 
-static int receive_batch(struct vb_roce_rx *rx)
+/* Under progress. As system calls, they are no cancellation points, which also saves time in polls that find nothing. */
+static long receive_batch(struct vb_roce_rx *rx)
 {
-	int n, cancel;
+	if (rx->vlen > 1)
+		return syscall(SYS_recvmmsg, rx->fd, rx->mh, rx->vlen, MSG_DONTWAIT, NULL);
+	long len = syscall(SYS_recvmsg, rx->fd, &rx->mh[0].msg_hdr, MSG_DONTWAIT);
 
-	vb_cancel_defer(&cancel); /* under progress */
-	if (rx->vlen > 1) {
-		n = recvmmsg(rx->fd, rx->mh, rx->vlen, MSG_DONTWAIT, NULL);
-	} else {
-		ssize_t len = recvmsg(rx->fd, &rx->mh[0].msg_hdr, MSG_DONTWAIT);
-
-		rx->mh[0].msg_len = len < 0 ? 0 : (unsigned)len;
-		n = len < 0 ? -1 : 1;
-	}
-	vb_cancel_restore(cancel);
-	return n;
+	rx->mh[0].msg_len = len < 0 ? 0 : (unsigned)len;
+	return len < 0 ? -1 : 1;
 }
 
 unsigned vb_roce_poll(struct vb_node *node)
@@ -441,7 +436,7 @@ unsigned vb_roce_poll(struct vb_node *node)
 		return 0;
 	for (unsigned i = 0; i < rx->vlen; i++)
 		prepare_buffer(rx, i);
-	int n = receive_batch(rx);
+	long n = receive_batch(rx);
 
 	if (n <= 0) {
 		rx->vlen = 1;
@@ -449,7 +444,7 @@ unsigned vb_roce_poll(struct vb_node *node)
 	}
 	size_t bytes = 0;
 
-	for (int i = 0; i < n; i++) {
+	for (long i = 0; i < n; i++) {
 		take_datagram(node, (unsigned)i, rx->mh[i].msg_len);
 		bytes += rx->mh[i].msg_len;
 	}

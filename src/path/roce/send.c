@@ -57,7 +57,9 @@ struct vb_tx {
 	struct vb_roce_sockets *sockets;
 	int fd[2]; /* IPv4, IPv6 */
 	uint16_t sport[2];
-	int hops[2]; /* hop limits set on the sockets; -1: the kernel's default */
+	int hops[2];                    /* hop limits set on the sockets; -1: the kernel's default */
+	uint8_t bound[2][VB_GID_LEN];   /* addresses that the sockets are bound to; zeros: none */
+	uint16_t segment[2], wanted[2]; /* segment size set on the sockets, 0: none; that of the last send */
 	bool no_gso;
 	unsigned full; /* number of full sends in the stage; at BURST the stage is sent, while it is in the cache */
 	uint32_t used;
@@ -116,12 +118,21 @@ uint32_t vb_tx_burst(uint32_t len)
 	return n < SEGMENTS ? n : SEGMENTS;
 }
 
-static bool open_socket(struct vb_tx *tx, bool v6)
+static bool needs_interface(const uint8_t *gid)
 {
-	int size = SNDBUF, cancel;
+	return gid[0] == 0xff || (gid[0] == 0xfe && (gid[1] & 0xc0) == 0x80);
+}
+
+/* Binds the socket to the source of the first packet if it can: the sends from this address need not name it. */
+static bool open_socket(struct vb_tx *tx, bool v6, const uint8_t *from)
+{
+	int size = SNDBUF, cancel, fd = -1;
 
 	vb_cancel_defer(&cancel);
-	int fd = vb_udp_sender(v6, &tx->sport[v6]);
+	if (!needs_interface(from) && (fd = vb_udp_sender(v6, from, &tx->sport[v6])) >= 0)
+		memcpy(tx->bound[v6], from, VB_GID_LEN);
+	if (fd < 0)
+		fd = vb_udp_sender(v6, NULL, &tx->sport[v6]);
 	vb_cancel_restore(cancel);
 	if (fd < 0)
 		return false;
@@ -150,9 +161,11 @@ static void put_control(struct control *c, int level, int type, const void *data
 	c->len += CMSG_SPACE(len);
 }
 
-static bool needs_interface(const uint8_t *gid)
+/* Does the send have to name its source? */
+static bool needs_source(const struct vb_tx *tx, const struct vb_roce_addr *to)
 {
-	return gid[0] == 0xff || (gid[0] == 0xfe && (gid[1] & 0xc0) == 0x80);
+	return vb_gid_is_multicast(to->dst) || needs_interface(to->dst) ||
+	       memcmp(tx->bound[!vb_gid_is_ipv4(to->dst)], to->src, VB_GID_LEN);
 }
 
 /* Sets the hop limit on the socket, which is cheaper than with each send. Returns false if the send must carry it, as
@@ -170,10 +183,29 @@ static bool hops_are_set(struct vb_tx *tx, const struct vb_roce_addr *to)
 	return tx->hops[v6] == hops || !to->hop_limit;
 }
 
+/*
+ * A segment size on the socket is cheaper than one with each send, and applies to longer sends only. So a size that
+ * two sends have in a row is set on the socket. Returns false if the send must carry its size, 0 for none.
+ */
+static bool segment_is_set(struct vb_tx *tx, const struct message *m, uint16_t size)
+{
+	bool v6 = !vb_gid_is_ipv4(m->to.dst);
+	int value = size;
+
+	if (!size)
+		return !tx->segment[v6] || m->len <= tx->segment[v6];
+	if (tx->segment[v6] != size && tx->wanted[v6] == size &&
+	    !setsockopt(tx->fd[v6], SOL_UDP, UDP_SEGMENT, &value, sizeof(value)))
+		tx->segment[v6] = size;
+	tx->wanted[v6] = size;
+	return tx->segment[v6] == size;
+}
+
 static void control_of(struct vb_tx *tx, struct control *c, const struct message *m)
 {
 	const struct vb_roce_addr *to = &m->to;
-	bool hops = !hops_are_set(tx, to);
+	bool hops = !hops_are_set(tx, to), source = needs_source(tx, to);
+	uint16_t segment = m->n > 1 ? m->seg : 0;
 	int value;
 
 	c->len = 0;
@@ -181,7 +213,8 @@ static void control_of(struct vb_tx *tx, struct control *c, const struct message
 		struct in_pktinfo info = {.ipi_ifindex = vb_gid_is_multicast(to->dst) ? (int)to->ifindex : 0};
 
 		memcpy(&info.ipi_spec_dst, to->src + 12, 4);
-		put_control(c, IPPROTO_IP, IP_PKTINFO, &info, sizeof(info));
+		if (source)
+			put_control(c, IPPROTO_IP, IP_PKTINFO, &info, sizeof(info));
 		value = to->traffic_class;
 		if (value)
 			put_control(c, IPPROTO_IP, IP_TOS, &value, sizeof(value));
@@ -192,7 +225,8 @@ static void control_of(struct vb_tx *tx, struct control *c, const struct message
 		struct in6_pktinfo info = {.ipi6_ifindex = needs_interface(to->dst) ? to->ifindex : 0};
 
 		memcpy(&info.ipi6_addr, to->src, 16);
-		put_control(c, IPPROTO_IPV6, IPV6_PKTINFO, &info, sizeof(info));
+		if (source)
+			put_control(c, IPPROTO_IPV6, IPV6_PKTINFO, &info, sizeof(info));
 		value = to->traffic_class;
 		if (value)
 			put_control(c, IPPROTO_IPV6, IPV6_TCLASS, &value, sizeof(value));
@@ -200,8 +234,8 @@ static void control_of(struct vb_tx *tx, struct control *c, const struct message
 		if (hops)
 			put_control(c, IPPROTO_IPV6, IPV6_HOPLIMIT, &value, sizeof(value));
 	}
-	if (m->n > 1)
-		put_control(c, SOL_UDP, UDP_SEGMENT, &m->seg, sizeof(m->seg));
+	if (!segment_is_set(tx, m, segment))
+		put_control(c, SOL_UDP, UDP_SEGMENT, &segment, sizeof(segment));
 }
 
 static void flow_of(const struct vb_tx *tx, const struct vb_roce_addr *to, struct vb_flow *flow)
@@ -242,6 +276,17 @@ static void seal_packet(struct vb_tx *tx, uint8_t *packet, const struct vb_flow 
 	vb_icrc_encode(packet + len, vb_icrc_packet(&tx->icrc, flow, id, packet, len));
 }
 
+/* Also a single packet may be refused on a socket that has a segment size: with IPsec. */
+static void stop_segmenting(struct vb_tx *tx)
+{
+	int none = 0;
+
+	tx->no_gso = true;
+	for (int v6 = 0; v6 < 2; v6++)
+		if (tx->segment[v6] && !setsockopt(tx->fd[v6], SOL_UDP, UDP_SEGMENT, &none, sizeof(none)))
+			tx->segment[v6] = 0;
+}
+
 /* Sends the packets one by one, each with identification 0, because the device or kernel has no UDP segmentation. */
 static int send_singly(struct vb_tx *tx, struct message *m, struct msghdr *mh)
 {
@@ -250,6 +295,7 @@ static int send_singly(struct vb_tx *tx, struct message *m, struct msghdr *mh)
 	struct message one = *m;
 
 	one.n = 1;
+	one.len = one.seg;
 	fill_gaps(tx, m);
 	control_of(tx, &c, &one);
 	mh->msg_control = c.buf;
@@ -262,7 +308,7 @@ static int send_singly(struct vb_tx *tx, struct message *m, struct msghdr *mh)
 
 		seal_packet(tx, tx->stage + m->at + off, &flow, 0, len - VB_ICRC_LEN);
 		mh->msg_iov = &iov;
-		if (sendmsg(tx->fd[!vb_gid_is_ipv4(m->to.dst)], mh, MSG_DONTWAIT) < 0 && errno != EAGAIN)
+		if (vb_udp_send(tx->fd[!vb_gid_is_ipv4(m->to.dst)], mh) < 0 && errno != EAGAIN)
 			return errno;
 	}
 	return 0;
@@ -282,10 +328,12 @@ static int send_one(struct vb_tx *tx, struct message *m)
 	mh.msg_controllen = c.len;
 	mh.msg_iovlen = lay_pieces(tx, m);
 	for (int tries = 0; tries < 3; tries++) {
-		if (sendmsg(tx->fd[!vb_gid_is_ipv4(m->to.dst)], &mh, MSG_DONTWAIT) >= 0)
+		if (vb_udp_send(tx->fd[!vb_gid_is_ipv4(m->to.dst)], &mh) >= 0)
 			return 0;
-		if (m->n > 1 && (errno == EIO || errno == EOPNOTSUPP || errno == ENOPROTOOPT)) {
-			tx->no_gso = true;
+		if (errno == EIO || errno == EOPNOTSUPP || errno == ENOPROTOOPT) {
+			if (tx->no_gso)
+				break;
+			stop_segmenting(tx);
 			return send_singly(tx, m, &mh);
 		}
 		/* ENOBUFS and ENOMEM are temporary. ECONNREFUSED is an ICMP error of an earlier packet; try again. */
@@ -342,13 +390,8 @@ static bool flush_messages(struct vb_tx *tx)
 {
 	while (tx->sent < tx->n) {
 		struct message *m = &tx->msg[tx->sent];
-		int cancel;
-
 		uint64_t time = vb_capturing() ? vb_capture_now() : 0;
-
-		vb_cancel_defer(&cancel);
 		int err = send_one(tx, m);
-		vb_cancel_restore(cancel);
 
 		if (err == EAGAIN) {
 			for (unsigned i = tx->sent; i < tx->n; i++)
@@ -479,7 +522,7 @@ static bool open_for(struct vb_tx *tx, const struct vb_roce_addr *to)
 {
 	bool v6 = !vb_gid_is_ipv4(to->dst);
 
-	return tx->fd[v6] >= 0 || open_socket(tx, v6);
+	return tx->fd[v6] >= 0 || open_socket(tx, v6, to->src);
 }
 
 /* --- faults (fault.c) --- */

@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 
 #include "engine/local/local.h"
+#include "net/udp.h"
 #include "path/roce/roce.h"
 #include "util/guard.h"
 
@@ -22,14 +23,14 @@ static enum { NOTHING, CHANGES, WAITS, FAULTS, GOES } happens;
 static atomic_bool held;
 static atomic_uint gathered; /* number of sends in more than one piece */
 
-ssize_t __real_sendmsg(int fd, const struct msghdr *mh, int flags);
-ssize_t __wrap_sendmsg(int fd, const struct msghdr *mh, int flags);
+long __real_vb_udp_send(int fd, const struct msghdr *mh);
+long __wrap_vb_udp_send(int fd, const struct msghdr *mh);
 
 /* Called between CRC and send (wrapped by the linker). */
-ssize_t __wrap_sendmsg(int fd, const struct msghdr *mh, int flags)
+long __wrap_vb_udp_send(int fd, const struct msghdr *mh)
 {
 	if (mh->msg_iovlen < 2 || !memory)
-		return __real_sendmsg(fd, mh, flags);
+		return __real_vb_udp_send(fd, mh);
 	atomic_fetch_add(&gathered, 1);
 	if (happens == WAITS) {
 		atomic_store(&held, true);
@@ -48,7 +49,7 @@ ssize_t __wrap_sendmsg(int fd, const struct msghdr *mh, int flags)
 		return -1;
 	}
 	happens = NOTHING;
-	return __real_sendmsg(fd, mh, flags);
+	return __real_vb_udp_send(fd, mh);
 }
 
 static void meet_with(struct stranger *s, bool v6, size_t length)

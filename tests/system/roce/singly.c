@@ -18,16 +18,16 @@
 #define PACKETS 40u
 
 static int refusal;
-static unsigned refused, busy;
+static unsigned refused, busy, plain;
+static bool ipsec; /* the next send without a segment size of its own is refused */
 
-ssize_t __real_sendmsg(int fd, const struct msghdr *mh, int flags);
-ssize_t __wrap_sendmsg(int fd, const struct msghdr *mh, int flags);
+long __real_vb_udp_send(int fd, const struct msghdr *mh);
+long __wrap_vb_udp_send(int fd, const struct msghdr *mh);
 
 /* Replaces the adapter's sends (by the linker): those with segments fail, and some of the others must be retried. */
-ssize_t __wrap_sendmsg(int fd, const struct msghdr *mh, int flags)
+long __wrap_vb_udp_send(int fd, const struct msghdr *mh)
 {
 	const struct cmsghdr *c = mh->msg_controllen ? CMSG_FIRSTHDR(mh) : NULL;
-	bool ours = c && (c->cmsg_level == IPPROTO_IP || c->cmsg_level == IPPROTO_IPV6);
 
 	for (; c && refusal; c = CMSG_NXTHDR((struct msghdr *)mh, (struct cmsghdr *)c)) {
 		if (c->cmsg_level == SOL_UDP && c->cmsg_type == UDP_SEGMENT) {
@@ -36,12 +36,18 @@ ssize_t __wrap_sendmsg(int fd, const struct msghdr *mh, int flags)
 			return -1;
 		}
 	}
-	if (ours && busy) {
+	plain += !mh->msg_controllen;
+	if (ipsec && !mh->msg_controllen) {
+		ipsec = false;
+		errno = EIO;
+		return -1;
+	}
+	if (busy) {
 		busy--;
 		errno = ENOBUFS;
 		return -1;
 	}
-	return __real_sendmsg(fd, mh, flags);
+	return __real_vb_udp_send(fd, mh);
 }
 
 static void all_come(bool v6, int err)
@@ -80,6 +86,38 @@ static void an_older_kernel_gets_packets(void)
 	all_come(true, ENOPROTOOPT);
 }
 
+static void send_two(struct stranger *s, uint32_t i)
+{
+	struct vb_packet ack = stranger_packet(s, VB_RC_ACK, 501 + 2 * i, 0);
+	struct came c;
+
+	POST(&s->l, .op = IBV_WR_SEND, .id = i, .m = &s->m, .len = 2 * 1024);
+	stranger_expect(s, &c, VB_RC_SEND_FIRST, 500 + 2 * i);
+	stranger_expect(s, &c, VB_RC_SEND_LAST, 501 + 2 * i);
+	stranger_say(s, &ack, NULL);
+	expect(s->l.scq, i, IBV_WC_SUCCESS);
+}
+
+/* A size that sends have in a row is set on the socket. When IPsec comes later, Linux refuses all sends of the socket. */
+static void a_segment_size_of_the_socket_is_taken_back(void)
+{
+	struct stranger s;
+	uint32_t i;
+
+	refusal = 0;
+	stranger_meet(&s, &(struct conf){.psn = 500}, false);
+	for (i = 0; i < 3; i++)
+		send_two(&s, i);
+	SAME(plain, 2);
+	ipsec = true;
+	send_two(&s, i++);
+	CHECK(!ipsec);
+	send_two(&s, i);
+	SAME(plain, 2 + 1 + 2 + 2); /* the refused one, then single packets */
+	SAME(STAT(&s, resent_pkts), 0);
+	SAME(atomic_load(&vb_counters.tx_refused), 0);
+}
+
 /* Packets that do not fit now wait, and are sent in order. */
 static void what_has_no_room_now_goes_later(void)
 {
@@ -104,6 +142,7 @@ int main(int argc, char **argv)
 	static const struct test tests[] = {
 	        {"a device that cannot checksum gets packets", a_device_that_cannot_checksum_gets_packets},
 	        {"an older kernel gets packets", an_older_kernel_gets_packets},
+	        {"a segment size of the socket is taken back", a_segment_size_of_the_socket_is_taken_back},
 	        {"what has no room now goes later", what_has_no_room_now_goes_later},
 	};
 
