@@ -1,0 +1,156 @@
+#!/bin/bash
+# ceph.sh - a Ceph cluster of Debian's unmodified programs on the RDMA messenger: one host, then three hosts
+# By hand: CEPH=long also runs the control by TCP, CephFS, S3, and iWARP; CEPH=control only the control.
+# follows: docs/ceph.md; rados(8), rbd(8), ceph-fuse(8), radosgw(8)
+# SPDX-License-Identifier: MIT
+source "$(dirname "$0")/../../support/lib.sh"
+need ceph-mon ceph-mgr ceph-osd monmaptool rados rbd python3 fio ip
+[ "$(id -u)" = 0 ] || { skip ceph "only root makes network namespaces"; exit 0; }
+sanitized && { skip ceph "its programs with a sanitizer's library first need more memory than the machine has"; exit 0; }
+source "$ROOT/tests/support/ceph.sh"
+store=bluestore
+
+ceph_cleanup() {
+	local status=$?
+	[ $BASHPID = $$ ] || return
+	trap - EXIT INT TERM
+	ceph_down
+	[ $hosts = one ] || ceph_network_gone
+	(exit $status)
+	cleanup
+}
+trap ceph_cleanup EXIT
+trap 'exit 130' INT TERM
+
+up() {
+	ceph_up && wait_for 60 osds_up 3 && return 0
+	tail -n 20 "$cluster"/*.out
+	return 1
+}
+pools() {
+	printf '%s\n' "osd pool create p 8" "osd erasure-code-profile set two-and-one k=2 m=1 crush-failure-domain=osd" \
+		"osd pool create ec 8 8 erasure two-and-one" "osd pool create disks 8" "osd pool application enable disks rbd" | ceph && wait_for 60 clean
+}
+# The queue pairs carry it: the adapter's count of bytes grows by what is written, and more
+sent() { at 0 "$VERBENA" stat --json | python3 -c 'import json, sys; print(sum(d["counters"]["sent_bytes"] for d in json.load(sys.stdin)["devices"]))'; }
+
+object() { # POOL BYTES: written, read back, the same
+	head -c "$2" /dev/urandom >"$work/written"
+	client rados -p "$1" put object "$work/written" && client rados -p "$1" get object "$work/read" && cmp "$work/written" "$work/read"
+}
+bench() { # POOL
+	client rados -p "$1" bench 2 write -t 4 -b 1M --no-cleanup && client rados -p "$1" bench 2 seq -t 4 && client rados -p "$1" bench 1 rand -t 4 &&
+		client rados -p "$1" cleanup
+}
+fio_on() { # ENGINE POOL ARGS…
+	at 0 env "CEPH_CONF=$cluster/ceph.conf" timeout -k 5 $((90 * SLOW)) fio --name=x --ioengine="$1" --clientname=admin --pool="$2" --rw=randwrite \
+		--bs=16k --size=16m --iodepth=8 --verify=crc32c --verify_fatal=1 "${@:3}"
+}
+disk() { client rbd create "disks/$1" --size 64M; }
+
+# loaded COMMAND…: COMMAND succeeds while objects are written, which are then found whole
+loaded() {
+	local status=0 load i
+	for i in 1 2 3 4; do
+		head -c 1M /dev/urandom >"$work/load$i"
+	done
+	(
+		trap - EXIT
+		n=0
+		until [ -e "$work/stop" ]; do
+			i=$((n % 4 + 1))
+			LIMIT=120 client rados -p p put "load$n" "$work/load$i" || exit 1
+			n=$((n + 1))
+		done
+		echo $n >"$work/written.n"
+	) &
+	load=$!
+	"$@" || status=$?
+	touch "$work/stop"
+	wait $load || { echo "a write failed"; status=1; }
+	rm -f "$work/stop"
+	found || status=1
+	return $status
+}
+found() {
+	local i n=$(cat "$work/written.n")
+	for ((i = n > 10 ? n - 10 : 0; i < n; i++)); do
+		client rados -p p get "load$i" "$work/read" && cmp "$work/read" "$work/load$((i % 4 + 1))" || return 1
+	done
+	[ "$n" -gt 0 ]
+}
+killed() {
+	sleep 1
+	ceph_kill KILL osd2 && wait_for 40 osds_up 2 && sleep 2 && osd_start 2 && wait_for 60 osds_up 3 && wait_for 120 clean
+}
+cut_off() {
+	cut 2 && wait_for 60 osds_up 2 && sleep 2 && join 2 && wait_for 90 osds_up 3 && wait_for 120 clean
+}
+
+cephfs() {
+	printf '%s\n' "osd pool create fs.meta 8" "osd pool create fs.data 8" "fs new fs fs.meta fs.data" | ceph || return 1
+	daemon mds 0 ceph-mds -i m
+	mkdir -p "$work/mount"
+	wait_for 60 active_mds && at 0 ceph-fuse --conf "$cluster/ceph.conf" "$work/mount" || return 1
+	mkdir "$work/mount/tree" && cp -r "$ROOT/docs" "$work/mount/tree" && sync -f "$work/mount" && umount "$work/mount" &&
+		at 0 ceph-fuse --conf "$cluster/ceph.conf" "$work/mount" && diff -r "$ROOT/docs" "$work/mount/tree/docs"
+	local status=$?
+	umount "$work/mount"
+	return $status
+}
+active_mds() { ceph mds stat 2>/dev/null | grep -q up:active; }
+
+s3() {
+	local s3=(curl -sS --fail-with-body --aws-sigv4 "aws:amz:us-east-1:s3" --user access:secret)
+	free_port
+	LIMIT=120 client radosgw-admin user create --uid=user --display-name=user --access-key=access --secret-key=secret >"$work/user" || return 1
+	daemon rgw 0 radosgw -n client.rgw --rgw-frontends "beast endpoint=$(address_of 0):$port"
+	local url=http://$(address_of 0):$port/bucket
+	head -c 9M /dev/urandom >"$work/written"
+	wait_for 60 outside curl -s -o /dev/null "$url" && outside "${s3[@]}" -X PUT "$url" && outside "${s3[@]}" -T "$work/written" "$url/object" &&
+		outside "${s3[@]}" -o "$work/read" "$url/object" && cmp "$work/written" "$work/read" && outside "${s3[@]}" "$url" | grep -q '<Size>9437184</Size>'
+}
+outside() { # a program that knows nothing of Verbena
+	if [ $hosts = one ]; then "$@"; else ip netns exec "${netns}0" "$@"; fi
+}
+
+# use HOW: a cluster, from the first daemon to the last
+use() {
+	local how=$1
+	check "$how: monitor, manager and three OSDs come up" up
+	[ $failed = 0 ] || { ceph_down; return; } # the rest would only wait
+	check "$how: a replicated and an erasure-coded pool" pools
+	check "$how: an object of 5 MB is read as it was written" object p 5000000
+	check "$how: the same, erasure-coded" object ec 5000001
+	check "$how: rados bench writes, reads in sequence and at random" bench p
+	check "$how: a disk, fio's rbd engine finds what it wrote" eval 'disk d && fio_on rbd disks --rbdname=d'
+	[ $long = no ] || check "$how: rbd bench" client rbd bench --io-type write --io-total 16M --io-size 64K disks/d
+	[ $long = no ] || check "$how: fio's rados engine finds what it wrote" fio_on rados p
+	[ $long = no ] || check "$how: CephFS by ceph-fuse" cephfs
+	[ $long = no ] || check "$how: an S3 client" s3
+	[ $hosts = one ] && check "$how: an OSD is killed under load, comes back, recovers" loaded killed
+	[ $hosts = one ] || check "$how: a host is cut off under load, joins again, recovers" loaded cut_off
+	check "$how: a deep scrub finds nothing" deep_scrub_finds_nothing
+	[ -z "${KEEP_LOGS:-}" ] || { mkdir -p "$KEEP_LOGS" && cp "$cluster"/*.log "$cluster"/*.out "$cluster/ceph.conf" "$KEEP_LOGS"; }
+	check "$how: all daemons end" ceph_down
+}
+
+case ${CEPH:-} in long | control) long=yes ;; *) long=no ;; esac
+if [ $long = yes ]; then
+	use "TCP, one host"
+	[ "$CEPH" != control ] || finish
+fi
+messenger=async+rdma
+rdma_options=("ms_async_rdma_device_name = roce_lo" "ms_async_rdma_gid_idx = 1")
+use "shared memory, one host"
+
+hosts=three
+check "three hosts" ceph_network
+rdma_options=("ms_async_rdma_device_name = roce_net0" "ms_async_rdma_gid_idx = 1")
+use "RoCE, three hosts"
+if [ $long = yes ]; then
+	export VERBENA_DEVICES=iwarp:net0
+	rdma_options=("ms_async_rdma_device_name = iwarp_net0" "ms_async_rdma_type = iwarp" "ms_async_rdma_cm = true")
+	use "iWARP, three hosts"
+fi
+finish
