@@ -60,7 +60,8 @@ ceph_conf() {
 		ms_type = $messenger
 		ms_async_op_threads = 2
 		run_dir = $cluster
-		admin_socket = $cluster/\$name.asok
+		admin_socket = $cluster/\$name.\$pid.asok
+		ms_mon_client_mode = crc
 		log_file = $cluster/\$name.log
 		mon_cluster_log_file = $cluster/cluster.log
 		log_max_recent = 200
