@@ -146,14 +146,14 @@ ceph_up() {
 	for i in 0 1 2; do osd_start $i; done
 }
 
-# OSDs first: without a monitor they do not end
+# What needs a server ends before it
 ceph_down() {
-	local name first=() last=()
-	for name in "${!ceph_pids[@]}"; do
-		case $name in mon | mgr) last+=("$name") ;; *) first+=("$name") ;; esac
+	local stage name names
+	for stage in 'rgw mds' 'osd0 osd1 osd2' 'mon mgr'; do
+		names=()
+		for name in $stage; do [ -z "${ceph_pids[$name]:-}" ] || names+=("$name"); done
+		ceph_kill TERM "${names[@]}"
 	done
-	ceph_kill TERM "${first[@]}"
-	ceph_kill TERM "${last[@]}"
 }
 
 # --- its state ---

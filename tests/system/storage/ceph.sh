@@ -1,6 +1,6 @@
 #!/bin/bash
 # ceph.sh - a Ceph cluster of Debian's unmodified programs on the RDMA messenger: one host, then three hosts
-# By hand: CEPH=long also runs the control by TCP, CephFS, S3, and iWARP; CEPH=control only the control.
+# By hand: CEPH=long also runs the control by TCP, all clients, kills, rdma_cm and iWARP; CEPH=control only the control
 # follows: docs/ceph.md; rados(8), rbd(8), ceph-fuse(8), radosgw(8)
 # SPDX-License-Identifier: MIT
 source "$(dirname "$0")/../../support/lib.sh"
@@ -43,7 +43,7 @@ object() { # POOL BYTES: written, read back, the same
 	client rados -p "$1" put object "$work/written" && client rados -p "$1" get object "$work/read" && cmp "$work/written" "$work/read"
 }
 bench() { # POOL
-	client rados -p "$1" bench 2 write -t 4 -b 1M --no-cleanup && client rados -p "$1" bench 2 seq -t 4 && client rados -p "$1" bench 1 rand -t 4 &&
+	client rados -p "$1" bench 1 write -t 4 -b 1M --no-cleanup && client rados -p "$1" bench 1 seq -t 4 && client rados -p "$1" bench 1 rand -t 4 &&
 		client rados -p "$1" cleanup
 }
 fio_on() { # ENGINE POOL ARGS…
@@ -122,44 +122,59 @@ outside() { # a program that knows nothing of Verbena
 	if [ $hosts = one ]; then "$@"; else ip netns exec "${netns}0" "$@"; fi
 }
 
-# use HOW: a cluster, from the first daemon to the last
+# use HOW: a cluster, from the first daemon to the last; CASES beside those of every cluster
 use() {
-	local how=$1
+	local how=$1 before=$failed
 	check "$how: monitor, manager and three OSDs come up" up
-	[ $failed = 0 ] || { ceph_down; return; } # the rest would only wait
+	if [ $failed -gt "$before" ]; then # the rest would only wait
+		ceph_down
+		return
+	fi
 	check "$how: a replicated and an erasure-coded pool" pools
-	check "$how: an object of 5 MB is read as it was written" eval 'if on_rdma; then crosses object p 5000000; else object p 5000000; fi'
+	if on_rdma; then
+		check "$how: an object of 5 MB is read as it was written, and goes through queue pairs" crosses object p 5000000
+	else
+		check "$how: an object of 5 MB is read as it was written" object p 5000000
+	fi
 	check "$how: the same, erasure-coded" object ec 5000001
 	check "$how: rados bench writes, reads in sequence and at random" bench p
-	check "$how: a disk, fio's rbd engine finds what it wrote" eval 'disk d && fio_on rbd disks --rbdname=d'
-	[ $long = no ] || check "$how: rbd bench" client rbd bench --io-type write --io-total 16M --io-size 64K disks/d
-	[ $long = no ] || check "$how: fio's rados engine finds what it wrote" fio_on rados p "--conf=$cluster/ceph.conf"
+	! in_it disk || check "$how: fio's rbd engine finds what it wrote on a disk" rbd_disk
+	! in_it all || check "$how: rbd bench" client rbd bench --io-type write --io-total 16M --io-size 64K disks/d
+	! in_it all || check "$how: fio's rados engine finds what it wrote" fio_on rados p "--conf=$cluster/ceph.conf"
 	# ip netns exec would mount it out of sight
-	[ $long = no ] || [ $hosts != one ] || check "$how: CephFS by ceph-fuse" cephfs
-	[ $long = no ] || check "$how: an S3 client" s3
-	[ $hosts = one ] && check "$how: an OSD is killed under load, comes back, recovers" loaded killed
-	[ $hosts = one ] || check "$how: a host is cut off under load, joins again, recovers" loaded cut_off
-	check "$how: a deep scrub finds nothing" deep_scrub_finds_nothing
+	! in_it all || [ $hosts != one ] || check "$how: CephFS by ceph-fuse" cephfs
+	! in_it all || check "$how: an S3 client" s3
+	! in_it killed || check "$how: an OSD is killed under load, comes back, recovers" loaded killed
+	! in_it cut || check "$how: a host is cut off under load, joins again, recovers" loaded cut_off
+	! in_it scrub || check "$how: a deep scrub finds nothing" deep_scrub_finds_nothing
 	[ -z "${KEEP_LOGS:-}" ] || { mkdir -p "$KEEP_LOGS" && cp "$cluster"/*.log "$cluster"/*.out "$cluster/ceph.conf" "$KEEP_LOGS"; }
 	check "$how: all daemons end" ceph_down
 }
+in_it() { [[ " $cases " = *" $1 "* ]]; } # CASE
+rbd_disk() { disk d && fio_on rbd disks --rbdname=d; }
 
-case ${CEPH:-} in long | control) long=yes ;; *) long=no ;; esac
-if [ $long = yes ]; then
-	use "TCP, one host"
-	[ "$CEPH" != control ] || finish
-fi
+long=no cases=disk
+case ${CEPH:-} in
+long | control) long=yes cases="disk all killed scrub" ;;
+esac
+[ $long = no ] || use "TCP, one host"
+[ "${CEPH:-}" != control ] || finish
+
 messenger=async+rdma
 rdma_options=("ms_async_rdma_device_name = roce_lo" "ms_async_rdma_gid_idx = 1")
 use "shared memory, one host"
 
-hosts=three
+hosts=three cases="cut scrub"
+[ $long = no ] || cases="disk all killed cut scrub"
 check "three hosts" ceph_network
 rdma_options=("ms_async_rdma_device_name = roce_net0" "ms_async_rdma_gid_idx = 1")
 use "RoCE, three hosts"
 if [ $long = yes ]; then
+	by_cm=("ms_async_rdma_type = iwarp" "ms_async_rdma_cm = true")
+	rdma_options+=("${by_cm[@]}")
+	use "RoCE by rdma_cm, three hosts"
 	export VERBENA_DEVICES=iwarp:net0
-	rdma_options=("ms_async_rdma_device_name = iwarp_net0" "ms_async_rdma_type = iwarp" "ms_async_rdma_cm = true")
+	rdma_options=("ms_async_rdma_device_name = iwarp_net0" "ms_async_rdma_gid_idx = 0" "${by_cm[@]}")
 	use "iWARP, three hosts"
 fi
 finish
