@@ -47,7 +47,7 @@ cut() { ip -n "${netns}b" link set "port$1" down; }  # HOST
 join() { ip -n "${netns}b" link set "port$1" up; } # HOST
 
 # --- configuration ---
-# A queue longer than its buffers aborts a daemon; the default of 32,768 buffers would be 4 GiB each
+# Each daemon would poll for 1 ms after each message, too many for two cores. A queue longer than its buffers aborts a daemon; the default of 32,768 buffers would be 4 GiB each
 ceph_conf() {
 	local i
 	cat <<-END
@@ -81,12 +81,13 @@ ceph_conf() {
 		osd_objectstore = $store
 		osd_pool_default_size = 3
 		osd_pool_default_min_size = 2
-		osd_pool_default_pg_num = 8
-		osd_pool_default_pgp_num = 8
+		osd_pool_default_pg_num = 4
+		osd_pool_default_pgp_num = 4
 		osd_pool_default_pg_autoscale_mode = off
 		osd_crush_chooseleaf_type = 0
 		osd_memory_target = 939524096
 		osd_scrub_backoff_ratio = 0
+		osd_max_scrubs = 4
 		osd_scrub_sleep = 0
 		osd_recovery_sleep_hdd = 0
 		mon_allow_pool_delete = true
@@ -95,7 +96,7 @@ ceph_conf() {
 		bluestore_block_create = true
 	END
 	! on_rdma || printf '%s\n' "ms_async_rdma_receive_buffers = 1024" "ms_async_rdma_receive_queue_len = 256" \
-		"ms_async_rdma_send_buffers = 256" "${rdma_options[@]}"
+		"ms_async_rdma_send_buffers = 256" "ms_async_rdma_polling_us = 0" "${rdma_options[@]}"
 	echo "[mon.a]
 public_addr = $(address_of 0)
 [mgr.x]

@@ -28,8 +28,8 @@ up() {
 	return 1
 }
 pools() {
-	printf '%s\n' "osd pool create p 8" "osd erasure-code-profile set two-and-one k=2 m=1 crush-failure-domain=osd" \
-		"osd pool create ec 8 8 erasure two-and-one" "osd pool create disks 8" "osd pool application enable disks rbd" | ceph && wait_for 60 clean
+	printf '%s\n' "osd pool create p 4" "osd erasure-code-profile set two-and-one k=2 m=1 crush-failure-domain=osd" \
+		"osd pool create ec 4 4 erasure two-and-one" "osd pool create disks 4" "osd pool application enable disks rbd" | ceph && wait_for 60 clean
 }
 # The queue pairs carry it: the adapter's count of bytes grows by what is written, and more
 sent() { at 0 "$VERBENA" stat --json | python3 -c 'import json, sys; print(sum(d["counters"]["xmit_bytes"] for d in json.load(sys.stdin)["devices"]))'; }
@@ -92,7 +92,7 @@ cut_off() {
 }
 
 cephfs() {
-	printf '%s\n' "osd pool create fs.meta 8" "osd pool create fs.data 8" "fs new fs fs.meta fs.data" | ceph || return 1
+	printf '%s\n' "osd pool create fs.meta 4" "osd pool create fs.data 4" "fs new fs fs.meta fs.data" | ceph || return 1
 	daemon mds 0 ceph-mds -i m
 	rm -rf "$work/mount" && mkdir "$work/mount"
 	wait_for 60 active_mds && at 0 ceph-fuse --conf "$cluster/ceph.conf" "$work/mount" || return 1
