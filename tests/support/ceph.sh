@@ -4,6 +4,7 @@
 # sourced, not run. The caller sets work, run (starts a program on Verbena), SLOW and wait_for, as lib.sh does, and
 #   messenger   async+posix (default) or async+rdma
 #   store       memstore (default) or bluestore
+#   polling     microseconds for which Ceph polls (default 0)
 #   hosts       one (default), or three: network namespaces ${netns}0 … 2 that a bridge joins
 # host 0 has the monitor, the manager, OSD 0 and the clients; host 1 has OSD 1, host 2 OSD 2 (or: osd_hosts)
 messenger=async+posix store=memstore hosts=one netns=vc$$h osd_hosts=(0 1 2)
@@ -96,7 +97,7 @@ ceph_conf() {
 		bluestore_block_create = true
 	END
 	! on_rdma || printf '%s\n' "ms_async_rdma_receive_buffers = 1024" "ms_async_rdma_receive_queue_len = 256" \
-		"ms_async_rdma_send_buffers = 256" "ms_async_rdma_polling_us = 0" "${rdma_options[@]}"
+		"ms_async_rdma_send_buffers = 256" "ms_async_rdma_polling_us = ${polling:-0}" "${rdma_options[@]}"
 	echo "[mon.a]
 public_addr = $(address_of 0)
 [mgr.x]
