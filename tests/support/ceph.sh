@@ -1,0 +1,181 @@
+# ceph.sh - a small Ceph cluster of Debian's programs, without systemd: one monitor, one manager, three OSDs
+# follows: ceph-mon(8), ceph-mgr(8), ceph-osd(8), ceph.conf
+# SPDX-License-Identifier: MIT
+# sourced, not run. The caller sets work, run (starts a program on Verbena), SLOW and wait_for, as lib.sh does, and
+#   messenger   async+posix (default) or async+rdma
+#   store       memstore (default) or bluestore
+#   polling     microseconds for which Ceph polls (default 0)
+#   hosts       one (default), or three: network namespaces ${netns}0 … 2 that a bridge joins
+# host 0 has the monitor, the manager, OSD 0 and the clients; host 1 has OSD 1, host 2 OSD 2 (or: osd_hosts)
+messenger=async+posix store=memstore hosts=one netns=vc$$h osd_hosts=(0 1 2)
+cluster=$work/ceph
+declare -A ceph_pids=() # of each daemon
+rdma_options=()         # lines for ceph.conf
+
+on_rdma() { [ $messenger = async+rdma ]; }
+# at HOST COMMAND…: with the libraries of Verbena only where the messenger needs them
+at() {
+	local there=() with=()
+	[ $hosts = one ] || there=(ip netns exec "$netns$1" env "VERBENA_RUNTIME=$work/host$1")
+	! on_rdma || with=("${run[@]}")
+	"${there[@]}" "${with[@]}" "${@:2}"
+}
+client() { at 0 timeout -k 5 $((${LIMIT:-60} * SLOW)) "$@" --conf "$cluster/ceph.conf"; } # PROGRAM ARGS…
+# ceph COMMAND…, or commands on standard input, one a line: the program takes longer to start than to ask
+ceph() { client /usr/bin/ceph "$@"; }
+
+address_of() { [ $hosts = one ] && echo 127.0.0.1 || echo "192.0.2.1$1"; } # HOST
+
+# --- the hosts ---
+ceph_network() {
+	local i
+	ip netns add "${netns}b" && ip -n "${netns}b" link add bridge type bridge && ip -n "${netns}b" link set bridge up || return 1
+	for i in 0 1 2; do
+		mkdir -pm 700 "$work/host$i"
+		ip netns add "$netns$i" && ip -n "$netns$i" link set lo up || return 1
+		ip -n "$netns$i" link add net0 type veth peer name "port$i" netns "${netns}b" || return 1
+		ip -n "${netns}b" link set "port$i" master bridge up || return 1
+		ip -n "$netns$i" addr add "$(address_of "$i")/24" dev net0
+		ip -n "$netns$i" link set net0 up
+	done
+}
+ceph_network_gone() {
+	local n
+	for n in 0 1 2 b; do ip netns del "$netns$n" 2>/dev/null; done
+	return 0
+}
+cut() { ip -n "${netns}b" link set "port$1" down; }  # HOST
+join() { ip -n "${netns}b" link set "port$1" up; } # HOST
+
+# --- configuration ---
+# Each daemon would poll for 1 ms after each message, too many for two cores. A queue longer than its buffers aborts a daemon; the default of 32,768 buffers would be 4 GiB each
+ceph_conf() {
+	local i
+	cat <<-END
+		[global]
+		fsid = 5ebe2a44-9aaa-4a2d-8c22-6a0d6e0ee5cf
+		mon_host = [v2:$(address_of 0):$mon_port]
+		auth_cluster_required = none
+		auth_service_required = none
+		auth_client_required = none
+		ms_type = $messenger
+		ms_async_op_threads = 2
+		run_dir = $cluster
+		admin_socket = $cluster/\$name.\$pid.asok
+		ms_mon_client_mode = crc
+		log_file = $cluster/\$name.log
+		mon_cluster_log_file = $cluster/cluster.log
+		log_max_recent = 200
+		mon_data = $cluster/mon
+		mgr_data = $cluster/mgr
+		osd_data = $cluster/osd\$id
+		mds_data = $cluster/mds
+		keyring = /dev/null
+		mgr_pool = false
+		mon_data_avail_crit = 1
+		mon_data_avail_warn = 1
+		mon_osd_min_down_reporters = 1
+		mon_osd_down_out_interval = 0
+		mon_max_pg_per_osd = 1000
+		osd_heartbeat_grace = ${grace:-10}
+		osd_heartbeat_interval = 2
+		osd_objectstore = $store
+		osd_pool_default_size = 3
+		osd_pool_default_min_size = 2
+		osd_pool_default_pg_num = 4
+		osd_pool_default_pgp_num = 4
+		osd_pool_default_pg_autoscale_mode = off
+		osd_crush_chooseleaf_type = 0
+		osd_memory_target = 939524096
+		osd_scrub_backoff_ratio = 0
+		osd_max_scrubs = 4
+		osd_scrub_sleep = 0
+		osd_recovery_sleep_hdd = 0
+		mon_allow_pool_delete = true
+		memstore_device_bytes = 1G
+		bluestore_block_size = 3G
+		bluestore_block_create = true
+	END
+	! on_rdma || printf '%s\n' "ms_async_rdma_receive_buffers = 1024" "ms_async_rdma_receive_queue_len = 256" \
+		"ms_async_rdma_send_buffers = 256" "ms_async_rdma_polling_us = ${polling:-0}" "${rdma_options[@]}"
+	echo "[mon.a]
+public_addr = $(address_of 0)
+[mgr.x]
+public_addr = $(address_of 0)
+[mds.m]
+public_addr = $(address_of 0)"
+	for i in 0 1 2; do echo "[osd.$i]
+public_addr = $(address_of ${osd_hosts[i]})
+cluster_addr = $(address_of ${osd_hosts[i]})"; done
+}
+
+# --- daemons ---
+daemon() { # NAME HOST PROGRAM ARGS…
+	local name=$1
+	at "$2" "${@:3}" -f --conf "$cluster/ceph.conf" >>"$cluster/$name.out" 2>&1 </dev/null &
+	ceph_pids[$name]=$!
+}
+ceph_kill() { # SIGNAL NAME…: and waits for the end
+	local signal=$1 name
+	shift
+	for name; do kill "-$signal" "$(program_of "${ceph_pids[$name]}")" 2>/dev/null; done
+	for name; do
+		wait_for 20 gone "${ceph_pids[$name]}" || kill -9 "$(program_of "${ceph_pids[$name]}")" 2>/dev/null
+		wait "${ceph_pids[$name]}" 2>/dev/null
+		unset "ceph_pids[$name]"
+	done
+}
+osd_start() { daemon "osd$1" "${osd_hosts[$1]}" ceph-osd -i "$1"; } # ID
+
+# ceph_up: sets $cluster up
+ceph_up() {
+	local i uuid=5ebe2a44-9aaa-4a2d-8c22-6a0d6e0ee5c made=()
+	free_port
+	mon_port=$port
+	rm -rf "$cluster" && mkdir -p "$cluster"/{mon,mgr,mds,osd0,osd1,osd2} || return 1
+	ceph_conf >"$cluster/ceph.conf"
+	monmaptool --create --fsid ${uuid}f --addv a "[v2:$(address_of 0):$mon_port]" "$cluster/monmap" >"$cluster/mon.out" &&
+		client ceph-mon --mkfs -i a --monmap "$cluster/monmap" || return 1
+	daemon mon 0 ceph-mon -i a
+	daemon mgr 0 ceph-mgr -i x
+	for i in 0 1 2; do echo "osd new $uuid$i $i"; done | ceph >>"$cluster/osds.out" || return 1
+	for i in 0 1 2; do
+		at "${osd_hosts[i]}" timeout -k 5 $((60 * SLOW)) ceph-osd -i $i --mkfs --osd-uuid $uuid$i --conf "$cluster/ceph.conf" \
+			>>"$cluster/osd$i.out" 2>&1 </dev/null &
+		made+=($!)
+	done
+	for i in 0 1 2; do wait "${made[i]}" || { cat "$cluster/osd$i.out"; return 1; }; done
+	for i in 0 1 2; do osd_start $i; done
+}
+
+# What needs a server ends before it
+ceph_down() {
+	local stage name names
+	for stage in 'rgw mds' 'osd0 osd1 osd2' 'mon mgr'; do
+		names=()
+		for name in $stage; do [ -z "${ceph_pids[$name]:-}" ] || names+=("$name"); done
+		ceph_kill TERM "${names[@]}"
+	done
+}
+
+# --- its state ---
+osds_up() { ceph osd stat 2>/dev/null | grep -q " $1 up"; } # N
+clean() { # all placement groups are active and have all their copies
+	ceph pg stat --format json 2>/dev/null | python3 -c '
+import json, sys
+summary = json.load(sys.stdin)["pg_summary"]
+sys.exit(summary["num_pgs"] == 0 or any(s["name"] != "active+clean" for s in summary["num_pg_by_state"]))'
+}
+# deep_scrubbed SINCE: every placement group was read and compared by all its OSDs since then (as pg dump writes a time)
+deep_scrubbed() {
+	ceph pg dump pgs --format json 2>/dev/null | python3 -c '
+import json, sys
+pgs = json.load(sys.stdin)["pg_stats"]
+sys.exit(not pgs or any(pg["last_deep_scrub_stamp"] < sys.argv[1] for pg in pgs))' "$1"
+}
+deep_scrub_finds_nothing() {
+	local since
+	since=$(date -u +%Y-%m-%dT%H:%M:%S)
+	ceph osd deep-scrub all && wait_for 60 deep_scrubbed "$since" || return 1
+	! ceph health detail | grep -iE 'inconsistent|scrub error|damaged'
+}

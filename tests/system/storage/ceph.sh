@@ -1,0 +1,180 @@
+#!/bin/bash
+# ceph.sh - a Ceph cluster of Debian's unmodified programs on the RDMA messenger: one host, then three hosts
+# By hand: CEPH=long also runs the control by TCP, all clients, kills, rdma_cm and iWARP; CEPH=control only the control
+# follows: docs/ceph.md; rados(8), rbd(8), ceph-fuse(8), radosgw(8)
+# SPDX-License-Identifier: MIT
+source "$(dirname "$0")/../../support/lib.sh"
+need ceph-mon ceph-mgr ceph-osd monmaptool rados rbd python3 fio ip
+[ "$(id -u)" = 0 ] || { skip ceph "only root makes network namespaces"; exit 0; }
+sanitized && { skip ceph "its programs with a sanitizer's library first need more memory than the machine has"; exit 0; }
+source "$ROOT/tests/support/ceph.sh"
+store=bluestore
+
+ceph_cleanup() {
+	local status=$?
+	[ $BASHPID = $$ ] || return
+	trap - EXIT INT TERM
+	ceph_down
+	[ $hosts = one ] || ceph_network_gone
+	(exit $status)
+	cleanup
+}
+trap ceph_cleanup EXIT
+trap 'exit 130' INT TERM
+
+up() {
+	ceph_up && wait_for 60 osds_up 3 && return 0
+	tail -n 20 "$cluster"/*.out
+	return 1
+}
+pools() {
+	printf '%s\n' "osd pool create p 4" "osd erasure-code-profile set two-and-one k=2 m=1 crush-failure-domain=osd" \
+		"osd pool create ec 4 4 erasure two-and-one" "osd pool create disks 4" "osd pool application enable disks rbd" | ceph && wait_for 60 clean
+}
+# The queue pairs carry it: the adapter's count of bytes grows by what is written, and more
+sent() { at 0 "$VERBENA" stat --json | python3 -c 'import json, sys; print(sum(d["counters"]["xmit_bytes"] for d in json.load(sys.stdin)["devices"]))'; }
+
+crosses() { # COMMAND…: it succeeds, and its 5 MB go to two other OSDs at least
+	local before
+	before=$(sent) && "$@" && [ $(($(sent) - before)) -gt 10000000 ]
+}
+object() { # POOL BYTES: written, read back, the same
+	head -c "$2" /dev/urandom >"$work/written"
+	client rados -p "$1" put object "$work/written" && client rados -p "$1" get object "$work/read" && cmp "$work/written" "$work/read"
+}
+bench() { # POOL
+	client rados -p "$1" bench 1 write -t 4 -b 1M --no-cleanup && client rados -p "$1" bench 1 seq -t 4 && client rados -p "$1" bench 1 rand -t 4 &&
+		client rados -p "$1" cleanup
+}
+fio_on() { # ENGINE POOL ARGS…
+	at 0 env "CEPH_CONF=$cluster/ceph.conf" timeout -k 5 $((90 * SLOW)) fio --name=x --ioengine="$1" --clientname=admin --pool="$2" --rw=randwrite \
+		--bs=16k --size=16m --iodepth=8 --verify=crc32c --verify_fatal=1 "${@:3}"
+}
+disk() { client rbd create "disks/$1" --size 64M; }
+
+# loaded COMMAND…: COMMAND succeeds while objects are written, which are then found whole
+loaded() {
+	local status=0 load i
+	for i in 1 2 3 4; do
+		head -c 1M /dev/urandom >"$work/load$i"
+	done
+	(
+		trap - EXIT
+		n=0
+		until [ -e "$work/stop" ]; do
+			i=$((n % 4 + 1))
+			LIMIT=120 client rados -p p put "load$n" "$work/load$i" || exit 1
+			n=$((n + 1))
+		done
+		echo $n >"$work/written.n"
+	) &
+	load=$!
+	"$@" || status=$?
+	touch "$work/stop"
+	wait $load || { echo "a write failed"; status=1; }
+	rm -f "$work/stop"
+	found || status=1
+	return $status
+}
+found() {
+	local i n=$(cat "$work/written.n")
+	for ((i = n > 10 ? n - 10 : 0; i < n; i++)); do
+		client rados -p p get "load$i" "$work/read" && cmp "$work/read" "$work/load$((i % 4 + 1))" || return 1
+	done
+	[ "$n" -gt 0 ]
+}
+killed() {
+	sleep 1
+	ceph_kill KILL osd2 && wait_for 40 osds_up 2 && sleep 2 && osd_start 2 && wait_for 60 osds_up 3 && wait_for 120 clean
+}
+cut_off() {
+	cut 2 && wait_for 60 osds_up 2 && sleep 2 && join 2 && wait_for 90 osds_up 3 && wait_for 120 clean
+}
+
+cephfs() {
+	printf '%s\n' "osd pool create fs.meta 4" "osd pool create fs.data 4" "fs new fs fs.meta fs.data" | ceph || return 1
+	daemon mds 0 ceph-mds -i m
+	rm -rf "$work/mount" && mkdir "$work/mount"
+	wait_for 60 active_mds && at 0 ceph-fuse --conf "$cluster/ceph.conf" "$work/mount" || return 1
+	mkdir "$work/mount/tree" && cp -r "$ROOT/docs" "$work/mount/tree" && sync -f "$work/mount" && umount "$work/mount" &&
+		at 0 ceph-fuse --conf "$cluster/ceph.conf" "$work/mount" && diff -r "$ROOT/docs" "$work/mount/tree/docs"
+	local status=$?
+	umount "$work/mount"
+	return $status
+}
+active_mds() { ceph mds stat 2>/dev/null | grep -q up:active; }
+
+# s3_says METHOD RESOURCE ARGS…: a request with a signature of version 2, by a program that knows nothing of Verbena
+s3_says() {
+	local when=$(date -uR) signature
+	signature=$(printf '%s\n\n\n%s\n%s' "$1" "$when" "$2" | openssl dgst -sha1 -hmac secret -binary | base64)
+	outside curl -sS --fail-with-body -X "$1" -H "Date: $when" -H "Authorization: AWS access:$signature" "http://$(address_of 0):$port$2" "${@:3}"
+}
+s3() {
+	LIMIT=120 client radosgw-admin user create --uid=user --display-name=user --access-key=access --secret-key=secret || return 1
+	free_port
+	daemon rgw 0 radosgw -n client.rgw --rgw-frontends "beast endpoint=$(address_of 0):$port"
+	head -c 9M /dev/urandom >"$work/written"
+	wait_for 60 outside curl -s -o /dev/null "http://$(address_of 0):$port" && s3_says PUT /bucket && s3_says PUT /bucket/object -T "$work/written" &&
+		s3_says GET /bucket/object -o "$work/read" && cmp "$work/written" "$work/read" && s3_says GET /bucket | grep '<Size>9437184</Size>'
+}
+outside() { # a program that knows nothing of Verbena
+	if [ $hosts = one ]; then "$@"; else ip netns exec "${netns}0" "$@"; fi
+}
+
+# use HOW: a cluster, from the first daemon to the last; CASES beside those of every cluster
+use() {
+	local how=$1 before=$failed
+	check "$how: monitor, manager and three OSDs come up" up
+	if [ $failed -gt "$before" ]; then # the rest would only wait
+		ceph_down
+		return
+	fi
+	check "$how: a replicated and an erasure-coded pool" pools
+	if on_rdma; then
+		check "$how: an object of 5 MB is read as it was written, and goes through queue pairs" crosses object p 5000000
+	else
+		check "$how: an object of 5 MB is read as it was written" object p 5000000
+	fi
+	check "$how: the same, erasure-coded" object ec 5000001
+	check "$how: rados bench writes, reads in sequence and at random" bench p
+	! in_it disk || check "$how: fio's rbd engine finds what it wrote on a disk" rbd_disk
+	! in_it all || check "$how: rbd bench" client rbd bench --io-type write --io-total 16M --io-size 64K disks/d
+	! in_it all || check "$how: fio's rados engine finds what it wrote" fio_on rados p "--conf=$cluster/ceph.conf"
+	# ip netns exec would mount it out of sight
+	! in_it all || [ $hosts != one ] || check "$how: CephFS by ceph-fuse" cephfs
+	! in_it all || check "$how: an S3 client" s3
+	! in_it killed || check "$how: an OSD is killed under load, comes back, recovers" loaded killed
+	! in_it cut || check "$how: a host is cut off under load, joins again, recovers" loaded cut_off
+	! in_it scrub || check "$how: a deep scrub finds nothing" deep_scrub_finds_nothing
+	[ -z "${KEEP_LOGS:-}" ] || { mkdir -p "$KEEP_LOGS" && cp "$cluster"/*.log "$cluster"/*.out "$cluster/ceph.conf" "$KEEP_LOGS"; }
+	check "$how: all daemons end" ceph_down
+}
+in_it() { [[ " $cases " = *" $1 "* ]]; } # CASE
+rbd_disk() { disk d && fio_on rbd disks --rbdname=d; }
+
+long=no cases=disk
+case ${CEPH:-} in
+long | control) long=yes cases="disk all killed scrub" ;;
+esac
+[ $long = no ] || use "TCP, one host"
+[ "${CEPH:-}" != control ] || finish
+
+messenger=async+rdma
+rdma_options=("ms_async_rdma_device_name = roce_lo" "ms_async_rdma_gid_idx = 1")
+use "shared memory, one host"
+
+hosts=three cases="cut scrub"
+[ $long = no ] || cases="disk all killed cut scrub"
+check "three hosts" ceph_network
+rdma_options=("ms_async_rdma_device_name = roce_net0" "ms_async_rdma_gid_idx = 1")
+use "RoCE, three hosts"
+if [ $long = yes ]; then
+	by_cm=("ms_async_rdma_type = iwarp" "ms_async_rdma_cm = true")
+	rdma_options+=("${by_cm[@]}")
+	use "RoCE by rdma_cm, three hosts"
+	export VERBENA_DEVICES=iwarp:net0
+	rdma_options=("ms_async_rdma_device_name = iwarp_net0" "ms_async_rdma_gid_idx = 0" "${by_cm[@]}")
+	use "iWARP, three hosts"
+fi
+finish
