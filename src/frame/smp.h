@@ -138,7 +138,7 @@ struct vb_switch_info {
 	uint16_t mft_top;
 };
 
-#define VB_NOTICE_URGENT 1
+enum vb_notice_type { VB_NOTICE_FATAL, VB_NOTICE_URGENT, VB_NOTICE_SECURITY, VB_NOTICE_SM, VB_NOTICE_INFORMATION };
 #define VB_NOTICE_DETAILS 54
 
 struct vb_notice {

@@ -1,7 +1,7 @@
 // mad_test.c - subnet and performance management datagrams, and RMPP, bit by bit
 // follows: IBA volume 1, 13.6.2 (RMPP), 14.2.1 (SMP), 14.2.5 (attributes), 16.1.3.5 (PortCounters)
 // SPDX-License-Identifier: MIT
-#include "check.h"
+#include "../../support/check.h"
 #include "frame/pma.h"
 #include "frame/rmpp.h"
 #include "frame/smp.h"
