@@ -5,7 +5,7 @@
 
 #define ALL_PORTS 255
 
-static void add_counters(struct vb_port_counters *sum, const struct vb_port_counters *c)
+static void sum_counters_of(struct vb_port_counters *sum, const struct vb_port_counters *c)
 {
 #define X(field, bits, select, ext) sum->field += c->field;
 	VB_PMA_FIELDS(X)
@@ -34,7 +34,7 @@ static bool for_ports(struct vb_fabric_node *n, const struct vb_pma_select *s, b
 		found = true;
 		if (set)
 			reset_counters(&n->port[i].counters, s->counters, extended);
-		add_counters(sum, &n->port[i].counters);
+		sum_counters_of(sum, &n->port[i].counters);
 	}
 	return found;
 }

@@ -145,7 +145,7 @@ static void refuse(struct walk *w, struct vb_fabric_port *p)
 }
 
 /* To the programs of the port. */
-static void hand_over(struct walk *w, struct vb_fabric_port *p)
+static void to_programs(struct walk *w, struct vb_fabric_port *p)
 {
 	struct vb_fabric_packet *k = &w->fl->packet;
 
@@ -164,7 +164,7 @@ static enum step end_smp(struct walk *w)
 	struct vb_smp *s = &w->fl->smp;
 
 	if (!vb_sma_takes(s)) {
-		hand_over(w, p);
+		to_programs(w, p);
 		return ENDED;
 	}
 	if (!vb_sma_answer(w->at, s))
@@ -202,7 +202,7 @@ static enum step end_gmp(struct walk *w)
 			vb_fabric_launch(p, &r, NULL);
 		return ENDED;
 	}
-	hand_over(w, p);
+	to_programs(w, p);
 	return ENDED;
 }
 
