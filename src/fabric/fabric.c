@@ -93,7 +93,7 @@ void vb_fabric_port_defaults(struct vb_fabric_port *p)
 	                         .neighbor_mtu = 4,
 	                         .mtu_cap = 4,
 	                         .vl_cap = 4,
-	                         .oper_vls = 1,
+	                         .oper_vls = 4,
 	                         .vl_arb_high_cap = 8,
 	                         .vl_arb_low_cap = 8,
 	                         .phys_errors = 8,
