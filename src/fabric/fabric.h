@@ -161,6 +161,10 @@ void vb_fabric_describe(struct vb_fabric_node *n, const char *desc);
 
 /* From a program on a port of a CA, or from port 0 of a switch. */
 void vb_fabric_send(struct vb_fabric_port *from, const struct vb_fabric_packet *packet);
+/* Between the two calls, what is sent waits, so that nothing is delivered to a caller that is in the middle of a change.
+ * Pass the first one's result to the second. */
+bool vb_fabric_hold(struct vb_fabric *f);
+void vb_fabric_let_go(struct vb_fabric *f, bool held);
 void vb_fabric_time(struct vb_fabric *f, uint64_t now);
 /* When vb_fabric_time must be called next; UINT64_MAX: never. */
 uint64_t vb_fabric_deadline(const struct vb_fabric *f);

@@ -359,9 +359,21 @@ void vb_fabric_launch(struct vb_fabric_port *from, const struct vb_fabric_packet
 	fl->is_smp = smp != NULL;
 	if (smp)
 		fl->smp = *smp;
-	if (f->running)
-		return;
+	vb_fabric_let_go(f, vb_fabric_hold(f));
+}
+
+bool vb_fabric_hold(struct vb_fabric *f)
+{
+	bool held = !f->running;
+
 	f->running = true;
+	return held;
+}
+
+void vb_fabric_let_go(struct vb_fabric *f, bool held)
+{
+	if (!held)
+		return;
 	while (f->queue_len) {
 		struct vb_fabric_flight one = f->queue[f->queue_head];
 

@@ -212,8 +212,8 @@ static bool is_active_rmpp(const struct agent *agent, const uint8_t *mad)
 	return agent->r.rmpp_version && !agent->r.user_rmpp && (h.flags & VB_RMPP_ACTIVE);
 }
 
-int vb_agent_send(struct vb_agent_file *file, unsigned agent, const struct vb_agent_addr *addr, const uint8_t *mad,
-                  size_t len, uint32_t timeout_ms, uint32_t retries)
+static int start_send(struct vb_agent_file *file, unsigned agent, const struct vb_agent_addr *addr, const uint8_t *mad,
+                      size_t len, uint32_t timeout_ms, uint32_t retries)
 {
 	struct agent *g = agent < VB_AGENTS_MOST && file->agent[agent].used ? &file->agent[agent] : NULL;
 
@@ -250,6 +250,17 @@ int vb_agent_send(struct vb_agent_file *file, unsigned agent, const struct vb_ag
 	else
 		vb_agent_transmit(file->agents, addr, w->mad);
 	return 0;
+}
+
+int vb_agent_send(struct vb_agent_file *file, unsigned agent, const struct vb_agent_addr *addr, const uint8_t *mad,
+                  size_t len, uint32_t timeout_ms, uint32_t retries)
+{
+	struct vb_fabric *f = file->agents->port->node->fabric;
+	bool held = vb_fabric_hold(f);
+	int rc = start_send(file, agent, addr, mad, len, timeout_ms, retries);
+
+	vb_fabric_let_go(f, held);
+	return rc;
 }
 
 /* --- receiving --- */
@@ -372,25 +383,24 @@ static void waited_too_long(struct vb_agent_file *file, struct waiting *w)
 	a->ops->receive(file->own, file, agent, ETIMEDOUT, &addr, header, sizeof(header));
 }
 
-/* What is sent may be answered at once, and change the list: it begins anew after each. */
 static void file_timer(struct vb_agent_file *file)
 {
-	for (struct waiting *w = file->waiting; w;) {
-		if (w->due > file->agents->now) {
-			w = w->next;
-			continue;
-		}
-		waited_too_long(file, w);
-		w = file->waiting;
+	for (struct waiting *w = file->waiting, *next; w; w = next) {
+		next = w->next;
+		if (w->due <= file->agents->now)
+			waited_too_long(file, w);
 	}
 	vb_rmpp_timer(file);
 }
 
 void vb_agents_time(struct vb_agents *a, uint64_t now)
 {
+	bool held = vb_fabric_hold(a->port->node->fabric);
+
 	a->now = now;
 	for (struct vb_agent_file *f = a->files; f; f = f->next)
 		file_timer(f);
+	vb_fabric_let_go(a->port->node->fabric, held);
 }
 
 uint64_t vb_agents_deadline(const struct vb_agents *a)
