@@ -22,6 +22,8 @@ _Static_assert(sizeof(struct ib_user_mad) == sizeof(struct vb_umad_head), "the l
 
 #define OPENIB_OUI 0x001405 /* what rdma-core registers for classes without one */
 
+#define GONE_US 200000
+
 static int debug_level;
 
 /* Looking at a message and taking it must not be parted by another thread. */
@@ -273,7 +275,7 @@ static int take_one(int fd, struct ib_user_mad *mad, int *length)
 	if (n < 0)
 		return errno == EAGAIN ? -EWOULDBLOCK : -EIO;
 	if (n != sizeof(head) || head.length < sizeof(head))
-		return -EIO; /* the fabric has gone */
+		return -ENODEV; /* the fabric has gone */
 	size_t len = head.length - sizeof(head), room = *length > 0 ? (size_t)*length : 0;
 	if (len > room) {
 		*length = (int)len;
@@ -302,6 +304,10 @@ int umad_recv(int fd, void *umad, int *length, int timeout_ms)
 	pthread_mutex_lock(&take_lock);
 	rc = take_one(fd, umad, length);
 	pthread_mutex_unlock(&take_lock);
+	if (rc == -ENODEV) { /* opensm asks again at once, for ever, and logs each time */
+		usleep(GONE_US);
+		rc = -EIO;
+	}
 	if (rc < 0)
 		errno = -rc;
 	return rc;

@@ -116,8 +116,8 @@ check "ibswitches finds the switches" says '"leaf12"' ibswitches
 check "sminfo finds the master" says 'SMINFO_MASTER' sminfo
 check "ibtracert follows the tables to a host" says '^To ca .*host20' ibtracert 1 "$lid"
 check "ibroute shows a switch's table" says 'host20' ibroute -G 0x005e4b0000000005
-check "perfquery reads counters" says 'PortXmitPkts' perfquery "$lid"
-check "perfquery reads extended counters" says 'PortUnicastXmitPkts' perfquery -x "$lid"
+check "perfquery reads counters" says 'PortXmitPkts' perfquery "$lid" 1
+check "perfquery reads extended counters" says 'PortUnicastXmitPkts' perfquery -x "$lid" 1
 check "smpquery shows a port" says 'LinkState:.*Active' smpquery portinfo "$lid"
 check "saquery gets a table in many segments" says 'host32 ib0' saquery NR
 paths_are_all() { on host1 saquery -p >"$work/tool" && [ "$(grep -c '^PathRecord dump' "$work/tool")" -ge $((44 * 44 / 2)) ]; }
@@ -150,7 +150,8 @@ way_changes() {
 way_is_not() { on host1 ibtracert 1 "$lid" >"$work/way" 2>&1 && grep -q spine "$work/way" && ! grep -q "$1" "$work/way"; }
 check "after a cut cable the manager leads around it" way_changes
 ctl counters leaf5 1 symbol_errors=7 >/dev/null
-check "an error counter that was set is found by ibqueryerrors" says 'SymbolErrorCounter == 7' ibqueryerrors
+errors_found() { on host1 ibqueryerrors >"$work/tool" 2>&1 || [ $? = 1 ] && grep -q 'SymbolErrorCounter == 7' "$work/tool"; } # 1: there are errors
+check "an error counter that was set is found by ibqueryerrors" errors_found
 port_down() { ctl show leaf12 | grep -q '^  \[4\] Down'; }
 port_up() { ctl show leaf12 | grep -q '^  \[4\] Active'; }
 leaf=$(on host1 ibswitches | sed -n 's/.*"leaf12".* lid \([0-9]*\) .*/\1/p')
