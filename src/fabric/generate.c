@@ -30,6 +30,11 @@ __attribute__((format(printf, 2, 3))) static bool unable(struct shape *s, const 
 	return false;
 }
 
+static bool fits_subnet(struct shape *s, unsigned long nodes)
+{
+	return nodes <= VB_FABRIC_NODES_MOST || unable(s, "%lu nodes are too many for one subnet", nodes);
+}
+
 static struct vb_fabric_node *make_node(struct shape *s, enum vb_node_type type, unsigned long ports, const char *desc)
 {
 	bool sw = type == VB_NODE_SWITCH;
@@ -92,6 +97,8 @@ static bool fat_tree(struct shape *s)
 
 	if (hosts + spines > PORTS_MOST || leaves > PORTS_MOST)
 		return unable(s, "a switch has at most %d ports", PORTS_MOST);
+	if (!fits_subnet(s, leaves * (1 + hosts) + spines))
+		return false;
 	for (unsigned long k = 0; k < spines; k++)
 		if (!(spine[k] = make_switch_named(s, leaves, "spine")))
 			return false;
@@ -115,6 +122,8 @@ static bool torus(struct shape *s)
 
 	if (hosts + 6 > PORTS_MOST)
 		return unable(s, "a switch has at most %d ports", PORTS_MOST);
+	if (!fits_subnet(s, count * (1 + hosts)))
+		return false;
 	size_t first = s->f->count;
 	for (unsigned long i = 0; i < count; i++)
 		if (!make_switch_named(s, 6 + hosts, "switch"))
@@ -142,6 +151,8 @@ static bool dragonfly(struct shape *s)
 
 	if (ports > PORTS_MOST || !ports)
 		return unable(s, "a switch has 1 to %d ports", PORTS_MOST);
+	if (!fits_subnet(s, groups * routers * (1 + hosts)))
+		return false;
 	for (unsigned long i = 0; i < groups * routers; i++)
 		if (!make_switch_named(s, ports, "router"))
 			return false;
@@ -169,20 +180,15 @@ static const struct {
               {"torus", "X,Y[,Z],HOSTS", 3, 4, torus},
               {"dragonfly", "GROUPS,ROUTERS,HOSTS", 3, 3, dragonfly}};
 
-/* Numbers of 1 to PORTS_MOST; their product is at most the number of nodes of a subnet. */
+/* Numbers of 1 to PORTS_MOST. */
 static bool take_numbers(struct shape *s, const char *text, const char *name)
 {
-	unsigned long all = 1;
-
 	for (char *end; s->numbers < NUMBERS_MOST; text = end + 1) {
 		unsigned long v = strtoul(text, &end, 10);
 
 		if (end == text || *text < '0' || *text > '9' || v < 1 || v > PORTS_MOST)
 			return unable(s, "%s: numbers of 1 to %d, separated by commas", name, PORTS_MOST);
 		s->n[s->numbers++] = v;
-		all *= v;
-		if (all > VB_FABRIC_NODES_MOST / 2)
-			return unable(s, "%s: too many nodes for one subnet", name);
 		if (!*end)
 			return true;
 		if (*end != ',')
