@@ -241,7 +241,7 @@ static uint8_t *copy_memfd(int fd, size_t len)
 	return NULL;
 }
 
-static void take_datagram(struct client *c, const struct vb_fabric_send *m, size_t n, int fd)
+static void take_mad(struct client *c, const struct vb_fabric_send *m, size_t n, int fd)
 {
 	const uint8_t *mad = (const uint8_t *)(m + 1);
 	size_t len = n - sizeof(*m);
@@ -357,7 +357,7 @@ static bool take_message(struct client *c, uint8_t *bytes, size_t n, int fd)
 		return false;
 	memcpy(&verb, bytes, sizeof(verb));
 	if (verb == VB_FABRIC_SEND && n >= sizeof(struct vb_fabric_send)) {
-		take_datagram(c, (void *)bytes, n, fd);
+		take_mad(c, (void *)bytes, n, fd);
 		return true;
 	}
 	if ((verb == VB_FABRIC_REGISTER || verb == VB_FABRIC_UNREGISTER) && n == sizeof(struct vb_fabric_register)) {
