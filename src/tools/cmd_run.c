@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "core/device.h"
+#include "fabric/proto/proto.h"
 #include "tools/fault_file.h"
 #include "tools/run_capture.h"
 #include "tools/run_paths.h"
@@ -84,7 +85,13 @@ static bool set_environment(bool want_shim)
 		if (!preload(&paths))
 			return false;
 	}
-	return run_prepend("LD_LIBRARY_PATH", paths.lib_dir);
+	if (!run_prepend("LD_LIBRARY_PATH", paths.lib_dir))
+		return false;
+	if (!vb_fabric_socket())
+		return true;
+	if (!paths.fabric[0])
+		cmd_complain("run", "VERBENA_FABRIC is set, but Verbena's libibumad.so.3 was not found");
+	return !paths.fabric[0] || run_prepend("LD_LIBRARY_PATH", paths.fabric);
 }
 
 /* Starts the program in place of this one. Returns the exit code if that fails. */

@@ -28,7 +28,7 @@ static void find_preload(const char *dir, const char *name, char out[PATH_MAX])
 		out[0] = '\0';
 }
 
-static bool try_dir(struct run_paths *paths, const char *lib_dir, const char *shim_dir)
+static bool try_dir(struct run_paths *paths, const char *lib_dir, const char *shim_dir, const char *fabric_dir)
 {
 	char found[PATH_MAX];
 
@@ -36,6 +36,8 @@ static bool try_dir(struct run_paths *paths, const char *lib_dir, const char *sh
 		return false;
 	find_preload(shim_dir, "libverbena-paths.so", paths->shim);
 	find_preload(shim_dir, "libverbena-memory.so", paths->memory);
+	if (!has_file(fabric_dir, "libibumad.so.3", found) || !realpath(fabric_dir, paths->fabric))
+		paths->fabric[0] = '\0';
 	return true;
 }
 
@@ -53,23 +55,25 @@ static bool find_own_path(char exe[PATH_MAX])
 
 bool run_find_libraries(struct run_paths *paths)
 {
-	char exe[PATH_MAX], lib[PATH_MAX + 64], shim[PATH_MAX + 64];
+	char exe[PATH_MAX], lib[PATH_MAX + 64], shim[PATH_MAX + 64], fabric[PATH_MAX + 80];
 
 	if (find_own_path(exe)) {
 		*strrchr(exe, '/') = '\0';
 		snprintf(lib, sizeof(lib), "%s/src/abi", exe);
 		snprintf(shim, sizeof(shim), "%s/src/tools", exe);
-		if (try_dir(paths, lib, shim))
+		snprintf(fabric, sizeof(fabric), "%s/src/fabric", exe);
+		if (try_dir(paths, lib, shim, fabric))
 			return true;
 		/* An installation that was moved as a whole (DESTDIR, a container's bind mount): tries the trailing
 		 * parts of libdir. */
 		for (const char *p = strstr(VB_LIBDIR, "/lib"); p; p = strstr(p + 1, "/lib")) {
 			snprintf(lib, sizeof(lib), "%s/..%s/verbena", exe, p);
-			if (try_dir(paths, lib, lib))
+			snprintf(fabric, sizeof(fabric), "%s/fabric", lib);
+			if (try_dir(paths, lib, lib, fabric))
 				return true;
 		}
 	}
-	return try_dir(paths, VB_LIBDIR "/verbena", VB_LIBDIR "/verbena");
+	return try_dir(paths, VB_LIBDIR "/verbena", VB_LIBDIR "/verbena", VB_LIBDIR "/verbena/fabric");
 }
 
 static bool is_program(const char *path, int mode)

@@ -15,6 +15,7 @@ struct run_paths {
 	char lib_dir[PATH_MAX]; /* contains only libibverbs.so.1 and Verbena's other replacement libraries */
 	char shim[PATH_MAX];    /* libverbena-paths.so, or "" if there is none */
 	char memory[PATH_MAX];  /* libverbena-memory.so, the same */
+	char fabric[PATH_MAX];  /* contains only libibumad.so.3, which is for VERBENA_FABRIC; or "" */
 };
 
 /* Finds the libraries relative to this executable: in a build tree or an installation. False if there are none. */

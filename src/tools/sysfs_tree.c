@@ -18,6 +18,7 @@
 #include "core/device.h"
 #include "core/rdma_link.h"
 #include "tools/dead_trees.h"
+#include "tools/fabric_tree.h"
 #include "tools/tree_files.h"
 #include "util/hardware.h"
 #include "util/runtime.h"
@@ -184,7 +185,7 @@ static bool is_present(const char *name, const void *arg)
 	for (struct ibv_device *const *d = arg; *d; d++)
 		if (!strcmp((*d)->name, name) || !strcmp((*d)->dev_name, name))
 			return true;
-	return !strcmp(name, "abi_version");
+	return !strcmp(name, "abi_version") || vb_fabric_tree_has(name);
 }
 
 static void write_tree_entries(struct vb_tree *t, struct ibv_device *const *devices, int n)
@@ -211,6 +212,7 @@ static void write_tree_entries(struct vb_tree *t, struct ibv_device *const *devi
 		vb_tree_link(t, path, "/dev/null");
 	}
 	for_hardware(link_hardware, t);
+	vb_fabric_tree_write(t);
 }
 
 /* A hash of the tree's content, to skip writing if nothing has changed. */
@@ -233,7 +235,7 @@ static uint64_t tree_fingerprint(struct ibv_device *const *devices, int n)
 			h = (h ^ (uint8_t)*s) * VB_FNV_PRIME;
 	}
 	for_hardware(hash_hardware, &h);
-	return h;
+	return vb_fabric_tree_fingerprint(h);
 }
 
 static bool is_current(struct vb_tree *t, const char *stamp, struct ibv_device *const *devices, int n)

@@ -127,10 +127,24 @@ bool vb_lids_wanted(void)
 	return text && !strcmp(text, "1");
 }
 
+/* Another value of the variable is another tree. */
+static void put_variable(struct writer *w, const char *name)
+{
+	const char *value = vb_env(name);
+	uint64_t h = 0xcbf29ce484222325ull;
+
+	if (!value || !*value)
+		return;
+	for (; *value; value++)
+		h = (h ^ (uint8_t)*value) * 0x100000001b3ull;
+	writer_put(w, ".");
+	writer_put_number(w, h, 16);
+}
+
 /* The path of the tree. Its owner is not checked. */
 static int tree_path(char *buf, size_t size)
 {
-	const char *devices = vb_env("VERBENA_DEVICES");
+	const char *fabric = vb_env("VERBENA_FABRIC");
 	struct statx ns;
 	int rc = vb_runtime_path(buf, size);
 
@@ -141,13 +155,11 @@ static int tree_path(char *buf, size_t size)
 	struct writer w = {buf + strlen(buf), buf + size};
 	writer_put(&w, "/sys.");
 	writer_put_number(&w, ns.stx_ino, 10);
-	if (devices && *devices) {
-		uint64_t h = 0xcbf29ce484222325ull;
-
-		for (; *devices; devices++)
-			h = (h ^ (uint8_t)*devices) * 0x100000001b3ull;
-		writer_put(&w, ".");
-		writer_put_number(&w, h, 16);
+	put_variable(&w, "VERBENA_DEVICES");
+	if (fabric && *fabric) {
+		writer_put(&w, ".fabric");
+		put_variable(&w, "VERBENA_FABRIC");
+		put_variable(&w, "VERBENA_NODE");
 	}
 	if (vb_lids_wanted())
 		writer_put(&w, ".lids");

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tools/shim/fabric.h"
 #include "tools/shim/live.h"
 #include "tools/shim/map.h"
 #include "tools/shim/next.h"
@@ -46,11 +47,14 @@ static bool is_denied(const char *mapped, const struct vb_shim_map_buf *buf, boo
 	return true;
 }
 
-/* A counter's file with the numbers of running programs; -1: none. A cheap test first, because most paths are not. */
-static int live_counter(const struct vb_shim_map_buf *buf, int flags)
+/* A file whose text is made when it is opened; -1: none. A counter has the numbers of running programs. A cheap test
+ * first, because most paths are not. */
+static int live_file(const struct vb_shim_map_buf *buf, int flags)
 {
-	if (!strstr(buf->path, "counters/") || (flags & (O_PATH | O_DIRECTORY)))
+	if (flags & (O_PATH | O_DIRECTORY))
 		return -1;
+	if (!strstr(buf->path, "counters/"))
+		return vb_shim_fabric(vb_shim_map_below(buf), flags & O_CLOEXEC);
 	return vb_shim_live(vb_shim_map_below(buf), flags & O_CLOEXEC);
 }
 
@@ -61,7 +65,7 @@ APART static int open_mapped(int dirfd, const char *path, int flags, mode_t mode
 
 	if (is_denied(p, &buf, (flags & O_ACCMODE) != O_RDONLY || (flags & (O_CREAT | O_TRUNC))))
 		return -1;
-	int live = p == buf.path ? live_counter(&buf, flags) : -1;
+	int live = p == buf.path ? live_file(&buf, flags) : -1;
 
 	return live >= 0 ? live : NEXT(openat)(dirfd, p, flags, mode);
 }
@@ -135,7 +139,7 @@ APART static FILE *fopen_mapped(const char *path, const char *mode, FILE *again)
 
 	if (is_denied(p, &buf, mode[0] != 'r' || strchr(mode, '+')))
 		return NULL;
-	int live = p == buf.path ? live_counter(&buf, O_CLOEXEC) : -1;
+	int live = p == buf.path ? live_file(&buf, O_CLOEXEC) : -1;
 	if (live >= 0)
 		snprintf(buf.path, sizeof(buf.path), "/proc/self/fd/%d", live);
 	FILE *f = again ? NEXT(freopen)(p, mode, again) : NEXT(fopen)(p, mode);

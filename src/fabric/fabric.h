@@ -1,0 +1,198 @@
+// fabric.h - a simulated InfiniBand subnet: switches, channel adapters, cables, and the datagrams between them
+// follows: IBA volume 1, chapters 13 (management), 14 (subnet management), 16.1 (performance management)
+// SPDX-License-Identifier: MIT
+#ifndef VB_FABRIC_FABRIC_H
+#define VB_FABRIC_FABRIC_H
+
+#include "frame/pma.h"
+#include "frame/smp.h"
+
+/*
+ * No socket, no clock, no thread: calls bring datagrams and the time (ns, of any origin). Datagrams go from port to port
+ * as the switches' tables say, within the call that brought them.
+ */
+
+#define VB_FABRIC_ID 64
+#define VB_FABRIC_NODES_MOST 49000 /* the unicast LIDs of a subnet are 48 Ki */
+#define VB_FABRIC_CA_PKEYS 64
+#define VB_FABRIC_SWITCH_PKEYS 32
+#define VB_FABRIC_GUIDS 8
+#define VB_FABRIC_LFT_CAP 0xc000
+#define VB_FABRIC_MFT_CAP 1024
+#define VB_FABRIC_HOPS_MOST 64 /* LID-routed switches on one way, then it is a loop */
+
+/* X(name): why a datagram was dropped. */
+#define VB_FABRIC_DROPS(X) \
+	X(no_link)         \
+	X(not_active)      \
+	X(no_route)        \
+	X(hop_limit)       \
+	X(bad_path)        \
+	X(bad_class)       \
+	X(bad_mkey)        \
+	X(bad_pkey)        \
+	X(bad_qkey)        \
+	X(not_for_us)      \
+	X(nobody)          \
+	X(queue_full)
+
+struct vb_fabric_drops {
+#define X(name) uint64_t name;
+	VB_FABRIC_DROPS(X)
+#undef X
+};
+
+struct vb_fabric_packet {
+	uint16_t slid, dlid, pkey;
+	uint8_t sl, path_bits; /* path_bits: of the sender's LID */
+	bool grh;
+	uint8_t hop_limit, traffic_class;
+	uint32_t flow_label;
+	uint8_t sgid[16], dgid[16];
+	uint32_t src_qpn, dst_qpn, qkey;
+	uint8_t mad[VB_MAD_LEN];
+};
+
+struct vb_fabric_node;
+
+struct vb_fabric_port {
+	struct vb_fabric_node *node;
+	struct vb_fabric_port *peer; /* the other end of the cable, NULL: none */
+	struct vb_port_info info;    /* of port 0 of a switch too */
+	struct vb_port_counters counters;
+	uint64_t guid;
+	uint64_t lease_end; /* of the M_Key; 0: not running */
+	/* tables that are made when they are first written; NULL: as after a reset */
+	uint16_t *pkeys;
+	uint64_t *guids;
+	uint8_t *sl2vl;  /* 8 bytes for each input port (CA: one) */
+	uint8_t *vl_arb; /* 4 blocks of 64 bytes */
+	void *host;      /* the programs on this port: the owner's */
+	uint8_t num;
+	bool cut; /* the administrator has pulled the cable */
+	bool led;
+};
+
+struct vb_fabric_switch {
+	struct vb_switch_info info;
+	uint8_t *lft; /* lft_len entries; beyond them: no route */
+	size_t lft_len;
+	uint16_t *mft; /* VB_FABRIC_MFT_CAP entries for each 16 ports */
+};
+
+/* A trap that is repeated until the subnet manager represses it. */
+struct vb_fabric_trap {
+	struct vb_notice notice;
+	struct vb_fabric_port *port; /* it is sent from here */
+	uint64_t due, tid;
+	struct vb_fabric_trap *next;
+};
+
+struct vb_fabric_node {
+	struct vb_fabric *fabric;
+	char id[VB_FABRIC_ID];
+	char desc[VB_SMP_DATA + 1];
+	enum vb_node_type type;
+	bool off;
+	uint8_t ports;
+	uint64_t guid, system_guid;
+	uint32_t vendor_id;
+	uint16_t device_id;
+	struct vb_fabric_switch *sw;      /* NULL: a CA or a router */
+	struct vb_fabric_node *next_same; /* of the same hash */
+	struct vb_fabric_port port[];     /* ports + 1; a CA does not use port 0 */
+};
+
+/* What the owner of a fabric does. */
+struct vb_fabric_ops {
+	/* A datagram for the programs on this port. Returns false if nobody takes it. It may send. */
+	bool (*deliver)(void *own, struct vb_fabric_port *port, const struct vb_fabric_packet *packet);
+	/* PortInfo or a table of a port with programs has changed. NULL: nobody wants to know. */
+	void (*changed)(void *own, struct vb_fabric_port *port);
+};
+
+struct vb_fabric {
+	const struct vb_fabric_ops *ops;
+	void *own;
+	struct vb_fabric_node **nodes;
+	size_t count, room;
+	struct vb_fabric_node *by_id[4096];
+	struct vb_fabric_drops drops;
+	uint64_t now, next_tid;
+	struct vb_fabric_trap *traps;
+	size_t trap_count;
+	/* datagrams that are under way: a ring, because one may cause others */
+	struct vb_fabric_flight *queue;
+	size_t queue_head, queue_len, queue_room;
+	bool running;
+};
+
+struct vb_fabric *vb_fabric_new(const struct vb_fabric_ops *ops, void *own);
+void vb_fabric_free(struct vb_fabric *f);
+
+/* --- nodes and cables; all ports start Down --- */
+
+/* Returns NULL if there is no memory. The id is not taken, guid is that of no other node: the caller has checked both.
+ */
+struct vb_fabric_node *vb_fabric_add(struct vb_fabric *f, enum vb_node_type type, const char *id, uint8_t ports,
+                                     uint64_t guid);
+/* By id, NodeDescription, or the first word of NodeDescription; a GUID as 0x… too. NULL: none, or several. */
+struct vb_fabric_node *vb_fabric_find(const struct vb_fabric *f, const char *name);
+struct vb_fabric_node *vb_fabric_by_id(const struct vb_fabric *f, const char *id);
+struct vb_fabric_node *vb_fabric_by_guid(const struct vb_fabric *f, uint64_t guid);
+/* The i-th port of a node, counted from 0 for a switch and from 1 for others. NULL: there is none. */
+struct vb_fabric_port *vb_fabric_port(struct vb_fabric_node *n, unsigned num);
+/* Both ends are free. The link does not come up before vb_fabric_train. */
+void vb_fabric_connect(struct vb_fabric_port *a, struct vb_fabric_port *b);
+/* Removes the nodes that were added last; `count` stay. Their links have not come up yet. */
+void vb_fabric_remove_after(struct vb_fabric *f, size_t count);
+/* Lets the links of all nodes come up that can. */
+void vb_fabric_train_all(struct vb_fabric *f);
+
+/* --- what happens to a fabric --- */
+
+/* The link to the peer comes up if nothing forbids it (cut, off, disabled), and goes down otherwise. */
+void vb_fabric_train(struct vb_fabric_port *p);
+void vb_fabric_cut(struct vb_fabric_port *p, bool cut);
+void vb_fabric_switch_off(struct vb_fabric_node *n, bool off);
+void vb_fabric_describe(struct vb_fabric_node *n, const char *desc);
+
+/* --- datagrams --- */
+
+/* From a program on a port of a CA, or from port 0 of a switch. */
+void vb_fabric_send(struct vb_fabric_port *from, const struct vb_fabric_packet *packet);
+/* Between the two calls, what is sent waits, so that nothing is delivered to a caller that is in the middle of a change.
+ * Pass the first one's result to the second. */
+bool vb_fabric_hold(struct vb_fabric *f);
+void vb_fabric_let_go(struct vb_fabric *f, bool held);
+void vb_fabric_time(struct vb_fabric *f, uint64_t now);
+/* When vb_fabric_time must be called next; UINT64_MAX: never. */
+uint64_t vb_fabric_deadline(const struct vb_fabric *f);
+
+/* Whether this P_Key may talk on this port: 10.9.3. */
+bool vb_fabric_pkey_matches(const struct vb_fabric_port *p, uint16_t pkey);
+uint16_t vb_fabric_pkey(const struct vb_fabric_port *p, unsigned index);
+unsigned vb_fabric_pkeys(const struct vb_fabric_port *p);
+
+/* --- traps: those that a node makes by itself --- */
+
+enum vb_fabric_trap_number {
+	VB_TRAP_GID_IN = 64, /* 64 to 67 are made by the subnet manager */
+	VB_TRAP_LINK_STATE = 128,
+	VB_TRAP_LINK_INTEGRITY = 129,
+	VB_TRAP_BUFFER_OVERRUN = 130,
+	VB_TRAP_FLOW_CONTROL = 131,
+	VB_TRAP_LOCAL_CHANGE = 144,
+	VB_TRAP_BAD_MKEY = 256,
+	VB_TRAP_BAD_PKEY = 257,
+	VB_TRAP_BAD_QKEY = 258,
+	VB_TRAP_SWITCH_PKEY = 259,
+};
+
+/* Sends the trap of a port now and then every second until it is repressed. One with the same number and port that is
+ * already pending is not sent twice. */
+void vb_fabric_trap(struct vb_fabric_port *p, unsigned trap);
+/* details: VB_NOTICE_DETAILS bytes; NULL: what is known of the port alone. */
+void vb_fabric_trap_about(struct vb_fabric_port *p, unsigned trap, const uint8_t *details);
+
+#endif

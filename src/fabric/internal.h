@@ -1,0 +1,49 @@
+// internal.h - what the parts of the simulated subnet call in each other
+// follows: IBA volume 1, chapter 14
+// SPDX-License-Identifier: MIT
+#ifndef VB_FABRIC_INTERNAL_H
+#define VB_FABRIC_INTERNAL_H
+
+#include "fabric/fabric.h"
+
+/* A datagram under way. SMPs travel decoded. */
+struct vb_fabric_flight {
+	struct vb_fabric_port *from; /* where it starts */
+	bool is_smp;
+	struct vb_smp smp;
+	struct vb_fabric_packet packet;
+};
+
+#define VB_DROP(f, why) ((void)(f)->drops.why++)
+
+/* Port 0 of a switch; the port itself otherwise: where SMPs and GMPs for the node end. */
+static inline struct vb_fabric_port *vb_fabric_end_port(struct vb_fabric_port *p)
+{
+	return p->node->sw ? &p->node->port[0] : p;
+}
+
+static inline bool vb_fabric_is_up(const struct vb_fabric_port *p)
+{
+	return p->info.phys == VB_PHYS_UP && p->peer != NULL;
+}
+
+/* Answers a request in place. in: where it arrived. False: it is not answered. */
+bool vb_sma_answer(struct vb_fabric_port *in, struct vb_smp *smp);
+/* The agent of another kind than SMInfo, traps and responses. */
+bool vb_sma_takes(const struct vb_smp *smp);
+uint8_t vb_sma_set_port_info(struct vb_fabric_port *p, const struct vb_port_info *set);
+/* Set of PortInfo changes what is set; returns a status. */
+bool vb_pma_answer(struct vb_fabric_port *p, uint8_t mad[VB_MAD_LEN]);
+
+void vb_trap_repress(struct vb_fabric_node *n, const struct vb_smp *smp);
+void vb_trap_timer(struct vb_fabric *f);
+void vb_trap_forget(struct vb_fabric_node *n);
+
+/* Queues, and runs what is queued unless that is being done. */
+void vb_fabric_launch(struct vb_fabric_port *from, const struct vb_fabric_packet *packet, const struct vb_smp *smp);
+
+void vb_fabric_port_defaults(struct vb_fabric_port *p);
+void vb_fabric_port_state(struct vb_fabric_port *p, uint8_t state);
+void vb_fabric_changed(struct vb_fabric_port *p);
+
+#endif

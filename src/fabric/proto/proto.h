@@ -1,0 +1,103 @@
+// proto.h - what programs and the fabric process say to each other, over a SOCK_SEQPACKET socket
+// SPDX-License-Identifier: MIT
+#ifndef VB_FABRIC_PROTO_PROTO_H
+#define VB_FABRIC_PROTO_PROTO_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/*
+ * Each message of a program begins with its verb. ATTACH makes a connection a umad port: from then on it carries SEND,
+ * REGISTER and UNREGISTER, and what the program receives comes as struct vb_umad_head and the datagram. All other verbs
+ * are asked on a connection of their own.
+ */
+enum vb_fabric_verb {
+	VB_FABRIC_ATTACH = 0x76660001, /* reply: struct vb_fabric_reply */
+	VB_FABRIC_REGISTER,            /* with a descriptor, on which the reply is sent */
+	VB_FABRIC_UNREGISTER,          /* so too */
+	VB_FABRIC_SEND,                /* no reply; with a descriptor: a memfd with the datagram */
+	VB_FABRIC_CA,                  /* reply: struct vb_fabric_ca */
+	VB_FABRIC_FILE, /* reply: the text of a file in /sys/class/infiniband/DEVICE; no path: their names */
+	VB_FABRIC_ISSM, /* reply: a path; while it is open, the port is one of a subnet manager */
+	VB_FABRIC_CTL,  /* reply: struct vb_fabric_reply, with a memfd of the text */
+};
+
+#define VB_FABRIC_NAME 68 /* of a node, with its end */
+#define VB_FABRIC_PATH 128
+#define VB_FABRIC_INLINE 65536 /* datagrams beyond this are in a memfd */
+#define VB_FABRIC_MESSAGE (VB_FABRIC_INLINE + 256)
+#define VB_FABRIC_CTL_MOST 65536 /* of a command */
+#define VB_FABRIC_PORTS 9        /* of a CA that libibumad can show */
+#define VB_FABRIC_DEVICE "ib0"   /* the name of the CA for programs */
+#define VB_FABRIC_NOTHING 0xffffffffu
+
+struct vb_fabric_ask { /* ATTACH, CA, FILE, ISSM */
+	uint32_t verb, port;
+	char node[VB_FABRIC_NAME]; /* "": the first CA */
+	char path[VB_FABRIC_PATH];
+};
+
+struct vb_fabric_register { /* UNREGISTER: agent alone */
+	uint32_t verb, agent;
+	uint8_t qpn, mgmt_class, class_version, rmpp_version;
+	uint32_t oui, user_rmpp;
+	uint64_t method_mask[2];
+};
+
+struct vb_fabric_reply {
+	int32_t error; /* an errno */
+	uint32_t agent;
+};
+
+/* What precedes a datagram, as the kernel's struct ib_user_mad_hdr: addresses in network order, the rest in host order.
+ */
+struct vb_umad_head {
+	uint32_t agent, status, timeout_ms, retries, length;
+	uint32_t qpn, qkey;
+	uint16_t lid;
+	uint8_t sl, path_bits, grh_present, gid_index, hop_limit, traffic_class;
+	uint8_t gid[16];
+	uint32_t flow_label;
+	uint16_t pkey_index;
+	uint8_t reserved[6];
+};
+_Static_assert(sizeof(struct vb_umad_head) == 64, "struct ib_user_mad_hdr");
+
+struct vb_fabric_send {
+	uint32_t verb, len; /* len: of the datagram in the memfd, 0: it follows */
+	struct vb_umad_head head;
+};
+
+struct vb_fabric_ca_port {
+	uint64_t guid, prefix;
+	uint32_t lid, lmc, sm_lid, sm_sl, state, phys, rate, cap_mask;
+	uint32_t pkeys;
+	uint16_t pkey[64];
+};
+
+struct vb_fabric_ca {
+	int32_t error;
+	uint32_t type, ports;
+	uint64_t guid, system_guid;
+	char name[20], fw_ver[20], hca_type[40], hw_rev[20];
+	struct vb_fabric_ca_port port[VB_FABRIC_PORTS + 1];
+};
+
+/* --- the program's end --- */
+
+/* The socket and the node of VERBENA_FABRIC and VERBENA_NODE. NULL: no fabric; "": the first CA. */
+const char *vb_fabric_socket(void);
+const char *vb_fabric_node_name(void);
+
+/* Returns a connected socket, or -1 with errno. */
+int vb_fabric_connect_to(const char *path);
+/* Sends a message, with a descriptor if fd is not -1. Returns 0 or an errno. */
+int vb_fabric_say(int sock, const void *msg, size_t len, int fd);
+/* Waits for a reply. fd, if it is not NULL: the descriptor that came with it, or -1. Returns its length, or -1 with errno.
+ */
+long vb_fabric_hear(int sock, void *reply, size_t size, int *fd);
+/* Asks on a connection of its own. Returns the reply's length, or -1 with errno. */
+long vb_fabric_ask(uint32_t verb, unsigned port, const char *file, void *reply, size_t size);
+
+#endif

@@ -1,0 +1,485 @@
+// client.c - the programs that are connected: their questions, and the datagrams of their umad ports
+// follows: unix(7), SCM_RIGHTS; Linux Documentation/infiniband/user_mad.rst
+// SPDX-License-Identifier: MIT
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "fabric/server/server.h"
+
+enum { BATCH = 64, QUEUED_MOST = 65536, QUEUED_BYTES_MOST = 128 << 20 };
+
+/* A message that did not fit the socket's buffer. */
+struct queued {
+	struct queued *next;
+	int fd; /* a memfd that goes with it, or -1 */
+	size_t len;
+	uint8_t bytes[];
+};
+
+struct client {
+	struct client *next, **at;
+	struct server *server;
+	int fd;
+	struct vb_agent_file *file; /* of a umad port */
+	struct queued *first, **last;
+	size_t queued, queued_bytes;
+};
+
+/* --- to the program --- */
+
+static bool put(int sock, const void *bytes, size_t len, int fd)
+{
+	union {
+		struct cmsghdr head;
+		char bytes[CMSG_SPACE(sizeof(int))];
+	} control = {0};
+	struct iovec iov = {(void *)bytes, len};
+	struct msghdr h = {.msg_iov = &iov, .msg_iovlen = 1};
+
+	if (fd >= 0) {
+		h.msg_control = &control;
+		h.msg_controllen = sizeof(control);
+		control.head = (struct cmsghdr){
+		        .cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
+		memcpy(CMSG_DATA(&control.head), &fd, sizeof(fd));
+	}
+	return sendmsg(sock, &h, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)len || errno != EAGAIN;
+}
+
+static void watch(struct client *c, uint32_t events)
+{
+	struct epoll_event e = {.events = events, .data.ptr = c};
+
+	epoll_ctl(c->server->epoll, EPOLL_CTL_MOD, c->fd, &e);
+}
+
+/* Takes fd over. */
+static void post(struct client *c, const void *bytes, size_t len, int fd)
+{
+	if (!c->first && put(c->fd, bytes, len, fd)) {
+		if (fd >= 0)
+			close(fd);
+		return;
+	}
+	struct queued *q =
+	        c->queued < QUEUED_MOST && c->queued_bytes < QUEUED_BYTES_MOST ? malloc(sizeof(*q) + len) : NULL;
+	if (!q) {
+		c->server->lost++;
+		if (fd >= 0)
+			close(fd);
+		return;
+	}
+	*q = (struct queued){.fd = fd, .len = len};
+	memcpy(q->bytes, bytes, len);
+	if (!c->first)
+		watch(c, EPOLLIN | EPOLLOUT);
+	*c->last = q;
+	c->last = &q->next;
+	c->queued++;
+	c->queued_bytes += len;
+}
+
+static void drop_first(struct client *c)
+{
+	struct queued *q = c->first;
+
+	c->first = q->next;
+	if (!c->first)
+		c->last = &c->first;
+	c->queued--;
+	c->queued_bytes -= q->len;
+	if (q->fd >= 0)
+		close(q->fd);
+	free(q);
+}
+
+static void flush(struct client *c)
+{
+	while (c->first && put(c->fd, c->first->bytes, c->first->len, c->first->fd))
+		drop_first(c);
+	if (!c->first)
+		watch(c, EPOLLIN);
+}
+
+static int memfd_of(const void *bytes, size_t len)
+{
+	int fd = memfd_create("verbena-fabric", MFD_CLOEXEC);
+
+	for (size_t at = 0; fd >= 0 && at < len;) {
+		ssize_t n = write(fd, (const char *)bytes + at, len - at);
+
+		if (n <= 0) {
+			close(fd);
+			return -1;
+		}
+		at += (size_t)n;
+	}
+	return fd;
+}
+
+static void on_receive(void *own, struct vb_agent_file *file, unsigned agent, int error, const struct vb_agent_addr *a,
+                       const uint8_t *mad, size_t len)
+{
+	struct {
+		struct vb_umad_head head;
+		uint8_t mad[VB_FABRIC_INLINE];
+	} m;
+
+	m.head = (struct vb_umad_head){.agent = agent,
+	                               .status = (uint32_t)error,
+	                               .length = (uint32_t)(sizeof(m.head) + len),
+	                               .qpn = htonl(a->qpn),
+	                               .qkey = htonl(a->qkey),
+	                               .lid = htons(a->lid),
+	                               .sl = a->sl,
+	                               .path_bits = a->path_bits,
+	                               .grh_present = a->grh,
+	                               .gid_index = a->gid_index,
+	                               .hop_limit = a->hop_limit,
+	                               .traffic_class = a->traffic_class,
+	                               .flow_label = htonl(a->flow_label),
+	                               .pkey_index = a->pkey_index};
+	memcpy(m.head.gid, a->gid, 16);
+	if (len <= sizeof(m.mad)) {
+		memcpy(m.mad, mad, len);
+		post(own, &m, sizeof(m.head) + len, -1);
+		return;
+	}
+	int fd = memfd_of(mad, len);
+	if (fd >= 0)
+		post(own, &m.head, sizeof(m.head), fd);
+	else
+		((struct client *)own)->server->lost++;
+}
+
+static const struct vb_agents_ops agents_ops = {.receive = on_receive};
+
+static bool on_deliver(void *own, struct vb_fabric_port *port, const struct vb_fabric_packet *packet)
+{
+	return vb_agents_deliver(port->host, packet);
+}
+
+const struct vb_fabric_ops server_fabric_ops = {.deliver = on_deliver};
+
+/* --- from the program --- */
+
+static void answer(int sock, int error, uint32_t agent)
+{
+	struct vb_fabric_reply r = {.error = error, .agent = agent};
+
+	put(sock, &r, sizeof(r), -1);
+}
+
+static int attach(struct client *c, const struct vb_fabric_ask *ask)
+{
+	struct vb_fabric_node *n = server_ca(c->server, ask->node);
+	struct vb_fabric_port *p = n ? vb_fabric_port(n, ask->port) : NULL;
+
+	if (!p)
+		return ENODEV;
+	if (c->file)
+		return EBUSY;
+	struct vb_agents *a = p->host ? p->host : vb_agents_new(p, &agents_ops, &c->server->next_tid);
+	c->file = a ? vb_agent_open(a, c) : NULL;
+	if (!c->file)
+		return ENOMEM;
+	vb_agents_time(a, c->server->now);
+	return 0;
+}
+
+static void take_register(struct client *c, const struct vb_fabric_register *r, int reply)
+{
+	struct vb_agent_registration g = {.qpn = r->qpn,
+	                                  .mgmt_class = r->mgmt_class,
+	                                  .class_version = r->class_version,
+	                                  .rmpp_version = r->rmpp_version,
+	                                  .oui = r->oui,
+	                                  .method_mask = {r->method_mask[0], r->method_mask[1]},
+	                                  .user_rmpp = r->user_rmpp != 0};
+	unsigned agent = 0;
+	int rc = !c->file                        ? ENOTCONN
+	         : r->verb == VB_FABRIC_REGISTER ? vb_agent_register(c->file, &g, &agent)
+	                                         : vb_agent_unregister(c->file, r->agent);
+
+	if (reply >= 0)
+		answer(reply, rc, agent);
+}
+
+static struct vb_agent_addr address_from(const struct vb_umad_head *h)
+{
+	struct vb_agent_addr a = {.qpn = ntohl(h->qpn),
+	                          .qkey = ntohl(h->qkey),
+	                          .lid = ntohs(h->lid),
+	                          .pkey_index = h->pkey_index,
+	                          .sl = h->sl,
+	                          .path_bits = h->path_bits,
+	                          .grh = h->grh_present != 0,
+	                          .gid_index = h->gid_index,
+	                          .hop_limit = h->hop_limit,
+	                          .traffic_class = h->traffic_class,
+	                          .flow_label = ntohl(h->flow_label)};
+
+	memcpy(a.gid, h->gid, 16);
+	return a;
+}
+
+/* A program may change the memfd while it is read, so it is copied first. */
+static uint8_t *copy_memfd(int fd, size_t len)
+{
+	uint8_t *bytes = fd >= 0 && len <= VB_AGENT_LEN_MOST ? malloc(len ? len : 1) : NULL;
+	ssize_t n = bytes ? pread(fd, bytes, len, 0) : -1;
+
+	if (n == (ssize_t)len)
+		return bytes;
+	free(bytes);
+	return NULL;
+}
+
+static void take_mad(struct client *c, const struct vb_fabric_send *m, size_t n, int fd)
+{
+	const uint8_t *mad = (const uint8_t *)(m + 1);
+	size_t len = n - sizeof(*m);
+	uint8_t *copy = NULL;
+
+	if (!c->file)
+		return;
+	if (m->len) {
+		mad = copy = copy_memfd(fd, m->len);
+		len = m->len;
+	}
+	if (mad) {
+		struct vb_agent_addr a = address_from(&m->head);
+		int rc = vb_agent_send(c->file, m->head.agent, &a, mad, len, m->head.timeout_ms, m->head.retries);
+
+		if (rc &&
+		    len >= VB_MAD_HEADER_LEN) /* the program's library has checked what it can: this is returned, as an error */
+			on_receive(c, c->file, m->head.agent, rc, &a, mad, VB_MAD_HEADER_LEN);
+	}
+	free(copy);
+}
+
+static void answer_text(struct client *c, int rc, const char *text, size_t len)
+{
+	struct vb_fabric_reply r = {.error = rc};
+	int fd = memfd_of(text, len);
+
+	if (fd < 0)
+		r.error = errno;
+	post(c, &r, sizeof(r), fd);
+}
+
+static void take_ctl(struct client *c, char *command)
+{
+	char *text = NULL;
+	size_t len = 0;
+	FILE *out = open_memstream(&text, &len);
+
+	if (!out)
+		return;
+	int rc = ctl_command(c->server, command, out);
+	fclose(out);
+	answer_text(c, rc, text, len);
+	free(text);
+}
+
+static void take_file(struct client *c, const struct vb_fabric_ask *ask)
+{
+	struct vb_fabric_node *n = server_ca(c->server, ask->node);
+	char *text = NULL;
+	size_t len = 0;
+	FILE *out = open_memstream(&text, &len);
+
+	if (!out)
+		return;
+	int rc = n ? show_file(c->server, n, ask->path, out) : ENODEV;
+	fclose(out);
+	if (!rc && len)
+		post(c, text, len < VB_FABRIC_INLINE ? len : VB_FABRIC_INLINE, -1);
+	else
+		post(c, "", 1, -1); /* a zero byte: there is no such file */
+	free(text);
+}
+
+static void take_ca(struct client *c, const struct vb_fabric_ask *ask)
+{
+	struct vb_fabric_node *n = server_ca(c->server, ask->node);
+	struct vb_fabric_ca ca = {.error = ENODEV};
+
+	if (n)
+		show_ca(c->server, n, &ca);
+	post(c, &ca, sizeof(ca), -1);
+}
+
+static void take_issm(struct client *c, const struct vb_fabric_ask *ask)
+{
+	struct vb_fabric_node *n = server_ca(c->server, ask->node);
+	struct vb_fabric_port *p = n ? vb_fabric_port(n, ask->port) : NULL;
+	char path[PATH_MAX + 128] = "";
+
+	if (!p || issm_path(c->server, p, path, sizeof(path)))
+		path[0] = '\0';
+	post(c, path, strlen(path) + 1, -1);
+}
+
+static bool take_ask(struct client *c, struct vb_fabric_ask *ask)
+{
+	ask->node[sizeof(ask->node) - 1] = ask->path[sizeof(ask->path) - 1] = '\0';
+	switch (ask->verb) {
+	case VB_FABRIC_ATTACH:
+		answer(c->fd, attach(c, ask), 0);
+		return true;
+	case VB_FABRIC_CA:
+		take_ca(c, ask);
+		return true;
+	case VB_FABRIC_FILE:
+		take_file(c, ask);
+		return true;
+	case VB_FABRIC_ISSM:
+		take_issm(c, ask);
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* Returns false if the message is none of ours: the connection ends. */
+static bool take_message(struct client *c, uint8_t *bytes, size_t n, int fd)
+{
+	uint32_t verb;
+
+	if (n < sizeof(verb))
+		return false;
+	memcpy(&verb, bytes, sizeof(verb));
+	if (verb == VB_FABRIC_SEND && n >= sizeof(struct vb_fabric_send)) {
+		take_mad(c, (void *)bytes, n, fd);
+		return true;
+	}
+	if ((verb == VB_FABRIC_REGISTER || verb == VB_FABRIC_UNREGISTER) && n == sizeof(struct vb_fabric_register)) {
+		take_register(c, (void *)bytes, fd);
+		return true;
+	}
+	if (verb == VB_FABRIC_CTL && n > sizeof(verb)) {
+		bytes[n] = '\0';
+		take_ctl(c, (char *)bytes + sizeof(verb));
+		return true;
+	}
+	return n == sizeof(struct vb_fabric_ask) && take_ask(c, (void *)bytes);
+}
+
+static int descriptor_in(struct msghdr *h)
+{
+	int fd = -1;
+
+	for (struct cmsghdr *m = CMSG_FIRSTHDR(h); m; m = CMSG_NXTHDR(h, m))
+		for (size_t i = 0; m->cmsg_level == SOL_SOCKET && m->cmsg_type == SCM_RIGHTS &&
+		                   CMSG_LEN((i + 1) * sizeof(int)) <= m->cmsg_len;
+		     i++) {
+			int got;
+
+			memcpy(&got, CMSG_DATA(m) + i * sizeof(int), sizeof(got));
+			if (fd < 0)
+				fd = got;
+			else
+				close(got);
+		}
+	return fd;
+}
+
+/* Returns false if the connection is over. */
+static bool read_one(struct client *c, bool *more)
+{
+	static uint8_t bytes[VB_FABRIC_MESSAGE + 1] __attribute__((aligned(8)));
+	char control[CMSG_SPACE(4 * sizeof(int))] __attribute__((aligned(8)));
+	struct iovec iov = {bytes, VB_FABRIC_MESSAGE};
+	struct msghdr h = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)};
+	ssize_t n = recvmsg(c->fd, &h, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+
+	*more = n > 0;
+	if (n < 0)
+		return errno == EAGAIN || errno == EINTR;
+	int fd = descriptor_in(&h);
+	bool right = n > 0 && !(h.msg_flags & MSG_TRUNC) && take_message(c, bytes, (size_t)n, fd);
+	if (fd >= 0)
+		close(fd);
+	return right;
+}
+
+/* --- connections --- */
+
+static void client_close(struct server *s, struct client *c)
+{
+	if (c->file)
+		vb_agent_close(c->file);
+	while (c->first)
+		drop_first(c);
+	close(c->fd);
+	*c->at = c->next;
+	if (c->next)
+		c->next->at = c->at;
+	free(c);
+}
+
+void client_accept(struct server *s)
+{
+	int fd = accept4(s->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+	struct client *c = fd < 0 ? NULL : calloc(1, sizeof(*c));
+	struct epoll_event e = {.events = EPOLLIN, .data.ptr = c};
+
+	if (!c || epoll_ctl(s->epoll, EPOLL_CTL_ADD, fd, &e)) {
+		free(c);
+		if (fd >= 0)
+			close(fd);
+		return;
+	}
+	*c = (struct client){.server = s, .fd = fd, .next = s->clients, .at = &s->clients};
+	c->last = &c->first;
+	if (c->next)
+		c->next->at = &c->next;
+	s->clients = c;
+}
+
+void client_event(struct server *s, struct client *c, uint32_t events)
+{
+	bool more = true, alive = true;
+
+	if (events & EPOLLOUT)
+		flush(c);
+	for (int i = 0; i < BATCH && alive && more; i++)
+		alive = read_one(c, &more);
+	if (!alive)
+		client_close(s, c);
+}
+
+/* --- time --- */
+
+/* Each client's port; one that several have gets the time several times, which does no harm. */
+void clients_time(struct server *s)
+{
+	for (struct client *c = s->clients; c; c = c->next)
+		if (c->file)
+			vb_agents_time(vb_agent_agents(c->file), s->now);
+}
+
+uint64_t clients_deadline(const struct server *s)
+{
+	uint64_t due = UINT64_MAX;
+
+	for (const struct client *c = s->clients; c; c = c->next) {
+		uint64_t one = c->file ? vb_agents_deadline(vb_agent_agents(c->file)) : UINT64_MAX;
+
+		due = one < due ? one : due;
+	}
+	return due;
+}
+
+void clients_close(struct server *s)
+{
+	while (s->clients)
+		client_close(s, s->clients);
+}

@@ -1,0 +1,343 @@
+// main.c - verbena-fabric: a simulated InfiniBand subnet that programs attach to, and its commands
+// follows: man/verbena-fabric.8
+// SPDX-License-Identifier: MIT
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "fabric/server/server.h"
+#include "fabric/topology.h"
+
+enum { TEXT_MOST = 256 << 20, EVENTS = 64, NS_PER_MS_ = 1000000 };
+
+static const char usage[] =
+        "usage: verbena-fabric TOPOLOGY --socket PATH\n"
+        "       verbena-fabric --generate SHAPE --socket PATH\n"
+        "       verbena-fabric --generate SHAPE --print\n"
+        "       verbena-fabric ctl --socket PATH COMMAND…\n"
+        "\n"
+        "  TOPOLOGY            a file in the output format of ibnetdiscover\n"
+        "  --generate SHAPE    switch:HOSTS, fat-tree:LEAVES,SPINES,HOSTS, torus:X,Y[,Z],HOSTS or\n"
+        "                      dragonfly:GROUPS,ROUTERS,HOSTS; HOSTS are those of one switch\n"
+        "  --socket PATH       programs reach it by VERBENA_FABRIC=PATH\n"
+        "  --print             print the topology and end\n"
+        "\n"
+        "Commands: link NODE PORT up|down, node NODE on|off, add FILE, describe NODE TEXT,\n"
+        "counters NODE PORT [NAME=VALUE…], trap NODE PORT NUMBER, show [NODE], states, stat, print, stop\n";
+
+__attribute__((format(printf, 1, 2))) static int complain(const char *fmt, ...)
+{
+	va_list ap;
+
+	fputs("verbena-fabric: ", stderr);
+	va_start(ap, fmt);
+	vfprintf(stderr, fmt, ap);
+	va_end(ap);
+	fputc('\n', stderr);
+	return 1;
+}
+
+uint64_t server_now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+/* The whole file; NULL with a complaint. */
+static char *read_whole(const char *path, size_t *len)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	char *text = NULL;
+	size_t room = 0;
+	ssize_t n = fd < 0 ? -1 : 1;
+
+	*len = 0;
+	while (n > 0 && *len < TEXT_MOST) {
+		if (*len + 65536 > room) {
+			char *grown = realloc(text, room = 2 * room + 131072);
+
+			if (!grown) {
+				n = -1;
+				break;
+			}
+			text = grown;
+		}
+		n = read(fd, text + *len, room - *len);
+		*len += n > 0 ? (size_t)n : 0;
+	}
+	int saved = errno;
+	if (fd >= 0)
+		close(fd);
+	if (!n)
+		return text;
+	free(text);
+	complain("%s: %s", path, n < 0 ? strerror(saved) : "too large");
+	return NULL;
+}
+
+static bool load(struct server *s, const char *file, const char *shape)
+{
+	struct vb_topology_error e = {0};
+	size_t len;
+	bool right;
+
+	if (shape) {
+		right = vb_topology_generate(s->fabric, shape, &e);
+	} else {
+		char *text = read_whole(file, &len);
+
+		if (!text)
+			return false;
+		right = vb_topology_read(s->fabric, text, len, &e);
+		free(text);
+	}
+	if (!right && e.line)
+		complain("%s:%u: %s", file, e.line, e.reason);
+	else if (!right)
+		complain("%s: %s", shape ? shape : file, e.reason);
+	return right;
+}
+
+/* --- the loop --- */
+
+/* A socket that nobody listens on any more is replaced; a living one is not. */
+static int server_listen(const char *path)
+{
+	struct sockaddr_un at = {.sun_family = AF_UNIX};
+	int fd;
+
+	if (strlen(path) >= sizeof(at.sun_path))
+		return complain("%s: the path is too long", path), -1;
+	strcpy(at.sun_path, path);
+	fd = vb_fabric_connect_to(path);
+	if (fd >= 0) {
+		close(fd);
+		return complain("%s: another fabric serves it", path), -1;
+	}
+	if (errno == ECONNREFUSED)
+		unlink(path);
+	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	mode_t old = umask(0177); /* its user's programs */
+	int rc = fd < 0 || bind(fd, (struct sockaddr *)&at, sizeof(at)) || listen(fd, 1024) ? errno : 0;
+	umask(old);
+	if (!rc)
+		return fd;
+	complain("%s: %s", path, strerror(rc));
+	if (fd >= 0)
+		close(fd);
+	return -1;
+}
+
+static int wait_ms(const struct server *s)
+{
+	uint64_t due = vb_fabric_deadline(s->fabric), other = clients_deadline(s), now = server_now();
+
+	due = other < due ? other : due;
+	if (due == UINT64_MAX)
+		return -1;
+	return due <= now ? 0 : (int)((due - now) / NS_PER_MS_ + 1);
+}
+
+static void turn(struct server *s, int signals)
+{
+	struct epoll_event events[EVENTS];
+	int n = epoll_wait(s->epoll, events, EVENTS, wait_ms(s));
+
+	s->now = server_now();
+	vb_fabric_time(s->fabric, s->now);
+	clients_time(s);
+	for (int i = 0; i < n; i++) {
+		void *what = events[i].data.ptr;
+
+		if (what == &s->listener)
+			client_accept(s);
+		else if (what == &s->inotify)
+			issm_event(s);
+		else if (what == s)
+			s->stop = true;
+		else
+			client_event(s, what, events[i].events);
+	}
+}
+
+static bool watch_fd(struct server *s, int fd, void *what)
+{
+	struct epoll_event e = {.events = EPOLLIN, .data.ptr = what};
+
+	return fd >= 0 && !epoll_ctl(s->epoll, EPOLL_CTL_ADD, fd, &e);
+}
+
+static int serve(struct server *s)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGTERM);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	int signals = signalfd(-1, &set, SFD_CLOEXEC);
+	s->epoll = epoll_create1(EPOLL_CLOEXEC);
+	s->now = server_now();
+	vb_fabric_time(s->fabric, s->now);
+	vb_fabric_train_all(s->fabric);
+	s->listener = server_listen(s->path);
+	if (s->listener < 0)
+		return 1;
+	int rc = issm_open(s);
+	if (rc || !watch_fd(s, s->listener, &s->listener) || !watch_fd(s, s->inotify, &s->inotify) ||
+	    !watch_fd(s, signals, s))
+		return complain("%s: %s", s->issm_dir, strerror(rc ? rc : errno));
+	while (!s->stop)
+		turn(s, signals);
+	clients_close(s);
+	issm_close(s);
+	unlink(s->path);
+	return 0;
+}
+
+static void free_agents(struct vb_fabric *f)
+{
+	for (size_t i = 0; i < f->count; i++)
+		for (unsigned k = 1; k <= f->nodes[i]->ports; k++)
+			vb_agents_free(f->nodes[i]->port[k].host);
+}
+
+static int run_fabric(const char *file, const char *shape, const char *path, bool print)
+{
+	struct server s = {.inotify = -1};
+	char *absolute = path && *path != '/' ? getcwd(NULL, 0) : NULL;
+	int rc = 1;
+
+	snprintf(s.path, sizeof(s.path), "%.2000s%s%.2000s", absolute ? absolute : "", absolute ? "/" : "",
+	         path ? path : "");
+	free(absolute);
+	s.fabric = vb_fabric_new(&server_fabric_ops, &s);
+	if (s.fabric && load(&s, file, shape)) {
+		if (print)
+			vb_topology_print(s.fabric, stdout);
+		rc = print ? 0 : serve(&s);
+	}
+	if (s.fabric)
+		free_agents(s.fabric);
+	vb_fabric_free(s.fabric);
+	return rc;
+}
+
+/* --- ctl --- */
+
+/* The words of the command as one text, behind the verb. file: the text that "add" brings, NULL for others. */
+static char *command_text(int argc, char **argv, const char *file)
+{
+	char *text = NULL;
+	size_t len = 0;
+	FILE *out = open_memstream(&text, &len);
+	uint32_t verb = VB_FABRIC_CTL;
+
+	if (!out)
+		return NULL;
+	fwrite(&verb, sizeof(verb), 1, out);
+	for (int i = 0; !file && i < argc; i++)
+		fprintf(out, strchr(argv[i], ' ') || !*argv[i] ? "\"%s\" " : "%s ", argv[i]);
+	if (file)
+		fprintf(out, "add %s", file);
+	fclose(out);
+	return text;
+}
+
+static int print_reply(int sock)
+{
+	struct vb_fabric_reply r;
+	char buf[4096];
+	int fd = -1;
+	long n = vb_fabric_hear(sock, &r, sizeof(r), &fd);
+	ssize_t got;
+	off_t at = 0;
+
+	if (n != sizeof(r))
+		return complain("the fabric does not answer: %s", n < 0 ? strerror(errno) : "another version?");
+	while (fd >= 0 && (got = pread(fd, buf, sizeof(buf), at)) > 0) {
+		fwrite(buf, 1, (size_t)got, r.error ? stderr : stdout);
+		at += got;
+	}
+	if (fd >= 0)
+		close(fd);
+	return r.error ? 1 : 0;
+}
+
+static int run_ctl(const char *path, int argc, char **argv)
+{
+	bool add = argc == 2 && !strcmp(argv[0], "add");
+	size_t len = 0;
+	char *file = add ? read_whole(argv[1], &len) : NULL;
+
+	if (add && !file)
+		return 1;
+	if (!path)
+		return complain("ctl: --socket or VERBENA_FABRIC says which fabric");
+	if (add)
+		file[len] = '\0'; /* read_whole leaves room */
+	char *text = command_text(argc, argv, file);
+	free(file);
+	int sock = text ? vb_fabric_connect_to(path) : -1;
+	int rc = sock < 0 ? errno : vb_fabric_say(sock, text, sizeof(uint32_t) + strlen(text + sizeof(uint32_t)), -1);
+	rc = rc ? complain("%s: %s", path, strerror(rc)) : print_reply(sock);
+	if (sock >= 0)
+		close(sock);
+	free(text);
+	return rc;
+}
+
+int main(int argc, char **argv)
+{
+	static const struct option options[] = {
+	        {"socket", required_argument, NULL, 's'}, {"generate", required_argument, NULL, 'g'},
+	        {"print", no_argument, NULL, 'p'},        {"help", no_argument, NULL, 'h'},
+	        {"version", no_argument, NULL, 'V'},      {NULL, 0, NULL, 0}};
+	const char *path = NULL, *shape = NULL;
+	bool print = false, ctl = argc > 1 && !strcmp(argv[1], "ctl");
+	int c;
+
+	if (ctl) {
+		argc--;
+		argv++;
+	}
+	while ((c = getopt_long(argc, argv, ctl ? "+" : "", options, NULL)) != -1) {
+		switch (c) {
+		case 's':
+			path = optarg;
+			break;
+		case 'g':
+			shape = optarg;
+			break;
+		case 'p':
+			print = true;
+			break;
+		case 'h':
+		case 'V':
+			fputs(c == 'h' ? usage : "verbena-fabric " VB_VERSION "\n", stdout);
+			return 0;
+		default:
+			fputs(usage, stderr);
+			return 2;
+		}
+	}
+	if (ctl && optind < argc)
+		return run_ctl(path ? path : vb_fabric_socket(), argc - optind, argv + optind);
+	if (ctl || (shape ? optind != argc : optind != argc - 1) || (!path && !print)) {
+		fputs(usage, stderr);
+		return 2;
+	}
+	return run_fabric(argv[optind], shape, path, print);
+}

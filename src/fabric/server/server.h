@@ -1,0 +1,69 @@
+// server.h - verbena-fabric: one process, one loop; its clients and what they may ask
+// follows: man/verbena-fabric.8
+// SPDX-License-Identifier: MIT
+#ifndef VB_FABRIC_SERVER_SERVER_H
+#define VB_FABRIC_SERVER_SERVER_H
+
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "fabric/agent/agent.h"
+#include "fabric/fabric.h"
+#include "fabric/proto/proto.h"
+
+struct client;
+
+/* A file that a program opens to say that its port is a subnet manager's. */
+struct issm {
+	struct issm *next;
+	struct vb_fabric_port *port;
+	int watch;
+	unsigned opened;
+};
+
+struct server {
+	struct vb_fabric *fabric;
+	int epoll, listener, inotify;
+	char path[PATH_MAX];
+	char issm_dir[PATH_MAX];
+	struct client *clients;
+	struct issm *issms;
+	uint32_t next_tid;
+	uint64_t now;
+	bool stop;
+	uint64_t lost; /* datagrams for programs that do not read */
+};
+
+uint64_t server_now(void); /* ns */
+
+/* --- client.c --- */
+void client_accept(struct server *s);
+/* What epoll said about a client's socket. */
+void client_event(struct server *s, struct client *c, uint32_t events);
+void clients_time(struct server *s);
+uint64_t clients_deadline(const struct server *s);
+void clients_close(struct server *s);
+extern const struct vb_fabric_ops server_fabric_ops;
+
+/* --- show.c: what programs ask about their CA --- */
+
+/* The CA of a name, or the first one. NULL: there is no such CA. */
+struct vb_fabric_node *server_ca(const struct server *s, const char *name);
+void show_ca(const struct server *s, const struct vb_fabric_node *n, struct vb_fabric_ca *ca);
+/* Returns an errno. */
+int show_file(const struct server *s, struct vb_fabric_node *n, const char *path, FILE *out);
+
+/* --- issm.c --- */
+int issm_open(struct server *s);
+void issm_close(struct server *s);
+/* The path for a port; returns an errno. */
+int issm_path(struct server *s, struct vb_fabric_port *p, char *path, size_t size);
+void issm_event(struct server *s);
+
+/* --- ctl.c --- */
+
+/* Carries out a command: words separated by spaces, or "add" and a text. Returns an errno; the text says why. */
+int ctl_command(struct server *s, char *command, FILE *out);
+
+#endif

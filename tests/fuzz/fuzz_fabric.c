@@ -1,0 +1,99 @@
+// fuzz_fabric.c - arbitrary datagrams from two programs on a subnet: nothing crashes, and memory stays bounded
+// follows: IBA volume 1, 13.5, 13.6, 14.2
+// SPDX-License-Identifier: MIT
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fabric/agent/agent.h"
+#include "fabric/topology.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void on_receive(void *own, struct vb_agent_file *file, unsigned agent, int error,
+                       const struct vb_agent_addr *addr, const uint8_t *mad, size_t len)
+{
+	volatile uint8_t sum = 0;
+
+	for (size_t i = 0; i < len; i++)
+		sum = (uint8_t)(sum + mad[i]);
+}
+
+static const struct vb_agents_ops agents_ops = {.receive = on_receive};
+
+static bool on_deliver(void *own, struct vb_fabric_port *port, const struct vb_fabric_packet *packet)
+{
+	return vb_agents_deliver(port->host, packet);
+}
+
+static const struct vb_fabric_ops fabric_ops = {.deliver = on_deliver};
+
+enum { HOSTS = 2, CLASSES = 4 };
+
+/* Both hosts have agents of these classes that take all requests; the SM's tables lead to both. */
+static void set_up(struct vb_fabric *f, struct vb_agent_file *file[HOSTS], struct vb_agents *a[HOSTS], uint32_t *tid)
+{
+	static const uint8_t classes[CLASSES] = {VB_MAD_CLASS_SM_DR, VB_MAD_CLASS_SM_LID, VB_MAD_CLASS_SA, 0x32};
+	struct vb_fabric_switch *sw = f->nodes[0]->sw;
+
+	sw->lft = malloc(64);
+	assert(sw->lft);
+	memset(sw->lft, 255, 64);
+	sw->lft_len = 64;
+	sw->info.lft_top = 63;
+	for (unsigned i = 0; i < HOSTS; i++) {
+		struct vb_fabric_port *p = &f->nodes[1 + i]->port[1];
+		unsigned agent;
+
+		p->info.lid = (uint16_t)(1 + i);
+		p->info.sm_lid = 1;
+		p->info.state = p->peer->info.state = VB_PORT_ACTIVE;
+		sw->lft[1 + i] = (uint8_t)(1 + i);
+		a[i] = vb_agents_new(p, &agents_ops, tid);
+		file[i] = vb_agent_open(a[i], NULL);
+		for (unsigned k = 0; k < CLASSES; k++) {
+			struct vb_agent_registration r = {.qpn = k < 2 ? 0 : 1,
+			                                  .mgmt_class = classes[k],
+			                                  .class_version = k == 2 ? 2 : 1,
+			                                  .rmpp_version = k > 1,
+			                                  .method_mask = {~0ull, ~0ull}};
+
+			assert(!vb_agent_register(file[i], &r, &agent));
+		}
+	}
+}
+
+/* Each step: a byte of control, one for the length, then so many bytes of the datagram; the rest of it is zeros. */
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct vb_fabric *f = vb_fabric_new(&fabric_ops, NULL);
+	struct vb_agent_file *file[HOSTS];
+	struct vb_agents *a[HOSTS];
+	struct vb_topology_error e;
+	uint32_t tid = 0;
+	uint64_t now = 0;
+
+	assert(f && vb_topology_generate(f, "switch:2", &e));
+	vb_fabric_train_all(f);
+	set_up(f, file, a, &tid);
+	for (size_t at = 0; at + 2 <= size;) {
+		uint8_t control = data[at], mad[2048] = {1};
+		size_t n = data[at + 1] < size - at - 2 ? data[at + 1] : size - at - 2,
+		       len = control & 0x40 ? sizeof(mad) : VB_MAD_LEN;
+		struct vb_agent_addr to = {.lid = control & 4 ? VB_LID_DIRECTED : 1 + (control >> 1 & 1),
+		                           .qpn = control >> 3 & 1,
+		                           .qkey = VB_GSI_QKEY};
+
+		memcpy(mad, data + at + 2, n);
+		at += 2 + n;
+		vb_agent_send(file[control & 1], control >> 4 & 3, &to, mad, len, control & 0x80 ? 10 : 0, 1);
+		now += 1000000;
+		vb_fabric_time(f, now);
+		vb_agents_time(a[0], now);
+		vb_agents_time(a[1], now);
+	}
+	vb_agents_free(a[0]);
+	vb_agents_free(a[1]);
+	vb_fabric_free(f);
+	return 0;
+}
