@@ -31,7 +31,7 @@ static void *map(void *at, size_t n, int prot, int flags, int fd)
 	return (void *)syscall(SYS_mmap, at, n, prot, flags, fd, 0L);
 }
 
-static uint8_t *address_of(const struct vb_arena *a, uint32_t i)
+static uint8_t *page_address(const struct vb_arena *a, uint32_t i)
 {
 	return a->base + (size_t)i * a->page;
 }
@@ -227,7 +227,7 @@ static uint32_t take_block(struct vb_arena *a, unsigned order)
 	uint32_t i = take_free(a, order), end = i + (1u << order);
 
 	if (i && end > a->top) {
-		if (protect(address_of(a, a->top), (end - a->top) * a->page, PROT_READ | PROT_WRITE)) {
+		if (protect(page_address(a, a->top), (end - a->top) * a->page, PROT_READ | PROT_WRITE)) {
 			merge_free(a, i, order);
 			return 0;
 		}
@@ -257,7 +257,7 @@ void *vb_arena_alloc(struct vb_arena *a, size_t align, size_t size)
 	}
 	pthread_mutex_unlock(&a->lock);
 	errno = saved;
-	return i ? address_of(a, i) : NULL;
+	return i ? page_address(a, i) : NULL;
 }
 
 /* Under the lock, if p is in use. */
@@ -288,7 +288,8 @@ static bool renew(struct vb_arena *a, uint32_t i)
 	b->marked = 0;
 	if (marked & VB_PAGE_FOREIGN)
 		return false;
-	return !(marked & VB_PAGE_PROTECTED) || !protect(address_of(a, i), b->pages * a->page, PROT_READ | PROT_WRITE);
+	return !(marked & VB_PAGE_PROTECTED) ||
+	       !protect(page_address(a, i), b->pages * a->page, PROT_READ | PROT_WRITE);
 }
 
 /* Returns true if the block's memory is to be given back. */
