@@ -252,15 +252,19 @@ static void an_mkey_keeps_strangers_out(void)
 	end();
 }
 
+static void give_lid(struct vb_fabric_port *p, int lid)
+{
+	p->info.lid = (uint16_t)lid;
+	p->info.sm_lid = 1;
+}
+
 /* As a subnet manager does: LIDs 1 to 4 for hosts, 5 and 6 for switches; all Active. */
 static void bring_up(void)
 {
-	for (int i = 0; i < 6; i++) {
-		struct vb_fabric_port *p = i < 4 ? &t.host[i]->port[1] : &t.sw[i - 4]->port[0];
-
-		p->info.lid = (uint16_t)(i + 1);
-		p->info.sm_lid = 1;
-	}
+	for (int i = 0; i < 4; i++)
+		give_lid(&t.host[i]->port[1], 1 + i);
+	for (int i = 0; i < 2; i++)
+		give_lid(&t.sw[i]->port[0], 5 + i);
 	for (int i = 0; i < 2; i++) {
 		static const uint8_t tables[2][64] = {{255, 1, 2, 3, 3, 0, 3}, {255, 3, 3, 1, 2, 3, 0}};
 		struct vb_smp s = directed(VB_MAD_SET, VB_SMP_LFT, 0, i + 1, to_next);
