@@ -11,9 +11,11 @@
 #define VB_COUNTS_DATA(X)                 \
 	X(port_xmit_data, "payload sent") \
 	X(port_rcv_data, "payload received")
-#define VB_COUNTS_EVENTS(X)                                                         \
-	X(port_xmit_packets, "packets sent; on one host, messages")                 \
-	X(port_rcv_packets, "packets received; on one host, messages")              \
+#define VB_COUNTS_EVENTS(X) VB_COUNTS_PACKETS(X) VB_COUNTS_TROUBLE(X)
+#define VB_COUNTS_PACKETS(X)                                        \
+	X(port_xmit_packets, "packets sent; on one host, messages") \
+	X(port_rcv_packets, "packets received; on one host, messages")
+#define VB_COUNTS_TROUBLE(X)                                                        \
 	X(out_of_sequence, "requests ahead of the expected PSN")                    \
 	X(packet_seq_err, "NAKs received: PSN sequence error")                      \
 	X(implied_nak_seq_err, "responses that were missing when a later one came") \

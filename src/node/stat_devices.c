@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "core/counters.h"
 #include "core/device.h"
@@ -17,6 +18,7 @@
 #include "node/io.h"
 #include "node/stat.h"
 #include "node/walk.h"
+#include "util/env.h"
 #include "util/tally.h"
 
 #define BATCH_QPS 32u /* looked at without a pause, under progress */
@@ -39,12 +41,16 @@ static struct {
 static pthread_mutex_t file_lock = PTHREAD_MUTEX_INITIALIZER;
 static bool is_over;                  /* the file has everything: nothing is answered any more */
 static char final_text[VB_TALLY_MAX]; /* not from malloc(3): a program may end in a signal handler */
+static bool says_at_end;              /* VERBENA_STATS */
 
 void vb_stat_devices_start(void)
 {
 	pthread_mutex_init(&file_lock, NULL); /* in a child of fork(), a thread of the parent may have held it */
 	is_over = false;
 	past.n = 0;
+	const char *value = vb_env("VERBENA_STATS");
+
+	says_at_end = value && !strcmp(value, "1");
 }
 
 /* What a program uses of an adapter. */
@@ -384,6 +390,39 @@ static size_t write_final(void)
 	return past.n && n < sizeof(final_text) ? n : 0;
 }
 
+static size_t append_line(char *line, size_t room, size_t n, const char *text, uint64_t value)
+{
+	int more = n < room ? snprintf(line + n, room - n, text, value) : 0;
+
+	return more > 0 ? n + (size_t)more : n;
+}
+
+/* For a person: a line for each adapter. One write(2) a line, so that lines of several programs are not mixed. */
+static void say_final(void)
+{
+	for (unsigned i = 0; i < past.n; i++) {
+		const struct vb_counts *c = &past.of[i].counts;
+		char line[1024];
+		int begin = snprintf(line, sizeof(line), "verbena: %s (%d): %s: ", program_invocation_short_name,
+		                     (int)getpid(), past.of[i].name);
+		size_t room = sizeof(line) - 1, n = begin > 0 ? (size_t)begin : 0;
+
+		n = append_line(line, room, n, "sent %" PRIu64 " bytes", c->port_xmit_data);
+		n = append_line(line, room, n, " in %" PRIu64 " packets", c->port_xmit_packets);
+		n = append_line(line, room, n, ", received %" PRIu64 " bytes", c->port_rcv_data);
+		n = append_line(line, room, n, " in %" PRIu64, c->port_rcv_packets);
+#define X(name, text) \
+	if (c->name)  \
+		n = append_line(line, room, n, ", " #name " %" PRIu64, c->name);
+		VB_COUNTS_TROUBLE(X)
+#undef X
+		n = n < room ? n : room - 1;
+		line[n++] = '\n';
+		if (write(STDERR_FILENO, line, n) < 0)
+			break; /* nobody reads it */
+	}
+}
+
 /* The program may end in a signal handler, so a lock is not waited for long. */
 static bool lock_file(void)
 {
@@ -406,6 +445,8 @@ bool vb_stat_end(struct vb_node *node, int dir_fd, const char *name)
 		return false;
 	if (!is_over && !vb_mutex_trylock(&node->ctx_lock, VB_RANK_CONTEXTS)) {
 		len = close_contexts(node, false) ? write_final() : 0;
+		if (len && says_at_end)
+			say_final();
 		vb_mutex_unlock(&node->ctx_lock);
 	}
 	is_over = true;

@@ -141,6 +141,8 @@ static int read_options(int argc, char **argv, bool *want_shim, const char **cap
 		}
 		if (!strcmp(argv[i], "--no-shim")) {
 			*want_shim = false;
+		} else if (!strcmp(argv[i], "--stats")) {
+			setenv("VERBENA_STATS", "1", 1);
 		} else if (!strcmp(argv[i], "--capture") && i + 1 < argc) {
 			*capture = argv[++i];
 		} else if (!strncmp(argv[i], "--capture=", strlen("--capture="))) {

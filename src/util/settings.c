@@ -203,6 +203,7 @@ static const struct {
          are_mpa_options},
         {"VERBENA_RDMA", "copy, ring or random", "each pair of programs measures", is_rdma_way},
         {"VERBENA_SENDS", "fetch, ring or random", "each pair of programs measures", is_sends_way},
+        {"VERBENA_STATS", "1 or 0", "nothing is printed", is_switch},
         {"VERBENA_WIRE", "auto, always or never", "auto is used", is_wire_mode},
 };
 

@@ -37,6 +37,13 @@ check "verbena devices has a row for roce_lo" devices_table
 
 check "verbena run --device is VERBENA_DEVICES" shows '^ +iwarp_lo' env VERBENA_DEVICES=roce:lo "$VERBENA" run --no-shim --device iwarp:lo ibv_devices
 check "verbena run --wire is VERBENA_WIRE" shows '^never$' "$VERBENA" run --no-shim --wire=never printenv VERBENA_WIRE
+# --- what a program says when it ends ---
+counted='^verbena: ibv_rc_pingpong \([0-9]+\): roce_lo: sent 500000 bytes in 500 packets, received 500000 bytes in 500$'
+says_at_end() { VERBENA_STATS=1 pair ibv_rc_pingpong -d roce_lo -g 1 -s 1000 -n 500 && grep -Eq "$counted" "$work/server.out" && grep -Eq "$counted" "$work/client.out" || { said_by_both; return 1; }; }
+says_nothing() { ! VERBENA_STATS=1 "${run[@]}" ibv_devinfo 2>&1 | grep '^verbena: '; }
+check "VERBENA_STATS=1: both ends say what they have sent and received" says_at_end
+check "VERBENA_STATS=1: a program that has sent nothing says nothing" says_nothing
+check "verbena run --stats is VERBENA_STATS=1" shows '^1$' "$VERBENA" run --no-shim --stats printenv VERBENA_STATS
 needs_value() { "$VERBENA" run $1 2>&1 | grep -q "or one without its value"; }
 check "verbena run --wire without a value is refused" needs_value --wire
 check "verbena run --devices is no option" needs_value "--devices x true"

@@ -33,6 +33,7 @@ VERBENA_NODE|host1|||0
 VERBENA_RDMA|copy|fetch|copy, ring or random|0
 VERBENA_RUNTIME|$VERBENA_RUNTIME|||0
 VERBENA_SENDS|fetch|copy|fetch, ring or random|0
+VERBENA_STATS|1|yes|1 or 0|0
 VERBENA_TREE|/nowhere|||0
 VERBENA_WIRE|never|sometimes|auto, always or never|0
 END
