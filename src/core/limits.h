@@ -33,7 +33,7 @@
 #define VB_MAX_MSG_SZ 0x40000000u
 /* Segmentation of TCP: payload of a request, and its headers. */
 #define VB_MAX_TSO (1u << 18)
-#define VB_MAX_TSO_HEADER 256u
+#define VB_MAX_TSO_HEADER 1024u
 /* Device memory of an adapter, in each program. */
 #define VB_MAX_DM_SIZE (1u << 20)
 #define VB_MAX_DM_LOG_ALIGN 12

@@ -176,7 +176,7 @@ static void limits_are_announced(void)
 	      (IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B));
 	CHECK(a.orig_attr.max_mw == VB_MAX_MW && a.hca_core_clock == 1000000 && a.max_dm_size == VB_MAX_DM_SIZE);
 	CHECK(a.odp_caps.general_caps == (IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT));
-	CHECK(a.odp_caps.per_transport_caps.rc_odp_caps == 0x3f && a.odp_caps.per_transport_caps.uc_odp_caps == 0x27);
+	CHECK(a.odp_caps.per_transport_caps.rc_odp_caps == 0xff && a.odp_caps.per_transport_caps.uc_odp_caps == 0x27);
 	CHECK(a.odp_caps.per_transport_caps.ud_odp_caps == 0x23);
 	CHECK(a.orig_attr.phys_port_cnt == 1 && a.phys_port_cnt_ex == 1);
 	vb_device_put(dev);
