@@ -2,14 +2,14 @@
 # later.sh - this build below the RDMA programs of later distributions: Debian 13's, and Ubuntu 24.04's
 # follows: debian-policy(7), the programs' own manual pages
 # SPDX-License-Identifier: MIT
-# usage: later.sh   SUITES: whose programs are run ("trixie noble"); LATER_ROOT: a root of the first suite, made before (.tar)
+# usage: later.sh   SUITES: whose programs are run (trixie; noble too by hand); LATER_ROOT: a root of the first suite, made before (.tar)
 # COMPILERS=yes: also builds with the first suite's gcc and clang, and runs units there; an hour on a slow machine
 # UBUNTU_KEYRING: the keys of Ubuntu's archive, if not those of Debian 13's package; UBUNTU_MIRROR: instead of the archive
 source "$(dirname "$0")/../../support/lib.sh"
 need mmdebstrap nsenter
 [ "$(id -u)" = 0 ] && unshare -mn true 2>/dev/null || { skip "programs of later distributions" "needs root and namespaces"; exit 0; }
 sanitized && { skip "programs of later distributions" "their root has no sanitizer's library"; exit 0; }
-suites=${SUITES:-trixie noble}
+suites=${SUITES:-trixie}
 ubuntu_keys=${UBUNTU_KEYRING:-}
 rows=iproute2,procps,libisal2,libjson-c5,liburing2,libssl3t64,ibverbs-utils,rdmacm-utils,perftest,ucx-utils,libfabric-bin,python3-pyverbs
 tools=gcc,g++,clang,libclang-rt-dev,meson,ninja-build,pkg-config,libibverbs-dev,librdmacm-dev,libisal-dev,libpcap-dev,liburing-dev,libjson-c-dev,libncurses-dev,libssl-dev
