@@ -255,14 +255,13 @@ static __attribute__((noinline)) bool is_fetched(const struct vb_qp *qp, const s
 	return !is_by_owner(qp, w) && vb_choose(&peer->choice[class], &peer->theirs->costs[class]) == VB_SEND_FETCHED;
 }
 
-/* The bytes of a message in one piece, or NULL. *inlined: they lie in the send queue. */
-static inline const void *one_piece(struct vb_qp *qp, const struct vb_swqe *w, bool *inlined)
+/* The bytes of a message in one piece, or NULL. */
+static inline const void *one_piece(struct vb_qp *qp, const struct vb_swqe *w)
 {
 	uint32_t slot = (uint32_t)(w - qp->swqe);
 	uint64_t va;
 
-	*inlined = w->flags & IBV_SEND_INLINE;
-	if (*inlined)
+	if (w->flags & IBV_SEND_INLINE)
 		return vb_sq_inline(qp, slot);
 	const struct ibv_sge *sge = vb_sq_sges(qp, slot);
 
@@ -278,17 +277,10 @@ static inline enum vb_emit emit_plain(struct vb_qp *qp, struct vb_swqe *w)
 {
 	struct vb_peer *peer = qp->local.peer;
 	uint32_t length = w->length, head = vb_rec_send_head(length);
-	bool inlined;
-	const void *from = one_piece(qp, w, &inlined);
+	const void *from = one_piece(qp, w);
 	struct vb_rec *rec = from ? vb_ring_reserve(peer, head + length) : NULL;
 
-	if (!rec)
-		return VB_EMIT_BLOCKED;
-	uint8_t *to = (uint8_t *)rec + head;
-
-	if (inlined && length == 8)
-		memcpy(to, from, 8);
-	else if (!vb_guard_copy(to, from, length))
+	if (!rec || !vb_guard_copy((uint8_t *)rec + head, from, length))
 		return VB_EMIT_BLOCKED;
 	vb_rec_fill(qp, rec, VB_REC_SEND, VB_RECF_FIRST | VB_RECF_LAST | vb_local_message_flags(w), next_psn(qp),
 	            length, w->imm);

@@ -136,4 +136,36 @@ static inline void vb_local_count_sent(struct vb_qp *qp, const struct vb_swqe *w
 	qp->local.sent_bytes[w->opcode == IBV_WR_RDMA_READ] += w->length;
 }
 
+static inline bool vb_local_is_atomic(const struct vb_swqe *w)
+{
+	return w->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || w->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+}
+
+/* Does the peer execute it in order behind all that was sent? */
+static inline bool vb_local_is_placed(const struct vb_swqe *w)
+{
+	return w->opcode == IBV_WR_ATOMIC_WRITE || w->opcode == VB_IBV_WR_FLUSH;
+}
+
+/* Fails the oldest request. Under progress + sq_lock. */
+void vb_local_fail_oldest(struct vb_qp *qp, enum ibv_wc_status status);
+/* Reads the peer's acknowledgements. gone: its QP or program has ended, so requests that it executed but did not
+ * acknowledge count too. */
+void vb_local_take_acks(struct vb_qp *qp, bool gone);
+
+/* retry.c. All under progress + sq_lock. */
+
+/* Goes back to the oldest request that the peer has not received, to send again from there. from is a count like
+ * ssn_una. Each entry between sq_una and sq_emit has one PSN, so differences of counts are distances. */
+void vb_local_go_back_to(struct vb_qp *qp, uint64_t from);
+/* Repeats requests, or fails the oldest one: then returns false. Does nothing if the NAK is obsolete. */
+bool vb_local_handle_nak(struct vb_qp *qp, uint64_t nak);
+/* The deadline has passed. */
+void vb_local_timer_expired(struct vb_qp *qp);
+/* Detects records that the peer consumed but neither executed nor refused. It dropped them, because its QP was not
+ * ready. */
+void vb_local_check_dropped(struct vb_qp *qp);
+/* The peer's program has ended. */
+void vb_local_peer_died(struct vb_qp *qp);
+
 #endif
