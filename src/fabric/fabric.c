@@ -232,14 +232,6 @@ void vb_fabric_connect(struct vb_fabric_port *a, struct vb_fabric_port *b)
 
 /* --- link states --- */
 
-void vb_fabric_changed(struct vb_fabric_port *p)
-{
-	struct vb_fabric *f = p->node->fabric;
-
-	if (f->ops->changed && p->host)
-		f->ops->changed(f->own, p);
-}
-
 /* A state that did not come from a Set: the switch says so in SwitchInfo and by a trap. */
 void vb_fabric_port_state(struct vb_fabric_port *p, uint8_t state)
 {
@@ -248,14 +240,13 @@ void vb_fabric_port_state(struct vb_fabric_port *p, uint8_t state)
 	if (state == VB_PORT_DOWN)
 		p->counters.link_downed++;
 	p->info.state = state;
-	vb_fabric_changed(p);
 	if (p->node->sw && p->num) {
 		p->node->sw->info.state_change = 1;
 		vb_fabric_trap(&p->node->port[0], VB_TRAP_LINK_STATE);
 	}
 }
 
-/* The highest bit of what both ends can and want; the lowest bit of `base` if they have none in common. */
+/* The highest bit of what both ends can and want; 1 if they have none in common. */
 static uint8_t highest_common(uint8_t a, uint8_t b)
 {
 	uint8_t both = a & b, top = 1;
@@ -342,7 +333,6 @@ static void reset_node(struct vb_fabric_node *n)
 		p->info.speed_supported = p->info.speed_enabled = old.speed_supported;
 		p->info.ext_supported = p->info.ext_enabled = old.ext_supported;
 		memset(&p->counters, 0, sizeof(p->counters));
-		vb_fabric_changed(p);
 	}
 	if (n->sw) {
 		free(n->sw->lft);

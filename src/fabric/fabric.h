@@ -107,8 +107,6 @@ struct vb_fabric_node {
 struct vb_fabric_ops {
 	/* A datagram for the programs on this port. Returns false if nobody takes it. It may send. */
 	bool (*deliver)(void *own, struct vb_fabric_port *port, const struct vb_fabric_packet *packet);
-	/* PortInfo or a table of a port with programs has changed. NULL: nobody wants to know. */
-	void (*changed)(void *own, struct vb_fabric_port *port);
 };
 
 struct vb_fabric {

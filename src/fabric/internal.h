@@ -29,10 +29,11 @@ static inline bool vb_fabric_is_up(const struct vb_fabric_port *p)
 
 /* Answers a request in place. in: where it arrived. False: it is not answered. */
 bool vb_sma_answer(struct vb_fabric_port *in, struct vb_smp *smp);
-/* The agent of another kind than SMInfo, traps and responses. */
+/* Whether the node answers it: it is not SMInfo, a trap or a response, which are for programs. */
 bool vb_sma_takes(const struct vb_smp *smp);
+/* Set of PortInfo: changes what is set. Returns a status. */
 uint8_t vb_sma_set_port_info(struct vb_fabric_port *p, const struct vb_port_info *set);
-/* Set of PortInfo changes what is set; returns a status. */
+/* Answers a request for counters in place. False: it is not answered. */
 bool vb_pma_answer(struct vb_fabric_port *p, uint8_t mad[VB_MAD_LEN]);
 
 void vb_trap_repress(struct vb_fabric_node *n, const struct vb_smp *smp);
@@ -44,6 +45,5 @@ void vb_fabric_launch(struct vb_fabric_port *from, const struct vb_fabric_packet
 
 void vb_fabric_port_defaults(struct vb_fabric_port *p);
 void vb_fabric_port_state(struct vb_fabric_port *p, uint8_t state);
-void vb_fabric_changed(struct vb_fabric_port *p);
 
 #endif

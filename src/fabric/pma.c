@@ -7,14 +7,14 @@
 
 static void sum_counters_of(struct vb_port_counters *sum, const struct vb_port_counters *c)
 {
-#define X(field, bits, select, ext) sum->field += c->field;
+#define X(field, select, ext) sum->field += c->field;
 	VB_PMA_FIELDS(X)
 #undef X
 }
 
 static void reset_counters(struct vb_port_counters *c, uint32_t mask, bool extended)
 {
-#define X(field, bits, select, ext)                                                         \
+#define X(field, select, ext)                                                               \
 	if ((extended ? ext : select) >= 0 && mask >> ((extended ? ext : select) & 31) & 1) \
 		c->field = 0;
 	VB_PMA_FIELDS(X)

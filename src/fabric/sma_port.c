@@ -121,19 +121,13 @@ static void take_states(struct vb_fabric_port *p, const struct vb_port_info *set
 
 uint8_t vb_sma_set_port_info(struct vb_fabric_port *p, const struct vb_port_info *set)
 {
-	uint8_t old[VB_SMP_DATA], new[VB_SMP_DATA];
-
 	if (!values_are_right(p, set))
 		return VB_MAD_BAD_VALUE;
-	vb_port_info_encode(old, &p->info);
 	if (is_end(p))
 		take_addresses(&p->info, set);
 	if (!p->node->sw || p->num) {
 		take_link(&p->info, set);
 		take_states(p, set);
 	}
-	vb_port_info_encode(new, &p->info);
-	if (memcmp(old, new, sizeof(old)) != 0)
-		vb_fabric_changed(p);
 	return 0;
 }

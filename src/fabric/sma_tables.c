@@ -26,8 +26,6 @@ uint8_t vb_sma_guid_info(struct vb_fabric_port *in, struct vb_smp *s, bool set)
 		p->guids[0] = p->guid; /* 14.2.5.5: the first is read-only */
 	for (unsigned i = 0; i < VB_FABRIC_GUIDS; i++)
 		vb_put64(&w, i ? p->guids ? p->guids[i] : 0 : p->guid);
-	if (set)
-		vb_fabric_changed(p);
 	return 0;
 }
 
@@ -50,8 +48,6 @@ uint8_t vb_sma_pkey_table(struct vb_fabric_port *in, struct vb_smp *s, bool set)
 		p->pkeys[block * 32 + i] = vb_get16(&r);
 	for (unsigned i = 0; i < 32; i++)
 		vb_put16(&w, vb_fabric_pkey(p, block * 32 + i));
-	if (set)
-		vb_fabric_changed(p);
 	return 0;
 }
 

@@ -27,7 +27,9 @@ void vb_topology_print(const struct vb_fabric *f, FILE *out);
 
 /* Links of a port of this width and speed: "4xQDR". False: there is no such one. */
 bool vb_topology_rate(struct vb_port_info *i, const char *text);
-/* What the link has: "4xQDR". */
+/* What the link has: 4, "QDR", "4xQDR". */
+unsigned vb_topology_lanes(const struct vb_port_info *i);
+const char *vb_topology_speed(const struct vb_port_info *i);
 const char *vb_topology_rate_text(const struct vb_port_info *i, char buf[16]);
 
 #endif

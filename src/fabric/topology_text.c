@@ -36,18 +36,25 @@ bool vb_topology_rate(struct vb_port_info *i, const char *text)
 	return false;
 }
 
+unsigned vb_topology_lanes(const struct vb_port_info *i)
+{
+	return i->width_active == 8    ? 12
+	       : i->width_active == 4  ? 8
+	       : i->width_active == 2  ? 4
+	       : i->width_active == 16 ? 2
+	                               : 1;
+}
+
+const char *vb_topology_speed(const struct vb_port_info *i)
+{
+	if (i->ext_active)
+		return i->ext_active == 8 ? "NDR" : i->ext_active == 4 ? "HDR" : i->ext_active == 2 ? "EDR" : "FDR";
+	return i->speed_active == 4 ? "QDR" : i->speed_active == 2 ? "DDR" : "SDR";
+}
+
 const char *vb_topology_rate_text(const struct vb_port_info *i, char buf[16])
 {
-	const char *name = i->speed_active == 4 ? "QDR" : i->speed_active == 2 ? "DDR" : "SDR";
-	unsigned lanes = i->width_active == 8    ? 12
-	                 : i->width_active == 4  ? 8
-	                 : i->width_active == 2  ? 4
-	                 : i->width_active == 16 ? 2
-	                                         : 1;
-
-	if (i->ext_active)
-		name = i->ext_active == 8 ? "NDR" : i->ext_active == 4 ? "HDR" : i->ext_active == 2 ? "EDR" : "FDR";
-	snprintf(buf, 16, "%ux%s", lanes, name);
+	snprintf(buf, 16, "%ux%s", vb_topology_lanes(i), vb_topology_speed(i));
 	return buf;
 }
 

@@ -68,7 +68,7 @@ static void send_trap(struct vb_fabric *f, struct vb_fabric_trap *t)
 	vb_fabric_launch(p, &packet, &smp);
 }
 
-/* True if a node of the fabric has no subnet manager yet, or cannot have heard of it. */
+/* False: the node does not know a subnet manager yet, or is off. */
 static bool has_manager(const struct vb_fabric_port *p)
 {
 	return p->info.sm_lid && p->info.lid && !p->node->off;
@@ -130,15 +130,12 @@ void vb_trap_forget(struct vb_fabric_node *n)
 
 void vb_trap_timer(struct vb_fabric *f)
 {
-	/* a trap that is sent may be repressed, and so freed, at once: the list begins anew */
-	for (struct vb_fabric_trap *t = f->traps; t;) {
-		if (t->due > f->now) {
-			t = t->next;
-			continue;
-		}
-		send_trap(f, t);
-		t = f->traps;
-	}
+	bool held = vb_fabric_hold(f); /* a trap that arrives may be repressed, and so freed, at once */
+
+	for (struct vb_fabric_trap *t = f->traps; t; t = t->next)
+		if (t->due <= f->now)
+			send_trap(f, t);
+	vb_fabric_let_go(f, held);
 }
 
 uint64_t vb_fabric_deadline(const struct vb_fabric *f)

@@ -93,10 +93,8 @@ static enum step transmit(struct walk *w, struct vb_fabric_port *out)
 			out->counters.xmit_discards++;
 			return DROPPED(w, not_active);
 		}
-		if (in->info.state == VB_PORT_ARMED) { /* 7.2.7: a data packet makes it Active; no PortStateChange */
+		if (in->info.state == VB_PORT_ARMED) /* 7.2.7: a data packet makes it Active; no PortStateChange */
 			in->info.state = VB_PORT_ACTIVE;
-			vb_fabric_changed(in);
-		}
 		if (in->info.state != VB_PORT_ACTIVE)
 			return DROPPED(w, not_active);
 		if (!may_pass(out, &w->fl->packet, VB_ENFORCE_OUT) || !may_pass(in, &w->fl->packet, VB_ENFORCE_IN))

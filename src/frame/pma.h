@@ -12,35 +12,35 @@ enum vb_pma_attr { VB_PMA_CLASS_PORT_INFO = 0x01, VB_PMA_COUNTERS = 0x12, VB_PMA
 #define VB_PMA_DATA (VB_MAD_LEN - VB_PMA_DATA_AT)
 
 /*
- * X(field, bits in PortCounters, bit of CounterSelect, bit of CounterSelect in the extended attribute or -1), in the
+ * X(field, bit of CounterSelect, bit of CounterSelect in the extended attribute or -1), in the
  * order of PortCounters. Bit 16 is the first one of CounterSelect2.
  */
-#define VB_PMA_FIELDS(X)                \
-	X(symbol_errors, 16, 0, -1)     \
-	X(link_recovers, 8, 1, -1)      \
-	X(link_downed, 8, 2, -1)        \
-	X(rcv_errors, 16, 3, -1)        \
-	X(rcv_remote_errors, 16, 4, -1) \
-	X(rcv_relay_errors, 16, 5, -1)  \
-	X(xmit_discards, 16, 6, -1)     \
-	X(xmit_constraint, 8, 7, -1)    \
-	X(rcv_constraint, 8, 8, -1)     \
-	X(link_integrity, 4, 9, -1)     \
-	X(buffer_overruns, 4, 10, -1)   \
-	X(vl15_dropped, 16, 11, -1)     \
-	X(xmit_data, 32, 12, 0)         \
-	X(rcv_data, 32, 13, 1)          \
-	X(xmit_pkts, 32, 14, 2)         \
-	X(rcv_pkts, 32, 15, 3)          \
-	X(xmit_wait, 32, 16, -1)        \
-	X(unicast_xmit, 0, -1, 4)       \
-	X(unicast_rcv, 0, -1, 5)        \
-	X(multicast_xmit, 0, -1, 6)     \
-	X(multicast_rcv, 0, -1, 7)
+#define VB_PMA_FIELDS(X)            \
+	X(symbol_errors, 0, -1)     \
+	X(link_recovers, 1, -1)     \
+	X(link_downed, 2, -1)       \
+	X(rcv_errors, 3, -1)        \
+	X(rcv_remote_errors, 4, -1) \
+	X(rcv_relay_errors, 5, -1)  \
+	X(xmit_discards, 6, -1)     \
+	X(xmit_constraint, 7, -1)   \
+	X(rcv_constraint, 8, -1)    \
+	X(link_integrity, 9, -1)    \
+	X(buffer_overruns, 10, -1)  \
+	X(vl15_dropped, 11, -1)     \
+	X(xmit_data, 12, 0)         \
+	X(rcv_data, 13, 1)          \
+	X(xmit_pkts, 14, 2)         \
+	X(rcv_pkts, 15, 3)          \
+	X(xmit_wait, 16, -1)        \
+	X(unicast_xmit, -1, 4)      \
+	X(unicast_rcv, -1, 5)       \
+	X(multicast_xmit, -1, 6)    \
+	X(multicast_rcv, -1, 7)
 
 /* Counters count in 64 bits. Data is in units of 4 bytes. */
 struct vb_port_counters {
-#define X(field, bits, select, ext) uint64_t field;
+#define X(field, select, ext) uint64_t field;
 	VB_PMA_FIELDS(X)
 #undef X
 };

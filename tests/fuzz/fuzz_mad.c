@@ -10,33 +10,33 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Encoding twice gives the same bytes: nothing that was decoded is lost. */
-#define STABLE(type, decode, encode, from)                    \
-	do {                                                  \
-		struct type x_;                               \
-		uint8_t one_[VB_SMP_DATA], two_[VB_SMP_DATA]; \
-		decode(&x_, from);                            \
-		encode(one_, &x_);                            \
-		decode(&x_, one_);                            \
-		encode(two_, &x_);                            \
-		assert(!memcmp(one_, two_, sizeof(one_)));    \
+/* What was decoded is the same after it was encoded and decoded: encoding loses nothing. */
+#define STABLE(type, decode, encode, from)             \
+	do {                                           \
+		struct type x_, y_;                    \
+		uint8_t data_[VB_SMP_DATA];            \
+		memset(&x_, 0, sizeof(x_));            \
+		memset(&y_, 0, sizeof(y_));            \
+		decode(&x_, from);                     \
+		encode(data_, &x_);                    \
+		decode(&y_, data_);                    \
+		assert(!memcmp(&x_, &y_, sizeof(x_))); \
 	} while (0)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	uint8_t mad[VB_MAD_LEN] = {0}, again[VB_MAD_LEN], more[VB_MAD_LEN];
-	struct vb_smp smp;
+	uint8_t mad[VB_MAD_LEN] = {0}, again[VB_MAD_LEN];
+	struct vb_smp smp, smp_again;
 	struct vb_rmpp rmpp;
 	struct vb_pma_select select;
-	struct vb_port_counters counters;
-	struct vb_class_port_info info;
+	struct vb_port_counters counters, counters_again;
+	struct vb_class_port_info info = {0}, info_again = {0};
 
 	memcpy(mad, data, size < sizeof(mad) ? size : sizeof(mad));
 	vb_smp_decode(&smp, mad);
 	vb_smp_encode(again, &smp);
-	vb_smp_decode(&smp, again);
-	vb_smp_encode(more, &smp);
-	assert(!memcmp(again, more, sizeof(again)));
+	vb_smp_decode(&smp_again, again); /* both begin with zeros */
+	assert(!memcmp(&smp, &smp_again, sizeof(smp)));
 	STABLE(vb_node_info, vb_node_info_decode, vb_node_info_encode, mad + 64);
 	STABLE(vb_port_info, vb_port_info_decode, vb_port_info_encode, mad + 64);
 	STABLE(vb_switch_info, vb_switch_info_decode, vb_switch_info_encode, mad + 64);
@@ -48,7 +48,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	vb_pma_select_decode(&select, mad + VB_PMA_DATA_AT, data && size & 1);
 	vb_pma_counters_decode(&counters, mad + VB_PMA_DATA_AT);
 	vb_pma_counters_encode(again + VB_PMA_DATA_AT, &select, &counters);
+	vb_pma_counters_decode(&counters_again, again + VB_PMA_DATA_AT);
+	assert(!memcmp(&counters, &counters_again, sizeof(counters)));
 	vb_class_port_info_decode(&info, mad + VB_PMA_DATA_AT);
 	vb_class_port_info_encode(again + VB_PMA_DATA_AT, &info);
+	vb_class_port_info_decode(&info_again, again + VB_PMA_DATA_AT);
+	assert(!memcmp(&info, &info_again, sizeof(info)));
 	return 0;
 }

@@ -209,7 +209,7 @@ static bool is_active_rmpp(const struct agent *agent, const uint8_t *mad)
 	struct vb_rmpp h;
 
 	vb_rmpp_decode(&h, mad);
-	return agent->r.rmpp_version && !agent->r.user_rmpp && (h.flags & VB_RMPP_ACTIVE);
+	return vb_rmpp_header_len(mad[1]) && agent->r.rmpp_version && !agent->r.user_rmpp && (h.flags & VB_RMPP_ACTIVE);
 }
 
 static int start_send(struct vb_agent_file *file, unsigned agent, const struct vb_agent_addr *addr, const uint8_t *mad,

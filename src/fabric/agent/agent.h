@@ -11,7 +11,7 @@
  * no clock: the owner hands in what programs send and the time, and gets what they receive.
  */
 
-#define VB_AGENTS_MOST 32             /* of one file */
+#define VB_AGENTS_MOST 32             /* of one file, as libibumad knows: VB_FABRIC_AGENTS */
 #define VB_AGENT_WAITING_MOST 4096    /* requests of one file that have no reply yet */
 #define VB_AGENT_LEN_MOST (64u << 20) /* of a transfer by RMPP */
 

@@ -48,14 +48,13 @@ int vb_fabric_connect_to(const char *path)
 	return sock;
 }
 
-int vb_fabric_say(int sock, const void *msg, size_t len, int fd)
+int vb_fabric_try(int sock, const struct iovec *parts, size_t count, int fd)
 {
 	union {
 		struct cmsghdr head;
 		char bytes[CMSG_SPACE(sizeof(int))];
 	} control = {0};
-	struct iovec iov = {(void *)msg, len};
-	struct msghdr h = {.msg_iov = &iov, .msg_iovlen = 1};
+	struct msghdr h = {.msg_iov = (struct iovec *)parts, .msg_iovlen = count};
 
 	if (fd >= 0) {
 		h.msg_control = &control;
@@ -64,31 +63,49 @@ int vb_fabric_say(int sock, const void *msg, size_t len, int fd)
 		        .cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
 		memcpy(CMSG_DATA(&control.head), &fd, sizeof(fd));
 	}
-	for (;;) {
-		struct pollfd p = {.fd = sock, .events = POLLOUT};
-
-		if (sendmsg(sock, &h, MSG_NOSIGNAL) == (ssize_t)len)
-			return 0;
-		if (errno == EAGAIN)
-			poll(&p, 1, -1);
-		else if (errno != EINTR)
-			return errno;
-	}
+	return sendmsg(sock, &h, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? errno : 0;
 }
 
-static int take_descriptor(struct msghdr *h)
+int vb_fabric_say_parts(int sock, const struct iovec *parts, size_t count, int fd)
 {
-	struct cmsghdr *c = CMSG_FIRSTHDR(h);
+	int rc;
+
+	while ((rc = vb_fabric_try(sock, parts, count, fd)) == EAGAIN || rc == EINTR) {
+		struct pollfd p = {.fd = sock, .events = POLLOUT};
+
+		if (rc == EAGAIN)
+			poll(&p, 1, -1);
+	}
+	return rc;
+}
+
+int vb_fabric_say(int sock, const void *msg, size_t len, int fd)
+{
+	return vb_fabric_say_parts(sock, &(struct iovec){(void *)msg, len}, 1, fd);
+}
+
+int vb_fabric_descriptor(struct msghdr *h)
+{
 	int fd = -1;
 
-	if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS && c->cmsg_len == CMSG_LEN(sizeof(int)))
-		memcpy(&fd, CMSG_DATA(c), sizeof(fd));
+	for (struct cmsghdr *m = CMSG_FIRSTHDR(h); m; m = CMSG_NXTHDR(h, m))
+		for (size_t i = 0; m->cmsg_level == SOL_SOCKET && m->cmsg_type == SCM_RIGHTS &&
+		                   CMSG_LEN((i + 1) * sizeof(int)) <= m->cmsg_len;
+		     i++) {
+			int got;
+
+			memcpy(&got, CMSG_DATA(m) + i * sizeof(int), sizeof(got));
+			if (fd < 0)
+				fd = got;
+			else
+				close(got);
+		}
 	return fd;
 }
 
 long vb_fabric_hear(int sock, void *reply, size_t size, int *fd)
 {
-	char control[CMSG_SPACE(sizeof(int))];
+	char control[CMSG_SPACE(sizeof(int))] __attribute__((aligned(8)));
 	struct iovec iov = {reply, size};
 	struct msghdr h = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)};
 	struct pollfd p = {.fd = sock, .events = POLLIN};
@@ -103,7 +120,7 @@ long vb_fabric_hear(int sock, void *reply, size_t size, int *fd)
 		errno = len ? errno : ECONNRESET;
 		return -1;
 	}
-	int got = take_descriptor(&h);
+	int got = vb_fabric_descriptor(&h);
 	if (fd)
 		*fd = got;
 	else if (got >= 0)

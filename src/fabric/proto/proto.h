@@ -6,6 +6,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
 
 /*
  * Each message of a program begins with its verb. ATTACH makes a connection a umad port: from then on it carries SEND,
@@ -30,7 +32,7 @@ enum vb_fabric_verb {
 #define VB_FABRIC_CTL_MOST 65536 /* of a command */
 #define VB_FABRIC_PORTS 9        /* of a CA that libibumad can show */
 #define VB_FABRIC_DEVICE "ib0"   /* the name of the CA for programs */
-#define VB_FABRIC_NOTHING 0xffffffffu
+#define VB_FABRIC_AGENTS 32      /* of a umad port */
 
 struct vb_fabric_ask { /* ATTACH, CA, FILE, ISSM */
 	uint32_t verb, port;
@@ -92,8 +94,12 @@ const char *vb_fabric_node_name(void);
 
 /* Returns a connected socket, or -1 with errno. */
 int vb_fabric_connect_to(const char *path);
-/* Sends a message, with a descriptor if fd is not -1. Returns 0 or an errno. */
+/* Sends a message in parts, with a descriptor if fd is not -1. Returns 0 or an errno. try: EAGAIN if it does not fit now. */
+int vb_fabric_try(int sock, const struct iovec *parts, size_t count, int fd);
+int vb_fabric_say_parts(int sock, const struct iovec *parts, size_t count, int fd);
 int vb_fabric_say(int sock, const void *msg, size_t len, int fd);
+/* The descriptor that came with a message, or -1. Closes all others that came. */
+int vb_fabric_descriptor(struct msghdr *h);
 /* Waits for a reply. fd, if it is not NULL: the descriptor that came with it, or -1. Returns its length, or -1 with errno.
  */
 long vb_fabric_hear(int sock, void *reply, size_t size, int *fd);

@@ -7,10 +7,11 @@
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "fabric/server/server.h"
+
+_Static_assert(VB_AGENTS_MOST == VB_FABRIC_AGENTS, "an agent that a program accepts");
 
 enum { BATCH = 64, QUEUED_MOST = 65536, QUEUED_BYTES_MOST = 128 << 20 };
 
@@ -33,23 +34,10 @@ struct client {
 
 /* --- to the program --- */
 
+/* False: it does not fit now. */
 static bool put(int sock, const void *bytes, size_t len, int fd)
 {
-	union {
-		struct cmsghdr head;
-		char bytes[CMSG_SPACE(sizeof(int))];
-	} control = {0};
-	struct iovec iov = {(void *)bytes, len};
-	struct msghdr h = {.msg_iov = &iov, .msg_iovlen = 1};
-
-	if (fd >= 0) {
-		h.msg_control = &control;
-		h.msg_controllen = sizeof(control);
-		control.head = (struct cmsghdr){
-		        .cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
-		memcpy(CMSG_DATA(&control.head), &fd, sizeof(fd));
-	}
-	return sendmsg(sock, &h, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)len || errno != EAGAIN;
+	return vb_fabric_try(sock, &(struct iovec){(void *)bytes, len}, 1, fd) != EAGAIN;
 }
 
 static void watch(struct client *c, uint32_t events)
@@ -372,25 +360,6 @@ static bool take_message(struct client *c, uint8_t *bytes, size_t n, int fd)
 	return n == sizeof(struct vb_fabric_ask) && take_ask(c, (void *)bytes);
 }
 
-static int descriptor_in(struct msghdr *h)
-{
-	int fd = -1;
-
-	for (struct cmsghdr *m = CMSG_FIRSTHDR(h); m; m = CMSG_NXTHDR(h, m))
-		for (size_t i = 0; m->cmsg_level == SOL_SOCKET && m->cmsg_type == SCM_RIGHTS &&
-		                   CMSG_LEN((i + 1) * sizeof(int)) <= m->cmsg_len;
-		     i++) {
-			int got;
-
-			memcpy(&got, CMSG_DATA(m) + i * sizeof(int), sizeof(got));
-			if (fd < 0)
-				fd = got;
-			else
-				close(got);
-		}
-	return fd;
-}
-
 /* Returns false if the connection is over. */
 static bool read_one(struct client *c, bool *more)
 {
@@ -403,7 +372,7 @@ static bool read_one(struct client *c, bool *more)
 	*more = n > 0;
 	if (n < 0)
 		return errno == EAGAIN || errno == EINTR;
-	int fd = descriptor_in(&h);
+	int fd = vb_fabric_descriptor(&h);
 	bool right = n > 0 && !(h.msg_flags & MSG_TRUNC) && take_message(c, bytes, (size_t)n, fd);
 	if (fd >= 0)
 		close(fd);

@@ -103,7 +103,7 @@ static int ctl_describe(struct server *s, char **w, FILE *out)
 
 static uint64_t *counter_named(struct vb_port_counters *c, const char *name, size_t len)
 {
-#define X(field, bits, select, ext)                               \
+#define X(field, select, ext)                                     \
 	if (strlen(#field) == len && !strncmp(#field, name, len)) \
 		return &c->field;
 	VB_PMA_FIELDS(X)
@@ -127,7 +127,7 @@ static int ctl_counters(struct server *s, char **w, FILE *out)
 			return fails(out, EINVAL, "%s: counters are set by NAME=VALUE", w[i]);
 		*c = v;
 	}
-#define X(field, bits, select, ext) fprintf(out, "%-18s %" PRIu64 "\n", #field, p->counters.field);
+#define X(field, select, ext) fprintf(out, "%-18s %" PRIu64 "\n", #field, p->counters.field);
 	VB_PMA_FIELDS(X)
 #undef X
 	return 0;

@@ -112,10 +112,11 @@ static bool load(struct server *s, const char *file, const char *shape)
 
 /* --- the loop --- */
 
-/* A socket that nobody listens on any more is replaced; a living one is not. */
+/* A socket that nobody listens on any more is replaced; a living one, or a file of another kind, is not. */
 static int server_listen(const char *path)
 {
 	struct sockaddr_un at = {.sun_family = AF_UNIX};
+	struct stat st;
 	int fd;
 
 	if (strlen(path) >= sizeof(at.sun_path))
@@ -126,7 +127,7 @@ static int server_listen(const char *path)
 		close(fd);
 		return complain("%s: another fabric serves it", path), -1;
 	}
-	if (errno == ECONNREFUSED)
+	if (errno == ECONNREFUSED && !lstat(path, &st) && S_ISSOCK(st.st_mode))
 		unlink(path);
 	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	mode_t old = umask(0177); /* its user's programs */
@@ -147,10 +148,11 @@ static int wait_ms(const struct server *s)
 	due = other < due ? other : due;
 	if (due == UINT64_MAX)
 		return -1;
-	return due <= now ? 0 : (int)((due - now) / NS_PER_MS_ + 1);
+	uint64_t ms = due <= now ? 0 : (due - now) / NS_PER_MS_ + 1;
+	return ms < INT_MAX ? (int)ms : INT_MAX;
 }
 
-static void turn(struct server *s, int signals)
+static void turn(struct server *s)
 {
 	struct epoll_event events[EVENTS];
 	int n = epoll_wait(s->epoll, events, EVENTS, wait_ms(s));
@@ -200,7 +202,7 @@ static int serve(struct server *s)
 	    !watch_fd(s, signals, s))
 		return complain("%s: %s", s->issm_dir, strerror(rc ? rc : errno));
 	while (!s->stop)
-		turn(s, signals);
+		turn(s);
 	clients_close(s);
 	issm_close(s);
 	unlink(s->path);
@@ -290,6 +292,10 @@ static int run_ctl(const char *path, int argc, char **argv)
 		file[len] = '\0'; /* read_whole leaves room */
 	char *text = command_text(argc, argv, file);
 	free(file);
+	if (text && strlen(text + sizeof(uint32_t)) > VB_FABRIC_CTL_MOST) {
+		free(text);
+		return complain("ctl: a command has at most %d bytes, with the file that it adds", VB_FABRIC_CTL_MOST);
+	}
 	int sock = text ? vb_fabric_connect_to(path) : -1;
 	int rc = sock < 0 ? errno : vb_fabric_say(sock, text, sizeof(uint32_t) + strlen(text + sizeof(uint32_t)), -1);
 	rc = rc ? complain("%s: %s", path, strerror(rc)) : print_reply(sock);

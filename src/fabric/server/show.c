@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "fabric/server/server.h"
+#include "fabric/topology.h"
 
 struct vb_fabric_node *server_ca(const struct server *s, const char *name)
 {
@@ -21,22 +22,8 @@ struct vb_fabric_node *server_ca(const struct server *s, const char *name)
 static unsigned rate_of(const struct vb_port_info *i)
 {
 	static const unsigned ext[] = {[1] = 140, [2] = 250, [4] = 500, [8] = 1000};
-	unsigned lanes = i->width_active == 8    ? 12
-	                 : i->width_active == 4  ? 8
-	                 : i->width_active == 2  ? 4
-	                 : i->width_active == 16 ? 2
-	                                         : 1;
 
-	return lanes * (i->ext_active && i->ext_active < 9 ? ext[i->ext_active] : 25u * i->speed_active);
-}
-
-static const char *speed_name(const struct vb_port_info *i)
-{
-	static const char *const ext[] = {[1] = "FDR", [2] = "EDR", [4] = "HDR", [8] = "NDR"};
-
-	if (i->ext_active && i->ext_active < 9 && ext[i->ext_active])
-		return ext[i->ext_active];
-	return i->speed_active == 4 ? "QDR" : i->speed_active == 2 ? "DDR" : "SDR";
+	return vb_topology_lanes(i) * (i->ext_active && i->ext_active < 9 ? ext[i->ext_active] : 25u * i->speed_active);
 }
 
 void show_ca(const struct server *s, const struct vb_fabric_node *n, struct vb_fabric_ca *ca)
@@ -98,14 +85,10 @@ static bool node_file(const struct vb_fabric_node *n, const char *name, FILE *ou
 
 static void print_rate(const struct vb_port_info *i, FILE *out)
 {
-	unsigned rate = rate_of(i), lanes = i->width_active == 8    ? 12
-	                                    : i->width_active == 4  ? 8
-	                                    : i->width_active == 2  ? 4
-	                                    : i->width_active == 16 ? 2
-	                                                            : 1;
+	unsigned rate = rate_of(i);
 
-	fprintf(out, rate % 10 ? "%u.%u Gb/sec (%uX %s)\n" : "%u%.0u Gb/sec (%uX %s)\n", rate / 10, rate % 10, lanes,
-	        speed_name(i));
+	fprintf(out, rate % 10 ? "%u.%u Gb/sec (%uX %s)\n" : "%u%.0u Gb/sec (%uX %s)\n", rate / 10, rate % 10,
+	        vb_topology_lanes(i), vb_topology_speed(i));
 }
 
 static bool port_table(const struct vb_fabric_port *p, const char *name, FILE *out)

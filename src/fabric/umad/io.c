@@ -99,6 +99,8 @@ static int ask_agent(int fd, struct vb_fabric_register *r)
 	if (rc)
 		return rc;
 	r->agent = reply.agent;
+	if (!reply.error && reply.agent >= VB_FABRIC_AGENTS)
+		return EIO;
 	return reply.error;
 }
 
@@ -198,23 +200,6 @@ static int send_large(int fd, struct vb_fabric_send *m, const void *mad, size_t 
 	return rc;
 }
 
-static int send_small(int fd, struct vb_fabric_send *m, void *mad, size_t len)
-{
-	struct iovec iov[] = {{m, sizeof(*m)}, {mad, len}};
-	struct msghdr h = {.msg_iov = iov, .msg_iovlen = 2};
-
-	for (;;) {
-		struct pollfd p = {.fd = fd, .events = POLLOUT};
-
-		if (sendmsg(fd, &h, MSG_NOSIGNAL) >= 0)
-			return 0;
-		if (errno == EAGAIN)
-			poll(&p, 1, -1);
-		else if (errno != EINTR)
-			return errno;
-	}
-}
-
 int umad_send(int fd, int agentid, void *umad, int length, int timeout_ms, int retries)
 {
 	enum { SHORTEST = 36 }; /* the kernel wants the header of RMPP too */
@@ -231,8 +216,9 @@ int umad_send(int fd, int agentid, void *umad, int length, int timeout_ms, int r
 		return -EIO;
 	}
 	memcpy(&m.head, mad, sizeof(m.head));
+	struct iovec parts[] = {{&m, sizeof(m)}, {mad->data, (size_t)length}};
 	int rc = length > VB_FABRIC_INLINE ? send_large(fd, &m, mad->data, (size_t)length)
-	                                   : send_small(fd, &m, mad->data, (size_t)length);
+	                                   : vb_fabric_say_parts(fd, parts, 2, -1);
 	if (!rc)
 		return 0;
 	errno = rc;
@@ -254,11 +240,8 @@ static int take_seen(int fd, struct ib_user_mad *mad, size_t len, size_t room)
 	struct iovec iov = {mad, sizeof(*mad) + room};
 	struct msghdr h = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)};
 	ssize_t n = recvmsg(fd, &h, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-	struct cmsghdr *c = n < 0 ? NULL : CMSG_FIRSTHDR(&h);
-	int mem = -1;
+	int mem = n < 0 ? -1 : vb_fabric_descriptor(&h);
 
-	if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS && c->cmsg_len == CMSG_LEN(sizeof(int)))
-		memcpy(&mem, CMSG_DATA(c), sizeof(mem));
 	if (mem < 0)
 		return n == (ssize_t)(sizeof(*mad) + len) ? 0 : EIO;
 	ssize_t got = pread(mem, mad->data, len, 0);
@@ -282,8 +265,8 @@ static int take_one(int fd, struct ib_user_mad *mad, int *length)
 		return -ENOSPC;
 	}
 	int rc = take_seen(fd, mad, len, room);
-	if (rc)
-		return -rc;
+	if (rc || mad->agent_id >= VB_FABRIC_AGENTS)
+		return rc ? -rc : -EIO;
 	*length = (int)len;
 	return (int)mad->agent_id;
 }
