@@ -221,7 +221,7 @@ static unsigned order_of(const struct vb_arena *a, size_t bytes)
 static uint32_t take_block(struct vb_arena *a, unsigned order)
 {
 	if (a->ncached[order]) {
-		a->cached_bytes -= a->pages[a->cached[order][a->ncached[order] - 1]].pages * a->page;
+		a->cached_bytes -= a->page << order;
 		return a->cached[order][--a->ncached[order]];
 	}
 	uint32_t i = take_free(a, order), end = i + (1u << order);
@@ -296,9 +296,9 @@ static bool renew(struct vb_arena *a, uint32_t i)
 static bool end_block(struct vb_arena *a, uint32_t i)
 {
 	struct vb_page *b = &a->pages[i];
-	size_t bytes = b->pages * a->page;
+	size_t bytes = a->page << b->order; /* an earlier use may have touched all of them */
 
-	a->in_use -= bytes;
+	a->in_use -= b->pages * a->page;
 	if (!renew(a, i)) {
 		b->state = VB_BLOCK_RETIRED;
 		return false;
@@ -328,9 +328,11 @@ bool vb_arena_free(struct vb_arena *a, void *p)
 	bool purge = b && end_block(a, i);
 
 	pthread_mutex_unlock(&a->lock);
-	if (purge) {                                         /* without the lock, because it takes long */
-		syscall(SYS_munlock, p, b->pages * a->page); /* locked memory cannot be given back */
-		purge_pages(a, p, b->pages * a->page);
+	if (purge) { /* without the lock, because it takes long */
+		size_t bytes = a->page << b->order;
+
+		syscall(SYS_munlock, p, bytes); /* locked memory cannot be given back */
+		purge_pages(a, p, bytes);
 		pthread_mutex_lock(&a->lock);
 		merge_free(a, i, b->order);
 		pthread_mutex_unlock(&a->lock);

@@ -5,6 +5,7 @@
 #define VB_MEMORY_ARENA_H
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -55,6 +56,7 @@ struct vb_arena {
 
 	pthread_mutex_t lock; /* guards the rest */
 	int forking;          /* the thread that holds the lock while it forks, or 0 */
+	sigset_t mask;        /* its signals; all are blocked until the child has its memory */
 	struct vb_page *pages;
 	uint32_t top;         /* pages that can be used so far; those behind have no access */
 	size_t in_use, limit; /* bytes */

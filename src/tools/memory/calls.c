@@ -19,6 +19,11 @@
 static struct vb_arena arena;
 static int tried; /* whether there can be an arena: 0 until the first allocation of whole pages, then 1 */
 static size_t page_size;
+static pthread_mutex_t once = PTHREAD_MUTEX_INITIALIZER;
+static int maker; /* the thread that has it: a call of its own goes to the next allocator */
+
+/* Ours, where the name means the one of a program with an allocator of its own. */
+extern void own_free(void *p) __THROW __attribute__((alias("free"), visibility("hidden")));
 
 /* The calls that ours replace. They are looked up when the library is loaded, or at the first call before that: dlsym(3)
  * may allocate, and free. What is freed then, is lost. */
@@ -52,8 +57,6 @@ static inline void *find(void **to, const char *name)
 /* Is this the program's allocator, and is such memory wanted and safe here? */
 static __attribute__((noinline, cold)) void try_to_make(void)
 {
-	static pthread_mutex_t once = PTHREAD_MUTEX_INITIALIZER;
-	static int maker; /* the thread that is in here: a call of its own goes to the next allocator */
 	int self = (int)syscall(SYS_gettid), saved = errno;
 	unsigned order;
 	size_t limit;
@@ -62,7 +65,7 @@ static __attribute__((noinline, cold)) void try_to_make(void)
 		return;
 	pthread_mutex_lock(&once);
 	__atomic_store_n(&maker, self, __ATOMIC_RELAXED);
-	if (!tried && vb_memory_fits((void *)free, &order, &limit))
+	if (!tried && vb_memory_fits((void *)own_free, &order, &limit))
 		vb_arena_make(&arena, order, limit);
 	__atomic_store_n(&maker, 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&tried, 1, __ATOMIC_RELEASE);
@@ -237,25 +240,24 @@ EXPORT int madvise(void *p, size_t n, int advice)
 	return touches(p, n) && arena.shared ? advise_pages(p, n, advice) : NEXT(madvise)(p, n, advice);
 }
 
-static void note_protection(void *p, size_t n, int prot)
+/* rc: what the call has returned, and what this returns. */
+static int note_protection(int rc, void *p, size_t n, int prot)
 {
 	unsigned bits = (unsigned)(prot & (PROT_READ | PROT_WRITE | PROT_EXEC)) * VB_PAGE_PROT_1;
 
-	vb_arena_flag(&arena, p, n, VB_PAGE_PROT, VB_PAGE_PROTECTED | bits);
+	if (!rc && touches(p, n))
+		vb_arena_flag(&arena, p, n, VB_PAGE_PROT, VB_PAGE_PROTECTED | bits);
+	return rc;
 }
 
 EXPORT int mprotect(void *p, size_t n, int prot)
 {
-	if (touches(p, n))
-		note_protection(p, n, prot);
-	return NEXT(mprotect)(p, n, prot);
+	return note_protection(NEXT(mprotect)(p, n, prot), p, n, prot);
 }
 
 EXPORT int pkey_mprotect(void *p, size_t n, int prot, int key)
 {
-	if (touches(p, n))
-		note_protection(p, n, prot);
-	return NEXT(pkey_mprotect)(p, n, prot, key);
+	return note_protection(NEXT(pkey_mprotect)(p, n, prot, key), p, n, prot);
 }
 
 EXPORT int munmap(void *p, size_t n)
@@ -312,6 +314,9 @@ static void memory_in_child(void)
 	        "verbena: fork: no memory for the child's copy of memory that peers can map; the child "
 	        "does not have it (VERBENA_MEMORY=off)\n";
 
+	/* another thread of the parent may have been making the arena: then this child makes its own */
+	pthread_mutex_init(&once, NULL);
+	maker = 0;
 	if (!vb_arena_in_child(&arena))
 		(void)!write(2, text, sizeof(text) - 1);
 }

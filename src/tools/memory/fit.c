@@ -5,6 +5,7 @@
 
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <link.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -34,6 +35,15 @@ void *vb_memory_find(void **to, const char *name)
 	return f;
 }
 
+/* Is it only the address by which a program that is not position-independent knows another object's function? */
+static bool is_reference(void *function)
+{
+	ElfW(Sym) *symbol = NULL;
+	Dl_info info;
+
+	return dladdr1(function, &info, (void **)&symbol, RTLD_DL_SYMENT) && symbol && symbol->st_shndx == SHN_UNDEF;
+}
+
 /* A program that has an allocator of its own in front of this library, or that checks its memory, keeps its own. */
 static bool has_own_allocator(void *own_free)
 {
@@ -46,7 +56,9 @@ static bool has_own_allocator(void *own_free)
 			return true;
 	if (preload && strstr(preload, "/vgpreload_")) /* Valgrind */
 		return true;
-	return dlsym(RTLD_DEFAULT, "free") != own_free;
+	void *first = dlsym(RTLD_DEFAULT, "free");
+
+	return first != own_free && !is_reference(first);
 }
 
 /* Pages of shared memory are counted when they are touched: without memory the program would get SIGBUS. */

@@ -10,8 +10,8 @@
 /* Looks up the definition of a name that follows this library's. NULL while dlsym(3) is looking up another one. */
 void *vb_memory_find(void **to, const char *name);
 
-/* May there be an arena? own_free: this library's free(). Sets its order (vb_arena_make) and the most that the program
- * may use of it. Allocates nothing. */
+/* May there be an arena? own_free: this library's free(), which need not be what the program's name means. Sets the
+ * arena's order (vb_arena_make) and the most that the program may use of it. Allocates nothing. */
 bool vb_memory_fits(void *own_free, unsigned *order, size_t *limit);
 
 /* Ends the program, as the C library does at a wrong pointer. */

@@ -2,6 +2,7 @@
 // follows: fork(2), pthread_atfork(3); mremap(2), "if the value of old_size is zero"
 // SPDX-License-Identifier: MIT
 #include <errno.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -76,9 +77,11 @@ static bool make_copy(struct vb_arena *a)
 	return ok;
 }
 
+/* A signal's handler in the child would find no memory, and the lock held. */
 void vb_arena_before_fork(struct vb_arena *a)
 {
 	int saved = errno;
+	sigset_t all;
 
 	if (!a->size)
 		return;
@@ -87,31 +90,36 @@ void vb_arena_before_fork(struct vb_arena *a)
 	a->copy = NULL;
 	if (a->shared && a->in_use)
 		make_copy(a);
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &a->mask);
 	errno = saved;
 }
 
-/* Ends the blocks that were freed while the lock was held. */
+/* Ends the blocks that were freed while the lock was held, and lets signals in again. */
 static void unlock(struct vb_arena *a)
 {
-	bool ended = false;
+	sigset_t mask = a->mask;
+	bool blocked = a->forking; /* not in a child of a program in which the arena came during the fork */
 
-	for (uint32_t i = block_after(a, 0); i < a->top && !ended; i = block_after(a, i))
-		ended = a->pages[i].state == VB_BLOCK_ENDED;
 	__atomic_store_n(&a->forking, 0, __ATOMIC_RELAXED);
-	pthread_mutex_unlock(&a->lock);
-	for (uint32_t i = block_after(a, 0); ended && i < a->top; i = block_after(a, i)) {
+	for (uint32_t i = block_after(a, 0); i < a->top; i = block_after(a, i)) {
 		if (a->pages[i].state != VB_BLOCK_ENDED)
 			continue;
 		a->pages[i].state = VB_BLOCK_USED;
+		pthread_mutex_unlock(&a->lock);
 		vb_arena_free(a, a->base + (size_t)i * a->page);
+		pthread_mutex_lock(&a->lock);
 	}
+	pthread_mutex_unlock(&a->lock);
+	if (blocked)
+		pthread_sigmask(SIG_SETMASK, &mask, NULL);
 }
 
 void vb_arena_after_fork(struct vb_arena *a)
 {
 	int saved = errno;
 
-	if (!a->size)
+	if (__atomic_load_n(&a->forking, __ATOMIC_RELAXED) != (int)syscall(SYS_gettid)) /* there was no arena before */
 		return;
 	if (a->copy)
 		syscall(SYS_munmap, a->copy, a->top * a->page);

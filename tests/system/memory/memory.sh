@@ -1,9 +1,9 @@
 #!/bin/bash
 # memory.sh - under verbena run whole pages are memory that peers can map, and where that is not right they are private
-# usage: memory.sh VERBENA CALLS
+# usage: memory.sh VERBENA CALLS OWN_FREE ADDRESS
 # SPDX-License-Identifier: MIT
 set -u
-verbena=$1 calls=$2
+verbena=$1 calls=$2 own_free=$3 address=$4
 VERBENA_RUNTIME=$(mktemp -d)
 export VERBENA_RUNTIME
 trap 'rm -rf "$VERBENA_RUNTIME"' EXIT
@@ -29,4 +29,12 @@ expect "files are limited" private "${run[@]}" prlimit --fsize=1000000
 expect "addresses are limited" private "${run[@]}" prlimit --as=1000000000
 expect "the library alone" shared timeout 60 env LD_PRELOAD="$library"
 expect "few descriptors" shared "${run[@]}" prlimit --nofile=64
+if "${run[@]}" "$own_free"; then echo "ok a program with a free() of its own gets none"; else
+	echo "not ok a program with a free() of its own gets none"
+	failed=1
+fi
+if "${run[@]}" "$address"; then echo "ok a program at a fixed address that stores where free() is gets it"; else
+	echo "not ok a program at a fixed address that stores where free() is gets it"
+	failed=1
+fi
 exit $failed

@@ -126,6 +126,23 @@ static void large_blocks_give_their_memory_back(void)
 	vb_arena_end(&arena);
 }
 
+static void a_smaller_use_of_a_block_leaves_no_memory_behind(void)
+{
+	uint8_t *p[9];
+
+	begin();
+	for (int i = 0; i < 9; i++)
+		p[i] = take(PAGE, 1 << 20, 1);
+	for (int i = 0; i < 8; i++)
+		CHECK(vb_arena_free(&arena, p[i]));
+	for (int i = 0; i < 8; i++) /* the same blocks */
+		p[i] = take(PAGE, (1 << 19) + PAGE, 1);
+	for (int i = 8; i >= 0; i--) /* the last one is not kept */
+		CHECK(vb_arena_free(&arena, p[i]));
+	CHECK(memory_in_use() <= 8u << 20);
+	vb_arena_end(&arena);
+}
+
 static void wrong_pointers_are_refused(void)
 {
 	uint8_t *p;
@@ -295,6 +312,39 @@ static void a_child_has_a_copy(bool closed)
 	vb_arena_end(&arena);
 }
 
+static uint8_t seen;
+
+static void look(int signal)
+{
+	(void)signal;
+	seen = *(volatile uint8_t *)large;
+}
+
+static void a_handler_finds_the_memory_in_the_child(void)
+{
+	int status;
+
+	begin();
+	large = take(PAGE, PAGE, 5);
+	signal(SIGUSR1, look);
+	vb_arena_before_fork(&arena);
+	pid_t pid = fork();
+
+	CHECK(pid >= 0);
+	if (!pid) {
+		raise(SIGUSR1); /* it comes before the child has its memory */
+		CHECK(!seen && vb_arena_in_child(&arena));
+		_exit(seen != 5);
+	}
+	vb_arena_after_fork(&arena);
+	CHECK(waitpid(pid, &status, 0) == pid && !status);
+	raise(SIGUSR1);
+	SAME(seen, 5);
+	signal(SIGUSR1, SIG_DFL);
+	CHECK(vb_arena_free(&arena, large));
+	vb_arena_end(&arena);
+}
+
 static void handlers_of_others_allocate_and_free_during_a_fork(void)
 {
 	begin();
@@ -336,11 +386,13 @@ int main(void)
 	no_more_than_the_limit_is_given();
 	what_is_free_joins_its_neighbours();
 	large_blocks_give_their_memory_back();
+	a_smaller_use_of_a_block_leaves_no_memory_behind();
 	wrong_pointers_are_refused();
 	a_block_is_new_whatever_the_program_did_to_it();
 	threads_free_what_others_have_allocated();
 	a_child_has_a_copy(false);
 	a_child_has_a_copy(true);
+	a_handler_finds_the_memory_in_the_child();
 	handlers_of_others_allocate_and_free_during_a_fork();
 	limits_of_the_program_are_minded();
 	printf("ok whole pages come from the arena, and a child has a copy of them\n");
