@@ -445,13 +445,14 @@ bool vb_stat_end(struct vb_node *node, int dir_fd, const char *name)
 		return false;
 	if (!is_over && !vb_mutex_trylock(&node->ctx_lock, VB_RANK_CONTEXTS)) {
 		len = close_contexts(node, false) ? write_final() : 0;
-		if (len && says_at_end)
-			say_final();
 		vb_mutex_unlock(&node->ctx_lock);
 	}
 	is_over = true;
 	if (len)
 		vb_tally_keep(dir_fd, name, final_text, len); /* otherwise what was shown remains */
+	if (len &&
+	    says_at_end) /* last, and without ctx_lock: standard error may be a full pipe, or one without a reader */
+		say_final();
 	vb_mutex_unlock(&file_lock);
 	return true;
 }

@@ -196,7 +196,6 @@ void rcm_qp_unlock(struct rcm_id *id, int cancel)
 bool rcm_present(struct rcm_event *e)
 {
 	struct rcm_id *owner = e->owner;
-
 	int cancel;
 
 	rcm_qp_lock(owner, &cancel);

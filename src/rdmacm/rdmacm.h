@@ -104,8 +104,8 @@ enum { RCM_OPTION_VERBENA = 0x5642, RCM_OPTION_TRANSPORT = 1 };
 /* rcm.lock guards all members without a comment of their own. */
 struct rcm_id {
 	struct rdma_cm_id id; /* the program's, and first */
-	pthread_mutex_t
-	        qp_lock; /* id.qp is not destroyed while an event of this id is presented, which may change its state */
+	/* id.qp is not destroyed while an event of this id is presented, which may change its state */
+	pthread_mutex_t qp_lock;
 	struct rcm_id *next, **link;
 	unsigned generation;
 	enum rcm_state state;

@@ -71,7 +71,8 @@ static int begin_cut(struct vb_qp *qp, struct vb_swqe *w, struct cut *c)
 		return E2BIG;
 	if (!vb_tso_parse(&c->tso, c->head, w->imm))
 		return ENOMSG;
-	if (c->tso.len + c->mss > VB_RAW_FRAME_MAX)
+	if (c->tso.len + c->mss > VB_RAW_FRAME_MAX ||
+	    (c->tso.v4 && c->tso.len - c->tso.ip_at + c->mss > UINT16_MAX)) /* its total length */
 		return EMSGSIZE;
 	c->pieces = vb_gather(qp, w, 0, c->from);
 	return c->pieces < 0 ? EFAULT : 0;

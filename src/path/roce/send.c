@@ -276,15 +276,23 @@ static void seal_packet(struct vb_tx *tx, uint8_t *packet, const struct vb_flow 
 	vb_icrc_encode(packet + len, vb_icrc_packet(&tx->icrc, flow, id, packet, len));
 }
 
-/* Also a single packet may be refused on a socket that has a segment size: with IPsec. */
-static void stop_segmenting(struct vb_tx *tx)
+/* Takes the segment size back from the socket. Returns false if it has none. */
+static bool clear_segment(struct vb_tx *tx, bool v6)
 {
 	int none = 0;
 
+	if (!tx->segment[v6] || setsockopt(tx->fd[v6], SOL_UDP, UDP_SEGMENT, &none, sizeof(none)))
+		return false;
+	tx->segment[v6] = tx->wanted[v6] = 0;
+	return true;
+}
+
+/* Also a single packet may be refused on a socket that has a segment size: with IPsec. */
+static void stop_segmenting(struct vb_tx *tx)
+{
 	tx->no_gso = true;
-	for (int v6 = 0; v6 < 2; v6++)
-		if (tx->segment[v6] && !setsockopt(tx->fd[v6], SOL_UDP, UDP_SEGMENT, &none, sizeof(none)))
-			tx->segment[v6] = 0;
+	clear_segment(tx, false);
+	clear_segment(tx, true);
 }
 
 /* Sends the packets one by one, each with identification 0, because the device or kernel has no UDP segmentation. */
@@ -320,6 +328,7 @@ static int send_one(struct vb_tx *tx, struct message *m)
 	struct control c;
 	struct sockaddr_storage sa;
 	struct msghdr mh = {.msg_name = &sa, .msg_iov = tx->pieces, .msg_control = c.buf};
+	bool v6 = !vb_gid_is_ipv4(m->to.dst);
 
 	mh.msg_namelen = vb_gid_to_sockaddr(&sa, m->to.dst, VB_ROCE_PORT, m->to.ifindex);
 	if (m->n > 1 && tx->no_gso)
@@ -328,7 +337,7 @@ static int send_one(struct vb_tx *tx, struct message *m)
 	mh.msg_controllen = c.len;
 	mh.msg_iovlen = lay_pieces(tx, m);
 	for (int tries = 0; tries < 3; tries++) {
-		if (vb_udp_send(tx->fd[!vb_gid_is_ipv4(m->to.dst)], &mh) >= 0)
+		if (vb_udp_send(tx->fd[v6], &mh) >= 0)
 			return 0;
 		if (errno == EIO || errno == EOPNOTSUPP || errno == ENOPROTOOPT) {
 			if (tx->no_gso)
@@ -336,6 +345,10 @@ static int send_one(struct vb_tx *tx, struct message *m)
 			stop_segmenting(tx);
 			return send_singly(tx, m, &mh);
 		}
+		/* Before Linux 6.14 a route refuses also a short packet if the socket's segment size, which sends to
+		 * another peer had, is longer than its MTU. */
+		if (errno == EINVAL && m->n == 1 && clear_segment(tx, v6))
+			continue;
 		/* ENOBUFS and ENOMEM are temporary. ECONNREFUSED is an ICMP error of an earlier packet; try again. */
 		if (errno == EAGAIN || errno == ENOBUFS || errno == ENOMEM)
 			return EAGAIN;

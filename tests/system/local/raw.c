@@ -330,6 +330,21 @@ static void a_rule_that_the_kernel_refuses_leaves_nothing_behind(void)
 	SAME(atomic_load(&memberships), 1);
 }
 
+static struct ibv_flow *counted_flow(struct raw *r, struct ibv_counters *counters, const uint8_t *to)
+{
+	struct __attribute__((packed, aligned(8))) { /* the pointer would be aligned, and rdma-core wants no gaps */
+		struct ibv_flow_attr attr;
+		struct ibv_flow_spec_eth eth;
+		struct ibv_flow_spec_counter_action count;
+	} rule = {.attr = {.size = sizeof(rule), .num_of_specs = 2, .port = 1},
+	          .eth = {.type = IBV_FLOW_SPEC_ETH, .size = sizeof(rule.eth)},
+	          .count = {.type = IBV_FLOW_SPEC_ACTION_COUNT, .size = sizeof(rule.count), .counters = counters}};
+
+	memcpy(rule.eth.val.dst_mac, to, 6);
+	memset(rule.eth.mask.dst_mac, 0xff, 6);
+	return ibv_create_flow(r->qp, (void *)&rule);
+}
+
 static void a_counters_object_counts_what_its_flow_receives(void)
 {
 	struct ibv_counters_init_attr init = {0};
@@ -348,17 +363,7 @@ static void a_counters_object_counts_what_its_flow_receives(void)
 	CHECK(counters);
 	SAME(ibv_attach_counters_point_flow(counters, &frames, NULL), 0);
 	SAME(ibv_attach_counters_point_flow(counters, &bytes, NULL), 0);
-	struct __attribute__((packed, aligned(8))) { /* the pointer would be aligned, and rdma-core wants no gaps */
-		struct ibv_flow_attr attr;
-		struct ibv_flow_spec_eth eth;
-		struct ibv_flow_spec_counter_action count;
-	} rule = {.attr = {.size = sizeof(rule), .num_of_specs = 2, .port = 1},
-	          .eth = {.type = IBV_FLOW_SPEC_ETH, .size = sizeof(rule.eth)},
-	          .count = {.type = IBV_FLOW_SPEC_ACTION_COUNT, .size = sizeof(rule.count), .counters = counters}};
-
-	memcpy(rule.eth.val.dst_mac, there, 6);
-	memset(rule.eth.mask.dst_mac, 0xff, 6);
-	struct ibv_flow *flow = ibv_create_flow(b.qp, (void *)&rule);
+	struct ibv_flow *flow = counted_flow(&b, counters, there);
 
 	CHECK(flow);
 	for (uint64_t i = 0; i < 6; i++) {
@@ -394,19 +399,6 @@ static void *destroys_counters(void *unused)
 	}
 }
 
-static struct ibv_flow *counted_flow(struct raw *r, struct ibv_counters *counters)
-{
-	struct __attribute__((packed, aligned(8))) {
-		struct ibv_flow_attr attr;
-		struct ibv_flow_spec_eth eth;
-		struct ibv_flow_spec_counter_action count;
-	} rule = {.attr = {.size = sizeof(rule), .num_of_specs = 2, .port = 1},
-	          .eth = {.type = IBV_FLOW_SPEC_ETH, .size = sizeof(rule.eth)},
-	          .count = {.type = IBV_FLOW_SPEC_ACTION_COUNT, .size = sizeof(rule.count), .counters = counters}};
-
-	return ibv_create_flow(r->qp, (void *)&rule);
-}
-
 static void a_counters_object_ends_while_another_thread_makes_flows_with_it(void)
 {
 	struct ibv_counters_init_attr init = {0};
@@ -424,7 +416,7 @@ static void a_counters_object_ends_while_another_thread_makes_flows_with_it(void
 
 		CHECK(c);
 		atomic_store(&given, c);
-		struct ibv_flow *flow = counted_flow(&a, c);
+		struct ibv_flow *flow = counted_flow(&a, c, there);
 
 		CHECK(flow || errno == EINVAL);
 		made += flow != NULL;

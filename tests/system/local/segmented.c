@@ -208,6 +208,22 @@ static void the_largest_request_is_sent(void)
 	expect(a.cq, 1, IBV_WC_LOC_LEN_ERR);
 }
 
+/* lo's MTU would let a packet of 65536 bytes pass, but IPv4's total length has 16 bits. */
+static void a_segment_that_ipv4_cannot_name_is_refused(void)
+{
+	const uint16_t mss = 65536 - (HEADERS - HEAD);
+	uint8_t head[HEADERS];
+	struct raw a, b;
+	struct dev d;
+
+	tso_pair(&a, &b, &d);
+	write_headers(head);
+	SAME(send_tso(&a, 0, head, mss - 1, mss - 1), 0);
+	expect(a.cq, 0, IBV_WC_SUCCESS);
+	SAME(send_tso(&a, 1, head, mss, mss), 0);
+	expect(a.cq, 1, IBV_WC_LOC_LEN_ERR);
+}
+
 static void what_is_no_tcp_ends_the_send_queue(void)
 {
 	uint8_t head[HEADERS];
@@ -247,6 +263,7 @@ int main(int argc, char **argv)
 	        {"a request becomes segments", a_request_becomes_segments, 0},
 	        {"requests of both kinds keep their order", requests_of_both_kinds_keep_their_order, 0},
 	        {"the largest request is sent", the_largest_request_is_sent, 0},
+	        {"a segment that IPv4 cannot name is refused", a_segment_that_ipv4_cannot_name_is_refused, 0},
 	        {"what is no TCP ends the send queue", what_is_no_tcp_ends_the_send_queue, 0},
 	        {"wrong requests and queue pairs are refused", wrong_requests_and_queue_pairs_are_refused, 0},
 	};

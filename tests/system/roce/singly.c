@@ -19,10 +19,20 @@
 
 static int refusal;
 static unsigned refused, busy, plain;
-static bool ipsec; /* the next send without a segment size of its own is refused */
+static bool narrow; /* the MTU of the route is below the segment size of the socket, on a kernel before 6.14 */
+static bool ipsec;  /* the next send without a segment size of its own is refused */
 
 long __real_vb_udp_send(int fd, const struct msghdr *mh);
 long __wrap_vb_udp_send(int fd, const struct msghdr *mh);
+
+static bool has_segment_size(int fd)
+{
+	int size = 0;
+	socklen_t len = sizeof(size);
+
+	CHECK(!getsockopt(fd, SOL_UDP, UDP_SEGMENT, &size, &len));
+	return size;
+}
 
 /* Replaces the adapter's sends (by the linker): those with segments fail, and some of the others must be retried. */
 long __wrap_vb_udp_send(int fd, const struct msghdr *mh)
@@ -40,6 +50,11 @@ long __wrap_vb_udp_send(int fd, const struct msghdr *mh)
 	if (ipsec && !mh->msg_controllen) {
 		ipsec = false;
 		errno = EIO;
+		return -1;
+	}
+	if (narrow && !mh->msg_controllen && has_segment_size(fd)) {
+		refused++;
+		errno = EINVAL;
 		return -1;
 	}
 	if (busy) {
@@ -118,6 +133,23 @@ static void a_segment_size_of_the_socket_is_taken_back(void)
 	SAME(atomic_load(&vb_counters.tx_refused), 0);
 }
 
+/* Peers share a socket, and the routes to them may have different MTUs. */
+static void a_segment_size_of_one_peer_does_not_stop_another(void)
+{
+	struct stranger s;
+	struct came c;
+
+	stranger_meet(&s, &(struct conf){.psn = 500}, false);
+	for (uint32_t i = 0; i < 3; i++)
+		send_two(&s, i);
+	narrow = true;
+	POST(&s.l, .op = IBV_WR_SEND, .id = 3, .m = &s.m, .len = 100);
+	stranger_expect(&s, &c, VB_RC_SEND_ONLY, 506);
+	SAME(refused, 1);
+	SAME(STAT(&s, resent_pkts), 0);
+	SAME(atomic_load(&vb_counters.tx_refused), 0);
+}
+
 /* Packets that do not fit now wait, and are sent in order. */
 static void what_has_no_room_now_goes_later(void)
 {
@@ -143,6 +175,7 @@ int main(int argc, char **argv)
 	        {"a device that cannot checksum gets packets", a_device_that_cannot_checksum_gets_packets},
 	        {"an older kernel gets packets", an_older_kernel_gets_packets},
 	        {"a segment size of the socket is taken back", a_segment_size_of_the_socket_is_taken_back},
+	        {"a segment size of one peer does not stop another", a_segment_size_of_one_peer_does_not_stop_another},
 	        {"what has no room now goes later", what_has_no_room_now_goes_later},
 	};
 
