@@ -31,12 +31,22 @@ pools() {
 	printf '%s\n' "osd pool create p 4" "osd erasure-code-profile set two-and-one k=2 m=1 crush-failure-domain=osd" \
 		"osd pool create ec 4 4 erasure two-and-one" "osd pool create disks 4" "osd pool application enable disks rbd" | ceph && wait_for 60 clean
 }
-# The queue pairs carry it: the adapter's count of bytes grows by what is written, and more
-sent() { at 0 "$VERBENA" stat --json | python3 -c 'import json, sys; print(sum(d["counters"]["xmit_bytes"] for d in json.load(sys.stdin)["devices"]))'; }
-
-crosses() { # COMMAND…: it succeeds, and its 5 MB go to two other OSDs at least
-	local before
-	before=$(sent) && "$@" && [ $(($(sent) - before)) -gt 10000000 ]
+# The bytes that the queue pairs of all hosts have sent
+sent() {
+	local host last=0 replies
+	[ $hosts = one ] || last=2
+	replies=$(for host in $(seq 0 $last); do at "$host" "$VERBENA" stat --json || return 1; done) || return 1
+	python3 -c '
+import json, sys
+text, total = sys.stdin.read().strip(), 0
+while text:
+    reply, end = json.JSONDecoder().raw_decode(text)
+    total, text = total + sum(d["counters"]["xmit_bytes"] for d in reply["devices"]), text[end:].strip()
+print(total)' <<<"$replies"
+}
+crosses() { # COMMAND…: it succeeds, and its 5 MB go to an OSD, from there to two others, and back
+	local before after
+	before=$(sent) && "$@" && after=$(sent) && echo "$((after - before)) bytes" && [ $((after - before)) -gt 15000000 ]
 }
 object() { # POOL BYTES: written, read back, the same
 	head -c "$2" /dev/urandom >"$work/written"
@@ -48,7 +58,7 @@ bench() { # POOL
 }
 fio_on() { # ENGINE POOL ARGS…
 	at 0 env "CEPH_CONF=$cluster/ceph.conf" timeout -k 5 $((90 * SLOW)) fio --name=x --ioengine="$1" --clientname=admin --pool="$2" --rw=randwrite \
-		--bs=16k --size=16m --iodepth=8 --verify=crc32c --verify_fatal=1 "${@:3}"
+		--bs=16k --size=16m --iodepth=8 --verify=crc32c --verify_fatal=1 --verify_state_save=0 "${@:3}"
 }
 disk() { client rbd create "disks/$1" --size 64M; }
 
