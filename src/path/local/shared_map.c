@@ -287,8 +287,11 @@ static bool maps_sweep(struct vb_peer *peer)
 
 static void maps_note(struct vb_node *node)
 {
-	if (!atomic_exchange(&node->io->maps_noted, true))
-		vb_progress_wake(node);
+	if (atomic_exchange(&node->io->maps_noted, true))
+		return;
+	vb_progress_wake(node);
+	/* the thread may need this core, which the program's polls use: the next poll in vain gives way */
+	atomic_store_explicit(&node->empty_polls, UINT32_MAX / 2, memory_order_relaxed);
 }
 
 /* The region's entry, which is made if there is none. Counts a use of it. Under map_lock. */
