@@ -210,6 +210,14 @@ static enum vb_sq_status withdraw_writes(struct vb_qp *qp, uint64_t now)
 	return status;
 }
 
+/* If no request is outstanding, the slot is free: a program may be writing its next request there, without sq_lock. */
+static bool oldest_is_small(struct vb_qp *qp)
+{
+	const struct vb_swqe *w = vb_sq_at(qp, qp->sq_una);
+
+	return w->opcode == IBV_WR_RDMA_WRITE && w->length <= VB_PINGPONG_MAX;
+}
+
 enum vb_sq_status vb_local_look(struct vb_qp *qp, uint64_t now)
 {
 	struct vb_local_qp *l = &qp->local;
@@ -219,10 +227,7 @@ enum vb_sq_status vb_local_look(struct vb_qp *qp, uint64_t now)
 	bool idle = qp->sq_una == qp->sq_emit && !l->sq_emit_off;
 	uint64_t seen = signs_of_work(qp);
 
-	const struct vb_swqe *w = vb_sq_at(qp, qp->sq_una);
-	bool small = w->opcode == IBV_WR_RDMA_WRITE && w->length <= VB_PINGPONG_MAX;
-
-	l->look = idle ? 0 : now + (small ? VB_WITHDRAW_SOON : VB_WITHDRAW_AFTER);
+	l->look = idle ? 0 : now + (oldest_is_small(qp) ? VB_WITHDRAW_SOON : VB_WITHDRAW_AFTER);
 	if (idle || (!l->holding && seen != l->look_seen)) {
 		l->look_seen = seen;
 		return VB_SQ_GOOD;
