@@ -25,7 +25,7 @@ static void abort_command(struct nt_request *r)
 
 		if (!other || other == r || other->sqe.cid != cid || other->stranger)
 			continue;
-		if (other->state == NT_MEMORY || nt_event_forget(c, other)) {
+		if (other->state == NT_MEMORY || other->state == NT_QUEUED || nt_event_forget(c, other)) {
 			nt_fail(other, NV_ABORT_REQUESTED);
 			r->cqe.result = 0;
 		}

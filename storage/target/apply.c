@@ -30,7 +30,7 @@ static bool same_ns(const struct nt_config_ns *a, const struct nt_config_ns *b)
 	       (a->size == b->size || strcmp(a->kind, "memory"));
 }
 
-static unsigned add_ns(struct nt_server *sv, struct nt_subsystem *s, const struct nt_config_ns *c)
+unsigned nt_apply_ns(struct nt_server *sv, struct nt_subsystem *s, const struct nt_config_ns *c)
 {
 	struct nb_config b = {.kind = c->kind,
 	                      .path = c->path,
@@ -44,6 +44,7 @@ static unsigned add_ns(struct nt_server *sv, struct nt_subsystem *s, const struc
 
 	if (ns) {
 		ns->ana_group = c->ana_group;
+		nt_limit_namespace(ns, &c->limits);
 		return 0;
 	}
 	if (!error)
@@ -70,10 +71,12 @@ static unsigned apply_ns(struct nt_server *sv, struct nt_subsystem *s, const str
 		struct nt_namespace *ns = s->ns[c->nsid];
 
 		if (!ns || find_ns(new, c->nsid) != c) {
-			wrong += add_ns(sv, s, c);
+			wrong += nt_apply_ns(sv, s, c);
 			continue;
 		}
 		int error = nt_namespace_resize(ns, c->size);
+
+		nt_limit_namespace(ns, &c->limits);
 
 		if (error) {
 			nt_say("%s, namespace %u: cannot set this size: %s", s->nqn, c->nsid, strerror(error));
@@ -252,12 +255,25 @@ static void apply_referrals(struct nt_server *sv, const struct nt_config *new)
 	}
 }
 
+/* A limit that the control socket has set ends, too. */
+static unsigned apply_host_limits(struct nt_target *t, const struct nt_config *c)
+{
+	unsigned wrong = 0;
+
+	nt_limit_hosts_forget(t);
+	nt_limit_each_host(t, &c->each_host);
+	for (size_t i = 0; i < c->host_limit_count; i++)
+		wrong += !nt_limit_host(t, c->host_limits[i].nqn, &c->host_limits[i].limits);
+	return wrong;
+}
+
 unsigned nt_apply(struct nt_server *s, struct nt_config *config)
 {
 	unsigned wrong = 0;
 
 	s->target.queues = (uint16_t)config->queues;
 	nt_peers_limit(&s->target, config->limits.connections, config->connections_per_host);
+	wrong += apply_host_limits(&s->target, config);
 	for (size_t i = 0; i < s->config.subsystem_count; i++) {
 		struct nt_subsystem *gone = find_subsystem(config, s->config.subsystems[i].nqn)
 		                                    ? NULL

@@ -30,12 +30,17 @@ static void free_addresses(struct nt_config_address *a, size_t n)
 	free(a);
 }
 
+void nt_config_free_ns(struct nt_config_ns *ns)
+{
+	free(ns->kind);
+	free(ns->path);
+	memset(ns, 0, sizeof(*ns));
+}
+
 static void free_config_subsystem(struct nt_config_subsystem *s)
 {
-	for (size_t i = 0; i < s->ns_count; i++) {
-		free(s->ns[i].kind);
-		free(s->ns[i].path);
-	}
+	for (size_t i = 0; i < s->ns_count; i++)
+		nt_config_free_ns(&s->ns[i]);
 	for (size_t i = 0; i < s->host_count; i++) {
 		free(s->hosts[i].nqn);
 		explicit_bzero(&s->hosts[i], sizeof(s->hosts[i]));
@@ -54,6 +59,9 @@ void nt_config_free(struct nt_config *c)
 	for (size_t i = 0; i < c->subsystem_count; i++)
 		free_config_subsystem(&c->subsystems[i]);
 	free(c->subsystems);
+	for (size_t i = 0; i < c->host_limit_count; i++)
+		free(c->host_limits[i].nqn);
+	free(c->host_limits);
 	memset(c, 0, sizeof(*c));
 }
 
@@ -215,6 +223,49 @@ static void read_address(struct reader *r, json_object *o, struct nt_config_addr
 		config_error(r, "address", "is too long");
 }
 
+/* Reads {"riops": 1000, "rbps": "10M"}. */
+static void read_limits(struct reader *r, const char *key, json_object *o, enum nt_limited of, struct nt_limits *l)
+{
+	char why[NT_LIMIT_WHY];
+
+	if (!json_object_is_type(o, json_type_object)) {
+		config_error(r, key, "must be an object");
+		return;
+	}
+	json_object_object_foreach(o, name, v)
+	{
+		bool simple = json_object_is_type(v, json_type_int) || json_object_is_type(v, json_type_string);
+
+		if (!nt_limit_set(l, of, name, simple ? json_object_get_string(v) : "?", why))
+			config_error(r, key, why);
+	}
+}
+
+/* Reads an object of limits by names of hosts; "default" is for each host that it does not name. */
+static void read_host_limits(struct reader *r, const char *key, json_object *o, struct nt_config *c)
+{
+	if (!json_object_is_type(o, json_type_object)) {
+		config_error(r, key, "must be an object");
+		return;
+	}
+	json_object_object_foreach(o, nqn, v)
+	{
+		if (!strcmp(nqn, "default")) {
+			read_limits(r, nqn, v, NT_OF_HOST, &c->each_host);
+			continue;
+		}
+		struct nt_config_limits *l =
+		        append_element(&c->host_limits, &c->host_limit_count, sizeof(*c->host_limits));
+
+		if (!l || !(l->nqn = strdup(nqn)))
+			config_error(r, key, "no memory");
+		else if (!nv_nqn_valid(nqn, strlen(nqn) + 1))
+			config_error(r, nqn, "is not a valid name of a host");
+		else
+			read_limits(r, nqn, v, NT_OF_HOST, &l->limits);
+	}
+}
+
 static void read_ns(struct reader *r, json_object *o, struct nt_config_ns *ns)
 {
 	char *uuid = NULL;
@@ -244,6 +295,8 @@ static void read_ns(struct reader *r, json_object *o, struct nt_config_ns *ns)
 			ns->buffered = get_bool(r, key, v);
 		else if (!strcmp(key, "uuid"))
 			get_text(r, key, v, &uuid);
+		else if (!strcmp(key, "limits"))
+			read_limits(r, key, v, NT_OF_NAMESPACE, &ns->limits);
 		else
 			config_error(r, key, "no such field");
 	}
@@ -252,6 +305,18 @@ static void read_ns(struct reader *r, json_object *o, struct nt_config_ns *ns)
 	free(uuid);
 	if (!ns->nsid || !ns->kind)
 		config_error(r, ns->nsid ? "backend" : "nsid", "is missing");
+}
+
+bool nt_config_read_ns(json_object *o, struct nt_config_ns *ns, char **why)
+{
+	struct reader r = {.why = why};
+
+	*why = NULL;
+	memset(ns, 0, sizeof(*ns));
+	read_ns(&r, o, ns);
+	if (r.failed)
+		nt_config_free_ns(ns);
+	return !r.failed;
 }
 
 static void wipe_string(char *text)
@@ -439,6 +504,8 @@ static void read_config_object(struct reader *r, json_object *o, struct nt_confi
 			read_addresses(r, key, v, &c->listen, &c->listen_count);
 		else if (!strcmp(key, "referrals"))
 			read_addresses(r, key, v, &c->referrals, &c->referral_count);
+		else if (!strcmp(key, "host_limits"))
+			read_host_limits(r, key, v, c);
 		else if (!strcmp(key, "queues"))
 			c->queues = (uint32_t)get_number(r, key, v, 1, NT_QUEUES_MAX);
 		else if (!strcmp(key, "memory"))

@@ -131,9 +131,13 @@ static char *answer_line(struct nt_server *s, char *line)
 		s->stop = true;
 		return strdup("ok\n");
 	}
+	if (!strcmp(line, "metrics"))
+		return nt_metrics(s);
 	if (!strncmp(line, "ana ", 4))
 		return set_ana(s, line + 4);
-	return strdup("error: status, reload, stop, or ana\n");
+	char *answer = nt_change(s, line);
+
+	return answer ? answer : strdup("error: status, metrics, reload, stop, add, remove, limit, or ana\n");
 }
 
 static void listen_to(struct asker *a)

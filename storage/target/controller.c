@@ -37,14 +37,17 @@ static uint16_t take_id(struct nt_subsystem *s)
 	return 0;
 }
 
-struct nt_controller *nt_controller_open(struct nt_subsystem *s, struct nt_queue *q)
+struct nt_controller *nt_controller_open(struct nt_subsystem *s, struct nt_queue *q, const char *hostnqn)
 {
 	struct nt_target *t = s->target;
 	uint16_t id = take_id(s);
 	struct nt_controller *c = id ? calloc(1, sizeof(*c)) : NULL;
 
-	if (!c)
+	if (!c || !(c->account = nt_account_join(t, hostnqn))) {
+		free(c);
 		return NULL;
+	}
+	strcpy(c->hostnqn, hostnqn);
 	c->id = id;
 	c->subsystem = s;
 	c->chain = t->by_id[id % 256];
@@ -59,6 +62,7 @@ struct nt_controller *nt_controller_open(struct nt_subsystem *s, struct nt_queue
 	c->seen = c->connected_at = t->now;
 	c->granted = s->discovery ? 0 : t->queues < NT_QUEUES_MAX ? t->queues : NT_QUEUES_MAX;
 	nt_features_reset(c);
+	t->alive_due = 0;
 	q->ctrl = c;
 	return c;
 }
@@ -78,6 +82,7 @@ static void free_if_unused(struct nt_controller *c)
 	while (*at != c)
 		at = &(*at)->next;
 	*at = c->next;
+	nt_account_leave(s->target, c->account);
 	free(c);
 	nt_subsystem_put(s);
 }
@@ -208,12 +213,12 @@ static uint64_t tick_connects(struct nt_target *t)
 	return next;
 }
 
-uint64_t nt_target_tick(struct nt_target *t)
+/* Ends controllers whose host is silent. The times only move away, so they are looked at when the earliest has come. */
+static uint64_t tick_alive(struct nt_target *t)
 {
-	uint64_t next = tick_auth(t), connects = tick_connects(t);
-
-	if (connects < next)
-		next = connects;
+	if (t->alive_due > t->now)
+		return t->alive_due;
+	t->alive_due = UINT64_MAX;
 	for (struct nt_subsystem *s = t->subsystems; s; s = s->next)
 		for (struct nt_controller *c = s->controllers; c; c = c->next) {
 			uint32_t kato = c->kato ? c->kato : s->discovery ? DISCOVERY_KATO : 0;
@@ -223,10 +228,20 @@ uint64_t nt_target_tick(struct nt_target *t)
 				continue;
 			if (due <= t->now)
 				nt_controller_end(c);
-			else if (due < next)
-				next = due;
+			else if (due < t->alive_due)
+				t->alive_due = due;
 		}
-	return next;
+	return t->alive_due;
+}
+
+static uint64_t earlier(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+uint64_t nt_target_tick(struct nt_target *t)
+{
+	return earlier(earlier(tick_auth(t), tick_connects(t)), earlier(tick_alive(t), nt_qos_due(t)));
 }
 
 /* ---- properties ---- */

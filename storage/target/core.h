@@ -20,11 +20,38 @@ struct nt_command_info {
 #define NT_INVALID(r, at) ((r)->error_at = (at), (uint16_t)(NV_INVALID_FIELD | NV_DNR))
 
 /* queue.c */
-void nt_fail(struct nt_request *r, uint16_t status);           /* completes it as soon as the core owns it */
-void nt_hold(struct nt_request *r);                            /* sets the state NT_HELD */
-void nt_lend(struct nt_request *r);                            /* sets the state NT_BACKEND */
-void nt_queue_recount(struct nt_queue *q, struct nt_peer *to); /* charges its requests to another peer */
+void nt_fail(struct nt_request *r, uint16_t status); /* completes it as soon as the core owns it */
+void nt_hold(struct nt_request *r);                  /* sets the state NT_HELD */
+void nt_lend(struct nt_request *r);                  /* sets the state NT_BACKEND */
+void nt_admit(struct nt_request *r);                 /* it has passed the limits: memory, then the start */
+void nt_start(struct nt_request *r);                 /* it has its memory, or needs none */
 bool nt_queue_ready(struct nt_queue *q, uint16_t entries);
+
+/* memory.c */
+bool nt_memory_over(const struct nt_request *r); /* its peer has used its share */
+bool nt_memory_take(struct nt_request *r);
+void nt_memory_wait(struct nt_request *r);
+void nt_memory_leave(struct nt_request *r); /* it does not wait any more */
+void nt_memory_give(struct nt_request *r);
+void nt_memory_serve(struct nt_target *t);                     /* gives free memory to those who wait */
+void nt_queue_recount(struct nt_queue *q, struct nt_peer *to); /* charges its requests to another peer */
+/* A command with its data in the capsule waits for a limit: fetches the data, so that its connection goes on. False:
+ * too many have done so. */
+bool nt_memory_park(struct nt_request *r);
+
+/* qos.c */
+bool nt_qos_pass(struct nt_request *r); /* true: it may go on; false: it waits, and nt_admit will be called */
+void nt_qos_leave(struct nt_request *r);
+uint64_t nt_qos_due(const struct nt_target *t);
+/* True: the medium of its namespace has room. False: it waits, and nt_launch will be called */
+bool nt_turn_take(struct nt_request *r);
+void nt_turn_done(struct nt_request *r); /* its answer has come, or it will not be sent to the medium */
+void nt_launch(struct nt_request *r);    /* io.c */
+void nt_gate_open(struct nt_gate *g, struct nt_target *t);
+void nt_gate_lift(struct nt_gate *g); /* lets everything go that waits there, and all that comes */
+struct nt_account *nt_account_join(struct nt_target *t, const char *hostnqn); /* NULL: no memory */
+void nt_account_leave(struct nt_target *t, struct nt_account *a);
+void nt_accounts_forget(struct nt_target *t);
 
 void nt_connects_again(struct nt_target *t); /* fabrics.c: to be called when a queue has gone */
 
@@ -79,7 +106,7 @@ void nt_peer_succeeds(struct nt_queue *q);
 void nt_peers_forget(struct nt_target *t); /* all queues have gone */
 
 /* controller.c */
-struct nt_controller *nt_controller_open(struct nt_subsystem *s, struct nt_queue *q);
+struct nt_controller *nt_controller_open(struct nt_subsystem *s, struct nt_queue *q, const char *hostnqn);
 void nt_controller_end(struct nt_controller *c);                    /* ends all its connections */
 void nt_controller_detach(struct nt_queue *q);                      /* the queue has gone */
 void nt_controller_configure(struct nt_controller *c, uint32_t cc); /* the host has written CC */

@@ -51,12 +51,11 @@ static uint16_t connect_admin(struct nt_request *r, const struct nv_connect *c, 
 		return IN_DATA(r, NV_CONNECT_AT_CNTLID);
 	if (!nt_queue_ready(q, (uint16_t)(c->sqsize + 1)) || (s->discovery && !nt_peer_discovers(q)))
 		return NV_CONNECT_BUSY;
-	struct nt_controller *ctrl = nt_controller_open(s, q);
+	struct nt_controller *ctrl = nt_controller_open(s, q, hostnqn);
 
 	if (!ctrl)
 		return NV_CONNECT_BUSY;
 	memcpy(ctrl->hostid, r->data + NV_CONNECT_AT_HOSTID, 16);
-	strcpy(ctrl->hostnqn, hostnqn);
 	ctrl->kato = rounded_kato(c->kato);
 	return 0;
 }

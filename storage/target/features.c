@@ -187,6 +187,7 @@ static uint16_t set_feature(struct nt_request *r, struct nt_controller *c, uint3
 		if (value > UINT32_MAX - 1000)
 			return NV_KEEP_ALIVE_INVALID | NV_DNR;
 		c->kato = (value + 999) / 1000 * 1000;
+		c->subsystem->target->alive_due = 0;
 		break;
 	}
 	return 0;

@@ -251,7 +251,7 @@ static void step_done(struct nb_request *io, int error)
 		run_steps(r);
 }
 
-static void start_steps(struct nt_request *r)
+void nt_launch(struct nt_request *r)
 {
 	nt_lend(r);
 	if (r->fused)
@@ -260,6 +260,12 @@ static void start_steps(struct nt_request *r)
 	r->error = 0;
 	r->io.done = step_done;
 	run_steps(r);
+}
+
+static void start_steps(struct nt_request *r)
+{
+	if (nt_turn_take(r))
+		nt_launch(r);
 }
 
 /* True if the write must be durable when complete: the host asks for FUA, or has disabled the cache. */

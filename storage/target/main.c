@@ -39,7 +39,8 @@ void nt_say(const char *fmt, ...)
 static const char usage[] =
         "usage: verbena-target --export IMAGE… [--listen ADDRESS] [--port PORT] [--nqn NQN] [--allow HOSTNQN]…\n"
         "       verbena-target --config FILE\n"
-        "       verbena-target status|reload|stop [--port PORT]\n"
+        "       verbena-target status|metrics|reload|stop [--port PORT]\n"
+        "       verbena-target add|remove|limit|ana … [--port PORT]\n"
         "\n"
         "  --export IMAGE      a file, a block device, memory:SIZE or null:SIZE; each is a namespace, from 1 on\n"
         "  --listen ADDRESS    default: 127.0.0.1; 0.0.0.0 or :: for all\n"
@@ -51,6 +52,8 @@ static const char usage[] =
         "  --mapped            send reads from the page cache without a copy\n"
         "  --buffered          do not use O_DIRECT\n"
         "  --block-size BYTES  512 to 4096\n"
+        "  --limit LIMITS      of each image, for example riops=1000,wbps=10M; see the manual page\n"
+        "  --host-limit LIMITS of each host\n"
         "  --config FILE       a configuration in JSON; SIGHUP reads it again\n"
         "  --control PATH      the control socket\n"
         "  --threads           do not use io_uring\n";
@@ -61,6 +64,7 @@ struct options {
 	uint16_t port;
 	uint32_t block;
 	bool readonly, mapped, buffered, threads;
+	struct nt_limits limits, each_host;
 };
 
 static bool report_bad(const char *what, const char *value)
@@ -76,6 +80,13 @@ static bool number_option(const char *name, const char *value, unsigned long mos
 	errno = 0;
 	*out = strtoul(value, &end, 10);
 	return (*value >= '0' && *value <= '9' && !*end && !errno && *out <= most) || report_bad(name, value);
+}
+
+static bool limit_option(const char *name, const char *value, enum nt_limited of, struct nt_limits *l)
+{
+	char why[NT_LIMIT_WHY];
+
+	return nt_limits_parse(l, of, value, why) || report_bad(name, why);
 }
 
 static bool take_target_option(int c, const char *value, struct options *o)
@@ -119,6 +130,10 @@ static bool take_target_option(int c, const char *value, struct options *o)
 		o->transport = value;
 		return !strcmp(value, "tcp") || !strcmp(value, "rdma") || !strcmp(value, "auto") ||
 		       report_bad("no such transport", value);
+	case 'L':
+		return limit_option("--limit", value, NT_OF_NAMESPACE, &o->limits);
+	case 'H':
+		return limit_option("--host-limit", value, NT_OF_HOST, &o->each_host);
 	case 'r':
 		return o->readonly = true;
 	case 'm':
@@ -141,6 +156,7 @@ static bool parse_options(int argc, char **argv, struct options *o)
 	        {"port", required_argument, NULL, 'p'},      {"block-size", required_argument, NULL, 'b'},
 	        {"transport", required_argument, NULL, 't'}, {"read-only", no_argument, NULL, 'r'},
 	        {"mapped", no_argument, NULL, 'm'},          {"buffered", no_argument, NULL, 'u'},
+	        {"limit", required_argument, NULL, 'L'},     {"host-limit", required_argument, NULL, 'H'},
 	        {"threads", no_argument, NULL, 'T'},         {"help", no_argument, NULL, 'h'},
 	        {"version", no_argument, NULL, 'V'},         {NULL, 0, NULL, 0}};
 	int c;
@@ -221,7 +237,9 @@ static bool from_options(const struct options *o, struct nt_config *c)
 		if (!ns || !describe_export(o, o->exports[i], ns))
 			return false;
 		ns->nsid = (uint32_t)i + 1;
+		ns->limits = o->limits;
 	}
+	c->each_host = o->each_host;
 	s->any_host = !o->allow_count;
 	for (size_t i = 0; i < o->allow_count; i++)
 		if (!nt_config_host(s, o->allow[i]))
@@ -324,6 +342,7 @@ static void run_turn(uint64_t until)
 {
 	uint64_t next = until;
 
+	nt_qos_tick(&server.target);
 	nt_listeners_turn(&server, &next);
 	nb_ring_flush(server.ring);
 	uint64_t due = nt_target_tick(&server.target);
@@ -349,7 +368,7 @@ static void stop_server(void)
 {
 	uint64_t until = nt_now() + STOP_MS;
 
-	server.target.stopping = true;
+	server.target.stopping = true; /* … and nothing waits for a limit any more */
 	for (struct nt_listener *l = server.listeners; l; l = l->next)
 		nt_listener_stop(l);
 	while (!is_idle() && nt_now() < until)
@@ -424,8 +443,10 @@ static int ask_all(const struct options *o, int argc, char **argv)
 	char line[1024] = "";
 
 	for (int i = 0; i < argc; i++) {
-		if (strlen(line) + strlen(argv[i]) + 3 > sizeof(line))
+		if (strlen(line) + strlen(argv[i]) + 3 > sizeof(line) || strpbrk(argv[i], " \n")) {
+			nt_say("%.60s: too long, or with a space", argv[i]);
 			return 2;
+		}
 		strcat(strcat(line, i ? " " : ""), argv[i]);
 	}
 	return ask_target(o, line);

@@ -56,6 +56,11 @@ struct nt_request *nt_slot(struct nt_queue *q, uint32_t slot)
 	return r && r->state != NT_FREE ? r : NULL;
 }
 
+bool nt_capsule_waits(const struct nt_request *r)
+{
+	return r->in_capsule && !r->room && (r->state == NT_MEMORY || r->state == NT_QUEUED);
+}
+
 static struct nt_request *take_slot(struct nt_queue *q)
 {
 	struct nt_request *r = q->connected ? q->unused : q->first.state == NT_FREE ? &q->first : NULL;
@@ -83,185 +88,6 @@ static bool cid_take(struct nt_queue *q, uint16_t cid)
 		return false;
 	q->cids[cid / 64] |= bit;
 	return true;
-}
-
-/* ---- memory ---- */
-
-static uint32_t room_for(const struct nt_request *r)
-{
-	return nt_pool_room(r->length) * (r->info->two_buffers ? 2 : 1);
-}
-
-/*
- * True for requests that get memory from the reserve. Data in a capsule stops all reading of its connection until it
- * has a buffer, and the commands that would free memory may be behind it. The second of two fused commands is what the
- * first one waits for.
- */
-static bool is_urgent(const struct nt_request *r)
-{
-	return r->in_capsule || (r->sqe.fuse == NV_FUSE_SECOND && r->queue->qid);
-}
-
-static bool over_share(const struct nt_request *r)
-{
-	const struct nt_peer *p = r->queue->owner;
-
-	return !is_urgent(r) && p->memory && p->memory + room_for(r) > r->queue->target->share;
-}
-
-static void charge_memory(struct nt_request *r, uint32_t room)
-{
-	r->queue->owner->memory += room;
-	if (r->queue->ctrl)
-		r->queue->ctrl->memory += room;
-}
-
-static bool take_memory(struct nt_request *r)
-{
-	struct nt_target *t = r->queue->target;
-	struct nt_pool *p = t->pool;
-
-	if (!is_urgent(r) && nt_pool_used(p) + room_for(r) > t->memory - t->memory / 4)
-		return false;
-	r->data = nt_pool_get(p, r->length);
-	if (r->data && r->info->two_buffers && !(r->other = nt_pool_get(p, r->length))) {
-		nt_pool_put(p, r->data, r->length);
-		r->data = NULL;
-	}
-	if (!r->data)
-		return false;
-	r->room = r->length;
-	charge_memory(r, room_for(r));
-	return true;
-}
-
-static void start_request(struct nt_request *r);
-
-static struct nt_line *line_of(struct nt_request *r)
-{
-	return is_urgent(r) ? &r->queue->target->urgent : &r->queue->owner->line;
-}
-
-/* Queues a request for memory. A peer without waiting requests is appended to the waiting peers. */
-static void enter_line(struct nt_request *r)
-{
-	struct nt_line *l = line_of(r);
-	struct nt_target *t = r->queue->target;
-	struct nt_peer *p = r->queue->owner;
-
-	if (!l->first && l == &p->line) {
-		p->line_next = NULL;
-		p->line_back = t->in_line_end;
-		*t->in_line_end = p;
-		t->in_line_end = &p->line_next;
-	}
-	r->state = NT_MEMORY;
-	r->next = NULL;
-	r->back = l->end;
-	*l->end = r;
-	l->end = &r->next;
-}
-
-static void leave_line(struct nt_request *r)
-{
-	struct nt_line *l = line_of(r);
-	struct nt_target *t = r->queue->target;
-	struct nt_peer *p = r->queue->owner;
-
-	*r->back = r->next;
-	if (r->next)
-		r->next->back = r->back;
-	else
-		l->end = r->back;
-	if (l->first || l != &p->line)
-		return;
-	*p->line_back = p->line_next;
-	if (p->line_next)
-		p->line_next->line_back = p->line_back;
-	else
-		t->in_line_end = p->line_back;
-}
-
-/* Moves a peer to the end of the waiting peers if it still has waiting requests. */
-static void next_peer(struct nt_target *t, struct nt_peer *p)
-{
-	if (!p->line.first || !p->line_next)
-		return;
-	*p->line_back = p->line_next;
-	p->line_next->line_back = p->line_back;
-	p->line_next = NULL;
-	p->line_back = t->in_line_end;
-	*t->in_line_end = p;
-	t->in_line_end = &p->line_next;
-}
-
-/* Gives memory to the next request and returns it: urgent requests first, then those of the peers in turn. A peer that
- * has used its share is skipped. If a request waits for the pool, only urgent ones may pass it. */
-static struct nt_request *next_served(struct nt_target *t)
-{
-	struct nt_request *r = t->urgent.first;
-
-	if (r) {
-		if (!take_memory(r))
-			return NULL;
-		leave_line(r);
-		return r;
-	}
-	struct nt_peer *p = t->in_line;
-
-	while (p && over_share(p->line.first))
-		p = p->line_next;
-	r = p && take_memory(p->line.first) ? p->line.first : NULL;
-	if (r) {
-		leave_line(r);
-		next_peer(t, p);
-	}
-	return r;
-}
-
-static void serve_waiting(struct nt_target *t)
-{
-	if (t->serving)
-		return;
-	t->serving = true;
-	for (struct nt_request *r; (r = next_served(t));)
-		start_request(r);
-	t->serving = false;
-}
-
-static void give_memory(struct nt_request *r)
-{
-	struct nt_target *t = r->queue->target;
-
-	if (!r->room)
-		return;
-	nt_pool_put(t->pool, r->data, r->room);
-	if (r->other)
-		nt_pool_put(t->pool, r->other, r->room);
-	charge_memory(r, -(nt_pool_room(r->room) * (r->other ? 2 : 1)));
-	r->room = 0;
-	r->data = r->other = NULL;
-	serve_waiting(t);
-}
-
-void nt_queue_recount(struct nt_queue *q, struct nt_peer *to)
-{
-	struct nt_peer *from = q->owner;
-
-	for (uint32_t i = 0; i <= (q->requests ? q->entries : 0u); i++) {
-		struct nt_request *r = i ? &q->requests[i - 1] : &q->first;
-		uint32_t room = r->room && r->state != NT_FREE ? nt_pool_room(r->room) * (r->other ? 2 : 1) : 0;
-		bool waits = r->state == NT_MEMORY;
-
-		if (waits)
-			leave_line(r);
-		from->memory -= room;
-		to->memory += room;
-		q->owner = to;
-		if (waits)
-			enter_line(r);
-		q->owner = from;
-	}
 }
 
 /* ---- from the capsule to the execution ---- */
@@ -354,7 +180,7 @@ static uint16_t check_fused(struct nt_request *r, uint16_t status)
 }
 
 /* Begins a request that has its memory, or needs none. */
-static void start_request(struct nt_request *r)
+void nt_start(struct nt_request *r)
 {
 	if (r->info->way == NT_FROM_HOST) {
 		r->state = NT_FETCH;
@@ -374,6 +200,20 @@ static void start_request(struct nt_request *r)
 static bool cid_again(struct nt_queue *q, uint16_t cid)
 {
 	return !q->qid && q->ctrl && nt_event_drop(q->ctrl, cid) && cid_take(q, cid);
+}
+
+void nt_admit(struct nt_request *r)
+{
+	struct nt_target *t = r->queue->target;
+
+	if (r->room && r->state == NT_HELD) /* its data has come already */
+		r->info->run(r);
+	else if (!r->length || r->borrowed)
+		nt_start(r);
+	else if (t->urgent.first || t->in_line || nt_memory_over(r) || !nt_memory_take(r))
+		nt_memory_wait(r), nt_memory_serve(t);
+	else
+		nt_start(r);
 }
 
 bool nt_command(struct nt_queue *q, const uint8_t sqe[NV_SQE_LEN], uint32_t capsule, struct nt_request **out)
@@ -400,12 +240,8 @@ bool nt_command(struct nt_queue *q, const uint8_t sqe[NV_SQE_LEN], uint32_t caps
 		status = check_fused(r, status);
 	if (status)
 		nt_complete(r, status);
-	else if (!r->length || r->borrowed)
-		start_request(r);
-	else if (q->target->urgent.first || q->target->in_line || over_share(r) || !take_memory(r))
-		enter_line(r), serve_waiting(q->target);
-	else
-		start_request(r);
+	else if (nt_qos_pass(r))
+		nt_admit(r);
 	return true;
 }
 
@@ -418,7 +254,8 @@ void nt_fetched(struct nt_request *r, uint16_t status)
 		nt_complete(r, status);
 		return;
 	}
-	r->info->run(r);
+	if (!r->parked || nt_qos_pass(r))
+		r->info->run(r);
 }
 
 /* ---- completion ---- */
@@ -437,7 +274,9 @@ void nt_lend(struct nt_request *r)
 void nt_fail(struct nt_request *r, uint16_t status)
 {
 	if (r->state == NT_MEMORY)
-		leave_line(r);
+		nt_memory_leave(r);
+	if (r->state == NT_QUEUED)
+		nt_qos_leave(r);
 	if (r->state == NT_MEMORY || r->state == NT_HELD)
 		nt_complete(r, status);
 	else
@@ -474,7 +313,7 @@ static void forget_request(struct nt_request *r)
 		q->unused = r;
 	}
 	q->in_use--;
-	give_memory(r);
+	nt_memory_give(r);
 }
 
 static void finish_queue(struct nt_queue *q)
@@ -515,6 +354,7 @@ void nt_complete(struct nt_request *r, uint16_t status)
 	}
 	if (r->writing)
 		nt_write_done(r);
+	nt_turn_done(r);
 	if (q->closing) {
 		forget_request(r);
 		finish_queue(q);
@@ -531,7 +371,7 @@ void nt_complete(struct nt_request *r, uint16_t status)
 	r->cqe.status = status;
 	r->state = NT_RESPOND;
 	if (!r->send)
-		give_memory(r);
+		nt_memory_give(r);
 	q->ops->respond(r);
 	if (other)
 		nt_fail(other, NV_FUSED_FAILED);
@@ -555,8 +395,10 @@ static void each_request(struct nt_queue *q, void (*fn)(struct nt_request *r))
 static void leave_lines(struct nt_request *r)
 {
 	if (r->state == NT_MEMORY) {
-		leave_line(r);
+		nt_memory_leave(r);
 		forget_request(r);
+	} else if (r->state == NT_QUEUED) {
+		nt_qos_leave(r);
 	} else if (r->state == NT_HELD && r->ns) {
 		nt_waiting_remove(r);
 	}
@@ -564,6 +406,8 @@ static void leave_lines(struct nt_request *r)
 
 static void let_others_go(struct nt_request *r)
 {
+	if (r->writing) /* it waited for its turn at the medium */
+		nt_write_done(r);
 	if (r->state == NT_HELD && r->ns)
 		nt_waiting_go(r->ns);
 }
@@ -575,7 +419,7 @@ static void abandon_request(struct nt_request *r)
 	forget_request(r);
 }
 
-/* First removes all requests from the queues for memory and for writing, so that memory freed here starts no other
+/* First removes all requests from the queues for memory, for limits and for writing, so that memory freed here starts no other
  * request of this queue. */
 void nt_queue_close(struct nt_queue *q)
 {
@@ -587,6 +431,6 @@ void nt_queue_close(struct nt_queue *q)
 	each_request(q, abandon_request);
 	if (q->ctrl && !q->qid)
 		nt_controller_end(q->ctrl);
-	serve_waiting(q->target);
+	nt_memory_serve(q->target);
 	finish_queue(q);
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "nvme/rdma_choice.h"
 #include "target/rdma_conn.h"
 
 #define SENDS_SPARE 16u /* beyond one for each command */
@@ -85,6 +86,8 @@ static void name_rdma_ends(struct nt_rconn *c)
 	    !getnameinfo(peer, peer->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in),
 	                 host, sizeof(host), service, sizeof(service), NI_NUMERICHOST | NI_NUMERICSERV))
 		snprintf(c->q.peer, sizeof(c->q.peer), "%s port %s", host, service);
+	snprintf(c->q.device, sizeof(c->q.device), "%s", ibv_get_device_name(c->id->verbs->device));
+	c->q.way = nv_rdma_way(c->id->verbs->device);
 }
 
 static const struct nt_port *port_for(struct nt_rdma *p, struct rdma_cm_id *id)

@@ -47,7 +47,7 @@ static void take_capsule(struct nt_rconn *c, uint16_t index, uint32_t length)
 	}
 	if (c->fetched)
 		return;
-	if (r->state == NT_MEMORY && r->in_capsule)
+	if (nt_capsule_waits(r))
 		nt_ritem(r)->capsule = index + 1;
 	else
 		receive_again(c, index);

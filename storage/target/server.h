@@ -8,17 +8,25 @@
 
 #define NT_PORT_DEFAULT 4420
 
+struct json_object;
+
 struct nt_config_ns {
 	uint32_t nsid, block, ana_group;
 	char *kind, *path;
 	uint64_t size;
 	bool readonly, buffered, has_uuid;
 	uint8_t uuid[16];
+	struct nt_limits limits;
 };
 
 struct nt_config_host {
 	char *nqn;
 	struct nt_secrets secrets;
+};
+
+struct nt_config_limits {
+	char *nqn; /* of a host */
+	struct nt_limits limits;
 };
 
 struct nt_config_subsystem {
@@ -42,6 +50,9 @@ struct nt_config {
 	struct nt_config_address *listen, *referrals;
 	size_t listen_count, referral_count, subsystem_count;
 	struct nt_config_subsystem *subsystems;
+	struct nt_config_limits *host_limits;
+	size_t host_limit_count;
+	struct nt_limits each_host;                    /* limits of each host that is not among them */
 	uint32_t memory, queues, connections_per_host; /* 0: three quarters of connections */
 	struct nt_tcp_limits limits;
 };
@@ -56,6 +67,10 @@ struct nt_config_subsystem *nt_config_subsystem(struct nt_config *c);
 struct nt_config_ns *nt_config_ns(struct nt_config_subsystem *s);
 bool nt_config_host(struct nt_config_subsystem *s, const char *nqn);
 bool nt_size_parse(const char *text, uint64_t *size); /* 4096, 64K, 10G, 1T */
+
+/* Reads a namespace from its JSON object, as it is in the file. False with *why (malloc'd), and nothing to free. */
+bool nt_config_read_ns(struct json_object *o, struct nt_config_ns *ns, char **why);
+void nt_config_free_ns(struct nt_config_ns *ns);
 
 struct nt_server {
 	struct nt_loop *loop;
@@ -77,6 +92,7 @@ struct nt_server {
 
 /* Changes the server to config and takes ownership of it. Returns the number of items that failed; each is reported. */
 unsigned nt_apply(struct nt_server *s, struct nt_config *config);
+unsigned nt_apply_ns(struct nt_server *s, struct nt_subsystem *x, const struct nt_config_ns *c); /* adds it */
 void nt_listeners_turn(struct nt_server *s, uint64_t *next);
 
 int nt_listener_open(struct nt_listener *l, struct nt_server *s, const struct nt_config_address *a,
@@ -98,6 +114,11 @@ int nt_control_open(struct nt_server *s, const char *path, struct nt_control **o
 void nt_control_close(struct nt_control *c);
 int nt_control_ask(const char *path, const char *line); /* the client: prints the answer and returns an exit status */
 
+/* Changes namespaces and limits as a line of the control socket says. Returns the answer (malloc'd); NULL: the line is
+ * something else, or no memory. */
+char *nt_change(struct nt_server *s, char *line);
+
+char *nt_metrics(const struct nt_server *s);     /* OpenMetrics, malloc'd */
 char *nt_status_json(const struct nt_server *s); /* malloc'd */
 
 void nt_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));

@@ -38,6 +38,7 @@ void nt_target_fini(struct nt_target *t)
 	while (t->subsystems)
 		nt_subsystem_remove(t->subsystems);
 	nt_referrals_clear(t);
+	nt_accounts_forget(t);
 	nt_peers_forget(t);
 	nt_pool_close(t->pool);
 }
@@ -308,6 +309,8 @@ struct nt_namespace *nt_namespace_add(struct nt_subsystem *s, uint32_t nsid, str
 	else
 		make_uuid(s, nsid, b, ns->uuid);
 	memcpy(ns->nguid, ns->uuid, 16);
+	nt_gate_open(&ns->gate, s->target);
+	ns->turns.flows = &s->target->flows;
 	s->ns[nsid] = ns;
 	nt_event_ns(s, nsid);
 	return ns;
@@ -319,6 +322,7 @@ void nt_namespace_remove(struct nt_namespace *ns)
 
 	s->ns[ns->nsid] = NULL;
 	ns->removed = true;
+	nt_gate_lift(&ns->gate);
 	if (!s->removed)
 		nt_event_ns(s, ns->nsid);
 	nt_ns_put(ns);

@@ -14,6 +14,8 @@
 #include "nvme/nvme.h"
 #include "nvme/nqn.h"
 #include "nvme/secret.h"
+#include "target/fair.h"
+#include "target/limit.h"
 #include "target/pool.h"
 
 /*
@@ -86,6 +88,7 @@ struct nt_port {
 
 enum nt_state {
 	NT_FREE,
+	NT_QUEUED,  /* waits for a limit, or for its turn at the medium */
 	NT_MEMORY,  /* waits for memory */
 	NT_FETCH,   /* with the transport: data from the host */
 	NT_HELD,    /* an asynchronous event request, a fused command, a write that waits for one */
@@ -119,11 +122,15 @@ struct nt_request {
 	bool writing;                            /* counted in ns->writers, or is ns->fused */
 	bool ready;                              /* a fused command that has its data */
 	bool waits;                              /* in target->connects */
+	bool parked;                             /* its data came with the capsule while it waited for a limit */
+	bool at_medium;                          /* counted in ns->at_medium */
+	uint8_t gate;                            /* limits that it has passed: 0, of its host, of its namespace */
 	uint8_t phase;                           /* phase of a step: see io.c */
 	int error;                               /* error of a step */
 	uint64_t at, left;                       /* progress of a request with several steps */
 	uint32_t index;
 	uint8_t *other; /* second buffer, for compare */
+	struct nt_place place;
 	struct nb_request io;
 };
 
@@ -137,6 +144,8 @@ struct nt_queue {
 	struct nt_queue *next;      /* next in the controller's list of unproven queues */
 	char address[257];          /* our address, as this host reached it */
 	char peer[300];             /* for messages */
+	char device[64];            /* the adapter; "": none */
+	const char *way;            /* which kind of transport, for status displays; NULL: not known */
 	const char *only_host;      /* NULL, or the names of this connection's secure channel */
 	const char *only_subsystem;
 	const struct nv_secret *only_key; /* … and its key */
@@ -192,9 +201,48 @@ void nt_queue_close(struct nt_queue *q);
 /* True if there is a controller with this id. For transports on which hosts name it before Connect. */
 bool nt_controller_known(struct nt_target *t, uint16_t id);
 
+/* True if the data of a capsule must stay where it is until fetch is called. */
+bool nt_capsule_waits(const struct nt_request *r);
+
 /* Returns the request in a slot, 0 to entries, or NULL if the slot is free. For transports that tell hosts their
  * slots. */
 struct nt_request *nt_slot(struct nt_queue *q, uint32_t slot);
+
+/* ---- limits of operations and bytes per second ---- */
+
+/* What requests of a host, or to a namespace, have to pass. Those that wait are served by turns of their hosts. */
+struct nt_gate {
+	struct nt_target *target;
+	struct nt_limits limits;
+	struct nt_bucket buckets[NT_RATES];
+	struct nt_fair lines[NT_DIRECTIONS];
+	bool limited;
+	uint8_t turn;                 /* the direction to be served next */
+	uint64_t due;                 /* ms: when the next one may pass */
+	struct nt_gate *next, **back; /* in target->gates, while any wait; back NULL: it is not there */
+	/* for status displays */
+	uint64_t operations[NT_DIRECTIONS], bytes[NT_DIRECTIONS], waited;
+};
+
+/* A host by its NQN: its limits, for all its controllers together. It exists while it has controllers, or limits. */
+struct nt_account {
+	struct nt_account *next; /* next in its bucket */
+	char nqn[NV_NQN_SIZE];
+	uint32_t controllers;
+	bool own; /* it has limits of its own, instead of target->each_host */
+	struct nt_gate gate;
+};
+
+/* All take effect at once, also for requests that wait. False: no memory, or not a valid name. */
+void nt_limit_namespace(struct nt_namespace *ns, const struct nt_limits *l);
+bool nt_limit_host(struct nt_target *t, const char *nqn, const struct nt_limits *l); /* NULL: those of each host */
+void nt_limit_hosts_forget(struct nt_target *t); /* no host has limits of its own any more */
+void nt_limit_each_host(struct nt_target *t, const struct nt_limits *l);
+/* The limits in force of this host. */
+const struct nt_limits *nt_limits_of_host(struct nt_target *t, const char *nqn);
+
+/* Lets requests go whose time has come. To be called in each turn, before the transports and the ring. */
+void nt_qos_tick(struct nt_target *t);
 
 /* ---- subsystems and namespaces ---- */
 
@@ -212,6 +260,11 @@ struct nt_namespace {
 	uint32_t writers;
 	struct nt_request *fused, *waiting;
 	bool pumping;
+	struct nt_gate gate;
+	/* Only so many requests are at the medium, so that a host with few of them need not wait for all of another. */
+	uint32_t at_medium;
+	struct nt_fair turns;
+	bool turning;
 };
 
 /* The secrets of a host and of ourselves. Length 0: no proof. */
@@ -302,6 +355,13 @@ struct nt_target {
 	struct nt_line urgent;                  /* requests for memory that go before all others */
 	struct nt_peer *in_line, **in_line_end; /* peers that wait for memory, in turn */
 	bool serving;
+	uint32_t parked; /* bytes of the pool with data of commands that wait for a limit */
+	struct nt_account *accounts[NT_PEER_BUCKETS];
+	struct nt_limits each_host; /* limits of each host without its own */
+	struct nt_gate *gates;      /* those where requests wait */
+	uint64_t gates_due;         /* ms: not later than any of them */
+	struct nt_flows flows;
+	uint64_t alive_due; /* ms: no keep-alive timer runs out before; 0: unknown */
 	/* Connect or enabling requests that wait for the end of earlier commands of the same host; at: until then */
 	struct nt_request *connects;
 	void (*say)(const char *fmt, ...)
@@ -381,6 +441,7 @@ struct nt_controller {
 	bool knows; /* true from enabling to shutdown: the losses that it was told of are recorded */
 	bool stuck; /* a medium does not finish its requests and its host must wait: logged already */
 	char hostnqn[NV_NQN_SIZE];
+	struct nt_account *account;
 	uint8_t hostid[16];
 	uint32_t cc, csts;
 	uint32_t flushes; /* outstanding flushes of a shutdown */

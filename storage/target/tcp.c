@@ -229,6 +229,7 @@ int nt_tcp_serve(struct nt_tcp *p, int fd)
 	name_tcp_ends(c, &peer, peer_len, address, sizeof(address));
 	plain_ipv4(address);
 	memcpy(c->q.address, address, sizeof(c->q.address));
+	c->q.way = "TCP";
 	int error = nt_loop_add(p->loop, &c->watch);
 
 	if (error) {

@@ -136,7 +136,7 @@ static void take_command(struct nt_conn *c, uint32_t data)
 	}
 	if (c->rx != NT_RX_PAUSED) /* fetch was called already */
 		return;
-	if (r->state == NT_MEMORY && r->in_capsule)
+	if (nt_capsule_waits(r))
 		c->rx_request = r;
 	else if (data)
 		expect_data(c, NULL, NULL, 0, data);

@@ -1,0 +1,160 @@
+// metrics.c - counters of namespaces and hosts, for Prometheus
+// follows: OpenMetrics 1.0.0
+// SPDX-License-Identifier: MIT
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "target/server.h"
+
+/* A quoted value; names of hosts and subsystems are from outside. */
+static void put_label(FILE *f, const char *name, const char *value)
+{
+	fprintf(f, "%s=\"", name);
+	for (; *value; value++) {
+		if (*value == '"' || *value == '\\')
+			fputc('\\', f);
+		if (*value == '\n')
+			fputs("\\n", f);
+		else
+			fputc(*value, f);
+	}
+	fputc('"', f);
+}
+
+static void put_family(FILE *f, const char *what, const char *name, const char *type, const char *unit,
+                       const char *help)
+{
+	fprintf(f, "# TYPE verbena_target_%s_%s %s\n", what, name, type);
+	if (unit)
+		fprintf(f, "# UNIT verbena_target_%s_%s %s\n", what, name, unit);
+	fprintf(f, "# HELP verbena_target_%s_%s %s\n", what, name, help);
+}
+
+/* ---- gates: of namespaces and of hosts ---- */
+
+struct labelled {
+	const char *subsystem; /* NULL: a host */
+	uint32_t nsid;
+	const char *host;
+	const struct nt_gate *gate;
+};
+
+typedef void each_gate(FILE *f, const struct labelled *l);
+
+static void put_sample(FILE *f, const struct labelled *l, const char *name, const char *label, const char *value,
+                       uint64_t n)
+{
+	fprintf(f, "verbena_target_%s_%s{", l->subsystem ? "namespace" : "host", name);
+	if (l->subsystem) {
+		put_label(f, "subsystem", l->subsystem);
+		fprintf(f, ",nsid=\"%" PRIu32 "\"", l->nsid);
+	} else {
+		put_label(f, "host", l->host);
+	}
+	if (label)
+		fprintf(f, ",%s=\"%s\"", label, value);
+	fprintf(f, "} %" PRIu64 "\n", n);
+}
+
+static const char *const ways[NT_DIRECTIONS] = {"read", "write"};
+
+static void put_operations(FILE *f, const struct labelled *l)
+{
+	for (int i = 0; i < NT_DIRECTIONS; i++)
+		put_sample(f, l, "operations_total", "direction", ways[i], l->gate->operations[i]);
+}
+
+static void put_bytes(FILE *f, const struct labelled *l)
+{
+	for (int i = 0; i < NT_DIRECTIONS; i++)
+		put_sample(f, l, "data_bytes_total", "direction", ways[i], l->gate->bytes[i]);
+}
+
+static void put_waited(FILE *f, const struct labelled *l)
+{
+	put_sample(f, l, "waited_operations_total", NULL, NULL, l->gate->waited);
+}
+
+static void put_waiting(FILE *f, const struct labelled *l)
+{
+	put_sample(f, l, "waiting_operations", NULL, NULL,
+	           l->gate->lines[NT_READS].count + l->gate->lines[NT_WRITES].count);
+}
+
+static void put_limits(FILE *f, const struct labelled *l)
+{
+	for (int i = 0; i < NT_RATES; i++)
+		if (l->gate->limits.rate[i])
+			put_sample(f, l, "limit", "limit", nt_rate_names[i], l->gate->limits.rate[i]);
+}
+
+static const struct {
+	const char *name, *type, *unit, *help;
+	each_gate *put;
+} families[] = {
+        {"operations", "counter", NULL, "Commands that have passed the limits.", put_operations},
+        {"data_bytes", "counter", "bytes", "Their bytes.", put_bytes},
+        {"waited_operations", "counter", NULL, "Commands that had to wait for a limit.", put_waited},
+        {"waiting_operations", "gauge", NULL, "Commands that wait for a limit now.", put_waiting},
+        {"limit", "gauge", NULL, "Limits in force, in operations or bytes per second.", put_limits},
+};
+
+static void each_namespace(FILE *f, const struct nt_target *t, each_gate *put)
+{
+	for (const struct nt_subsystem *s = t->subsystems; s; s = s->next)
+		for (uint32_t i = 1; i <= NT_NAMESPACES_MAX; i++)
+			if (s->ns[i])
+				put(f, &(struct labelled){.subsystem = s->nqn, .nsid = i, .gate = &s->ns[i]->gate});
+}
+
+static void each_host(FILE *f, const struct nt_target *t, each_gate *put)
+{
+	for (uint32_t i = 0; i < NT_PEER_BUCKETS; i++)
+		for (const struct nt_account *a = t->accounts[i]; a; a = a->next)
+			put(f, &(struct labelled){.host = a->nqn, .gate = &a->gate});
+}
+
+/* ---- associations: the way of each host ---- */
+
+static void put_associations(FILE *f, const struct nt_target *t)
+{
+	put_family(f, "association", "way", "info", NULL, "Hosts that are connected, and the way that each has taken.");
+	for (const struct nt_subsystem *s = t->subsystems; s; s = s->next)
+		for (const struct nt_controller *c = s->controllers; c; c = c->next) {
+			if (!c->admin)
+				continue;
+			fputs("verbena_target_association_way_info{", f);
+			put_label(f, "subsystem", s->nqn);
+			fprintf(f, ",controller=\"%u\",", c->id);
+			put_label(f, "host", c->hostnqn);
+			fprintf(f, ",transport=\"%s\",", c->admin->ops->name);
+			put_label(f, "device", c->admin->device);
+			fputc(',', f);
+			put_label(f, "way", c->admin->way ? c->admin->way : "");
+			fputs("} 1\n", f);
+		}
+}
+
+char *nt_metrics(const struct nt_server *s)
+{
+	char *text = NULL;
+	size_t len;
+	FILE *f = open_memstream(&text, &len);
+
+	if (!f)
+		return NULL;
+	for (size_t i = 0; i < sizeof(families) / sizeof(*families); i++) {
+		put_family(f, "namespace", families[i].name, families[i].type, families[i].unit, families[i].help);
+		each_namespace(f, &s->target, families[i].put);
+		put_family(f, "host", families[i].name, families[i].type, families[i].unit, families[i].help);
+		each_host(f, &s->target, families[i].put);
+	}
+	put_associations(f, &s->target);
+	fputs("# EOF\n", f);
+	if (fclose(f)) {
+		free(text);
+		return NULL;
+	}
+	return text;
+}
