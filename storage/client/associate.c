@@ -149,6 +149,16 @@ static int by_tcp(struct vn_disk *d, uint64_t deadline, struct vn_association *a
 	return associate_at(d, &l, a);
 }
 
+void vn_rdma_again(struct vn_disk *d, const char *why)
+{
+	vn_lock(d);
+	d->rdma_pause =
+	        !d->rdma_pause ? d->options.rdma_again_ms : (uint32_t)min_u64(2ull * d->rdma_pause, RDMA_AGAIN_MAX_MS);
+	d->rdma_at = vn_now() + d->rdma_pause;
+	snprintf(d->rdma_why, sizeof(d->rdma_why), "%s", why);
+	pthread_mutex_unlock(&d->lock);
+}
+
 #ifdef VN_HAVE_RDMA
 /* A target that answers Busy over RDMA would answer the same over TCP. */
 static bool may_try_next(const struct vn_disk *d, int e)
@@ -233,12 +243,11 @@ static int by_rdma_alone(struct vn_disk *d, uint64_t deadline, struct vn_associa
 	return e;
 }
 
-/* Delays the next attempt with RDMA, because each failed one makes the users of the disk wait for rdma_ms. */
-static void put_rdma_off(struct vn_disk *d)
+static void rdma_worked(struct vn_disk *d)
 {
-	d->rdma_pause =
-	        !d->rdma_pause ? d->options.rdma_again_ms : (uint32_t)min_u64(2ull * d->rdma_pause, RDMA_AGAIN_MAX_MS);
-	d->rdma_at = vn_now() + d->rdma_pause;
+	vn_lock(d);
+	d->rdma_pause = 0;
+	pthread_mutex_unlock(&d->lock);
 }
 
 static int by_either(struct vn_disk *d, unsigned tries, uint64_t deadline, struct vn_association *a)
@@ -250,15 +259,36 @@ static int by_either(struct vn_disk *d, unsigned tries, uint64_t deadline, struc
 	int e = due ? by_any_rdma(d, deadline, a) : -ENODEV;
 
 	if (!e)
-		d->rdma_pause = 0;
+		rdma_worked(d);
+	char why[sizeof(d->why)];
+
+	strcpy(why, d->why); /* TCP may overwrite it */
 	/* do not fall back to TCP at the first failure: a target that is down should be found by RDMA again */
 	if (!may_try_next(d, e) || (tries == 1 && d->transport != &vn_tcp))
 		return e;
 	d->latest = deadline;
 	e = by_tcp(d, deadline, a);
 	if (!e && due)
-		put_rdma_off(d);
+		vn_rdma_again(d, why);
 	return e;
+}
+
+int vn_associate_rdma(struct vn_disk *d, uint64_t deadline, struct vn_association *a)
+{
+	d->latest = deadline;
+	int e = by_any_rdma(d, deadline, a);
+
+	if (e)
+		vn_rdma_again(d, d->why);
+	else
+		rdma_worked(d);
+	return e;
+}
+#else
+int vn_associate_rdma(struct vn_disk *d, uint64_t deadline, struct vn_association *a)
+{
+	vn_rdma_again(d, "built without RDMA");
+	return -EOPNOTSUPP;
 }
 #endif
 

@@ -69,8 +69,8 @@ static void caretaker_nap(struct vn_disk *d, int ms)
 		eventfd_read(d->care, &n);
 }
 
-/* True if this is the same disk. A disk without names that has become smaller is probably another. */
-static bool is_same_disk(const struct vn_disk *d, const struct vn_association *a)
+/* A disk without names that has become smaller is probably another. */
+bool vn_is_same(const struct vn_disk *d, const struct vn_association *a)
 {
 	static const struct vn_names none;
 	bool named = *a->info.uuid || memcmp(&a->names, &none, sizeof(none));
@@ -85,7 +85,7 @@ static bool try_once(struct vn_disk *d, unsigned tries)
 	if (vn_associate(d, tries, &a))
 		return false;
 	vn_lock(d);
-	bool good = is_same_disk(d, &a) && d->state == VN_LOST;
+	bool good = vn_is_same(d, &a) && d->state == VN_LOST;
 
 	if (good) {
 		vn_install(d, &a);
@@ -227,6 +227,8 @@ static void mind_connection(struct vn_disk *d)
 		}
 		if (admin->error)
 			lose_connection(d);
+		if (!admin->error && vn_return_due(d) && vn_return(d))
+			return;
 		vn_lock(d);
 		bool up = d->state == VN_UP;
 

@@ -88,6 +88,8 @@ struct vn_queue {
 	const atomic_bool *stop; /* NULL, or a flag that ends waiting */
 	char why[120];
 	uint64_t copied, digest_errors;
+	const char *way; /* the kind of transport, for people */
+	char device[64]; /* the adapter; "": none */
 };
 
 /* The parameters for opening a queue. */
@@ -287,6 +289,7 @@ struct vn_disk {
 	atomic_uint wanting;       /* number of threads that wait for the lock; a polling thread yields to them */
 	uint64_t answered;         /* number of answered commands */
 	unsigned vain, skip;       /* number of useless polling phases in a row; sleeps before the next one */
+	bool draining;             /* nothing is sent: the disk moves to another association soon */
 	bool polling;              /* a thread is polling (one at a time) */
 	bool fd_given;             /* vn_fd has been called */
 	struct vn_waiter *waiters; /* threads that wait to poll next */
@@ -302,6 +305,9 @@ struct vn_disk {
 	struct vn_cmd *spare, *cmds;
 	struct vn_statistics stats;
 	struct vn_domain domain; /* has its own lock */
+	uint64_t rdma_at; /* ms; auto: when RDMA is tried again after a fallback to TCP; only the caretaker writes it */
+	uint32_t rdma_pause; /* … the length of that pause; 0: RDMA has worked */
+	char rdma_why[120];  /* … why it failed last */
 
 	/* constant */
 	struct vn_options options;
@@ -311,11 +317,9 @@ struct vn_disk {
 	struct vn_names names;
 	uint32_t max_part;
 	/* used by vn_open and then by the caretaker */
-	uint64_t rdma_at;    /* ms; auto: when RDMA may be tried again after a fallback to TCP */
-	uint32_t rdma_pause; /* … the length of that pause; 0: RDMA has worked */
-	uint64_t latest;     /* ms: the latest end of the present attempt to connect */
-	bool by_iwarp;       /* with two kinds of RDMA, iWARP is the one that worked */
-	atomic_bool stop;    /* vn_close has been called */
+	uint64_t latest;  /* ms: the latest end of the present attempt to connect */
+	bool by_iwarp;    /* with two kinds of RDMA, iWARP is the one that worked */
+	atomic_bool stop; /* vn_close has been called */
 	char why[120];
 };
 
@@ -332,7 +336,14 @@ static inline void vn_lock(struct vn_disk *d)
 /* Connects all queues. Returns 0 and fills in *a, or a negative errno. tries: attempts that failed since the connection
  * broke. */
 int vn_associate(struct vn_disk *d, unsigned tries, struct vn_association *a);
+/* The same, by RDMA alone; a failure puts the next attempt off. Nothing is disturbed that is in use. */
+int vn_associate_rdma(struct vn_disk *d, uint64_t deadline, struct vn_association *a);
+void vn_rdma_again(struct vn_disk *d, const char *why); /* puts the next attempt off, without the disk's lock */
 void vn_dissolve(struct vn_association *a);
+bool vn_is_same(const struct vn_disk *d, const struct vn_association *a); /* it leads to the same disk */
+bool vn_return_due(const struct vn_disk *d);
+/* Called by the caretaker while the disk is up: tries to move it from TCP to RDMA. True: it uses another association. */
+bool vn_return(struct vn_disk *d);
 void *vn_caretaker(void *disk);
 void vn_care(struct vn_disk *d); /* wakes the caretaker */
 void vn_wake(struct vn_disk *d); /* wakes the polling thread */

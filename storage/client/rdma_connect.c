@@ -264,5 +264,11 @@ int vn_rdma_connect(struct vn_link *l, struct vn_rdma_queue *r)
 	if (!e)
 		e = rdma_resolve_route(r->id, vn_left(l->deadline)) ? -errno
 		                                                    : await_event(l, r, RDMA_CM_EVENT_ROUTE_RESOLVED);
-	return e ? e : rdma_greet(l, r);
+	if (!e)
+		e = rdma_greet(l, r);
+	if (e)
+		return e;
+	r->q.way = nv_rdma_way(r->id->verbs->device);
+	snprintf(r->q.device, sizeof(r->q.device), "%s", ibv_get_device_name(r->id->verbs->device));
+	return 0;
 }

@@ -314,7 +314,7 @@ void vn_issue(struct vn_disk *d)
 {
 	uint64_t now = d->again.first ? vn_now() : 0;
 
-	if (d->state != VN_UP)
+	if (d->state != VN_UP || d->draining)
 		return;
 	while (has_commands(d)) {
 		struct vn_queue *q = next_queue(d);

@@ -49,8 +49,9 @@ struct vn_disk;
  * lists the ports for RDMA. If it lists none, PORT itself is tried with rdma_cm, for half of the time for RDMA. The
  * time for RDMA is rdma_ms. If an interface has two adapters, RoCE and iWARP, each gets half of it. Once rdma_cm has
  * reached a target, the target has 4 s more to answer, within connect_ms, because it may delay its first answer. If
- * connecting or reconnecting with RDMA fails, TCP is used. When the TCP connection breaks and rdma_again_ms have
- * passed, RDMA is tried again. Each failure doubles the time to the next attempt.
+ * connecting or reconnecting with RDMA fails, TCP is used. After rdma_again_ms RDMA is tried again, beside the TCP
+ * connection or when that breaks. Each failure doubles the time to the next attempt, up to an hour. If it works, the
+ * disk moves to RDMA when no command is outstanding: for up to a second new ones are held back. Nothing is sent twice.
  *
  * rdma: if an interface has two adapters, RoCE is tried first, then iWARP. Each gets half of connect_ms.
  */
@@ -133,6 +134,9 @@ VN_API const struct vn_info *vn_info(const struct vn_disk *disk);
 
 /* "tcp" or "rdma": the transport of the present or last connection. */
 VN_API const char *vn_transport_name(struct vn_disk *disk);
+
+/* Writes a sentence of up to `size` bytes for people: which way to the target is in use, by which adapter, and why. */
+VN_API void vn_way(struct vn_disk *disk, char *text, size_t size);
 
 /* ---- memory ---- */
 
@@ -239,6 +243,7 @@ struct vn_statistics {
 	uint64_t reconnects;                /* successful ones */
 	uint64_t keep_alives;               /* answered ones */
 	uint64_t digest_errors;             /* in received data */
+	uint64_t returns;                   /* from TCP to RDMA, without a break of the connection */
 };
 VN_API void vn_statistics(struct vn_disk *disk, struct vn_statistics *s);
 

@@ -82,9 +82,13 @@ static void print_quoted(const char *name, const char *value, const char *end)
 
 static void info_json(struct vn_disk *d, const struct vn_info *i)
 {
+	char way[300];
+
 	printf("{");
 	print_quoted("nqn", i->nqn, ", ");
 	print_quoted("transport", vn_transport_name(d), ", ");
+	vn_way(d, way, sizeof(way));
+	print_quoted("way", way, ", ");
 	print_quoted("model", i->model, ", ");
 	print_quoted("serial", i->serial, ", ");
 	print_quoted("firmware", i->firmware, ", ");
@@ -114,6 +118,10 @@ static int show_info(const char *url, const struct vd_settings *s)
 		printf("size          %llu bytes (%.1f GiB), blocks of %u\n", (unsigned long long)i->size,
 		       (double)i->size / (1 << 30), i->block_size);
 		printf("model         %s, serial number %s, firmware %s\n", i->model, i->serial, i->firmware);
+		char way[300];
+
+		vn_way(d, way, sizeof(way));
+		printf("way           %s\n", way);
 		printf("connected by  %s, controller %u, queues %u of %u commands, %u bytes each at most\n",
 		       vn_transport_name(d), i->controller, i->queues, i->queue_depth, i->max_transfer);
 		printf("can           read%s, flush%s%s%s%s\n", i->readonly ? ", not write" : ", write",

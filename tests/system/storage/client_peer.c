@@ -57,8 +57,9 @@ int main(int argc, char **argv)
 	load_end(&l);
 	expect(l.disk, argv[argc - 1]);
 	vn_statistics(l.disk, &s);
-	printf("%s, %llu commands, %llu of them again, %llu reconnects\n", vn_transport_name(l.disk),
-	       (unsigned long long)s.commands, (unsigned long long)s.retries, (unsigned long long)s.reconnects);
+	printf("%s, %llu commands, %llu of them again, %llu reconnects, %llu returns\n", vn_transport_name(l.disk),
+	       (unsigned long long)s.commands, (unsigned long long)s.retries, (unsigned long long)s.reconnects,
+	       (unsigned long long)s.returns);
 	vn_close(l.disk);
 	return 0;
 }
