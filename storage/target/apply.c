@@ -30,7 +30,7 @@ static bool same_ns(const struct nt_config_ns *a, const struct nt_config_ns *b)
 	       (a->size == b->size || strcmp(a->kind, "memory"));
 }
 
-unsigned nt_apply_ns(struct nt_server *sv, struct nt_subsystem *s, const struct nt_config_ns *c)
+int nt_apply_ns(struct nt_server *sv, struct nt_subsystem *s, const struct nt_config_ns *c)
 {
 	struct nb_config b = {.kind = c->kind,
 	                      .path = c->path,
@@ -47,11 +47,13 @@ unsigned nt_apply_ns(struct nt_server *sv, struct nt_subsystem *s, const struct 
 		nt_limit_namespace(ns, &c->limits);
 		return 0;
 	}
-	if (!error)
+	if (!error) {
 		nb_close(backend);
+		error = EEXIST;
+	}
 	nt_say("%s, namespace %u (%s%s%s): %s", s->nqn, c->nsid, c->kind, c->path ? " " : "", c->path ? c->path : "",
-	       error ? strerror(error) : "there is one");
-	return 1;
+	       error == EEXIST ? "there is one" : strerror(error));
+	return error;
 }
 
 static unsigned apply_ns(struct nt_server *sv, struct nt_subsystem *s, const struct nt_config_subsystem *old,
@@ -71,7 +73,7 @@ static unsigned apply_ns(struct nt_server *sv, struct nt_subsystem *s, const str
 		struct nt_namespace *ns = s->ns[c->nsid];
 
 		if (!ns || find_ns(new, c->nsid) != c) {
-			wrong += nt_apply_ns(sv, s, c);
+			wrong += nt_apply_ns(sv, s, c) != 0;
 			continue;
 		}
 		int error = nt_namespace_resize(ns, c->size);

@@ -166,9 +166,12 @@ static char *add_described(struct nt_server *s, struct nt_subsystem *x, struct n
 
 	if (!entry)
 		return say_error("no memory");
-	if (nt_apply_ns(s, x, ns)) {
+	int error = nt_apply_ns(s, x, ns);
+
+	if (error) {
 		c->ns_count--;
-		return say_error("namespace %u cannot be opened; the target's standard error says why", ns->nsid);
+		return say_error("namespace %u (%s%s%.200s): %s", ns->nsid, ns->kind, ns->path ? " " : "",
+		                 ns->path ? ns->path : "", strerror(error));
 	}
 	*entry = *ns;
 	memset(ns, 0, sizeof(*ns));

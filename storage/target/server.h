@@ -92,7 +92,8 @@ struct nt_server {
 
 /* Changes the server to config and takes ownership of it. Returns the number of items that failed; each is reported. */
 unsigned nt_apply(struct nt_server *s, struct nt_config *config);
-unsigned nt_apply_ns(struct nt_server *s, struct nt_subsystem *x, const struct nt_config_ns *c); /* adds it */
+/* Adds a namespace. 0 or errno; an error is reported. */
+int nt_apply_ns(struct nt_server *s, struct nt_subsystem *x, const struct nt_config_ns *c);
 void nt_listeners_turn(struct nt_server *s, uint64_t *next);
 
 int nt_listener_open(struct nt_listener *l, struct nt_server *s, const struct nt_config_address *a,

@@ -1,5 +1,5 @@
 // fuzz_nvme_capsule.c - a hostile host at the target's core: any commands on several queues, missing or failing data,
-// ending connections, changing namespaces. No command is answered twice, and no memory leaks
+// ending connections, changing namespaces and limits. No command is answered twice, and no memory leaks
 // follows: NVM Express Base 1.4; NVMe over Fabrics 1.1
 // SPDX-License-Identifier: MIT
 #include <stdint.h>
@@ -113,6 +113,26 @@ static void add_namespace(uint32_t nsid)
 	medium_add(media[medium_count++], nsid);
 }
 
+/* Low limits, so that most commands wait. */
+static void limit(struct input *in, struct nt_namespace *ns)
+{
+	struct nt_limits l = {.burst_ms = 1, .depth = 1 + byte(in) % 3};
+
+	for (int i = 0; i < NT_RATES; i++) {
+		uint8_t b = byte(in);
+
+		l.rate[i] = b & 1 ? (b & 0x7e) * (i & 1 ? 65536u : 1u) : 0;
+	}
+	if (ns) {
+		nt_limit_namespace(ns, &l);
+	} else if (byte(in) & 1) {
+		nt_limit_each_host(&target, &l);
+	} else {
+		l.weight = 1 + byte(in) % 4;
+		nt_limit_host(&target, HOSTNQN, byte(in) & 1 ? &l : NULL);
+	}
+}
+
 static void change(struct input *in)
 {
 	uint8_t what = byte(in);
@@ -134,6 +154,7 @@ static void change(struct input *in)
 	case 3:
 		target.now += (uint64_t)byte(in) * 100;
 		nt_target_tick(&target);
+		nt_qos_tick(&target);
 		break;
 	case 4:
 		if (ns)
@@ -192,6 +213,14 @@ static void act(struct input *in)
 	case 6:
 		h->hold_data = op & 0x80;
 		break;
+	case 7:
+		limit(in, subsystem->ns[byte(in) & 3]);
+		break;
+	case 8:
+		target.stopping = false;
+		target.now += byte(in);
+		nt_qos_tick(&target);
+		break;
 	default:
 		likely_command(h, in);
 		break;
@@ -213,6 +242,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		if (queues[k])
 			close_queue(k);
 	go_all();
+	CHECK(!target.gates && !target.parked);
 	target_close();
 	for (unsigned i = 0; i < medium_count; i++) {
 		CHECK(media[i]->closed && !media[i]->first);
