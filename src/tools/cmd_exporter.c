@@ -16,14 +16,15 @@
 #include "tools/http_server.h"
 #include "tools/metrics.h"
 #include "tools/stat_options.h"
+#include "tools/target_page.h"
 #include "tools/verbena.h"
 
 #define DEFAULT_ADDRESS "127.0.0.1:9975"
 #define BACKLOG 64
 
 static const char *const usage = "usage: verbena exporter [--listen ADDRESS:PORT|unix:PATH] [--device NAME]\n"
-                                 "Serves the counters of running programs to Prometheus, at /metrics, until it\n"
-                                 "gets SIGTERM or SIGINT.\n"
+                                 "Serves the counters of running programs to Prometheus, at /metrics, and those of\n"
+                                 "verbena-target at /target/PORT, until it gets SIGTERM or SIGINT.\n"
                                  "\n"
                                  "  --listen ADDRESS:PORT   where to listen (default: " DEFAULT_ADDRESS ");\n"
                                  "                          [ADDRESS]:PORT for IPv6\n"
@@ -47,9 +48,15 @@ static int metrics_page(const struct http_request *r, struct vb_text *body, cons
 		*type = "text/html; charset=utf-8";
 		return 200;
 	}
-	if (strcmp(r->path, "/metrics") != 0)
-		return 404;
-	if (metrics_write(body, "exporter", &query, &silent))
+	static const char target[] = "/target/";
+	bool is_target = !strncmp(r->path, target, sizeof(target) - 1);
+	int status = is_target                     ? target_page(r->path + sizeof(target) - 1, body)
+	             : strcmp(r->path, "/metrics") ? 404
+	                                           : 200;
+
+	if (status != 200)
+		return status;
+	if (!is_target && metrics_write(body, "exporter", &query, &silent))
 		return 500;
 	*type = r->openmetrics ? "application/openmetrics-text; version=1.0.0; charset=utf-8"
 	                       : "text/plain; version=0.0.4; charset=utf-8";

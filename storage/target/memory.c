@@ -4,7 +4,9 @@
 
 #include "target/core.h"
 
-#define PARKED 8u /* this part of the memory is for the data of capsules whose commands wait for a limit */
+/* These parts of the memory are for the data of capsules whose commands wait for a limit: of all hosts, and of one. */
+#define PARKED 8u
+#define PARKED_OF_ONE 32u
 
 static uint32_t room_for(const struct nt_request *r)
 {
@@ -156,9 +158,13 @@ void nt_memory_give(struct nt_request *r)
 	if (r->other)
 		nt_pool_put(t->pool, r->other, r->room);
 	charge_memory(r, -(nt_pool_room(r->room) * (r->other ? 2 : 1)));
-	if (r->parked)
-		t->parked -= nt_pool_room(r->room) * (r->other ? 2 : 1);
-	r->parked = false;
+	if (r->parked) {
+		uint32_t room = nt_pool_room(r->room) * (r->other ? 2 : 1);
+
+		t->parked -= room;
+		r->queue->ctrl->account->parked -= room;
+		r->parked = false;
+	}
 	r->room = 0;
 	r->data = r->other = NULL;
 	nt_memory_serve(t);
@@ -187,12 +193,14 @@ void nt_queue_recount(struct nt_queue *q, struct nt_peer *to)
 bool nt_memory_park(struct nt_request *r)
 {
 	struct nt_target *t = r->queue->target;
+	struct nt_account *a = r->queue->ctrl->account;
 	uint32_t room = room_for(r);
 
-	if (t->parked + room > t->memory / PARKED || t->urgent.first || t->in_line ||
-	    nt_pool_used(t->pool) + room > t->memory - t->memory / 4 || nt_memory_over(r) || !nt_memory_take(r))
+	if (t->parked + room > t->memory / PARKED || a->parked + room > t->memory / PARKED_OF_ONE || t->urgent.first ||
+	    t->in_line || nt_pool_used(t->pool) + room > t->memory - t->memory / 4 || !nt_memory_take(r))
 		return false;
 	t->parked += room;
+	a->parked += room;
 	r->parked = true;
 	r->state = NT_FETCH;
 	r->queue->ops->fetch(r);

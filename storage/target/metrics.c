@@ -119,12 +119,13 @@ static void each_host(FILE *f, const struct nt_target *t, each_gate *put)
 
 static void put_associations(FILE *f, const struct nt_target *t)
 {
-	put_family(f, "association", "way", "info", NULL, "Hosts that are connected, and the way that each has taken.");
+	put_family(f, "association", "way", "gauge", NULL,
+	           "Hosts that are connected, and the way that each has taken.");
 	for (const struct nt_subsystem *s = t->subsystems; s; s = s->next)
 		for (const struct nt_controller *c = s->controllers; c; c = c->next) {
 			if (!c->admin)
 				continue;
-			fputs("verbena_target_association_way_info{", f);
+			fputs("verbena_target_association_way{", f);
 			put_label(f, "subsystem", s->nqn);
 			fprintf(f, ",controller=\"%u\",", c->id);
 			put_label(f, "host", c->hostnqn);

@@ -229,6 +229,7 @@ struct nt_account {
 	struct nt_account *next; /* next in its bucket */
 	char nqn[NV_NQN_SIZE];
 	uint32_t controllers;
+	uint32_t parked; /* bytes, as target->parked */
 	bool own; /* it has limits of its own, instead of target->each_host */
 	struct nt_gate gate;
 };

@@ -26,14 +26,14 @@ cat >"$work/conf.json" <<-END
 END
 begin_target() {
 	: >"$work/urls"
-	"${run[@]}" "$target_program" --config "$work/conf.json" --control "$work/control" >"$work/urls" 2>"$work/target.err" </dev/null &
+	"${run[@]}" "$target_program" --config "$work/conf.json" --control "$VERBENA_RUNTIME/target-1.sock" >"$work/urls" 2>"$work/target.err" </dev/null &
 	target=$!
 	wait_for 20 target_up
 	tcp=$(sed -n 's,^\(nvme+tcp://[^/]*\)/.*,\1,p' "$work/urls") rdma=$(sed -n 's,^\(nvme+rdma://[^/]*\)/.*,\1,p' "$work/urls")
 	[ -n "$tcp" ] && [ -n "$rdma" ] || { cat "$work/target.err"; return 1; }
 }
 target_up() { [ "$(wc -l <"$work/urls")" -ge 2 ] || gone $target; }
-ctl() { "$target_program" "$@" --control "$work/control"; }
+ctl() { "$target_program" "$@" --control "$VERBENA_RUNTIME/target-1.sock"; }
 # value EXPRESSION: of the status: ns(N), host(NQN), ways()
 value() {
 	ctl status >"$work/status" && python3 - "$work/status" "$1" <<-'END'
@@ -77,10 +77,29 @@ metrics_are_said() {
 	ctl metrics >"$work/metrics" && cat "$work/metrics" && [ "$(tail -1 "$work/metrics")" = "# EOF" ] &&
 		grep -q "^verbena_target_namespace_limit{subsystem=\"$NQN\",nsid=\"1\",limit=\"riops\"} 500$" "$work/metrics" &&
 		grep -q '^verbena_target_host_operations_total{host="nqn.2026-01.test:small",direction="read"} [1-9]' "$work/metrics" &&
-		grep -q '^verbena_target_association_way_info{.*transport="rdma",device="roce_lo",way="RoCE by Verbena"} 1$' "$work/metrics" &&
+		grep -q '^verbena_target_association_way{.*transport="rdma",device="roce_lo",way="RoCE by Verbena"} 1$' "$work/metrics" &&
 		[ -z "$(grep -v '^#' "$work/metrics" | sed 's/ [^ ]*$//' | sort | uniq -d)" ]
 }
 check "the metrics have the limits, the hosts and their ways, each sample once" metrics_are_said
+page() { # PATH
+	python3 - "$exported" "$1" <<-'END'
+		import socket, sys
+		s = socket.socket(socket.AF_UNIX)
+		s.settimeout(20)
+		s.connect(sys.argv[1])
+		s.sendall(b"GET %s HTTP/1.0\r\nAccept: application/openmetrics-text\r\n\r\n" % sys.argv[2].encode())
+		print(b"".join(iter(lambda: s.recv(65536), b"")).decode(), end="")
+	END
+}
+exporter_serves_it() {
+	exported=$work/exporter
+	"$VERBENA" exporter --listen "unix:$exported" >"$work/exporter.out" 2>&1 </dev/null &
+	pids+=($!)
+	wait_for 20 test -S "$exported" && page /target/1 >"$work/page" && head -1 "$work/page" | grep 200 &&
+		grep -q "^verbena_target_namespace_limit{subsystem=\"$NQN\",nsid=\"1\",limit=\"riops\"} 500$" "$work/page" && [ "$(tail -1 "$work/page")" = "# EOF" ] &&
+		page /target/2 | head -1 | grep 404 && page /target/../target-1 | head -1 | grep 404
+}
+check "verbena exporter serves them" exporter_serves_it
 limit_changes() {
 	ctl limit namespace $NQN 1 riops=max && wait_for 20 is 'ns(1)["reads"] >= 5000 and ns(1)["waiting"] == 0'
 }

@@ -552,8 +552,8 @@ static void data_in_capsules_waits_in_a_bounded_part_of_the_memory(void)
 			held += nt_capsule_waits(r);
 		}
 	}
-	SAME(target.parked, (16 << 20) / 8);
-	SAME(parked, (2 << 20) / 8192);
+	SAME(target.parked, (16 << 20) / 32);
+	SAME(parked, (512 << 10) / 8192);
 	SAME(parked + held + 1, 600);
 	limit_ns("");
 	SAME(target.parked, 0);
