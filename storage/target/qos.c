@@ -28,8 +28,10 @@ static struct nt_request *request_at(struct nt_place *p)
 }
 
 /* The two of a fused pair wait in one line, so that they stay together. */
-static enum nt_direction direction_of(const struct nt_request *r)
+static inline enum nt_direction direction_of(const struct nt_request *r)
 {
+	if (r->sqe.opcode == NV_IO_WRITE)
+		return NT_WRITES;
 	switch (r->sqe.opcode) {
 	case NV_IO_READ:
 	case NV_IO_VERIFY:
@@ -42,7 +44,7 @@ static enum nt_direction direction_of(const struct nt_request *r)
 }
 
 /* Dataset Management is an operation without bytes. A command without data counts no more than the largest transfer. */
-static uint64_t bytes_of(const struct nt_request *r)
+static inline uint64_t bytes_of(const struct nt_request *r)
 {
 	if (r->sqe.opcode == NV_IO_DSM)
 		return 0;
@@ -81,13 +83,18 @@ void nt_gate_open(struct nt_gate *g, struct nt_target *t)
 		g->lines[i].flows = &t->flows;
 }
 
+static inline void count_request(struct nt_gate *g, enum nt_direction way, uint64_t bytes)
+{
+	g->operations[way]++;
+	g->bytes[way] += bytes;
+}
+
 static void take_tokens(struct nt_gate *g, const struct nt_request *r)
 {
 	enum nt_direction way = direction_of(r);
 	uint64_t bytes = bytes_of(r), now = now_ns(g->target);
 
-	g->operations[way]++;
-	g->bytes[way] += bytes;
+	count_request(g, way, bytes);
 	for (int i = 0; g->limited && i < RATES_OF_ONE; i++) {
 		enum nt_rate rate = rates_of[way][i];
 
@@ -168,6 +175,17 @@ bool nt_qos_pass(struct nt_request *r)
 {
 	if (!r->ns)
 		return true;
+	struct nt_gate *host = &account_of(r)->gate, *ns = &r->ns->gate;
+
+	if (!host->limited && !ns->limited && !r->gate) { /* nothing waits at a gate without limits */
+		enum nt_direction way = direction_of(r);
+		uint64_t bytes = bytes_of(r);
+
+		count_request(host, way, bytes);
+		count_request(ns, way, bytes);
+		r->gate = GATES;
+		return true;
+	}
 	for (; r->gate < GATES; r->gate++)
 		if (!pass_gate(gate_of(r), r))
 			return false;
@@ -252,13 +270,13 @@ static bool medium_has_room(const struct nt_namespace *ns)
 bool nt_turn_take(struct nt_request *r)
 {
 	struct nt_namespace *ns = r->ns;
-	struct nt_account *a = account_of(r);
-
 	if (!ns->turns.count && medium_has_room(ns)) {
 		ns->at_medium++;
 		r->at_medium = true;
 		return true;
 	}
+	struct nt_account *a = account_of(r);
+
 	r->state = NT_QUEUED;
 	nt_fair_enter(&ns->turns, &r->place, a, a->gate.limits.weight, bytes_of(r));
 	return false;
