@@ -230,7 +230,7 @@ struct nt_account {
 	char nqn[NV_NQN_SIZE];
 	uint32_t controllers;
 	uint32_t parked; /* bytes, as target->parked */
-	bool own; /* it has limits of its own, instead of target->each_host */
+	bool own;        /* it has limits of its own, instead of target->each_host */
 	struct nt_gate gate;
 };
 
