@@ -31,7 +31,7 @@ bool nt_queue_ready(struct nt_queue *q, uint16_t entries);
 bool nt_memory_over(const struct nt_request *r); /* its peer has used its share */
 bool nt_memory_take(struct nt_request *r);
 void nt_memory_wait(struct nt_request *r);
-void nt_memory_leave(struct nt_request *r); /* it does not wait any more */
+void nt_memory_unwait(struct nt_request *r); /* it does not wait any more */
 void nt_memory_give(struct nt_request *r);
 void nt_memory_serve(struct nt_target *t);                     /* gives free memory to those who wait */
 void nt_queue_recount(struct nt_queue *q, struct nt_peer *to); /* charges its requests to another peer */

@@ -81,7 +81,7 @@ void nt_memory_wait(struct nt_request *r)
 	l->end = &r->next;
 }
 
-void nt_memory_leave(struct nt_request *r)
+void nt_memory_unwait(struct nt_request *r)
 {
 	struct nt_line *l = line_of(r);
 	struct nt_target *t = r->queue->target;
@@ -123,7 +123,7 @@ static struct nt_request *next_served(struct nt_target *t)
 	if (r) {
 		if (!nt_memory_take(r))
 			return NULL;
-		nt_memory_leave(r);
+		nt_memory_unwait(r);
 		return r;
 	}
 	struct nt_peer *p = t->in_line;
@@ -132,7 +132,7 @@ static struct nt_request *next_served(struct nt_target *t)
 		p = p->line_next;
 	r = p && nt_memory_take(p->line.first) ? p->line.first : NULL;
 	if (r) {
-		nt_memory_leave(r);
+		nt_memory_unwait(r);
 		next_peer(t, p);
 	}
 	return r;
@@ -180,7 +180,7 @@ void nt_queue_recount(struct nt_queue *q, struct nt_peer *to)
 		bool waits = r->state == NT_MEMORY;
 
 		if (waits)
-			nt_memory_leave(r);
+			nt_memory_unwait(r);
 		from->memory -= room;
 		to->memory += room;
 		q->owner = to;

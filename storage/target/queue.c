@@ -274,7 +274,7 @@ void nt_lend(struct nt_request *r)
 void nt_fail(struct nt_request *r, uint16_t status)
 {
 	if (r->state == NT_MEMORY)
-		nt_memory_leave(r);
+		nt_memory_unwait(r);
 	if (r->state == NT_QUEUED)
 		nt_qos_leave(r);
 	if (r->state == NT_MEMORY || r->state == NT_HELD)
@@ -395,7 +395,7 @@ static void each_request(struct nt_queue *q, void (*fn)(struct nt_request *r))
 static void leave_lines(struct nt_request *r)
 {
 	if (r->state == NT_MEMORY) {
-		nt_memory_leave(r);
+		nt_memory_unwait(r);
 		forget_request(r);
 	} else if (r->state == NT_QUEUED) {
 		nt_qos_leave(r);
