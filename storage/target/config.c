@@ -35,6 +35,9 @@ static void free_config_subsystem(struct nt_config_subsystem *s)
 	for (size_t i = 0; i < s->ns_count; i++) {
 		free(s->ns[i].kind);
 		free(s->ns[i].path);
+		free(s->ns[i].ceph_conf);
+		free(s->ns[i].ceph_user);
+		free(s->ns[i].ceph_keyring);
 	}
 	for (size_t i = 0; i < s->host_count; i++) {
 		free(s->hosts[i].nqn);
@@ -242,6 +245,14 @@ static void read_ns(struct reader *r, json_object *o, struct nt_config_ns *ns)
 			ns->readonly = get_bool(r, key, v);
 		else if (!strcmp(key, "buffered"))
 			ns->buffered = get_bool(r, key, v);
+		else if (!strcmp(key, "ceph_conf"))
+			get_text(r, key, v, &ns->ceph_conf);
+		else if (!strcmp(key, "ceph_user"))
+			get_text(r, key, v, &ns->ceph_user);
+		else if (!strcmp(key, "ceph_keyring"))
+			get_text(r, key, v, &ns->ceph_keyring);
+		else if (!strcmp(key, "wait_seconds"))
+			ns->wait_ms = (uint32_t)get_number(r, key, v, 1, 3600) * 1000;
 		else if (!strcmp(key, "uuid"))
 			get_text(r, key, v, &uuid);
 		else

@@ -23,6 +23,7 @@ struct nt_command_info {
 void nt_fail(struct nt_request *r, uint16_t status);           /* completes it as soon as the core owns it */
 void nt_hold(struct nt_request *r);                            /* sets the state NT_HELD */
 void nt_lend(struct nt_request *r);                            /* sets the state NT_BACKEND */
+void nt_memory_leave(struct nt_request *r, struct nb_late *l); /* its buffers go to l, and are freed with it */
 void nt_queue_recount(struct nt_queue *q, struct nt_peer *to); /* charges its requests to another peer */
 bool nt_queue_ready(struct nt_queue *q, uint16_t entries);
 

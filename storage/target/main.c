@@ -1,4 +1,4 @@
-// main.c - verbena-target: serves files, block devices and memory as NVMe namespaces over the network
+// main.c - verbena-target: serves files, block devices, memory and Ceph images as NVMe namespaces over the network
 // follows: NVMe over Fabrics 1.1; man/verbena-target.8
 // SPDX-License-Identifier: MIT
 #include <arpa/inet.h>
@@ -41,7 +41,8 @@ static const char usage[] =
         "       verbena-target --config FILE\n"
         "       verbena-target status|reload|stop [--port PORT]\n"
         "\n"
-        "  --export IMAGE      a file, a block device, memory:SIZE or null:SIZE; each is a namespace, from 1 on\n"
+        "  --export IMAGE      a file, a block device, memory:SIZE, null:SIZE or\n"
+        "                      rbd:POOL/IMAGE[@SNAP]; each is a namespace, from 1 on\n"
         "  --listen ADDRESS    default: 127.0.0.1; 0.0.0.0 or :: for all\n"
         "  --port PORT         default: 4420; 0 for any free port\n"
         "  --nqn NQN           the subsystem's name; default: derived from the first image\n"
@@ -51,12 +52,16 @@ static const char usage[] =
         "  --mapped            send reads from the page cache without a copy\n"
         "  --buffered          do not use O_DIRECT\n"
         "  --block-size BYTES  512 to 4096\n"
+        "  --ceph-conf FILE    for rbd: the cluster's configuration; default: that of Ceph\n"
+        "  --ceph-user ID      … the client without \"client.\"; default: admin\n"
+        "  --ceph-keyring FILE … its key\n"
         "  --config FILE       a configuration in JSON; SIGHUP reads it again\n"
         "  --control PATH      the control socket\n"
         "  --threads           do not use io_uring\n";
 
 struct options {
-	const char *exports[64], *allow[64], *listen, *transport, *nqn, *config, *control;
+	const char *exports[64], *allow[64], *listen, *transport, *nqn, *config, *control, *ceph_conf, *ceph_user,
+	        *ceph_keyring;
 	size_t export_count, allow_count;
 	uint16_t port;
 	uint32_t block;
@@ -119,6 +124,15 @@ static bool take_target_option(int c, const char *value, struct options *o)
 		o->transport = value;
 		return !strcmp(value, "tcp") || !strcmp(value, "rdma") || !strcmp(value, "auto") ||
 		       report_bad("no such transport", value);
+	case 'F':
+		o->ceph_conf = value;
+		return true;
+	case 'U':
+		o->ceph_user = value;
+		return true;
+	case 'K':
+		o->ceph_keyring = value;
+		return true;
 	case 'r':
 		return o->readonly = true;
 	case 'm':
@@ -134,15 +148,25 @@ static bool take_target_option(int c, const char *value, struct options *o)
 
 static bool parse_options(int argc, char **argv, struct options *o)
 {
-	static const struct option options[] = {
-	        {"export", required_argument, NULL, 'e'},    {"allow", required_argument, NULL, 'a'},
-	        {"listen", required_argument, NULL, 'l'},    {"nqn", required_argument, NULL, 'n'},
-	        {"config", required_argument, NULL, 'c'},    {"control", required_argument, NULL, 'C'},
-	        {"port", required_argument, NULL, 'p'},      {"block-size", required_argument, NULL, 'b'},
-	        {"transport", required_argument, NULL, 't'}, {"read-only", no_argument, NULL, 'r'},
-	        {"mapped", no_argument, NULL, 'm'},          {"buffered", no_argument, NULL, 'u'},
-	        {"threads", no_argument, NULL, 'T'},         {"help", no_argument, NULL, 'h'},
-	        {"version", no_argument, NULL, 'V'},         {NULL, 0, NULL, 0}};
+	static const struct option options[] = {{"export", required_argument, NULL, 'e'},
+	                                        {"allow", required_argument, NULL, 'a'},
+	                                        {"listen", required_argument, NULL, 'l'},
+	                                        {"nqn", required_argument, NULL, 'n'},
+	                                        {"config", required_argument, NULL, 'c'},
+	                                        {"control", required_argument, NULL, 'C'},
+	                                        {"port", required_argument, NULL, 'p'},
+	                                        {"block-size", required_argument, NULL, 'b'},
+	                                        {"transport", required_argument, NULL, 't'},
+	                                        {"read-only", no_argument, NULL, 'r'},
+	                                        {"mapped", no_argument, NULL, 'm'},
+	                                        {"buffered", no_argument, NULL, 'u'},
+	                                        {"ceph-conf", required_argument, NULL, 'F'},
+	                                        {"ceph-user", required_argument, NULL, 'U'},
+	                                        {"ceph-keyring", required_argument, NULL, 'K'},
+	                                        {"threads", no_argument, NULL, 'T'},
+	                                        {"help", no_argument, NULL, 'h'},
+	                                        {"version", no_argument, NULL, 'V'},
+	                                        {NULL, 0, NULL, 0}};
 	int c;
 
 	*o = (struct options){.port = NT_PORT_DEFAULT, .transport = "tcp"};
@@ -159,6 +183,11 @@ static bool parse_options(int argc, char **argv, struct options *o)
 
 /* ---- from the command line to a configuration ---- */
 
+static bool copy_text(char **to, const char *from)
+{
+	return !from || (*to = strdup(from));
+}
+
 static bool describe_export(const struct options *o, const char *what, struct nt_config_ns *ns)
 {
 	struct stat st;
@@ -172,6 +201,12 @@ static bool describe_export(const struct options *o, const char *what, struct nt
 	if (kind && (!strncmp(what, "memory", kind) || !strncmp(what, "null", kind))) {
 		ns->kind = strndup(what, kind);
 		return ns->kind && (nt_size_parse(colon + 1, &ns->size) || report_bad("no size", what));
+	}
+	if (kind == 3 && !strncmp(what, "rbd", kind)) {
+		ns->kind = strndup(what, kind);
+		ns->path = strdup(colon + 1);
+		return ns->kind && ns->path && copy_text(&ns->ceph_conf, o->ceph_conf) &&
+		       copy_text(&ns->ceph_user, o->ceph_user) && copy_text(&ns->ceph_keyring, o->ceph_keyring);
 	}
 	if (stat(what, &st))
 		return report_bad(what, strerror(errno));
@@ -326,9 +361,10 @@ static void run_turn(uint64_t until)
 
 	nt_listeners_turn(&server, &next);
 	nb_ring_flush(server.ring);
-	uint64_t due = nt_target_tick(&server.target);
+	uint64_t due = nt_target_tick(&server.target), late = nb_ring_turn(server.ring, nt_now());
 
 	next = due < next ? due : next;
+	next = late < next ? late : next;
 	uint64_t now = nt_now(), wait = next <= now ? 0 : next - now;
 
 	nt_loop_once(server.loop, next == UINT64_MAX ? -1 : wait > 60000 ? 60000 : (int)wait, &server.target.now);
@@ -358,7 +394,11 @@ static void stop_server(void)
 		l->leaving = true;
 	for (until = nt_now() + STOP_MS; server.listeners && nt_now() < until;)
 		run_turn(nt_now() + 50);
-	if (server.listeners) {
+	bool ended = !server.listeners;
+
+	while (ended && server.target.subsystems)
+		nt_subsystem_remove(server.target.subsystems);
+	if (!ended || !nb_ring_drain(server.ring, STOP_MS)) {
 		nt_say("a medium does not answer: the last writes to it may be lost");
 		_exit(1);
 	}

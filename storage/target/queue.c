@@ -244,6 +244,40 @@ static void give_memory(struct nt_request *r)
 	serve_waiting(t);
 }
 
+static void free_late(struct nb_late *l)
+{
+	struct nt_target *t = l->owner;
+
+	for (size_t i = 0; i < sizeof(l->memory) / sizeof(*l->memory); i++)
+		if (l->memory[i].at)
+			nt_pool_put(t->pool, l->memory[i].at, l->memory[i].length);
+	serve_waiting(t);
+}
+
+static void add_late(struct nb_late *l, void *at, uint32_t length)
+{
+	size_t i = 0;
+
+	while (l->memory[i].at)
+		i++;
+	l->memory[i].at = at;
+	l->memory[i].length = length;
+}
+
+void nt_memory_leave(struct nt_request *r, struct nb_late *l)
+{
+	if (!r->room)
+		return;
+	l->owner = r->queue->target;
+	l->free = free_late;
+	add_late(l, r->data, r->room);
+	if (r->other)
+		add_late(l, r->other, r->room);
+	charge_memory(r, -(nt_pool_room(r->room) * (r->other ? 2 : 1)));
+	r->room = 0;
+	r->data = r->other = NULL;
+}
+
 void nt_queue_recount(struct nt_queue *q, struct nt_peer *to)
 {
 	struct nt_peer *from = q->owner;

@@ -58,6 +58,8 @@ static json_object *namespace_json(const struct nt_namespace *ns)
 	json_object_object_add(o, "readonly", json_object_new_boolean(ns->backend->readonly));
 	add_number(o, "ana_group", ns->ana_group);
 	add_number(o, "copied", ns->backend->copied);
+	json_object_object_add(o, "shut_out", json_object_new_boolean(ns->backend->fenced));
+	add_number(o, "late", ns->backend->late);
 	return o;
 }
 
