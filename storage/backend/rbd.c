@@ -1,5 +1,5 @@
 // rbd.c - a namespace in an image of a Ceph pool
-// follows: librbd.h; docs/ceph.md
+// follows: docs/ceph.md; the interface of librbd in Ceph 16
 // SPDX-License-Identifier: MIT
 #include "backend/rbd.h"
 
@@ -128,7 +128,7 @@ static void librbd_done(rbd_completion_t c, void *arg)
 
 /* ---- submission ---- */
 
-static int hand_over(struct nb_flight *f, rbd_completion_t c)
+static int call_librbd(struct nb_flight *f, rbd_completion_t c)
 {
 	const struct nb_rbd_library *lib = f->rbd->lib;
 	rbd_image_t image = f->rbd->image;
@@ -162,7 +162,7 @@ static void start(struct nb_rbd *d, struct nb_request *r, uint64_t due)
 	f->post.run = flight_ended;
 	int error = -d->lib->rbd_aio_create_completion(f, librbd_done, &c);
 
-	if (!error && (error = -hand_over(f, c)))
+	if (!error && (error = -call_librbd(f, c)))
 		d->lib->rbd_aio_release(c);
 	if (!error)
 		return;

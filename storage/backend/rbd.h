@@ -1,5 +1,5 @@
 // rbd.h - shared by the files of the backend rbd: an image, its cluster, its requests
-// follows: librbd.h
+// follows: the interface of librbd in Ceph 16
 // SPDX-License-Identifier: MIT
 #ifndef NB_RBD_H
 #define NB_RBD_H

@@ -1,5 +1,5 @@
 // rbd_library.h - the calls of librados and librbd, which are loaded when the first image is opened
-// follows: librados.h, librbd.h (Ceph 16 and later); dlopen(3)
+// follows: dlopen(3); the interfaces of librados and librbd in Ceph 16
 // SPDX-License-Identifier: MIT
 #ifndef NB_RBD_LIBRARY_H
 #define NB_RBD_LIBRARY_H

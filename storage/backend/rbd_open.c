@@ -1,5 +1,5 @@
 // rbd_open.c - connects to clusters, opens and closes images, in threads: each of these calls may block
-// follows: librados.h, librbd.h; rados_conf_set for the options
+// follows: the interfaces of librados and librbd in Ceph 16
 // SPDX-License-Identifier: MIT
 #include <errno.h>
 #include <pthread.h>
