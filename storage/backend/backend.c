@@ -3,9 +3,14 @@
 #include "backend/backend.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
-static const struct nb_kind *const kinds[] = {&nb_memory, &nb_null, &nb_file, &nb_block, &nb_mapped};
+static const struct nb_kind *const kinds[] = {&nb_memory, &nb_null, &nb_file, &nb_block, &nb_mapped,
+#ifdef NB_HAVE_RBD
+                                              &nb_rbd
+#endif
+};
 
 int nb_open(const struct nb_config *config, struct nb_ring *ring, struct nb_backend **out)
 {
@@ -24,6 +29,8 @@ int nb_open(const struct nb_config *config, struct nb_ring *ring, struct nb_back
 			(*out)->kind = kinds[i];
 		return error;
 	}
+	if (config->why)
+		snprintf(config->why, NB_WHY, "this program was built without the backend %.80s", config->kind);
 	return ENODEV;
 }
 

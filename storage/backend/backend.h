@@ -3,11 +3,13 @@
 #ifndef NB_BACKEND_H
 #define NB_BACKEND_H
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 struct nb_backend;
+struct nb_late;
 struct nb_ring;
 
 enum nb_op {
@@ -16,7 +18,14 @@ enum nb_op {
 	NB_FLUSH,   /* makes all requests durable that were done when this one was submitted */
 	NB_DISCARD, /* the contents are no longer needed; later reads return zeros if zeros_after_discard */
 	NB_ZERO,    /* later reads return zeros; may_punch: the space may be freed */
+	/* writes other if the medium has data, in one step for all users of the medium; EILSEQ: it has something else,
+	 * EINVAL: not possible for this range. Only if compare_write */
+	NB_COMPARE_WRITE,
 };
+
+/* Errors of a medium that other machines share. */
+#define NB_LATE ETIME       /* no answer yet: the request may still be executed, and another one may be sent */
+#define NB_FENCED ESHUTDOWN /* the medium takes no request of this target any more, and executes none */
 
 /*
  * One request. Its memory belongs to the caller and must stay valid until done. The thread of the loop calls done,
@@ -28,8 +37,12 @@ struct nb_request {
 	bool fua;       /* NB_WRITE, NB_ZERO, NB_DISCARD: durable when done */
 	bool may_punch; /* NB_ZERO */
 	uint64_t offset, length;
-	void *data; /* NB_READ, NB_WRITE: fastest if aligned to NB_ALIGN */
+	void *data;  /* NB_READ, NB_WRITE, NB_COMPARE_WRITE: fastest if aligned to NB_ALIGN */
+	void *other; /* NB_COMPARE_WRITE */
 	void (*done)(struct nb_request *r, int error);
+	/* Set in a call of done with NB_LATE if the medium still uses the memory of the request. The caller then stores
+	 * in it what late->free needs. The backend calls that when the medium has finished. */
+	struct nb_late *late;
 	/* used by the backend and the ring */
 	struct nb_backend *backend;
 	struct nb_request *next;
@@ -40,13 +53,33 @@ struct nb_request {
 
 #define NB_ALIGN 4096u
 
+struct nb_late {
+	void (*free)(struct nb_late *l);
+	void *owner;
+	struct {
+		void *at;
+		uint32_t length;
+	} memory[3];
+};
+
+enum nb_change {
+	NB_RESIZED,
+	NB_SHUT_OUT, /* fenced is set */
+};
+
 /* A backend's configuration: a path or a size, depending on the kind. */
 struct nb_config {
-	const char *kind, *path; /* memory, null, file, block, mapped */
+	const char *kind, *path; /* memory, null, file, block, mapped, rbd */
 	uint64_t size;           /* 0: the size of the file */
 	uint32_t block;          /* 512 to 4096, a power of two; 0: the smallest that the medium supports */
 	bool readonly, buffered; /* buffered: never O_DIRECT */
+	/* rbd; NULL, 0: the default */
+	const char *ceph_conf, *ceph_user, *ceph_keyring;
+	uint32_t wait_ms; /* limit of the wait for the medium: then done is called with NB_LATE */
+	char *why;        /* NULL, or NB_WHY bytes for a message that says more than the errno value */
 };
+
+#define NB_WHY 256
 
 struct nb_kind {
 	const char *name;
@@ -54,7 +87,7 @@ struct nb_kind {
 	int (*open)(const struct nb_config *config, struct nb_ring *ring, struct nb_backend **out);
 	void (*submit)(struct nb_backend *b, struct nb_request *r);
 	int (*resize)(struct nb_backend *b, uint64_t size); /* NULL: the size is fixed */
-	void (*close)(struct nb_backend *b);                /* when no request is in progress */
+	void (*close)(struct nb_backend *b);                /* no request is in progress, apart from late ones */
 };
 
 struct nb_backend {
@@ -77,6 +110,13 @@ struct nb_backend {
 	bool map_lost;
 	/* bytes that this program has copied for requests, without the kernel's copies */
 	uint64_t copied;
+	bool compare_write;
+	bool fenced;       /* another opening of the medium may help */
+	uint32_t boundary; /* requests that cross multiples of this are slower; 0: none */
+	uint64_t late;     /* requests that were answered with NB_LATE */
+	/* The thread of the loop calls it, not from within submit. NULL: nobody wants to know. */
+	void (*changed)(struct nb_backend *b, enum nb_change what);
+	void *owner; /* for changed */
 };
 
 /* The largest size: fits off_t, and is a multiple of every block. */
@@ -88,6 +128,6 @@ void nb_submit(struct nb_backend *b, struct nb_request *r);
 int nb_resize(struct nb_backend *b, uint64_t size);
 void nb_close(struct nb_backend *b);
 
-extern const struct nb_kind nb_memory, nb_null, nb_file, nb_block, nb_mapped;
+extern const struct nb_kind nb_memory, nb_null, nb_file, nb_block, nb_mapped, nb_rbd;
 
 #endif

@@ -71,7 +71,7 @@ static void memory_submit(struct nb_backend *b, struct nb_request *r)
 	case NB_ZERO:
 		zero_bytes(at, r->length);
 		break;
-	case NB_FLUSH:
+	default:
 		break;
 	}
 	r->done(r, 0);

@@ -16,7 +16,10 @@ struct nb_ring_kind {
 
 struct nb_ring {
 	const struct nb_ring_kind *kind;
-	int fd;
+	int fd;                /* an eventfd */
+	struct nb_post *posts; /* the last one first; atomic */
+	struct nb_clock *clocks;
+	uint32_t held;
 };
 
 extern const struct nb_ring_kind nb_ring_uring, nb_ring_threads;

@@ -193,9 +193,12 @@ int vn_poll(struct vn_disk *d, int timeout_ms)
 int vn_fd(struct vn_disk *d)
 {
 	vn_lock(d);
+	bool first = !d->fd_given;
+
 	d->fd_given = true;
 	pthread_mutex_unlock(&d->lock);
-	vn_wake(d); /* nothing is armed yet, so the program must call vn_poll first */
+	if (first)
+		vn_wake(d); /* nothing is armed yet, so the program must call vn_poll first */
 	return d->epoll;
 }
 

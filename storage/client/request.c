@@ -154,7 +154,8 @@ static bool is_unreachable(const struct vn_disk *d, struct vn_cmd *c)
 {
 	uint16_t status = c->cqe.status & NV_STATUS_MASK;
 
-	if (c->cqe.status & NV_DNR || (status != NV_ANA_INACCESSIBLE_PATH && status != NV_ANA_TRANSITION_PATH))
+	if (c->cqe.status & NV_DNR ||
+	    (status != NV_INTERNAL_PATH && status != NV_ANA_INACCESSIBLE_PATH && status != NV_ANA_TRANSITION_PATH))
 		return false;
 	if (!c->unreachable)
 		c->unreachable = vn_now();

@@ -51,6 +51,7 @@
 	X(WRITE_FAULT, 0x280, "write fault")                                   \
 	X(READ_ERROR, 0x281, "unrecovered read error")                         \
 	X(COMPARE_FAILED, 0x285, "compare failure")                            \
+	X(INTERNAL_PATH, 0x300, "internal path error")                         \
 	X(ANA_LOSS_PATH, 0x301, "asymmetric access persistent loss")           \
 	X(ANA_INACCESSIBLE_PATH, 0x302, "asymmetric access inaccessible")      \
 	X(ANA_TRANSITION_PATH, 0x303, "asymmetric access transition")          \

@@ -26,34 +26,64 @@ static bool same_ns(const struct nt_config_ns *a, const struct nt_config_ns *b)
 {
 	return a && b && same_text(a->kind, b->kind) && same_text(a->path, b->path) && a->block == b->block &&
 	       a->readonly == b->readonly && a->buffered == b->buffered && a->has_uuid == b->has_uuid &&
-	       !memcmp(a->uuid, b->uuid, 16) && a->ana_group == b->ana_group &&
+	       !memcmp(a->uuid, b->uuid, 16) && same_text(a->ceph_conf, b->ceph_conf) &&
+	       same_text(a->ceph_user, b->ceph_user) && same_text(a->ceph_keyring, b->ceph_keyring) &&
+	       a->wait_ms == b->wait_ms && a->ana_group == b->ana_group &&
 	       (a->size == b->size || strcmp(a->kind, "memory"));
 }
 
-int nt_apply_ns(struct nt_server *sv, struct nt_subsystem *s, const struct nt_config_ns *c)
+/* 0 or errno, which has been reported. */
+static int open_medium(struct nt_server *sv, const struct nt_subsystem *s, const struct nt_config_ns *c,
+                       struct nb_backend **out)
 {
+	char why[NB_WHY] = "";
 	struct nb_config b = {.kind = c->kind,
 	                      .path = c->path,
 	                      .size = c->size,
 	                      .block = c->block,
 	                      .readonly = c->readonly,
-	                      .buffered = c->buffered};
+	                      .buffered = c->buffered,
+	                      .ceph_conf = c->ceph_conf,
+	                      .ceph_user = c->ceph_user,
+	                      .ceph_keyring = c->ceph_keyring,
+	                      .wait_ms = c->wait_ms,
+	                      .why = why};
+	int error = nb_open(&b, sv->ring, out);
+
+	if (error)
+		nt_say("%s, namespace %u (%s%s%s): %s", s->nqn, c->nsid, c->kind, c->path ? " " : "",
+		       c->path ? c->path : "", *why ? why : strerror(error));
+	return error;
+}
+
+int nt_apply_ns(struct nt_server *sv, struct nt_subsystem *s, const struct nt_config_ns *c)
+{
 	struct nb_backend *backend;
-	int error = nb_open(&b, sv->ring, &backend);
-	struct nt_namespace *ns = error ? NULL : nt_namespace_add(s, c->nsid, backend, c->has_uuid ? c->uuid : NULL);
+	int error = open_medium(sv, s, c, &backend);
+
+	if (error)
+		return error;
+	struct nt_namespace *ns = nt_namespace_add(s, c->nsid, backend, c->has_uuid ? c->uuid : NULL);
 
 	if (ns) {
 		ns->ana_group = c->ana_group;
 		nt_limit_namespace(ns, &c->limits);
 		return 0;
 	}
-	if (!error) {
-		nb_close(backend);
-		error = EEXIST;
-	}
-	nt_say("%s, namespace %u (%s%s%s): %s", s->nqn, c->nsid, c->kind, c->path ? " " : "", c->path ? c->path : "",
-	       error == EEXIST ? "there is one" : strerror(error));
-	return error;
+	nb_close(backend);
+	nt_say("%s, namespace %u: there is one", s->nqn, c->nsid);
+	return EEXIST;
+}
+
+/* A medium that has shut us out lets us in again as another client. */
+static unsigned open_again(struct nt_server *sv, struct nt_namespace *ns, const struct nt_config_ns *c)
+{
+	struct nb_backend *backend;
+
+	if (open_medium(sv, ns->subsystem, c, &backend))
+		return 1;
+	nt_namespace_replace(ns, backend);
+	return 0;
 }
 
 static unsigned apply_ns(struct nt_server *sv, struct nt_subsystem *s, const struct nt_config_subsystem *old,
@@ -74,6 +104,10 @@ static unsigned apply_ns(struct nt_server *sv, struct nt_subsystem *s, const str
 
 		if (!ns || find_ns(new, c->nsid) != c) {
 			wrong += nt_apply_ns(sv, s, c) != 0;
+			continue;
+		}
+		if (ns->backend->fenced) {
+			wrong += open_again(sv, ns, c);
 			continue;
 		}
 		int error = nt_namespace_resize(ns, c->size);

@@ -34,6 +34,9 @@ void nt_config_free_ns(struct nt_config_ns *ns)
 {
 	free(ns->kind);
 	free(ns->path);
+	free(ns->ceph_conf);
+	free(ns->ceph_user);
+	free(ns->ceph_keyring);
 	memset(ns, 0, sizeof(*ns));
 }
 
@@ -293,6 +296,14 @@ static void read_ns(struct reader *r, json_object *o, struct nt_config_ns *ns)
 			ns->readonly = get_bool(r, key, v);
 		else if (!strcmp(key, "buffered"))
 			ns->buffered = get_bool(r, key, v);
+		else if (!strcmp(key, "ceph_conf"))
+			get_text(r, key, v, &ns->ceph_conf);
+		else if (!strcmp(key, "ceph_user"))
+			get_text(r, key, v, &ns->ceph_user);
+		else if (!strcmp(key, "ceph_keyring"))
+			get_text(r, key, v, &ns->ceph_keyring);
+		else if (!strcmp(key, "wait_seconds"))
+			ns->wait_ms = (uint32_t)get_number(r, key, v, 1, 3600) * 1000;
 		else if (!strcmp(key, "uuid"))
 			get_text(r, key, v, &uuid);
 		else if (!strcmp(key, "limits"))

@@ -33,6 +33,7 @@ bool nt_memory_take(struct nt_request *r);
 void nt_memory_wait(struct nt_request *r);
 void nt_memory_unwait(struct nt_request *r); /* it does not wait any more */
 void nt_memory_give(struct nt_request *r);
+void nt_memory_leave(struct nt_request *r, struct nb_late *l); /* its buffers go to l, and are freed with it */
 void nt_memory_serve(struct nt_target *t);                     /* gives free memory to those who wait */
 void nt_queue_recount(struct nt_queue *q, struct nt_peer *to); /* charges its requests to another peer */
 /* A command with its data in the capsule waits for a limit: fetches the data, so that its connection goes on. False:

@@ -60,6 +60,7 @@ enum ns_at {
 	N_DLFEAT = 33,
 	N_NMIC = 30,
 	N_NACWU = 38,
+	N_NOIOB = 46,
 	N_NPWG = 64,
 	N_NPWA = 66,
 	N_NPDG = 68,
@@ -122,10 +123,10 @@ static void identify_controller(struct nt_request *r, uint8_t *d)
 	d[C_LPA] |= 1u << 1;     /* commands supported and effects */
 	d[C_ELPE] = 15;
 	d[C_ANATT] = 10;
-	/* all ANA states; a group id does not change while attached */
-	d[C_ANACAP] = 1 | 1u << 1 | 1u << 2 | 1u << 3 | 1u << 4 | 1u << 6;
-	nv_put32(d + C_ANAGRPMAX, NT_ANA_GROUPS);
-	nv_put32(d + C_NANAGRPID, NT_ANA_GROUPS);
+	/* all ANA states. A group id may change while attached: to and from NT_ANA_FENCED */
+	d[C_ANACAP] = 1 | 1u << 1 | 1u << 2 | 1u << 3 | 1u << 4;
+	nv_put32(d + C_ANAGRPMAX, NT_ANA_FENCED);
+	nv_put32(d + C_NANAGRPID, NT_ANA_FENCED);
 	d[C_SQES] = 0x66;
 	d[C_CQES] = 0x44;
 	nv_put32(d + C_NN, NT_NAMESPACES_MAX);
@@ -153,7 +154,9 @@ static void identify_ns(const struct nt_namespace *ns, uint8_t *d)
 	nv_put16(d + N_NOWS, page); /* a multiple of NPWG: hosts would take 0, one block, for the best size */
 	d[N_NMIC] = 1;              /* shared by several controllers */
 	d[N_DLFEAT] = (b->zeros_after_discard ? 1 : 0) | 1u << 3;
-	nv_put32(d + N_ANAGRPID, ns->ana_group);
+	if (b->boundary >> ns->block_shift <= UINT16_MAX)
+		nv_put16(d + N_NOIOB, (uint16_t)(b->boundary >> ns->block_shift));
+	nv_put32(d + N_ANAGRPID, nt_ana_group(ns));
 	d[N_NSATTR] = b->readonly;
 	memcpy(d + N_NGUID, ns->nguid, 16);
 	d[N_LBAF0 + 2] = ns->block_shift;

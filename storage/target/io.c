@@ -36,7 +36,7 @@ static bool blocks_in_range(const struct nt_namespace *ns, uint64_t first, uint6
 
 static uint16_t check_access(const struct nt_namespace *ns)
 {
-	switch (ns->subsystem->ana[ns->ana_group]) {
+	switch (ns->subsystem->ana[nt_ana_group(ns)]) {
 	case NV_ANA_INACCESSIBLE:
 		return NV_ANA_INACCESSIBLE_PATH;
 	case NV_ANA_LOSS: /* no DNR: another controller may execute the command */
@@ -182,6 +182,10 @@ static uint16_t io_status(const struct nt_request *r, int error)
 	case ENOMEM:
 	case EAGAIN:
 		return NV_INTERNAL;
+	case NB_LATE:
+		return NV_INTERNAL_PATH;
+	case NB_FENCED:
+		return NV_ANA_INACCESSIBLE_PATH;
 	default:
 		return r->io.op == NB_READ ? NV_READ_ERROR : NV_WRITE_FAULT;
 	}
@@ -238,11 +242,25 @@ static void run_steps(struct nt_request *r)
 	finish_request(r);
 }
 
+/* The medium still uses the buffers of a request that is answered late. */
+static void keep_buffers(struct nt_request *r)
+{
+	struct nb_late *late = r->io.late;
+
+	if (!late)
+		return;
+	r->io.late = NULL;
+	nt_memory_leave(r, late);
+	if (r->fused)
+		nt_memory_leave(r->fused, late);
+}
+
 static void step_done(struct nb_request *io, int error)
 {
 	struct nt_request *r = (struct nt_request *)(void *)((uint8_t *)io - offsetof(struct nt_request, io));
 
 	r->error = error;
+	keep_buffers(r);
 	if (means_loss(io, error))
 		nt_lost(r->ns);
 	if (r->phase == SUBMITTING)
@@ -318,8 +336,19 @@ static enum step compare_step(struct nt_request *r)
 {
 	struct nt_request *second = r->fused;
 
-	if (!r->index)
+	if (!r->index && second && r->ns->backend->compare_write) {
+		r->io.other = second->data;
+		return prepare_step(r, NB_COMPARE_WRITE, r->data, r->length);
+	}
+	if (r->io.op == NB_COMPARE_WRITE && r->error != EINVAL) {
+		r->fate = r->error == EILSEQ ? NV_COMPARE_FAILED | NV_DNR : r->error ? io_status(r, r->error) : 0;
+		return STEP_DONE;
+	}
+	if (!r->index || r->io.op == NB_COMPARE_WRITE) { /* a range that the medium cannot compare */
+		r->index = 0;
+		r->error = 0;
 		return prepare_step(r, NB_READ, r->other, r->length);
+	}
 	if (r->index == 1) {
 		if (r->error)
 			return end_steps(r);

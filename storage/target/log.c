@@ -131,16 +131,16 @@ static uint8_t *ana_log(struct nt_request *r, size_t *len)
 {
 	const struct nt_subsystem *s = r->queue->ctrl->subsystem;
 	bool ids = !(r->sqe.cdw[0] >> 8 & 1); /* RGO: groups only */
-	uint8_t *d = calloc(1, 16 + NT_ANA_GROUPS * 32 + NT_NAMESPACES_MAX * 4), *at = d + 16;
+	uint8_t *d = calloc(1, 16 + NT_ANA_FENCED * 32 + NT_NAMESPACES_MAX * 4), *at = d + 16;
 	uint16_t groups = 0;
 
 	if (!d)
 		return NULL;
-	for (uint32_t g = 1; g <= NT_ANA_GROUPS; g++) {
+	for (uint32_t g = 1; g <= NT_ANA_FENCED; g++) {
 		uint32_t n = 0;
 
 		for (uint32_t i = 1; i <= NT_NAMESPACES_MAX; i++) {
-			if (!s->ns[i] || s->ns[i]->ana_group != g)
+			if (!s->ns[i] || nt_ana_group(s->ns[i]) != g)
 				continue;
 			if (ids)
 				nv_put32(at + 32 + 4 * n, i);

@@ -1,4 +1,4 @@
-// main.c - verbena-target: serves files, block devices and memory as NVMe namespaces over the network
+// main.c - verbena-target: serves files, block devices, memory and Ceph images as NVMe namespaces over the network
 // follows: NVMe over Fabrics 1.1; man/verbena-target.8
 // SPDX-License-Identifier: MIT
 #include <arpa/inet.h>
@@ -42,7 +42,8 @@ static const char usage[] =
         "       verbena-target status|metrics|reload|stop [--port PORT]\n"
         "       verbena-target add|remove|limit|ana … [--port PORT]\n"
         "\n"
-        "  --export IMAGE      a file, a block device, memory:SIZE or null:SIZE; each is a namespace, from 1 on\n"
+        "  --export IMAGE      a file, a block device, memory:SIZE, null:SIZE or\n"
+        "                      rbd:POOL/IMAGE[@SNAP]; each is a namespace, from 1 on\n"
         "  --listen ADDRESS    default: 127.0.0.1; 0.0.0.0 or :: for all\n"
         "  --port PORT         default: 4420; 0 for any free port\n"
         "  --nqn NQN           the subsystem's name; default: derived from the first image\n"
@@ -54,12 +55,16 @@ static const char usage[] =
         "  --block-size BYTES  512 to 4096\n"
         "  --limit LIMITS      of each image, for example riops=1000,wbps=10M; see the manual page\n"
         "  --host-limit LIMITS of each host\n"
+        "  --ceph-conf FILE    for rbd: the cluster's configuration; default: that of Ceph\n"
+        "  --ceph-user ID      … the client without \"client.\"; default: admin\n"
+        "  --ceph-keyring FILE … its key\n"
         "  --config FILE       a configuration in JSON; SIGHUP reads it again\n"
         "  --control PATH      the control socket\n"
         "  --threads           do not use io_uring\n";
 
 struct options {
-	const char *exports[64], *allow[64], *listen, *transport, *nqn, *config, *control;
+	const char *exports[64], *allow[64], *listen, *transport, *nqn, *config, *control, *ceph_conf, *ceph_user,
+	        *ceph_keyring;
 	size_t export_count, allow_count;
 	uint16_t port;
 	uint32_t block;
@@ -134,6 +139,15 @@ static bool take_target_option(int c, const char *value, struct options *o)
 		return limit_option("--limit", value, NT_OF_NAMESPACE, &o->limits);
 	case 'H':
 		return limit_option("--host-limit", value, NT_OF_HOST, &o->each_host);
+	case 'F':
+		o->ceph_conf = value;
+		return true;
+	case 'U':
+		o->ceph_user = value;
+		return true;
+	case 'K':
+		o->ceph_keyring = value;
+		return true;
 	case 'r':
 		return o->readonly = true;
 	case 'm':
@@ -149,16 +163,27 @@ static bool take_target_option(int c, const char *value, struct options *o)
 
 static bool parse_options(int argc, char **argv, struct options *o)
 {
-	static const struct option options[] = {
-	        {"export", required_argument, NULL, 'e'},    {"allow", required_argument, NULL, 'a'},
-	        {"listen", required_argument, NULL, 'l'},    {"nqn", required_argument, NULL, 'n'},
-	        {"config", required_argument, NULL, 'c'},    {"control", required_argument, NULL, 'C'},
-	        {"port", required_argument, NULL, 'p'},      {"block-size", required_argument, NULL, 'b'},
-	        {"transport", required_argument, NULL, 't'}, {"read-only", no_argument, NULL, 'r'},
-	        {"mapped", no_argument, NULL, 'm'},          {"buffered", no_argument, NULL, 'u'},
-	        {"limit", required_argument, NULL, 'L'},     {"host-limit", required_argument, NULL, 'H'},
-	        {"threads", no_argument, NULL, 'T'},         {"help", no_argument, NULL, 'h'},
-	        {"version", no_argument, NULL, 'V'},         {NULL, 0, NULL, 0}};
+	static const struct option options[] = {{"export", required_argument, NULL, 'e'},
+	                                        {"allow", required_argument, NULL, 'a'},
+	                                        {"listen", required_argument, NULL, 'l'},
+	                                        {"nqn", required_argument, NULL, 'n'},
+	                                        {"config", required_argument, NULL, 'c'},
+	                                        {"control", required_argument, NULL, 'C'},
+	                                        {"port", required_argument, NULL, 'p'},
+	                                        {"block-size", required_argument, NULL, 'b'},
+	                                        {"transport", required_argument, NULL, 't'},
+	                                        {"read-only", no_argument, NULL, 'r'},
+	                                        {"mapped", no_argument, NULL, 'm'},
+	                                        {"buffered", no_argument, NULL, 'u'},
+	                                        {"limit", required_argument, NULL, 'L'},
+	                                        {"host-limit", required_argument, NULL, 'H'},
+	                                        {"ceph-conf", required_argument, NULL, 'F'},
+	                                        {"ceph-user", required_argument, NULL, 'U'},
+	                                        {"ceph-keyring", required_argument, NULL, 'K'},
+	                                        {"threads", no_argument, NULL, 'T'},
+	                                        {"help", no_argument, NULL, 'h'},
+	                                        {"version", no_argument, NULL, 'V'},
+	                                        {NULL, 0, NULL, 0}};
 	int c;
 
 	*o = (struct options){.port = NT_PORT_DEFAULT, .transport = "tcp"};
@@ -175,6 +200,11 @@ static bool parse_options(int argc, char **argv, struct options *o)
 
 /* ---- from the command line to a configuration ---- */
 
+static bool copy_text(char **to, const char *from)
+{
+	return !from || (*to = strdup(from));
+}
+
 static bool describe_export(const struct options *o, const char *what, struct nt_config_ns *ns)
 {
 	struct stat st;
@@ -188,6 +218,12 @@ static bool describe_export(const struct options *o, const char *what, struct nt
 	if (kind && (!strncmp(what, "memory", kind) || !strncmp(what, "null", kind))) {
 		ns->kind = strndup(what, kind);
 		return ns->kind && (nt_size_parse(colon + 1, &ns->size) || report_bad("no size", what));
+	}
+	if (kind == 3 && !strncmp(what, "rbd", kind)) {
+		ns->kind = strndup(what, kind);
+		ns->path = strdup(colon + 1);
+		return ns->kind && ns->path && copy_text(&ns->ceph_conf, o->ceph_conf) &&
+		       copy_text(&ns->ceph_user, o->ceph_user) && copy_text(&ns->ceph_keyring, o->ceph_keyring);
 	}
 	if (stat(what, &st))
 		return report_bad(what, strerror(errno));
@@ -345,9 +381,10 @@ static void run_turn(uint64_t until)
 	nt_qos_tick(&server.target);
 	nt_listeners_turn(&server, &next);
 	nb_ring_flush(server.ring);
-	uint64_t due = nt_target_tick(&server.target);
+	uint64_t due = nt_target_tick(&server.target), late = nb_ring_turn(server.ring, nt_now());
 
 	next = due < next ? due : next;
+	next = late < next ? late : next;
 	uint64_t now = nt_now(), wait = next <= now ? 0 : next - now;
 
 	nt_loop_once(server.loop, next == UINT64_MAX ? -1 : wait > 60000 ? 60000 : (int)wait, &server.target.now);
@@ -377,7 +414,11 @@ static void stop_server(void)
 		l->leaving = true;
 	for (until = nt_now() + STOP_MS; server.listeners && nt_now() < until;)
 		run_turn(nt_now() + 50);
-	if (server.listeners) {
+	bool ended = !server.listeners;
+
+	while (ended && server.target.subsystems)
+		nt_subsystem_remove(server.target.subsystems);
+	if (!ended || !nb_ring_drain(server.ring, STOP_MS)) {
 		nt_say("a medium does not answer: the last writes to it may be lost");
 		_exit(1);
 	}

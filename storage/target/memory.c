@@ -148,6 +148,21 @@ void nt_memory_serve(struct nt_target *t)
 	t->serving = false;
 }
 
+/* The buffers of a request are no longer its own. They count for nobody. */
+static void uncharge(struct nt_request *r)
+{
+	uint32_t room = nt_pool_room(r->room) * (r->other ? 2 : 1);
+
+	charge_memory(r, -room);
+	if (r->parked) {
+		r->queue->target->parked -= room;
+		r->queue->ctrl->account->parked -= room;
+		r->parked = false;
+	}
+	r->room = 0;
+	r->data = r->other = NULL;
+}
+
 void nt_memory_give(struct nt_request *r)
 {
 	struct nt_target *t = r->queue->target;
@@ -157,17 +172,40 @@ void nt_memory_give(struct nt_request *r)
 	nt_pool_put(t->pool, r->data, r->room);
 	if (r->other)
 		nt_pool_put(t->pool, r->other, r->room);
-	charge_memory(r, -(nt_pool_room(r->room) * (r->other ? 2 : 1)));
-	if (r->parked) {
-		uint32_t room = nt_pool_room(r->room) * (r->other ? 2 : 1);
-
-		t->parked -= room;
-		r->queue->ctrl->account->parked -= room;
-		r->parked = false;
-	}
-	r->room = 0;
-	r->data = r->other = NULL;
+	uncharge(r);
 	nt_memory_serve(t);
+}
+
+static void free_late(struct nb_late *l)
+{
+	struct nt_target *t = l->owner;
+
+	for (size_t i = 0; i < sizeof(l->memory) / sizeof(*l->memory); i++)
+		if (l->memory[i].at)
+			nt_pool_put(t->pool, l->memory[i].at, l->memory[i].length);
+	nt_memory_serve(t);
+}
+
+static void add_late(struct nb_late *l, void *at, uint32_t length)
+{
+	size_t i = 0;
+
+	while (l->memory[i].at)
+		i++;
+	l->memory[i].at = at;
+	l->memory[i].length = length;
+}
+
+void nt_memory_leave(struct nt_request *r, struct nb_late *l)
+{
+	if (!r->room)
+		return;
+	l->owner = r->queue->target;
+	l->free = free_late;
+	add_late(l, r->data, r->room);
+	if (r->other)
+		add_late(l, r->other, r->room);
+	uncharge(r);
 }
 
 void nt_queue_recount(struct nt_queue *q, struct nt_peer *to)

@@ -15,6 +15,8 @@ struct nt_config_ns {
 	char *kind, *path;
 	uint64_t size;
 	bool readonly, buffered, has_uuid;
+	char *ceph_conf, *ceph_user, *ceph_keyring; /* rbd; NULL: Ceph's default */
+	uint32_t wait_ms;                           /* 0: the default */
 	uint8_t uuid[16];
 	struct nt_limits limits;
 };

@@ -70,6 +70,7 @@ struct nt_subsystem *nt_subsystem_add(struct nt_target *t, const char *nqn)
 	strcpy(s->model, "Verbena target");
 	for (int i = 1; i <= (int)NT_ANA_GROUPS; i++)
 		s->ana[i] = NV_ANA_OPTIMIZED;
+	s->ana[NT_ANA_FENCED] = NV_ANA_INACCESSIBLE;
 	nt_subsystem_ids(s, 1, NT_ID_MAX);
 	while (*at)
 		at = &(*at)->next;
@@ -230,14 +231,24 @@ bool nt_tls_secret(const struct nt_target *t, const char *hostnqn, const char *s
 	return false;
 }
 
+static void ana_changed(struct nt_subsystem *s)
+{
+	s->ana_changes++;
+	for (struct nt_controller *c = s->controllers; c; c = c->next)
+		nt_event(c, NV_AEN_ANA_CHANGED);
+}
+
+uint32_t nt_ana_group(const struct nt_namespace *ns)
+{
+	return ns->backend->fenced ? NT_ANA_FENCED : ns->ana_group;
+}
+
 void nt_ana_set(struct nt_subsystem *s, uint32_t group, enum nv_ana_state state)
 {
 	if (!group || group > NT_ANA_GROUPS || s->ana[group] == state)
 		return;
 	s->ana[group] = (uint8_t)state;
-	s->ana_changes++;
-	for (struct nt_controller *c = s->controllers; c; c = c->next)
-		nt_event(c, NV_AEN_ANA_CHANGED);
+	ana_changed(s);
 }
 
 /* ---- namespaces ---- */
@@ -291,6 +302,43 @@ static void make_uuid(const struct nt_subsystem *s, uint32_t nsid, const struct 
 		nv_uuid_from(b->identity, names, uuid);
 }
 
+static void medium_changed(struct nb_backend *b, enum nb_change what)
+{
+	struct nt_namespace *ns = b->owner;
+	struct nt_subsystem *s = ns->subsystem;
+
+	if (ns->removed)
+		return;
+	if (what == NB_RESIZED) {
+		nt_event_ns(s, ns->nsid);
+		return;
+	}
+	if (s->target->say)
+		s->target->say(
+		        "%s, namespace %u: its cluster has blocklisted this target; hosts are told to use another",
+		        s->nqn, ns->nsid);
+	ana_changed(s);
+}
+
+static void take_medium(struct nt_namespace *ns, struct nb_backend *b)
+{
+	ns->backend = b;
+	b->owner = ns;
+	b->changed = medium_changed;
+}
+
+void nt_namespace_replace(struct nt_namespace *ns, struct nb_backend *b)
+{
+	struct nb_backend *old = ns->backend;
+	bool resized = b->size != old->size;
+
+	take_medium(ns, b);
+	nb_close(old);
+	if (resized)
+		nt_event_ns(ns->subsystem, ns->nsid);
+	ana_changed(ns->subsystem);
+}
+
 struct nt_namespace *nt_namespace_add(struct nt_subsystem *s, uint32_t nsid, struct nb_backend *b,
                                       const uint8_t uuid[16])
 {
@@ -299,7 +347,7 @@ struct nt_namespace *nt_namespace_add(struct nt_subsystem *s, uint32_t nsid, str
 	if (s->discovery || !nsid || nsid > NT_NAMESPACES_MAX || s->ns[nsid] || !(ns = calloc(1, sizeof(*ns))))
 		return NULL;
 	ns->subsystem = s;
-	ns->backend = b;
+	take_medium(ns, b);
 	ns->nsid = nsid;
 	ns->ana_group = 1;
 	ns->users = 1;

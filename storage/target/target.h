@@ -43,8 +43,9 @@
 #define NT_TRANSFER_MAX (NV_PAGE << NT_MDTS)
 #define NT_NAMESPACES_MAX 1024u
 #define NT_ANA_GROUPS 16u
-#define NT_CONNECTIONS 512u /* unless the configuration sets another number */
-#define NT_ID_MAX 0xffefu   /* of controllers; what follows is reserved */
+#define NT_ANA_FENCED (NT_ANA_GROUPS + 1) /* for namespaces whose medium has shut this target out: not accessible */
+#define NT_CONNECTIONS 512u               /* unless the configuration sets another number */
+#define NT_ID_MAX 0xffefu                 /* of controllers; what follows is reserved */
 #define NT_GONE_MAX 1024u
 #define NT_PRIV_WORDS 24
 
@@ -252,7 +253,7 @@ struct nt_namespace {
 	struct nb_backend *backend;
 	uint32_t nsid;
 	uint8_t uuid[16], nguid[16];
-	uint32_t ana_group; /* 1 to NT_ANA_GROUPS */
+	uint32_t ana_group; /* 1 to NT_ANA_GROUPS; see nt_ana_group */
 	uint8_t block_shift;
 	bool removed;
 	uint32_t users; /* number of requests that hold it; the last one of a removed namespace frees it */
@@ -290,7 +291,7 @@ struct nt_subsystem {
 	struct nt_host *hosts;
 	struct nt_controller *controllers;
 	struct nt_namespace *ns[NT_NAMESPACES_MAX + 1]; /* indexed by nsid */
-	uint8_t ana[NT_ANA_GROUPS + 1];                 /* enum nv_ana_state, indexed by group */
+	uint8_t ana[NT_ANA_FENCED + 1];                 /* enum nv_ana_state, indexed by group */
 	uint64_t ana_changes;
 	uint16_t first_id, last_id, next_id; /* range of controller ids, and the next one */
 	/* for vanished hosts that are no longer stored: the last loss that all of them know */
@@ -407,6 +408,7 @@ bool nt_tls_secret(const struct nt_target *t, const char *hostnqn, const char *s
 const struct nt_secrets *nt_secrets_of(const struct nt_subsystem *s,
                                        const char *hostnqn); /* NULL: the host has no secret */
 bool nt_allowed(const struct nt_subsystem *s, const char *hostnqn);
+uint32_t nt_ana_group(const struct nt_namespace *ns); /* as hosts see it */
 void nt_ana_set(struct nt_subsystem *s, uint32_t group, enum nv_ana_state state);
 
 /* Takes ownership of the backend on success. uuid NULL: it is derived from the medium, or from the names if the medium
@@ -414,6 +416,8 @@ void nt_ana_set(struct nt_subsystem *s, uint32_t group, enum nv_ana_state state)
 struct nt_namespace *nt_namespace_add(struct nt_subsystem *s, uint32_t nsid, struct nb_backend *b,
                                       const uint8_t uuid[16]);
 void nt_namespace_remove(struct nt_namespace *ns);
+/* Another opening of the same medium takes the place of the one that shut us out. Takes ownership of it. */
+void nt_namespace_replace(struct nt_namespace *ns, struct nb_backend *b);
 int nt_namespace_resize(struct nt_namespace *ns, uint64_t size); /* 0: reads the present size of the medium */
 
 void nt_port_add(struct nt_target *t, struct nt_port *p);

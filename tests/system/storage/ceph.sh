@@ -8,6 +8,7 @@ need ceph-mon ceph-mgr ceph-osd monmaptool rados rbd python3 fio ip
 [ "$(id -u)" = 0 ] || { skip ceph "only root makes network namespaces"; exit 0; }
 sanitized && { skip ceph "its programs with a sanitizer's library first need more memory than the machine has"; exit 0; }
 source "$ROOT/tests/support/ceph.sh"
+source "$(dirname "$0")/ceph_gateway.sh"
 store=bluestore
 
 ceph_cleanup() {
@@ -149,6 +150,7 @@ use() {
 	check "$how: the same, erasure-coded" object ec 5000001
 	check "$how: rados bench writes, reads in sequence and at random" bench p
 	! in_it disk || check "$how: fio's rbd engine finds what it wrote on a disk" rbd_disk
+	! in_it gateway || gateway_cases "$how"
 	! in_it all || check "$how: rbd bench" client rbd bench --io-type write --io-total 16M --io-size 64K disks/d
 	! in_it all || check "$how: fio's rados engine finds what it wrote" fio_on rados p "--conf=$cluster/ceph.conf"
 	# ip netns exec would mount it out of sight
@@ -163,9 +165,9 @@ use() {
 in_it() { [[ " $cases " = *" $1 "* ]]; } # CASE
 rbd_disk() { disk d && fio_on rbd disks --rbdname=d; }
 
-long=no cases=disk
+long=no cases="disk gateway"
 case ${CEPH:-} in
-long | control) long=yes cases="disk all killed scrub" ;;
+long | control) long=yes cases="disk gateway all killed scrub" ;;
 esac
 [ $long = no ] || use "TCP, one host"
 [ "${CEPH:-}" != control ] || finish
@@ -175,7 +177,7 @@ rdma_options=("ms_async_rdma_device_name = roce_lo" "ms_async_rdma_gid_idx = 1")
 use "shared memory, one host"
 
 hosts=three cases="cut scrub"
-[ $long = no ] || cases="disk all killed cut scrub"
+[ $long = no ] || cases="disk all killed cut scrub" # the gateway listens on one host
 check "three hosts" ceph_network
 rdma_options=("ms_async_rdma_device_name = roce_net0" "ms_async_rdma_gid_idx = 1")
 use "RoCE, three hosts"

@@ -1,0 +1,380 @@
+// rbd.c - a namespace in an image of a Ceph pool
+// follows: docs/ceph.md; the interface of librbd in Ceph 16
+// SPDX-License-Identifier: MIT
+#include "backend/rbd.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define WAIT_MS 20000 /* the Linux kernel resets a controller after 30 s without an answer */
+/* With that many late bytes, requests are held back, so that a cluster that is gone does not take the whole pool. */
+#define LATE_MAX (4u << 20)
+
+/* A request at librbd. */
+struct nb_flight {
+	struct nb_post post;
+	struct nb_rbd *rbd;
+	struct nb_request *r; /* NULL: it was answered with NB_LATE */
+	struct nb_flight *next, **back;
+	uint64_t due, length, mismatch;
+	ssize_t result;
+	struct nb_late late;
+};
+
+static uint64_t coarse_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
+	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+/* ---- flights ---- */
+
+static struct nb_flight *take_flight(struct nb_rbd *d, struct nb_request *r, uint64_t due)
+{
+	struct nb_flight *f = d->spare;
+
+	if (f)
+		d->spare = f->next;
+	else if (!(f = malloc(sizeof(*f))))
+		return NULL;
+	*f = (struct nb_flight){.rbd = d, .r = r, .due = due, .length = r->length, .back = d->flying.end};
+	*d->flying.end = f;
+	d->flying.end = &f->next;
+	d->outstanding++;
+	return f;
+}
+
+static void leave_flying(struct nb_flight *f)
+{
+	*f->back = f->next;
+	if (f->next)
+		f->next->back = f->back;
+	else
+		f->rbd->flying.end = f->back;
+}
+
+static void spare_flight(struct nb_flight *f)
+{
+	struct nb_rbd *d = f->rbd;
+
+	f->next = d->spare;
+	d->spare = f;
+	d->outstanding--;
+}
+
+/* ---- the end of a request ---- */
+
+static int error_of(const struct nb_rbd *d, const struct nb_flight *f, enum nb_op op)
+{
+	if (f->result >= 0)
+		return op == NB_READ && (uint64_t)f->result != f->length ? EIO : 0; /* the image has shrunk */
+	/* another client holds the exclusive lock, and keeps it */
+	if (f->result == -EROFS && !d->b.readonly)
+		return NB_LATE;
+	return (int)-f->result;
+}
+
+static void start_waiting(struct nb_rbd *d);
+
+static void shut_out(struct nb_rbd *d)
+{
+	if (d->b.fenced)
+		return;
+	d->b.fenced = true;
+	nb_rbd_shut_out(d);
+	if (d->b.changed)
+		d->b.changed(&d->b, NB_SHUT_OUT);
+}
+
+static void flight_ended(struct nb_post *p)
+{
+	struct nb_flight *f = (struct nb_flight *)(void *)p;
+	struct nb_rbd *d = f->rbd;
+	struct nb_request *r = f->r;
+	int error = r ? error_of(d, f, r->op) : 0;
+
+	if (f->result == -NB_FENCED)
+		shut_out(d);
+	if (r) {
+		leave_flying(f);
+	} else {
+		d->late_bytes -= f->length;
+		if (f->late.free)
+			f->late.free(&f->late);
+	}
+	spare_flight(f);
+	if (r)
+		r->done(r, error);
+	start_waiting(d);
+	if (d->closing && !d->outstanding) {
+		d->closing = false;
+		nb_rbd_close_image(d);
+	}
+}
+
+/* Called by a thread of librbd. */
+static void librbd_done(rbd_completion_t c, void *arg)
+{
+	struct nb_flight *f = arg;
+
+	f->result = f->rbd->lib->rbd_aio_get_return_value(c);
+	f->rbd->lib->rbd_aio_release(c);
+	nb_ring_post(f->rbd->ring, &f->post);
+}
+
+/* ---- submission ---- */
+
+static int call_librbd(struct nb_flight *f, rbd_completion_t c)
+{
+	const struct nb_rbd_library *lib = f->rbd->lib;
+	rbd_image_t image = f->rbd->image;
+	struct nb_request *r = f->r;
+
+	switch (r->op) {
+	case NB_READ:
+		return lib->rbd_aio_read(image, r->offset, r->length, r->data, c);
+	case NB_WRITE:
+		return lib->rbd_aio_write(image, r->offset, r->length, r->data, c);
+	case NB_COMPARE_WRITE:
+		return (int)lib->rbd_aio_compare_and_write(image, r->offset, r->length, r->data, r->other, c,
+		                                           &f->mismatch, 0);
+	case NB_ZERO:
+		return lib->rbd_aio_write_zeroes(image, r->offset, r->length, c,
+		                                 r->may_punch ? 0 : RBD_WRITE_ZEROES_FLAG_THICK_PROVISION, 0);
+	default: /* NB_DISCARD: librbd's own discard would leave the ends of the range as they are */
+		return lib->rbd_aio_write_zeroes(image, r->offset, r->length, c, 0, 0);
+	}
+}
+
+static void start(struct nb_rbd *d, struct nb_request *r, uint64_t due)
+{
+	rbd_completion_t c;
+	struct nb_flight *f = take_flight(d, r, due);
+
+	if (!f) {
+		r->done(r, ENOMEM);
+		return;
+	}
+	f->post.run = flight_ended;
+	int error = -d->lib->rbd_aio_create_completion(f, librbd_done, &c);
+
+	if (!error && (error = -call_librbd(f, c)))
+		d->lib->rbd_aio_release(c);
+	if (!error)
+		return;
+	leave_flying(f);
+	spare_flight(f);
+	r->done(r, error);
+}
+
+static void start_waiting(struct nb_rbd *d)
+{
+	while (d->waiting && (d->late_bytes < LATE_MAX || d->b.fenced)) {
+		struct nb_request *r = d->waiting;
+
+		if (!(d->waiting = r->next))
+			d->waiting_end = &d->waiting;
+		if (d->b.fenced)
+			r->done(r, NB_FENCED);
+		else
+			start(d, r, r->moved);
+	}
+}
+
+static void image_submit(struct nb_backend *b, struct nb_request *r)
+{
+	struct nb_rbd *d = (struct nb_rbd *)b;
+	uint64_t due = coarse_ms() + d->wait_ms;
+
+	if (b->fenced || r->op == NB_FLUSH) { /* what is written is durable when librbd answers */
+		r->done(r, b->fenced ? NB_FENCED : 0);
+		return;
+	}
+	if (!d->waiting && d->late_bytes < LATE_MAX) {
+		start(d, r, due);
+		return;
+	}
+	r->moved = due;
+	r->next = NULL;
+	*d->waiting_end = r;
+	d->waiting_end = &r->next;
+}
+
+/* ---- deadlines ---- */
+
+/* The host is told to try again. librbd still has the request, and executes it before any later one to the same object.
+ * So if the host sends it again, also by another target, nothing lands out of order: that target needs the exclusive
+ * lock, and gets it after the request has ended, or after this client was blocklisted. */
+static void answer_late(struct nb_flight *f)
+{
+	struct nb_rbd *d = f->rbd;
+	struct nb_request *r = f->r;
+
+	leave_flying(f);
+	f->r = NULL;
+	d->late_bytes += f->length;
+	d->b.late++;
+	r->late = &f->late;
+	r->done(r, NB_LATE);
+}
+
+static uint64_t image_turn(struct nb_clock *c, uint64_t now)
+{
+	struct nb_rbd *d = (struct nb_rbd *)(void *)((uint8_t *)c - offsetof(struct nb_rbd, clock));
+
+	while (d->flying.first && d->flying.first->due <= now)
+		answer_late(d->flying.first);
+	while (d->waiting && d->waiting->moved <= now) {
+		struct nb_request *r = d->waiting;
+
+		if (!(d->waiting = r->next))
+			d->waiting_end = &d->waiting;
+		d->b.late++;
+		r->done(r, NB_LATE);
+	}
+	uint64_t due = d->flying.first ? d->flying.first->due : UINT64_MAX;
+
+	return d->waiting && d->waiting->moved < due ? d->waiting->moved : due;
+}
+
+/* ---- the size ---- */
+
+/* Called by a thread of librbd when the image's header has changed. */
+static void header_changed(void *arg)
+{
+	struct nb_rbd *d = arg;
+	uint64_t size;
+
+	if (d->lib->rbd_get_size(d->image, &size))
+		return;
+	__atomic_store_n(&d->seen_size, size, __ATOMIC_RELEASE);
+	if (!__atomic_exchange_n(&d->resized, true, __ATOMIC_ACQ_REL))
+		nb_ring_post(d->ring, &d->resize);
+}
+
+/* A configured size that is larger than the image counts no more. */
+static uint64_t size_to_serve(const struct nb_rbd *d)
+{
+	uint64_t has = __atomic_load_n(&d->seen_size, __ATOMIC_ACQUIRE),
+	         size = d->fixed && d->fixed < has ? d->fixed : has;
+
+	return (size < NB_SIZE_MAX ? size : NB_SIZE_MAX) / d->b.block * d->b.block;
+}
+
+static void take_size(struct nb_post *p)
+{
+	struct nb_rbd *d = (struct nb_rbd *)(void *)((uint8_t *)p - offsetof(struct nb_rbd, resize));
+
+	__atomic_store_n(&d->resized, false, __ATOMIC_RELEASE);
+	uint64_t size = size_to_serve(d);
+
+	if (size == d->b.size)
+		return;
+	d->b.size = size;
+	if (d->b.changed)
+		d->b.changed(&d->b, NB_RESIZED);
+}
+
+static int image_resize(struct nb_backend *b, uint64_t size)
+{
+	struct nb_rbd *d = (struct nb_rbd *)b;
+
+	if (size > __atomic_load_n(&d->seen_size, __ATOMIC_ACQUIRE))
+		return EFBIG;
+	d->fixed = size / b->block * b->block;
+	b->size = size_to_serve(d);
+	return 0;
+}
+
+/* ---- open and close ---- */
+
+static void free_rbd(struct nb_rbd *d)
+{
+	while (d->spare) {
+		struct nb_flight *f = d->spare;
+
+		d->spare = f->next;
+		free(f);
+	}
+	free(d->b.identity);
+	free(d);
+}
+
+static void image_closed(struct nb_post *p)
+{
+	struct nb_rbd *d = (struct nb_rbd *)(void *)((uint8_t *)p - offsetof(struct nb_rbd, closed));
+
+	nb_ring_let_go(d->ring);
+	free_rbd(d);
+}
+
+static int set_up(struct nb_rbd *d, const struct nb_config *config, char *why)
+{
+	int error;
+
+	if (!config->path || !(d->lib = nb_rbd_load(why)))
+		return config->path ? ENODEV : EINVAL;
+	if ((error = nb_rbd_open_image(d, config, why)))
+		return error;
+	d->b.size = size_to_serve(d);
+	if (d->b.size && config->size <= d->seen_size) {
+		if (d->b.readonly || !d->lib->rbd_update_watch(d->image, &d->watch, header_changed, d)) {
+			d->watching = !d->b.readonly; /* librbd does not watch what it cannot change */
+			return 0;
+		}
+	}
+	error = !d->b.size ? ENODATA : config->size > d->seen_size ? EFBIG : EIO;
+	d->closed.run = image_closed;
+	nb_ring_hold(d->ring);
+	nb_rbd_close_image(d); /* it frees d */
+	return error;
+}
+
+static int image_open(const struct nb_config *config, struct nb_ring *ring, struct nb_backend **out)
+{
+	char own[NB_WHY] = "";
+	struct nb_rbd *d = calloc(1, sizeof(*d));
+
+	if (!d)
+		return ENOMEM;
+	d->ring = ring;
+	d->wait_ms = config->wait_ms ? config->wait_ms : WAIT_MS;
+	d->fixed = config->size;
+	d->flying.end = &d->flying.first;
+	d->waiting_end = &d->waiting;
+	d->clock.turn = image_turn;
+	d->resize.run = take_size;
+	d->b.block = config->block ? config->block : 512;
+	d->b.zeros_after_discard = true;
+	int error = set_up(d, config, config->why ? config->why : own);
+
+	if (error) {
+		if (!d->closed.run)
+			free_rbd(d);
+		return error;
+	}
+	d->closed.run = image_closed;
+	nb_ring_clock(ring, &d->clock);
+	*out = &d->b;
+	return 0;
+}
+
+/* Late requests still use the image, and their memory: it is closed after them. */
+static void image_close(struct nb_backend *b)
+{
+	struct nb_rbd *d = (struct nb_rbd *)b;
+
+	nb_ring_unclock(d->ring, &d->clock);
+	nb_ring_hold(d->ring);
+	b->changed = NULL;
+	if (d->outstanding)
+		d->closing = true;
+	else
+		nb_rbd_close_image(d);
+}
+
+const struct nb_kind nb_rbd = {"rbd", image_open, image_submit, image_resize, image_close};

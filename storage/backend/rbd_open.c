@@ -1,0 +1,390 @@
+// rbd_open.c - connects to clusters, opens and closes images, in threads: each of these calls may block
+// follows: the interfaces of librados and librbd in Ceph 16
+// SPDX-License-Identifier: MIT
+#include <errno.h>
+#include <pthread.h>
+#include <rbd/features.h>
+#include <semaphore.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "backend/rbd.h"
+
+#define CONNECT_S "10" /* limit of librados */
+#define OPEN_S 20      /* limit of all together */
+#define NAME 256
+
+/* A connection, for all images with the same options. */
+struct nb_rbd_cluster {
+	struct nb_rbd_cluster *next;
+	rados_t rados;
+	char *conf, *user, *keyring;
+	char fsid[64];
+	uint32_t images;
+	bool fenced; /* the cluster has blocklisted this connection: new images need another one */
+};
+
+/* Guards the list and the fields images and fenced. Threads that open and close take it, never while they block. */
+static pthread_mutex_t clusters_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct nb_rbd_cluster *clusters;
+
+static bool same_option(const char *a, const char *b)
+{
+	return a == b || (a && b && !strcmp(a, b));
+}
+
+static bool copy_option(char **to, const char *from)
+{
+	return !from || (*to = strdup(from));
+}
+
+static void free_cluster(struct nb_rbd_cluster *c)
+{
+	free(c->conf);
+	free(c->user);
+	free(c->keyring);
+	free(c);
+}
+
+/* Ends the connection with its last image. */
+static void let_go(const struct nb_rbd_library *lib, struct nb_rbd_cluster *c)
+{
+	pthread_mutex_lock(&clusters_lock);
+	bool last = !--c->images;
+	struct nb_rbd_cluster **at = &clusters;
+
+	while (last && *at && *at != c)
+		at = &(*at)->next;
+	if (last && *at)
+		*at = c->next;
+	pthread_mutex_unlock(&clusters_lock);
+	if (!last)
+		return;
+	lib->rados_shutdown(c->rados);
+	free_cluster(c);
+}
+
+void nb_rbd_shut_out(struct nb_rbd *r)
+{
+	pthread_mutex_lock(&clusters_lock);
+	r->cluster->fenced = true;
+	pthread_mutex_unlock(&clusters_lock);
+}
+
+/* ---- opening ---- */
+
+/* The thread and the caller, who may give up, share it. */
+struct opening {
+	struct nb_rbd rbd; /* what the thread sets goes to the caller's */
+	char *pool, *space, *image, *snap;
+	struct nb_rbd_cluster *cluster; /* its options; connected already, or not */
+	bool connected;
+	int error;
+	char why[NB_WHY];
+	sem_t ready;
+	bool over; /* the thread is ready, or the caller has given up; atomic */
+};
+
+__attribute__((format(printf, 3, 4))) static int fails(struct opening *o, int error, const char *format, ...)
+{
+	va_list ap;
+
+	va_start(ap, format);
+	int n = vsnprintf(o->why, sizeof(o->why), format, ap);
+
+	va_end(ap);
+	if (n >= 0 && n < (int)sizeof(o->why))
+		snprintf(o->why + n, sizeof(o->why) - (size_t)n, ": %s", strerror(-error));
+	return -error;
+}
+
+static int configure(struct opening *o, rados_t rados)
+{
+	/* Hosts have caches of their own. Without one here, writes are durable when they are answered, and two targets
+	 * of one image read the same. */
+	static const char *const settings[][2] = {{"rbd_cache", "false"},
+	                                          {"rbd_persistent_cache_mode", "disabled"},
+	                                          {"rbd_disable_zero_copy_writes", "false"},
+	                                          {"rbd_blocklist_on_break_lock", "true"},
+	                                          {"client_mount_timeout", CONNECT_S}};
+	const struct nb_rbd_library *lib = o->rbd.lib;
+
+	/* errors are reported in one line each; ceph.conf may ask for more */
+	lib->rados_conf_set(rados, "log_to_stderr", "false");
+	lib->rados_conf_set(rados, "err_to_stderr", "false");
+	int error = lib->rados_conf_read_file(rados, o->cluster->conf);
+
+	if (error)
+		return fails(o, error, "%s", o->cluster->conf ? o->cluster->conf : "ceph.conf");
+	lib->rados_conf_parse_env(rados, NULL);
+	if (o->cluster->keyring && (error = lib->rados_conf_set(rados, "keyring", o->cluster->keyring)))
+		return fails(o, error, "%s", o->cluster->keyring);
+	for (size_t i = 0; i < sizeof(settings) / sizeof(*settings); i++)
+		lib->rados_conf_set(rados, settings[i][0], settings[i][1]);
+	return 0;
+}
+
+static int join_cluster(struct opening *o)
+{
+	struct nb_rbd_cluster *c = o->cluster;
+	const struct nb_rbd_library *lib = o->rbd.lib;
+	int error = lib->rados_create(&c->rados, c->user);
+
+	if (error)
+		return fails(o, error, "librados");
+	error = configure(o, c->rados);
+	if (!error && (error = lib->rados_connect(c->rados)))
+		error = fails(o, error, "the cluster lets client.%s not in", c->user ? c->user : "admin");
+	if (!error && (error = lib->rados_cluster_fsid(c->rados, c->fsid, sizeof(c->fsid))) > 0)
+		error = 0;
+	if (error) {
+		lib->rados_shutdown(c->rados);
+		c->rados = NULL;
+		return error < 0 ? fails(o, error, "librados") : error;
+	}
+	pthread_mutex_lock(&clusters_lock);
+	c->images = 1;
+	c->next = clusters;
+	clusters = c;
+	pthread_mutex_unlock(&clusters_lock);
+	return 0;
+}
+
+/* rbd_cache of the image's own configuration would override ours. */
+static bool has_cache(const struct nb_rbd *d)
+{
+	rbd_config_option_t options[400];
+	int n = sizeof(options) / sizeof(*options);
+	bool cached = false;
+
+	if (d->lib->rbd_config_image_list(d->image, options, &n))
+		return false;
+	for (int i = 0; i < n; i++)
+		if (!strcmp(options[i].name, "rbd_cache"))
+			cached = !strcmp(options[i].value, "true");
+	d->lib->rbd_config_image_list_cleanup(options, n);
+	return cached;
+}
+
+static int check_image(struct opening *o)
+{
+	struct nb_rbd *d = &o->rbd;
+	rbd_image_info_t info;
+	uint64_t features, snap = 0, unit;
+	char id[NAME];
+	int error;
+
+	if ((error = d->lib->rbd_stat(d->image, &info, sizeof(info))) ||
+	    (error = d->lib->rbd_get_features(d->image, &features)) ||
+	    (error = d->lib->rbd_get_stripe_unit(d->image, &unit)) ||
+	    (error = d->lib->rbd_get_id(d->image, id, sizeof(id))) ||
+	    (o->snap && (error = d->lib->rbd_snap_get_id(d->image, o->snap, &snap))))
+		return fails(o, error, "image %s", o->image);
+	if (!d->b.readonly && !(features & RBD_FEATURE_EXCLUSIVE_LOCK))
+		return fails(o, -EOPNOTSUPP, "image %s has no exclusive lock (rbd feature enable IMAGE exclusive-lock)",
+		             o->image);
+	if (!d->b.readonly && has_cache(d))
+		return fails(o, -EOPNOTSUPP, "image %s has a cache of its own (rbd config image rm IMAGE rbd_cache)",
+		             o->image);
+	d->seen_size = info.size;
+	d->b.boundary = unit < UINT32_MAX ? (uint32_t)unit : 0;
+	d->b.identity_anywhere = true;
+	if (asprintf(&d->b.identity, "rbd %s %lld %s %s %llu", o->cluster->fsid,
+	             (long long)d->lib->rados_ioctx_get_id(d->io), o->space ? o->space : "", id,
+	             (unsigned long long)snap) < 0)
+		d->b.identity = NULL;
+	return d->b.identity ? 0 : ENOMEM;
+}
+
+static int open_pool(struct opening *o)
+{
+	struct nb_rbd *d = &o->rbd;
+	int error = d->lib->rados_ioctx_create(o->cluster->rados, o->pool, &d->io);
+
+	if (error)
+		return fails(o, error, "pool %s", o->pool);
+	if (o->space)
+		d->lib->rados_ioctx_set_namespace(d->io, o->space);
+	if (d->b.readonly)
+		error = d->lib->rbd_open_read_only(d->io, o->image, &d->image, o->snap);
+	else
+		error = d->lib->rbd_open(d->io, o->image, &d->image, NULL);
+	if (error)
+		error = fails(o, error, "image %s%s%s", o->image, o->snap ? "@" : "", o->snap ? o->snap : "");
+	else if ((error = check_image(o)))
+		d->lib->rbd_close(d->image);
+	if (error)
+		d->lib->rados_ioctx_destroy(d->io);
+	return error;
+}
+
+static void free_opening(struct opening *o)
+{
+	sem_destroy(&o->ready);
+	free(o->pool); /* the other names are in the same string */
+	free(o);
+}
+
+static void *open_in_thread(void *arg)
+{
+	struct opening *o = arg;
+
+	o->error = o->connected ? 0 : join_cluster(o);
+	bool joined = !o->error;
+
+	if (joined && (o->error = open_pool(o)))
+		let_go(o->rbd.lib, o->cluster);
+	else if (!joined)
+		free_cluster(o->cluster);
+	if (!__atomic_exchange_n(&o->over, true, __ATOMIC_ACQ_REL)) {
+		sem_post(&o->ready);
+		return NULL;
+	}
+	/* nobody waits for it any more */
+	if (!o->error) {
+		o->rbd.lib->rbd_close(o->rbd.image);
+		o->rbd.lib->rados_ioctx_destroy(o->rbd.io);
+		let_go(o->rbd.lib, o->cluster);
+	}
+	free(o->rbd.b.identity);
+	free_opening(o);
+	return NULL;
+}
+
+/* POOL/[NAMESPACE/]IMAGE[@SNAP] */
+static bool take_names(struct opening *o, const char *path)
+{
+	char *at = o->pool = strdup(path), *slash = at ? strchr(at, '/') : NULL;
+
+	if (!slash || slash == at)
+		return false;
+	*slash = 0;
+	o->image = slash + 1;
+	if ((slash = strchr(o->image, '/'))) {
+		*slash = 0;
+		o->space = o->image;
+		o->image = slash + 1;
+	}
+	if ((o->snap = strchr(o->image, '@')))
+		*o->snap++ = 0;
+	return *o->image && !strchr(o->image, '/') && (!o->snap || *o->snap) && (!o->space || *o->space);
+}
+
+/* A connection that exists, or a new one that is not connected yet. */
+static struct nb_rbd_cluster *find_cluster(const struct nb_config *config, bool *connected)
+{
+	pthread_mutex_lock(&clusters_lock);
+	struct nb_rbd_cluster *c = clusters;
+
+	while (c && (c->fenced || !same_option(c->conf, config->ceph_conf) ||
+	             !same_option(c->user, config->ceph_user) || !same_option(c->keyring, config->ceph_keyring)))
+		c = c->next;
+	if (c)
+		c->images++;
+	pthread_mutex_unlock(&clusters_lock);
+	*connected = c;
+	if (c || !(c = calloc(1, sizeof(*c))))
+		return c;
+	if (copy_option(&c->conf, config->ceph_conf) && copy_option(&c->user, config->ceph_user) &&
+	    copy_option(&c->keyring, config->ceph_keyring))
+		return c;
+	free_cluster(c);
+	return NULL;
+}
+
+static int start_thread(void *(*run)(void *), void *arg)
+{
+	pthread_t t;
+	int error = pthread_create(&t, NULL, run, arg);
+
+	if (!error)
+		pthread_detach(t);
+	return error;
+}
+
+static int take_result(struct nb_rbd *r, struct opening *o, char *why)
+{
+	int error = o->error;
+
+	memcpy(why, o->why, NB_WHY);
+	if (!error) {
+		r->cluster = o->cluster;
+		r->io = o->rbd.io;
+		r->image = o->rbd.image;
+		r->seen_size = o->rbd.seen_size;
+		r->b.readonly = o->rbd.b.readonly;
+		r->b.compare_write = !r->b.readonly;
+		r->b.boundary = o->rbd.b.boundary;
+		r->b.identity = o->rbd.b.identity;
+		r->b.identity_anywhere = o->rbd.b.identity_anywhere;
+	}
+	free_opening(o);
+	return error;
+}
+
+int nb_rbd_open_image(struct nb_rbd *r, const struct nb_config *config, char *why)
+{
+	struct opening *o = calloc(1, sizeof(*o));
+	struct timespec until;
+
+	if (!o)
+		return ENOMEM;
+	sem_init(&o->ready, 0, 0);
+	if (!take_names(o, config->path)) {
+		free_opening(o);
+		snprintf(why, NB_WHY, "wanted: POOL/IMAGE, POOL/NAMESPACE/IMAGE, or either with @SNAPSHOT");
+		return EINVAL;
+	}
+	o->rbd.lib = r->lib;
+	o->rbd.b.readonly = config->readonly || o->snap;
+	o->cluster = find_cluster(config, &o->connected);
+	if (!o->cluster || start_thread(open_in_thread, o)) {
+		if (o->cluster && o->connected)
+			let_go(r->lib, o->cluster);
+		else if (o->cluster)
+			free_cluster(o->cluster);
+		free_opening(o);
+		return ENOMEM;
+	}
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += OPEN_S;
+	while (sem_timedwait(&o->ready, &until)) {
+		if (errno == EINTR)
+			continue;
+		if (__atomic_exchange_n(&o->over, true, __ATOMIC_ACQ_REL)) {
+			while (sem_wait(&o->ready)) /* it was ready just now */
+				;
+			break;
+		}
+		snprintf(why, NB_WHY,
+		         "the cluster does not answer within "
+		         "%d s",
+		         OPEN_S);
+		return ETIMEDOUT;
+	}
+	return take_result(r, o, why);
+}
+
+/* ---- closing ---- */
+
+static void *close_in_thread(void *arg)
+{
+	struct nb_rbd *r = arg;
+
+	if (r->watching)
+		r->lib->rbd_update_unwatch(r->image, r->watch);
+	r->lib->rbd_close(r->image);
+	r->lib->rados_ioctx_destroy(r->io);
+	let_go(r->lib, r->cluster);
+	nb_ring_post(r->ring, &r->closed);
+	return NULL;
+}
+
+void nb_rbd_close_image(struct nb_rbd *r)
+{
+	if (start_thread(close_in_thread, r))
+		close_in_thread(r);
+}

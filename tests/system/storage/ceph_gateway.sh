@@ -1,0 +1,114 @@
+# ceph_gateway.sh - verbena-target with images of the cluster that ceph.sh has started
+# follows: man/verbena-target.8; rbd(8)
+# SPDX-License-Identifier: MIT
+# sourced, not run
+target=$BUILD/storage/verbena-target
+disk_tool=$BUILD/storage/verbena-disk
+gateway_url=nqn.2026-01.test:ceph
+
+gateway_config() { # IMAGE…: the namespaces, from 1 on; the last one is in memory
+	local image n=0 list=
+	for image; do
+		n=$((n + 1))
+		list+="{\"nsid\": $n, \"backend\": \"rbd\", \"path\": \"$image\", \"ceph_conf\": \"$cluster/ceph.conf\", \"wait_seconds\": 1}, "
+	done
+	cat >"$work/gateway.json" <<-END
+		{"listen": [{"transport": "tcp", "address": "127.0.0.1", "port": $gateway_port}, {"transport": "rdma", "address": "127.0.0.1", "port": $gateway_port}],
+		 "subsystems": [{"nqn": "$gateway_url", "allow_any_host": true, "namespaces": [$list{"nsid": 9, "backend": "memory", "size": "4M"}]}]}
+	END
+}
+gateway_up() {
+	client rbd create disks/g --size 32M && client rbd create disks/old --size 8M || return 1
+	free_port
+	gateway_port=$port
+	gateway_config disks/g disks/old
+	: >"$work/gateway.out"
+	at 0 "$target" --config "$work/gateway.json" >"$work/gateway.out" 2>"$work/gateway.err" </dev/null &
+	gateway=$!
+	wait_for 30 gateway_listens || { cat "$work/gateway.err"; return 1; }
+}
+gateway_listens() { [ "$(wc -l <"$work/gateway.out")" -ge 2 ] || gone "$gateway"; }
+on_disk() { # TRANSPORT VERB ARGS…: @ stands for the disk
+	local transport=$1
+	shift
+	at 0 timeout -k 5 $((60 * SLOW)) "$disk_tool" "${@/#@/nvme+$transport://127.0.0.1:$gateway_port/$gateway_url}"
+}
+gateway_says() { at 0 timeout -k 5 30 "$target" status --port "$gateway_port" >"$work/status" && grep -q "$1" "$work/status"; }
+
+gateway_verifies() { # TRANSPORT
+	head -c 5000000 /dev/urandom >"$work/source" && on_disk "$1" copy "$work/source" @ && on_disk "$1" read @ 0 5000192 | cmp -n 5000000 - "$work/source" &&
+		client rbd export --no-progress disks/g - | cmp -n 5000000 - "$work/source"
+}
+gateway_has_size() { on_disk tcp info @ | grep -q "^size *$1 "; }
+resized() {
+	gateway_has_size 33554432 && client rbd resize --no-progress disks/g --size 48M && wait_for 10 gateway_has_size 50331648
+}
+gateway_writable() { ! gateway_says '"readonly": true'; }
+snapshot() {
+	local status
+	client rbd snap create --no-progress disks/g@s && head -c 1M /dev/zero >"$work/zeros" && on_disk tcp write @ 0 <"$work/zeros" || return 1
+	gateway_config disks/g@s && kill -HUP "$(program_of "$gateway")" && wait_for 10 gateway_says '"readonly": true' &&
+		on_disk rdma read @ 0 1m | cmp -n 1048576 - "$work/source" || return 1
+	on_disk tcp write @ 0 <"$work/zeros"
+	status=$?
+	gateway_config disks/g && kill -HUP "$(program_of "$gateway")" && wait_for 10 gateway_writable &&
+		[ $status -gt 0 ] && [ $status -lt 99 ] && on_disk tcp read @ 0 1m | cmp - "$work/zeros"
+}
+osds() { # SIGNAL: to all of them
+	local i
+	for i in 0 1 2; do kill "-$1" "$(program_of "${ceph_pids[osd$i]}")" || return 1; done
+}
+cluster_stops() {
+	local copy
+	osds STOP || return 1
+	on_disk tcp copy "$work/source" @ &
+	copy=$!
+	wait_for 20 gateway_says '"late": [1-9]'
+	osds CONT
+	wait $copy && on_disk rdma read @ 0 5000192 | cmp -n 5000000 - "$work/source"
+}
+gateway_notices() { # by the next request; the OSDs hear of the blocklist after the monitor has answered
+	timeout 3 "${run[@]}" "$disk_tool" read "nvme+tcp://127.0.0.1:$gateway_port/$gateway_url" 0 4096 >/dev/null
+	gateway_says '"shut_out": true'
+}
+blocklisted() {
+	local address reader
+	address=$(client rbd status disks/g | sed -n 's/.*watcher=\([^ ]*\) .*/\1/p' | head -1)
+	ceph osd blocklist add "$address" && wait_for 20 gateway_notices && grep "has blocklisted this target" "$work/gateway.err" || return 1
+	on_disk tcp read @ 0 1m >"$work/read" &
+	reader=$!
+	sleep 1
+	! gone $reader &&
+		[ ! -s "$work/read" ] && kill -HUP "$(program_of "$gateway")" && wait_for 20 gateway_says '"shut_out": false' && wait $reader &&
+		cmp "$work/read" "$work/zeros"
+}
+refused_with() { # MESSAGE ARGS…
+	local status
+	at 0 timeout -k 5 60 "$target" --port 0 --ceph-conf "$cluster/ceph.conf" "${@:2}" >"$work/refused" 2>&1
+	status=$?
+	cat "$work/refused"
+	[ $status = 1 ] && [ "$(wc -l <"$work/refused")" = 1 ] && grep -qF "$1" "$work/refused"
+}
+bad_names() {
+	client rbd create disks/unlocked --size 1M --image-feature layering || return 1
+	refused_with "pool nowhere: No such file" --export rbd:nowhere/g && refused_with "image none: No such file" --export rbd:disks/none &&
+		refused_with "image g@none: No such file" --export rbd:disks/g@none && refused_with "POOL/IMAGE" --export rbd:disks &&
+		refused_with "no exclusive lock" --export rbd:disks/unlocked &&
+		refused_with "/nowhere: No such file" --ceph-conf /nowhere --export rbd:disks/g
+}
+gateway_ends() {
+	kill "$(program_of "$gateway")" && wait_for 20 gone "$gateway" && wait "$gateway" && [ -z "$(client rbd status disks/g | grep watcher=)" ]
+}
+
+gateway_cases() { # HOW
+	check "$1: verbena-target serves two images" gateway_up
+	gone "$gateway" && return
+	check "$1: … by TCP, read as written, by rbd(8), too" gateway_verifies tcp
+	check "$1: … by RDMA" gateway_verifies rdma
+	check "$1: an image that grows is seen" resized
+	check "$1: OSDs that stop: requests wait, hosts try again, all goes on" cluster_stops
+	check "$1: a snapshot is read-only, and stays as it was" snapshot
+	check "$1: a blocklisted target answers nothing, and is let in again when it reloads" blocklisted
+	check "$1: what cannot be served is refused in one line" bad_names
+	check "$1: the target ends, and leaves no watcher" gateway_ends
+}
