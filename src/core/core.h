@@ -229,6 +229,14 @@ struct vb_srq {
 	struct vb_tm *tm; /* tag matching, or NULL */
 };
 
+/* Where is the SRQ that a request names? */
+enum vb_xrc_place {
+	VB_XRC_NONE,
+	VB_XRC_HERE,
+	VB_XRC_THERE, /* in another process, to which the request may be passed on now */
+	VB_XRC_BUSY,  /* the request has to wait for requests before it, or for that process: it is asked for again */
+};
+
 enum vb_swqe_state { VB_SWQE_POSTED, VB_SWQE_SENT, VB_SWQE_DONE };
 
 /* A send queue entry. */
@@ -472,6 +480,15 @@ struct vb_qp {
 		struct vb_qp *real;           /* of a program's handle: its queue pair. NULL: this is the queue pair */
 		struct vb_qp *handles;        /* the first handle; of a handle: the next. Under progress + sq_lock */
 		struct vb_xrcd *by;           /* of a handle: the domain by which the program got it */
+		/* a target's requests for SRQs of other processes: engine/local/relay.h; or NULL. Set under progress +
+		 * sq_lock. due: when it is looked after, ns; 0: never. wanted: an SRQ whose process it has to ask, or 0 */
+		struct vb_relay *relay;
+		_Atomic uint64_t relay_due;
+		uint32_t wanted;
+		/* of a guest (path/local/guest.c): the initiator of its target, that one's generation, the next guest of the
+		 * domain; otherwise 0 */
+		uint32_t initiator, host_gen;
+		struct vb_qp *next_guest;
 	} xrc;
 };
 

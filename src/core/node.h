@@ -70,6 +70,8 @@ struct vb_node {
 	struct vb_cq *moderated;      /* those whose events are moderated; under ctx_lock */
 	_Atomic uint64_t moderate_at; /* ns: when the first of their events is due; 0: never */
 	struct vb_tm *tms;            /* SRQs of tag matching; under progress */
+	atomic_bool relay_work;       /* vb_relays_work has something to do */
+	struct vb_relay_ask *asks;    /* what other processes ask for: path/local/relay.c; under progress */
 	struct vb_xrc *xrc;           /* XRC domains and SRQs; NULL before the first. Set under ctx_lock */
 	struct vb_pd *pds, **pds_end; /* the same */
 	pthread_mutex_t mr_lock;      /* keys, and the key table in the segment */
@@ -155,6 +157,17 @@ int vb_raw_open(struct vb_qp *qp);
 void vb_raw_close(struct vb_qp *qp);
 /* The rules of a queue pair have changed: its socket receives what they want. 0 or an errno. No spin lock held. */
 int vb_raw_flows_changed(struct vb_qp *qp);
+/* A request to the target names an SRQ of another process. NONE: there is no such process. Under progress. path/local/relay.c,
+ * as the next four. */
+enum vb_xrc_place vb_relay_place(struct vb_qp *qp, uint32_t srqn);
+/* May a request be executed in this process now, or is one before it still being executed in another one? Under progress. */
+bool vb_relay_allows(struct vb_qp *qp);
+/* The target ends, or begins anew. Under progress + sq_lock. */
+void vb_relay_reset(struct vb_qp *qp);
+void vb_relay_free(struct vb_qp *qp);
+/* Makes what targets need to pass requests on, and the guests that other processes ask for. Progress thread, no lock
+ * held. */
+void vb_relays_work(struct vb_node *node);
 struct stat;
 /* Opens the XRC domain of a file, which this process has not open, among all processes of the user. EINVAL: with O_EXCL,
  * and another process has it open. EAGAIN: without O_CREAT, and nobody has. *lock: a descriptor to close with the domain,

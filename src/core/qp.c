@@ -197,6 +197,7 @@ void vb_qp_free(struct vb_qp *qp)
 	pthread_mutex_destroy(&qp->ack_lock);
 	pthread_cond_destroy(&qp->ack_cond);
 	pthread_mutex_destroy(&qp->modify_lock);
+	vb_relay_free(qp);
 	free(qp->fault.due);
 	free(qp->stso);
 	vb_object_free(qp, &qp->made);
@@ -340,13 +341,23 @@ static struct vb_qp *make_queue_pair(struct ibv_context *context, const struct i
 static const struct ibv_qp_cap no_queues = {.max_send_wr = 1, .max_send_sge = 1};
 
 /* An XRC target can outlive the handle of the program that made it, and needs the context until then. */
+struct vb_qp *vb_qp_make_target(struct ibv_context *context, struct vb_xrcd *xrcd)
+{
+	const struct ibv_qp_init_attr_ex attr = {
+	        .qp_type = IBV_QPT_XRC_RECV, .comp_mask = IBV_QP_INIT_ATTR_XRCD, .xrcd = &xrcd->xrcd};
+	struct vb_qp *qp = make_queue_pair(context, &attr, &no_queues);
+
+	if (qp)
+		vb_context_hold(vb_ctx(context));
+	return qp;
+}
+
 static struct ibv_qp *make_target(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr)
 {
-	struct vb_qp *qp = make_queue_pair(context, attr, &no_queues);
+	struct vb_qp *qp = vb_qp_make_target(context, vb_xrcd(attr->xrcd));
 
 	if (!qp)
 		return NULL;
-	vb_context_hold(vb_ctx(context));
 	struct ibv_qp *handle = vb_xrc_handle(qp, context, vb_xrcd(attr->xrcd), attr->qp_context);
 
 	if (!handle) {

@@ -42,6 +42,8 @@ static void flush_receive(struct vb_qp *qp, uint64_t wr_id)
 	        .receive = vb_rq_of(qp),
 	};
 
+	if (qp->xrc.initiator) /* a guest: the connection is its target's */
+		cqe.wc.qp_num = qp->attr.dest_qp_num;
 	if (qp->inbound->kind != VB_TM_PLAIN)
 		vb_tm_complete(qp, &cqe);
 	vb_cq_push(qp->rcq, &cqe, true);

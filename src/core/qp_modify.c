@@ -137,6 +137,15 @@ static void unlock_both(struct vb_qp *qp)
 	vb_unlock(&qp->node->progress);
 }
 
+void vb_qp_start_guest(struct vb_qp *qp, const struct ibv_qp_attr *attr, struct vb_peer *peer)
+{
+	lock_both(qp);
+	qp->attr = *attr;
+	qp->local.peer = peer;
+	enter_rtr(qp);
+	unlock_both(qp);
+}
+
 /* A datagram is one packet: its limit is the port's MTU at the time of this call. */
 static void limit_message(struct vb_qp *qp)
 {

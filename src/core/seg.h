@@ -15,7 +15,7 @@
  * the doorbell page, is writable by peers. A wrong value there can only cause needless polls.
  */
 #define VB_SEG_MAGIC 0x56524253u /* "VRBS" */
-#define VB_SEG_VERSION 9u
+#define VB_SEG_VERSION 10u
 
 #define VB_LANE_QPS (1u << VB_LANE_SHIFT)
 #define VB_QP_INDEX(qpn) ((qpn) & (VB_LANE_QPS - 1))
@@ -62,6 +62,7 @@ enum vb_ring_nak {
 	VB_RING_NAK_ACCESS,  /* remote access error */
 	VB_RING_NAK_OP,      /* remote operational error */
 	VB_RING_NAK_SOURCE,  /* the requester's own memory was not mapped when it was fetched: its local error */
+	VB_RING_NAK_AGAIN,   /* XRC: the request had to wait for another process, and may be sent again now */
 };
 
 #define VB_RD_ATOM_SLOTS 16u

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -17,8 +18,8 @@
 #include "core/verbs.h"
 #include "util/sip.h"
 
-/* An XRC domain of one adapter. Those that were opened by descriptors of one file are one domain, as in the kernel. Whether
- * another process of the user has it is known (vb_xrc_file_open), but its SRQs and queue pairs are not reached. */
+/* The part of an XRC domain of one adapter that is in this process. What was opened by descriptors of one file is one
+ * domain, as in the kernel, in all processes of the user (vb_xrc_file_open). */
 struct vb_xrc_domain {
 	struct vb_xrc_domain *next;
 	const struct vb_device *dev;
@@ -27,6 +28,8 @@ struct vb_xrc_domain {
 	ino_t st_ino;
 	int lock; /* tells other processes that the domain is open, until it is closed; or -1 */
 	unsigned refs;
+	struct vb_xrcd *xrcds;
+	struct vb_qp *guests; /* of targets in other processes: path/local/guest.c */
 };
 
 struct vb_xrc {
@@ -127,19 +130,33 @@ static int domain_get(struct vb_context *ctx, int fd, int oflags, struct vb_xrc_
 	return 0;
 }
 
-/* Under ctx_lock. */
-static void domain_put(struct vb_xrc *xrc, struct vb_xrc_domain *d)
+/* Returns the guests that end with the domain. Under ctx_lock. */
+static struct vb_qp *domain_put(struct vb_xrc *xrc, struct vb_xrc_domain *d)
 {
 	struct vb_xrc_domain **at = &xrc->domains;
 
 	if (--d->refs)
-		return;
+		return NULL;
+	struct vb_qp *guests = d->guests;
+
 	while (*at != d)
 		at = &(*at)->next;
 	*at = d->next;
 	close_if_open(d->fd);
 	close_if_open(d->lock);
 	free(d);
+	return guests;
+}
+
+/* Under ctx_lock. */
+static struct vb_qp *xrcd_leave(struct vb_xrc *xrc, struct vb_xrcd *x)
+{
+	struct vb_xrcd **at = &x->domain->xrcds;
+
+	while (*at != x)
+		at = &(*at)->next;
+	*at = x->next;
+	return domain_put(xrc, x->domain);
 }
 
 static int check_xrcd_attr(const struct vb_context *ctx, const struct ibv_xrcd_init_attr *a)
@@ -162,6 +179,11 @@ struct ibv_xrcd *vb_open_xrcd(struct ibv_context *context, struct ibv_xrcd_init_
 	if (!err) {
 		vb_mutex_lock(&ctx->node->ctx_lock, VB_RANK_CONTEXTS);
 		err = domain_get(ctx, attr->fd, attr->oflags, &x->domain);
+		if (!err) {
+			x->xrcd.context = context;
+			x->next = x->domain->xrcds;
+			x->domain->xrcds = x;
+		}
 		vb_mutex_unlock(&ctx->node->ctx_lock);
 	}
 	if (err) {
@@ -169,7 +191,6 @@ struct ibv_xrcd *vb_open_xrcd(struct ibv_context *context, struct ibv_xrcd_init_
 		errno = err;
 		return NULL;
 	}
-	x->xrcd.context = context;
 	x->made.context = context;
 	vb_context_hold(ctx);
 	return &x->xrcd;
@@ -185,8 +206,9 @@ int vb_close_xrcd(struct ibv_xrcd *xrcd)
 	if (atomic_load(&x->users))
 		return EBUSY;
 	vb_mutex_lock(&ctx->node->ctx_lock, VB_RANK_CONTEXTS);
-	domain_put(ctx->node->xrc, x->domain);
+	struct vb_qp *guests = xrcd_leave(ctx->node->xrc, x);
 	vb_mutex_unlock(&ctx->node->ctx_lock);
+	vb_xrc_guests_end(guests);
 	vb_object_free(x, &x->made);
 	vb_context_drop(ctx);
 	return 0;
@@ -201,7 +223,49 @@ void vb_xrc_free(struct vb_node *node)
 		domain_put(xrc, xrc->domains);
 	}
 	free(xrc);
+	free(node->asks);
 	node->xrc = NULL;
+}
+
+/* --- the domain among processes --- */
+
+bool vb_xrc_id_of(const struct vb_xrc_domain *d, struct vb_xrc_id *id)
+{
+	static const uint64_t key[2] = {0x7672642d646f6d61, 0x696e2d6f662d6466};
+	uint64_t words[IBV_SYSFS_NAME_MAX / 8] = {0};
+
+	if (d->fd < 0)
+		return false;
+	memcpy(words, d->dev->dev.name, strnlen(d->dev->dev.name, sizeof(words)));
+	*id = (struct vb_xrc_id){d->st_dev, d->st_ino, vb_sip(key, words, IBV_SYSFS_NAME_MAX / 8)};
+	return true;
+}
+
+struct vb_xrc_domain *vb_xrc_domain_of(struct vb_node *node, const struct vb_xrc_id *id, struct vb_xrcd **by)
+{
+	struct vb_xrc_domain *d = vb_xrc_domains(node);
+	struct vb_xrc_id has;
+
+	while (d && (!vb_xrc_id_of(d, &has) || memcmp(&has, id, sizeof(has)) != 0))
+		d = d->next;
+	if (d)
+		*by = d->xrcds;
+	return d;
+}
+
+struct vb_qp **vb_xrc_guests_of(struct vb_xrc_domain *d)
+{
+	return &d->guests;
+}
+
+struct vb_xrc_domain *vb_xrc_domains(struct vb_node *node)
+{
+	return node->xrc ? node->xrc->domains : NULL;
+}
+
+struct vb_xrc_domain *vb_xrc_domain_next(struct vb_xrc_domain *d)
+{
+	return d->next;
 }
 
 /* --- SRQs --- */
@@ -268,25 +332,35 @@ static struct vb_srq *srq_named(const struct vb_qp *qp, uint32_t srqn)
 	return srq && srq->number == srqn && srq->xrcd->domain == qp->xrc.domain ? srq : NULL;
 }
 
-bool vb_xrc_select(struct vb_qp *qp, uint32_t srqn)
+static bool is_elsewhere(const struct vb_qp *qp, uint32_t srqn)
+{
+	return VB_QP_LANE(srqn) != qp->node->lane && qp->xrc.domain->fd >= 0 && !qp->xrc.initiator;
+}
+
+enum vb_xrc_place vb_xrc_select(struct vb_qp *qp, uint32_t srqn)
 {
 	struct vb_srq *srq = srq_named(qp, srqn);
 
+	if (!srq && !qp->inbound->active && is_elsewhere(qp, srqn))
+		return vb_relay_place(qp, srqn);
 	if (!srq || (qp->inbound->active && qp->srq != srq))
-		return false;
+		return VB_XRC_NONE;
+	if (__builtin_expect(qp->xrc.relay != NULL, 0) && !vb_relay_allows(qp))
+		return VB_XRC_BUSY;
 	qp->srq = srq;
 	qp->rcq = srq->cq;
 	qp->pd = srq->pd;
-	return true;
+	return VB_XRC_HERE;
 }
 
-bool vb_xrc_select_answer(struct vb_qp *qp, uint32_t srqn)
+enum vb_xrc_place vb_xrc_select_answer(struct vb_qp *qp, uint32_t srqn)
 {
 	struct vb_srq *srq = srq_named(qp, srqn);
 
-	if (srq)
-		qp->pd = srq->pd;
-	return srq;
+	if (!srq)
+		return is_elsewhere(qp, srqn) ? VB_XRC_THERE : VB_XRC_NONE;
+	qp->pd = srq->pd;
+	return VB_XRC_HERE;
 }
 
 int vb_get_srq_num(struct ibv_srq *ibsrq, uint32_t *number)

@@ -13,7 +13,8 @@ struct vb_xrcd {
 	struct ibv_xrcd xrcd;
 	struct vb_made made; /* no handle */
 	struct vb_xrc_domain *domain;
-	atomic_int users; /* SRQs, and handles of queue pairs: ibv_close_xrcd answers EBUSY while there are any */
+	struct vb_xrcd *next; /* of the domain; under ctx_lock */
+	atomic_int users;     /* SRQs, and handles of queue pairs: ibv_close_xrcd answers EBUSY while there are any */
 };
 
 static inline struct vb_xrcd *vb_xrcd(struct ibv_xrcd *x)
@@ -37,14 +38,34 @@ int vb_xrc_srq_enter(struct vb_srq *srq);
 void vb_xrc_srq_leave(struct vb_srq *srq);
 
 /*
- * A request to the target queue pair names this SRQ: its receives, its completion queue and its protection domain are
- * the request's. Returns false if the queue pair's XRC domain has no such SRQ in this process, or if the message has
- * begun with another one. Under progress.
+ * A request to the target queue pair names this SRQ. VB_XRC_HERE: its receives, its completion queue and its protection
+ * domain are the request's. VB_XRC_NONE: the queue pair's XRC domain has no such SRQ, or the message has begun with
+ * another one. Under progress.
  */
-bool vb_xrc_select(struct vb_qp *qp, uint32_t srqn);
-/* The protection domain of this SRQ is that of the READ request which is answered next. Returns false if the SRQ is
- * gone. Under progress. */
-bool vb_xrc_select_answer(struct vb_qp *qp, uint32_t srqn);
+enum vb_xrc_place vb_xrc_select(struct vb_qp *qp, uint32_t srqn);
+/* The same for the READ request which is answered next. HERE: its protection domain is that of the SRQ. THERE: its data
+ * comes from another process. Under progress. */
+enum vb_xrc_place vb_xrc_select_answer(struct vb_qp *qp, uint32_t srqn);
+
+/* What identifies the domain of a file among the processes of a user. */
+struct vb_xrc_id {
+	uint64_t st_dev, st_ino, device;
+};
+/* False: the domain has no file, so that no other process has it. */
+bool vb_xrc_id_of(const struct vb_xrc_domain *d, struct vb_xrc_id *id);
+
+/* Ends these guests (xrc.next_guest), which are in no domain's list any more. No lock held. xrc_qp.c */
+void vb_xrc_guests_end(struct vb_qp *guests);
+/* The domain with this id, and one of its xrcds; or NULL. Under ctx_lock. */
+struct vb_xrc_domain *vb_xrc_domain_of(struct vb_node *node, const struct vb_xrc_id *id, struct vb_xrcd **by);
+/* The list of its guests. Under ctx_lock. */
+struct vb_qp **vb_xrc_guests_of(struct vb_xrc_domain *d);
+struct vb_xrc_domain *vb_xrc_domains(struct vb_node *node);
+struct vb_xrc_domain *vb_xrc_domain_next(struct vb_xrc_domain *d);
+/* Makes a target without a handle. qp.c */
+struct vb_qp *vb_qp_make_target(struct ibv_context *context, struct vb_xrcd *xrcd);
+/* Takes a guest to RTR. qp_modify.c */
+void vb_qp_start_guest(struct vb_qp *qp, const struct ibv_qp_attr *attr, struct vb_peer *peer);
 
 /* The PD of a target between requests: no memory region is in it. */
 extern struct vb_pd vb_xrc_no_pd;

@@ -105,6 +105,16 @@ void vb_xrc_handle_close(struct vb_qp *h)
 	vb_qp_free(h);
 }
 
+void vb_xrc_guests_end(struct vb_qp *guests)
+{
+	while (guests) {
+		struct vb_qp *qp = guests;
+
+		guests = qp->xrc.next_guest;
+		vb_qp_finish(qp);
+	}
+}
+
 static int check_open_attr(struct ibv_context *context, const struct ibv_qp_open_attr *a)
 {
 	const uint32_t needed = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE;

@@ -68,6 +68,8 @@ void vb_peer_pidfd(struct vb_node *node, struct vb_peer *peer);                 
 void vb_peers_free(struct vb_node *node);
 void vb_peers_in_child(struct vb_node *node); /* in a child of fork(): maps private memory in place of peers' memory */
 
+/* Its ring is read again soon, as if it had rung the doorbell. Under progress. */
+void vb_peer_look_again(struct vb_node *node, struct vb_peer *p);
 /* Keeps the peer's memory mapped until vb_peer_release, even if the peer ends. Returns false if it is not mapped. */
 bool vb_peer_hold(struct vb_peer *p);
 void vb_peer_release(struct vb_peer *p);

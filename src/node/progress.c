@@ -9,6 +9,7 @@
 
 #include "core/mw.h"
 #include "core/tm.h"
+#include "engine/local/relay.h"
 #include "engine/local/ring.h"
 #include "node/io.h"
 #include "node/wake.h"
@@ -152,6 +153,11 @@ static void ring_own_doorbell(struct vb_node *node, struct vb_peer *p)
 	atomic_fetch_or(&node->doorbell->summary, 1ull << (p->lane / 64));
 }
 
+void vb_peer_look_again(struct vb_node *node, struct vb_peer *p)
+{
+	ring_own_doorbell(node, p);
+}
+
 void vb_hot_drop(struct vb_node *node, struct vb_peer *p)
 {
 	if (p->hot_index < 0)
@@ -239,17 +245,24 @@ static unsigned answer_doorbells(struct vb_node *node, struct vb_cq *cq, unsigne
 
 static unsigned look_after(struct vb_qp *qp, bool finish)
 {
+	unsigned relayed = 0;
+
+	if (__builtin_expect(atomic_load_explicit(&qp->xrc.relay_due, memory_order_relaxed) != 0, 0)) {
+		qp->active_idle = 0;
+		relayed = vb_relay_visit(qp, finish);
+	}
 	if (atomic_load_explicit(&qp->sq_pending, memory_order_relaxed) ||
 	    atomic_load_explicit(&qp->due, memory_order_relaxed)) {
 		qp->active_idle = 0;
-		return qp->path->visit(qp, finish);
+		return relayed + qp->path->visit(qp, finish);
 	}
 	if (++qp->active_idle > ACTIVE_IDLE && vb_trylock(&qp->sq_lock)) {
-		if (!atomic_load_explicit(&qp->sq_pending, memory_order_relaxed) && !atomic_load(&qp->due))
+		if (!atomic_load_explicit(&qp->sq_pending, memory_order_relaxed) && !atomic_load(&qp->due) &&
+		    !atomic_load(&qp->xrc.relay_due))
 			vb_active_remove(qp);
 		vb_unlock(&qp->sq_lock);
 	}
-	return 0;
+	return relayed;
 }
 
 static unsigned visit_active(struct vb_node *node, bool finish)
@@ -262,7 +275,7 @@ static unsigned visit_active(struct vb_node *node, bool finish)
 		struct vb_qp *qp = node->active_cursor ? node->active_cursor : node->active;
 
 		node->active_cursor = qp->active_next;
-		if (timers || !qp->path->only_timers)
+		if (timers || !qp->path->only_timers || atomic_load_explicit(&qp->xrc.relay_due, memory_order_relaxed))
 			done += look_after(qp, finish);
 		if (!node->active_cursor)
 			break; /* all were visited */

@@ -201,6 +201,7 @@ static uint64_t active_deadline(struct vb_node *node)
 
 	for (struct vb_qp *qp = node->active; qp; qp = qp->active_next) {
 		earliest = sooner_time(earliest, atomic_load(&qp->due));
+		earliest = sooner_time(earliest, atomic_load(&qp->xrc.relay_due));
 		if (qp->path->deadline)
 			earliest = sooner_time(earliest, qp->path->deadline(qp));
 	}
@@ -296,6 +297,7 @@ static void *progress_thread(void *arg)
 			network_changed(node);
 		vb_questions_send(node);
 		vb_maps_work(node);
+		vb_relays_work(node);
 		vb_gsi_on_time(node);
 		vb_unresolved_look(node);
 		vb_cq_raise_due(node);

@@ -180,6 +180,8 @@ void vb_path_reset(struct vb_qp *qp)
 	int cancel;
 
 	vb_local_counts_leave(qp);
+	if (qp->type == IBV_QPT_XRC_RECV)
+		vb_relay_reset(qp);
 	vb_cancel_defer(&cancel);
 	qp->path->reset(qp);
 	vb_cancel_restore(cancel);

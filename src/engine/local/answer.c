@@ -2,7 +2,7 @@
 // follows: IBA volume 1, 9.7.5.1.9 (RDMA READ responses), over rings in shared memory
 // SPDX-License-Identifier: MIT
 #include "core/mr.h"
-#include "core/xrc.h"
+#include "engine/local/relay.h"
 #include "engine/local/responder.h"
 #include "engine/local/ring.h"
 #include "frame/fields.h"
@@ -26,7 +26,7 @@ enum vb_verdict vb_local_accept_read(struct vb_qp *qp, struct vb_local_req *q)
 	}
 	if (!vb_local_allows(qp, IBV_ACCESS_REMOTE_READ))
 		return VB_VERDICT_INVALID;
-	if (q->ext.total &&
+	if (q->ext.total && !q->there &&
 	    !vb_own_memory(qp, q->ext.rkey, q->ext.remote_addr, q->ext.total, IBV_ACCESS_REMOTE_READ, &va))
 		return VB_VERDICT_DENIED;
 	if (qp->local.inread_tail - qp->local.inread_head >= VB_RD_ATOM_SLOTS ||
@@ -44,10 +44,28 @@ enum vb_verdict vb_local_accept_read(struct vb_qp *qp, struct vb_local_req *q)
 	return VB_VERDICT_OK;
 }
 
-/* The protection domain of an XRC request is that of the SRQ that it names. */
-static bool may_answer(struct vb_qp *qp, const struct vb_inread *r)
+/* Copies the next piece of the answer. The protection domain of an XRC request is that of the SRQ that it names. */
+static enum vb_relay_result fetch_piece(struct vb_qp *qp, const struct vb_inread *r, uint8_t *to, uint32_t piece)
 {
-	return qp->type != IBV_QPT_XRC_RECV || vb_xrc_select_answer(qp, r->srqn);
+	enum vb_xrc_place place = qp->type == IBV_QPT_XRC_RECV ? vb_xrc_select_answer(qp, r->srqn) : VB_XRC_HERE;
+	uint64_t va = 0;
+
+	if (place == VB_XRC_THERE)
+		return vb_relay_read(qp, r->index, r->srqn, r->key, r->addr + r->offset, r->length - r->offset, to,
+		                     piece);
+	return place == VB_XRC_HERE &&
+	                       vb_own_memory(qp, r->key, r->addr + r->offset, piece, IBV_ACCESS_REMOTE_READ, &va) &&
+	                       vb_guard_copy(to, (const void *)(uintptr_t)va, piece)
+	               ? VB_RELAY_DATA
+	               : VB_RELAY_GONE;
+}
+
+/* The data of a piece that is in another process is fetched before there is a place for it in the ring. */
+static bool is_here(struct vb_qp *qp, const struct vb_inread *r, uint32_t piece)
+{
+	return qp->type != IBV_QPT_XRC_RECV || !piece || vb_xrc_select_answer(qp, r->srqn) != VB_XRC_THERE ||
+	       vb_relay_read(qp, r->index, r->srqn, r->key, r->addr + r->offset, r->length - r->offset, NULL, piece) !=
+	               VB_RELAY_WAIT;
 }
 
 static void inread_done(struct vb_qp *qp)
@@ -63,12 +81,13 @@ void vb_local_serve_reads(struct vb_qp *qp)
 	while (qp->local.inread_head != qp->local.inread_tail) {
 		struct vb_inread *r = &qp->local.inread[qp->local.inread_head % VB_RD_ATOM_SLOTS];
 		uint32_t piece = r->length - r->offset < VB_RING_PIECE ? r->length - r->offset : VB_RING_PIECE;
-		uint64_t va = 0;
 
 		if (vb_local_is_withdrawn(qp, peer, r->psn)) {
 			inread_done(qp);
 			continue;
 		}
+		if (!is_here(qp, r, piece))
+			return; /* vb_relay_data calls again */
 		vb_lock(&peer->tx_lock);
 		uint32_t head = vb_rec_rdma_head(piece);
 		struct vb_rec *rec = vb_ring_reserve(peer, head + piece);
@@ -79,10 +98,7 @@ void vb_local_serve_reads(struct vb_qp *qp)
 			break;
 		}
 		struct vb_rec_ext *ext = (struct vb_rec_ext *)(rec + 1);
-		bool ok =
-		        !piece || (may_answer(qp, r) &&
-		                   vb_own_memory(qp, r->key, r->addr + r->offset, piece, IBV_ACCESS_REMOTE_READ, &va) &&
-		                   vb_guard_copy((uint8_t *)rec + head, (const void *)(uintptr_t)va, piece));
+		bool ok = !piece || fetch_piece(qp, r, (uint8_t *)rec + head, piece) == VB_RELAY_DATA;
 
 		if (ok) {
 			ext->remote_addr = r->offset;

@@ -247,6 +247,9 @@ static __attribute__((noinline)) bool is_fetched(const struct vb_qp *qp, const s
 	struct vb_peer *peer = qp->local.peer;
 	unsigned class = vb_choice_class(w->length);
 
+	/* the target passes what is for another process on, and cannot pass this memory on */
+	if (qp->type == IBV_QPT_XRC_SEND && VB_QP_LANE(qp->xrc.srqns[w - qp->swqe]) != VB_QP_LANE(qp->attr.dest_qp_num))
+		return false;
 	if (!vb_qp_is_reliable(qp) || (w->flags & IBV_SEND_INLINE) || qp->local.sq_emit_off ||
 	    !atomic_load_explicit(&peer->theirs->can_pull, memory_order_relaxed))
 		return false;

@@ -23,6 +23,10 @@ enum vb_rec_type {
 	VB_REC_PACKET,    /* a RoCE packet for another program: source and destination, then BTH to ICRC */
 	VB_REC_ATOMIC_WRITE, /* ext.swap: its 8 bytes */
 	VB_REC_FLUSH,        /* ext.compare_add: its FETH; ext.swap: the length of its range */
+	/* XRC between processes (engine/local/relay.h) */
+	VB_REC_JOIN, /* ext: the XRC domain, MTU and initiator of the target `src`, which has requests for an SRQ there */
+	VB_REC_JOINED, /* the answer to the target `dest`: `src` is the guest, or 0 */
+	VB_REC_LEAVE,  /* the target `src` has no requests any more */
 	VB_REC_TYPES
 };
 

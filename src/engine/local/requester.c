@@ -5,6 +5,7 @@
 #include "core/opcode.h"
 #include "engine/local/frames.h"
 #include "engine/local/pingpong.h"
+#include "engine/local/relay.h"
 #include "engine/local/requester.h"
 #include "engine/local/ring.h"
 #include "frame/fields.h"
@@ -462,6 +463,10 @@ void vb_local_data(struct vb_peer *peer, const struct vb_rec *rec, const struct 
 	struct vb_qp *qp = peer->node->qps[VB_QP_INDEX(rec->dest & VB_QPN_MASK)];
 	struct iovec iov[VB_MAX_SGE + 1];
 
+	if (qp && qp->type == IBV_QPT_XRC_RECV) {
+		vb_relay_data(qp, peer, rec, ext, payload);
+		return;
+	}
 	if (!qp || qp->qp.qp_num != (rec->dest & VB_QPN_MASK) || qp->local.peer != peer ||
 	    qp->attr.dest_qp_num != (rec->src & VB_QPN_MASK))
 		return;

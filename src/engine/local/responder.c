@@ -9,6 +9,7 @@
 #include "core/tm.h"
 #include "core/xrc.h"
 #include "engine/local/pingpong.h"
+#include "engine/local/relay.h"
 #include "engine/local/responder.h"
 #include "engine/local/ring.h"
 #include "frame/fields.h"
@@ -33,6 +34,12 @@ void vb_local_update_ackable(struct vb_qp *qp)
 	uint64_t n = qp->local.inread_head == qp->local.inread_tail
 	                     ? qp->local.taken
 	                     : qp->local.inread[qp->local.inread_head % VB_RD_ATOM_SLOTS].index;
+	uint64_t relayed;
+	uint32_t psn;
+
+	if (__builtin_expect(qp->type == IBV_QPT_XRC_RECV, 0) && qp->xrc.relay && vb_relay_oldest(qp, &psn, &relayed) &&
+	    relayed < n)
+		n = relayed;
 
 	atomic_store_explicit(&qp->local.executed, n, memory_order_relaxed);
 	atomic_store_explicit(&qp->shared->executed, n, memory_order_release);
@@ -66,6 +73,10 @@ void vb_local_receive_complete(struct vb_qp *qp, struct vb_local_req *q, enum ib
 	        .receive = vb_rq_of(qp),
 	};
 
+	if (__builtin_expect(qp->xrc.initiator != 0, 0)) { /* a guest: the connection is its target's */
+		cqe.wc.qp_num = qp->attr.dest_qp_num;
+		cqe.wc.src_qp = q ? qp->xrc.initiator : 0;
+	}
 	if (q && (q->flags & VB_RECF_IMM)) {
 		cqe.wc.wc_flags |= IBV_WC_WITH_IMM;
 		cqe.wc.imm_data = q->rec.imm;
@@ -323,12 +334,6 @@ static enum vb_verdict do_verdict(struct vb_qp *qp, struct vb_local_req *q)
 	return receives_first(qp, q) ? VB_VERDICT_ACCESS : VB_VERDICT_DENIED;
 }
 
-/* Annex A14: an XRC request names an SRQ of the target's XRC domain. */
-static inline bool names_srq(struct vb_qp *qp, const struct vb_local_req *q)
-{
-	return qp->type != IBV_QPT_XRC_RECV || vb_xrc_select(qp, q->rec.ack);
-}
-
 static enum vb_verdict execute_request(struct vb_qp *qp, struct vb_local_req *q)
 {
 	switch (q->type) {
@@ -355,6 +360,26 @@ static enum vb_verdict execute_request(struct vb_qp *qp, struct vb_local_req *q)
 	default:
 		return VB_VERDICT_DROP;
 	}
+}
+
+/* Annex A14: an XRC request names an SRQ of the target's XRC domain. A guest counts records, not messages. */
+static __attribute__((noinline)) enum vb_verdict execute_xrc(struct vb_qp *qp, struct vb_local_req *q)
+{
+	switch (vb_xrc_select(qp, q->rec.ack)) {
+	case VB_XRC_HERE:
+		break;
+	case VB_XRC_THERE:
+		return vb_relay_record(qp, q);
+	case VB_XRC_BUSY:
+		return VB_VERDICT_AGAIN;
+	default:
+		return VB_VERDICT_INVALID;
+	}
+	enum vb_verdict v = execute_request(qp, q);
+
+	if (v == VB_VERDICT_OK && qp->xrc.initiator && !(q->flags & VB_RECF_LAST))
+		vb_local_count_taken(qp);
+	return v;
 }
 
 static const struct {
@@ -403,6 +428,34 @@ static void refuse_request(struct vb_qp *qp, enum vb_verdict v, bool serving)
 void vb_local_refuse_read(struct vb_qp *qp)
 {
 	refuse_request(qp, VB_VERDICT_DENIED, true);
+}
+
+void vb_local_ask_again(struct vb_qp *qp)
+{
+	publish_nak(qp, VB_RING_NAK_AGAIN);
+}
+
+void vb_local_relayed_executed(struct vb_qp *qp)
+{
+	vb_local_update_ackable(qp);
+}
+
+void vb_local_relayed_rnr(struct vb_qp *qp, uint32_t psn, uint64_t taken)
+{
+	qp->local.epsn = psn;
+	qp->local.taken = taken;
+	/* reads behind it are asked for again */
+	while (qp->local.inread_tail != qp->local.inread_head &&
+	       qp->local.inread[(qp->local.inread_tail - 1) % VB_RD_ATOM_SLOTS].index >= taken)
+		qp->local.inread_tail--;
+	vb_local_update_ackable(qp);
+	qp->local.received.no_receive++;
+	publish_nak(qp, VB_RING_NAK_RNR);
+}
+
+void vb_local_relayed_refused(struct vb_qp *qp, enum vb_refusal why)
+{
+	refuse_request(qp, (enum vb_verdict)(VB_VERDICT_INVALID + (why - VB_REFUSE_INVALID)), true);
 }
 
 static bool qp_receives(struct vb_qp *qp)
@@ -469,7 +522,8 @@ static void input_connected(struct vb_qp *qp, struct vb_local_req *q)
 		return;
 	}
 	if (qp->local.nak_state) {
-		if (!(q->flags & VB_RECF_FIRST)) /* a later piece of the refused request */
+		/* a later piece of the refused request; a guest's requester repeats records */
+		if (!(q->flags & VB_RECF_FIRST) && !qp->xrc.initiator)
 			return;
 		qp->local.nak_state = false; /* the request is repeated from its first piece on */
 	}
@@ -479,10 +533,14 @@ static void input_connected(struct vb_qp *qp, struct vb_local_req *q)
 		vb_local_end_hold(qp);
 		vb_unlock(&qp->sq_lock);
 	}
-	enum vb_verdict v = names_srq(qp, q) ? execute_request(qp, q) : VB_VERDICT_INVALID;
+	enum vb_verdict v = qp->type == IBV_QPT_XRC_RECV ? execute_xrc(qp, q) : execute_request(qp, q);
 
 	if (v == VB_VERDICT_OK || v == VB_VERDICT_HELD)
 		return;
+	if (v == VB_VERDICT_AGAIN) { /* vb_local_ask_again follows */
+		qp->local.nak_state = true;
+		return;
+	}
 	if (v == VB_VERDICT_DROP) {
 		VB_COUNT(drop_state, 1);
 		note_dropped(q);
@@ -585,12 +643,13 @@ static bool record_load(struct vb_local_req *q, struct vb_peer *peer, const uint
 	static const uint8_t with_ext[VB_REC_TYPES] = {
 	        [VB_REC_PULL] = 1,    [VB_REC_WRITE] = 1, [VB_REC_HELD] = 1,         [VB_REC_WRITTEN] = 1,
 	        [VB_REC_NOTIFY] = 1,  [VB_REC_READ] = 1,  [VB_REC_READ_DATA] = 1,    [VB_REC_ATOMIC] = 1,
-	        [VB_REC_VERDICT] = 1, [VB_REC_UD] = 1,    [VB_REC_ATOMIC_WRITE] = 1, [VB_REC_FLUSH] = 1};
+	        [VB_REC_VERDICT] = 1, [VB_REC_UD] = 1,    [VB_REC_ATOMIC_WRITE] = 1, [VB_REC_FLUSH] = 1,
+	        [VB_REC_JOIN] = 1};
 
 	q->peer = peer;
 	q->in_ring = (const struct vb_rec *)at;
 	q->end = peer->rx_head + size;
-	q->held = false;
+	q->held = q->there = false;
 	memcpy((char *)&q->rec + 8, at + 8, sizeof(q->rec) - 8);
 	q->type = vb_rec_top(q->rec.dest);
 	q->flags = vb_rec_top(q->rec.src);
@@ -631,6 +690,10 @@ unsigned vb_local_drain(struct vb_peer *peer, unsigned budget)
 			vb_local_data(peer, &q.rec, &q.ext, q.payload);
 		else if (q.type == VB_REC_PACKET)
 			vb_roce_take_forwarded(peer->node, q.payload, q.rec.length);
+		else if (q.type == VB_REC_JOIN || q.type == VB_REC_LEAVE)
+			vb_relay_asked(peer, q.type == VB_REC_LEAVE, &q.rec, &q.ext);
+		else if (q.type == VB_REC_JOINED)
+			vb_relay_joined(peer, &q.rec);
 		else if (q.type != VB_REC_PAD)
 			request_input(&q);
 		peer->held = q.held;

@@ -15,6 +15,7 @@ struct vb_local_req {
 	const struct vb_rec *in_ring;
 	uint64_t end; /* where it ends in the ring */
 	bool held;    /* it must not be executed yet */
+	bool there;   /* a READ of the memory of another process: engine/local/relay.h */
 	struct vb_rec rec;
 	struct vb_rec_ext ext;
 	const uint8_t *payload;
@@ -26,6 +27,7 @@ struct vb_local_req {
 enum vb_verdict {
 	VB_VERDICT_OK,
 	VB_VERDICT_HELD,
+	VB_VERDICT_AGAIN, /* XRC: not now; it will be asked for again */
 	VB_VERDICT_DROP,
 	VB_VERDICT_RNR,
 	VB_VERDICT_SOURCE,
@@ -79,5 +81,8 @@ enum vb_verdict vb_local_accept_read(struct vb_qp *qp, struct vb_local_req *q);
 enum vb_verdict vb_local_atomic_write(struct vb_qp *qp, const struct vb_local_req *q);
 /* Executes a flush: what the peer has written before is visible to all, before it is told. place.c */
 enum vb_verdict vb_local_flush(struct vb_qp *qp, const struct vb_local_req *q);
+
+/* Executes a request for an SRQ of another process by passing it on. path/local/relay_record.c */
+enum vb_verdict vb_relay_record(struct vb_qp *qp, struct vb_local_req *q);
 
 #endif

@@ -102,6 +102,11 @@ bool vb_local_handle_nak(struct vb_qp *qp, uint64_t nak)
 	switch (VB_RING_NAK_CODE(nak)) {
 	case VB_RING_NAK_RNR:
 		return handle_rnr_nak(qp);
+	case VB_RING_NAK_AGAIN:
+		if (qp->local.timer_kind == VB_TIMER_RETRY)
+			vb_local_stop_timer(qp);
+		vb_local_go_back_to(qp, peer_has_taken(qp));
+		return true;
 	case VB_RING_NAK_INV_REQ:
 		return nak_failed(qp, IBV_WC_REM_INV_REQ_ERR);
 	case VB_RING_NAK_ACCESS:

@@ -64,8 +64,12 @@ static void make_ack(struct vb_roce_qp *qp, struct vb_roce_out *out)
 	struct vb_packet p = {.bth = {.opcode = VB_RC_ACK | vb_roce_service(qp), .psn = rs->nak_psn},
 	                      .aeth.msn = rs->msn};
 
+	struct vb_psn passed = rs->epsn; /* what was passed on is acknowledged when it is executed */
+
 	if (rs->owed == VB_ROCE_ACK) {
-		p.bth.psn = vb_roce_resource_before(qp, vb_psn_add(rs->epsn, -1));
+		if (qp->cfg.xrc)
+			qp->ops->oldest_passed(qp->own, &passed, &p.aeth.msn);
+		p.bth.psn = vb_roce_resource_before(qp, vb_psn_add(passed, -1));
 		p.aeth.value = current_credits(qp);
 		qp->stats.acks_sent++;
 	} else if (rs->owed == VB_ROCE_RNR) {
@@ -103,33 +107,43 @@ static bool went_before(const struct vb_roce_resource *r)
 }
 
 /* Checks the key for each packet, because it may have been invalidated meanwhile. */
-static bool fetch_response(struct vb_roce_qp *qp, const struct vb_roce_resource *r, uint8_t opcode,
-                           struct vb_roce_out *out)
+static enum vb_roce_data fetch_response(struct vb_roce_qp *qp, const struct vb_roce_resource *r, uint8_t opcode,
+                                        struct vb_roce_out *out, bool *runs)
 {
 	uint64_t offset = (uint64_t)r->next * qp->cfg.mtu;
 
+	if (r->waits)
+		return VB_ROCE_WAIT;
 	if (r->atomic || !r->length)
-		return true;
+		return VB_ROCE_DATA;
 	uint32_t len = r->end_length - offset < qp->cfg.mtu ? (uint32_t)(r->end_length - offset) : qp->cfg.mtu;
 
 	qp->again = went_before(r);
-	if (qp->cfg.xrc && !qp->ops->select_srq(qp->own, r->srqn, true))
-		return false;
-	if (!qp->ops->read(qp->own, r->rkey, r->va + offset, vb_roce_payload(out, opcode), len))
-		return false;
-	out->payload_len = len;
-	return true;
+	enum vb_roce_srq where = qp->cfg.xrc ? qp->ops->select_srq(qp->own, r->srqn, true) : VB_ROCE_SRQ_HERE;
+	enum vb_roce_data got = VB_ROCE_GONE;
+
+	if (where == VB_ROCE_SRQ_THERE)
+		got = qp->ops->read_there(qp->own, r, (uint32_t)offset, vb_roce_payload(out, opcode), len);
+	else if (where == VB_ROCE_SRQ_HERE &&
+	         qp->ops->read(qp->own, r->rkey, r->va + offset, vb_roce_payload(out, opcode), len))
+		got = VB_ROCE_DATA;
+	*runs = where == VB_ROCE_SRQ_HERE;
+	out->payload_len = got == VB_ROCE_DATA ? len : 0;
+	return got;
 }
 
-static bool make_response(struct vb_roce_qp *qp, struct vb_roce_resource *r, struct vb_roce_out *out)
+static enum vb_roce_data make_response(struct vb_roce_qp *qp, struct vb_roce_resource *r, struct vb_roce_out *out)
 {
 	struct vb_roce_responder *rs = &qp->rs;
 	struct vb_packet p = {.bth = {.opcode = response_opcode(qp, r), .psn = vb_psn_add(r->psn, (int32_t)r->next)},
 	                      .aeth = {.msn = r->msn},
 	                      .atomic_ack.original = r->original};
 
-	if (!fetch_response(qp, r, p.bth.opcode, out))
-		return false;
+	bool runs = true; /* more packets may follow without a look at their SRQ */
+	enum vb_roce_data got = fetch_response(qp, r, p.bth.opcode, out, &runs);
+
+	if (got != VB_ROCE_DATA)
+		return got;
 	if (vb_opcode_info(p.bth.opcode)->ext & VB_EXT_AETH)
 		p.aeth.value = current_credits(qp);
 	vb_roce_resource_sent(qp, r);
@@ -142,10 +156,10 @@ static bool make_response(struct vb_roce_qp *qp, struct vb_roce_resource *r, str
 		}
 	}
 	vb_roce_seal(qp, out, &p);
-	if (r->next > r->from && r->next + 1 < r->end)
+	if (runs && r->next > r->from && r->next + 1 < r->end)
 		vb_roce_run(out, r->end - 1 - r->next < RUN ? r->end - 1 - r->next : RUN,
 		            VB_RC_READ_RESPONSE_MIDDLE | vb_roce_service(qp), r);
-	return true;
+	return VB_ROCE_DATA;
 }
 
 /* Writes the next middle packet of the answer. Returns false if the memory is not mapped: vb_roce_reply_output is tried next,
@@ -203,8 +217,10 @@ bool vb_roce_reply_output(struct vb_roce_qp *qp, struct vb_roce_out *out, uint64
 	struct vb_roce_resource *r;
 
 	while ((r = vb_roce_resource_unanswered(qp))) {
-		if (make_response(qp, r, out))
-			return true;
+		enum vb_roce_data got = make_response(qp, r, out);
+
+		if (got != VB_ROCE_GONE)
+			return got == VB_ROCE_DATA; /* if it waits for data, so do acknowledgements behind it */
 		if (was_answered(qp, r))
 			continue;
 		rs->unanswered = 0;

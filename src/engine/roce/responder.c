@@ -21,7 +21,9 @@ enum state {
 	COMPLETE,
 	ACKNOWLEDGE,
 	DUPLICATE,
+	PASS,
 	ERROR_SEQUENCE,
+	ERROR_BUSY,
 	ERROR_NOT_READY,
 	ERROR_INVALID,
 	ERROR_TOO_LONG, /* longer than the receive */
@@ -39,6 +41,7 @@ struct job {
 	unsigned flags; /* the opcode's flags */
 	uint16_t port;  /* its UDP source port */
 	bool rc;
+	bool there; /* XRC: it is passed on */
 };
 
 /* The number of PSNs of the packet. A READ has one for each packet of its response. */
@@ -92,7 +95,10 @@ static enum state check_srq(struct job *j)
 	if (!(j->flags & VB_FIRST) && srqn != in->srqn)
 		return ERROR_INVALID;
 	in->srqn = srqn;
-	return j->qp->ops->select_srq(j->qp->own, srqn, false) ? CHECK_OP_ALLOWED : ERROR_INVALID;
+	enum vb_roce_srq where = j->qp->ops->select_srq(j->qp->own, srqn, false);
+
+	j->there = where == VB_ROCE_SRQ_THERE;
+	return where == VB_ROCE_SRQ_BUSY ? ERROR_BUSY : where == VB_ROCE_SRQ_NONE ? ERROR_INVALID : CHECK_OP_ALLOWED;
 }
 
 /* IBA 9.7.4.1: an operation that the QP does not allow is an invalid request, not an access error. Like rxe. */
@@ -119,6 +125,10 @@ static enum state check_resource(struct job *j)
 		in->offset = 0;
 	if (j->flags & VB_ANSWERED)
 		return j->qp->cfg.max_dest_rd_atomic ? CHECK_LENGTH : ERROR_INVALID;
+	if (j->there) { /* the process that has the SRQ looks */
+		in->room = UINT32_MAX;
+		return CHECK_LENGTH;
+	}
 	if (j->flags & VB_TAKES_RECEIVE && !in->receive) {
 		in->receive = j->qp->cfg.tagged && j->p->info->op == VB_OP_SEND
 		                      ? j->qp->ops->take_tagged(j->qp->own, j->payload, j->p->payload_len,
@@ -160,22 +170,65 @@ static enum state check_key(struct job *j)
 	const struct vb_reth *reth = &j->p->reth;
 
 	if (j->p->info->op == VB_OP_READ)
-		return !reth->length || qp->ops->check(qp->own, reth->rkey, reth->va, reth->length, VB_RIGHT_READ)
+		return !reth->length || j->there ||
+		                       qp->ops->check(qp->own, reth->rkey, reth->va, reth->length, VB_RIGHT_READ)
 		               ? EXECUTE
 		               : ERROR_ACCESS;
 	if (j->p->info->op != VB_OP_WRITE)
-		return EXECUTE;
+		return j->there ? PASS : EXECUTE;
 	if (j->flags & VB_FIRST) {
-		if (reth->length && !qp->ops->check(qp->own, reth->rkey, reth->va, reth->length, VB_RIGHT_WRITE))
+		if (reth->length && !j->there &&
+		    !qp->ops->check(qp->own, reth->rkey, reth->va, reth->length, VB_RIGHT_WRITE))
 			return ERROR_ACCESS;
 		in->va = reth->va;
 		in->rkey = reth->rkey;
-		in->left = reth->length;
+		in->left = in->whole = reth->length;
 	}
 	/* IBA 9.7.4.1: the payload must equal the announced length */
 	if (j->flags & VB_LAST ? j->p->payload_len != in->left : j->p->payload_len >= in->left)
 		return ERROR_INVALID;
-	return EXECUTE;
+	return j->there ? PASS : EXECUTE;
+}
+
+/* An atomic waits for its result. */
+static bool add_passed_atomic(struct job *j)
+{
+	const struct vb_atomic *a = &j->p->atomic;
+	struct vb_roce_resource r = {.atomic = true,
+	                             .waits = true,
+	                             .psn = j->p->bth.psn,
+	                             .packets = 1,
+	                             .va = a->va,
+	                             .rkey = a->rkey,
+	                             .msn = (j->qp->rs.msn + 1) & VB_MSN_MASK};
+
+	return vb_roce_resource_add(j->qp, &r);
+}
+
+/* XRC: the process that has the SRQ executes it. */
+static enum state pass_request(struct job *j)
+{
+	struct vb_roce_qp *qp = j->qp;
+	struct vb_roce_responder *rs = &qp->rs;
+	bool atomic = j->p->info->ext & VB_EXT_ATOMIC;
+	struct vb_roce_inbound before = rs->in;
+
+	if (atomic && (j->p->atomic.va & 7 || !vb_roce_resource_room(qp)))
+		return ERROR_INVALID;
+	if (!qp->ops->pass(qp->own, j->p, j->payload, &rs->in, j->p->bth.psn, rs->msn))
+		return ERROR_BUSY;
+	if (atomic)
+		add_passed_atomic(j);
+	rs->kept_in = j->p->info->op == VB_OP_WRITE && !(j->flags & VB_FIRST) && j->p->info->ext & VB_EXT_IMMDT;
+	if (rs->kept_in) {
+		rs->in_before = before;
+		rs->in_psn = j->p->bth.psn;
+	}
+	if (j->p->info->op == VB_OP_WRITE) {
+		rs->in.va += j->p->payload_len;
+		rs->in.left -= j->p->payload_len;
+	}
+	return COMPLETE;
 }
 
 static enum state execute_send(struct job *j)
@@ -318,7 +371,7 @@ static enum state complete_request(struct job *j)
 	rs->in.active = !(j->flags & VB_LAST);
 	if (j->flags & VB_LAST)
 		rs->msn = (rs->msn + 1) & VB_MSN_MASK;
-	if (j->flags & VB_COMPLETES_RECEIVE)
+	if (j->flags & VB_COMPLETES_RECEIVE && !j->there)
 		complete_inbound(j);
 	return j->rc ? ACKNOWLEDGE : DONE;
 }
@@ -382,6 +435,13 @@ static enum state drop_message(struct job *j, uint64_t *counter)
 	return DONE;
 }
 
+/* XRC: dropped, and asked for when it can be passed on. Until then packets behind it cause no NAK. */
+static enum state error_busy(struct job *j)
+{
+	j->qp->rs.refused = true;
+	return DONE;
+}
+
 static enum state error_not_ready(struct job *j)
 {
 	if (!j->rc)
@@ -441,7 +501,9 @@ static enum state (*const steps[])(struct job *) = {
         [COMPLETE] = complete_request,
         [ACKNOWLEDGE] = acknowledge_request,
         [DUPLICATE] = answer_duplicate,
+        [PASS] = pass_request,
         [ERROR_SEQUENCE] = error_sequence,
+        [ERROR_BUSY] = error_busy,
         [ERROR_NOT_READY] = error_not_ready,
         [ERROR_INVALID] = error_invalid,
         [ERROR_TOO_LONG] = error_too_long,

@@ -17,6 +17,15 @@ enum vb_roce_type { VB_ROCE_RC, VB_ROCE_UC, VB_ROCE_UD };
 /* Which end of an XRC connection is a queue pair of type VB_ROCE_RC? An initiator requests only, a target responds only. */
 enum vb_roce_xrc { VB_ROCE_XRC_NONE, VB_ROCE_XRC_INITIATOR, VB_ROCE_XRC_TARGET };
 
+/* Where is the SRQ that a request names? THERE: the owner of the queue pair passes the request on. BUSY: it cannot do so
+ * now, and calls vb_roce_passed_again later. */
+enum vb_roce_srq { VB_ROCE_SRQ_NONE, VB_ROCE_SRQ_HERE, VB_ROCE_SRQ_THERE, VB_ROCE_SRQ_BUSY };
+/* WAIT: the data is not here yet. */
+enum vb_roce_data { VB_ROCE_DATA, VB_ROCE_WAIT, VB_ROCE_GONE };
+
+struct vb_roce_resource;
+struct vb_roce_inbound;
+
 const char *vb_work_status_text(enum vb_work_status status);
 
 /*
@@ -37,8 +46,16 @@ struct vb_roce_ops {
 	enum vb_local (*local)(void *own, const struct vb_work *work);
 
 	/* XRC target: the next calls, down to invalidate, are for a request that names this SRQ. answer: for the response
-	 * to an earlier READ that named it; then only read is called. Returns false if there is no such SRQ. */
-	bool (*select_srq)(void *own, uint32_t srqn, bool answer);
+	 * to an earlier READ that named it; then only read is called. */
+	enum vb_roce_srq (*select_srq)(void *own, uint32_t srqn, bool answer);
+	/* Passes a packet on whose SRQ is THERE. psn, msn: before it. Returns false if it cannot do so now: as BUSY. */
+	bool (*pass)(void *own, const struct vb_packet *p, const uint8_t *payload, const struct vb_roce_inbound *in,
+	             struct vb_psn psn, uint32_t msn);
+	/* PSN and MSN of the oldest packet that was passed on and is not executed yet. False: there is none. */
+	bool (*oldest_passed)(void *own, struct vb_psn *psn, uint32_t *msn);
+	/* As read, for a READ that names an SRQ that is THERE. */
+	enum vb_roce_data (*read_there)(void *own, const struct vb_roce_resource *r, uint32_t offset, void *dst,
+	                                uint32_t len);
 	/* Takes the oldest receive; *room is its size. Returns false if there is none. */
 	bool (*take_receive)(void *own, uint32_t *room);
 	/* The same for a SEND if cfg.tagged: the receive may depend on the payload of its first packet. single: it is the
@@ -101,6 +118,7 @@ struct vb_roce_resource {
 	uint64_t va, original;
 	uint32_t rkey, length, msn;
 	uint32_t srqn;       /* XRC */
+	bool waits;          /* an atomic that was passed on, without a result yet */
 	uint32_t end_length; /* bytes of the response up to the end of the current answer */
 };
 
@@ -167,7 +185,8 @@ struct vb_roce_inbound {
 	uint32_t offset, room; /* bytes of the message that have arrived; size of the receive */
 	uint64_t va;           /* RDMA write: address of the next byte */
 	uint32_t rkey, left;
-	uint32_t srqn; /* XRC: all packets of a message name the same */
+	uint32_t srqn;  /* XRC: all packets of a message name the same */
+	uint32_t whole; /* RDMA write: its length */
 };
 
 /*
@@ -224,6 +243,10 @@ struct vb_roce_responder {
 	uint64_t vouch_by;     /* until then the peer may vouch */
 	struct vb_psn last;    /* the last PSN of the last request that arrived */
 	uint16_t port;         /* the source port of the last packet in order */
+	/* XRC: `in` before the packet with this PSN, which was passed on and may have to be repeated alone */
+	bool kept_in;
+	struct vb_psn in_psn;
+	struct vb_roce_inbound in_before;
 };
 
 /* A queue pair, of fixed size. The caller owns it and sends[]. */
@@ -289,6 +312,20 @@ void vb_roce_abort(struct vb_roce_qp *qp);
 /* Processes a decoded packet whose ICRC is correct and whose source address is the peer's (RC, UC). */
 void vb_roce_input(struct vb_roce_qp *qp, const struct vb_packet *packet, const uint8_t *payload,
                    const struct vb_roce_from *from, uint64_t now);
+/* XRC: what has come of the packets that ops->pass passed on (passed.c). Output may be due afterwards. */
+
+/* A request was dropped because its SRQ was BUSY, or could not be passed on: the peer may send it again. */
+void vb_roce_passed_again(struct vb_roce_qp *qp);
+/* More of them were executed: ops->oldest_passed says which. */
+void vb_roce_passed_executed(struct vb_roce_qp *qp, uint64_t now);
+/* The result of the atomic with this PSN. */
+void vb_roce_passed_result(struct vb_roce_qp *qp, struct vb_psn psn, uint64_t value);
+/* The packet with this PSN found no receive. It, and all behind it, must come again. */
+void vb_roce_passed_rnr(struct vb_roce_qp *qp, struct vb_psn psn, uint32_t msn);
+/* The request with this PSN was refused. */
+void vb_roce_passed_refused(struct vb_roce_qp *qp, enum vb_refusal why, struct vb_psn psn);
+/* The PSN of the oldest response that is not sent yet. */
+struct vb_psn vb_roce_unanswered_psn(struct vb_roce_qp *qp);
 /* Called before vb_roce_input: would the peer send this packet now? UD: always true. */
 bool vb_roce_expects(const struct vb_roce_qp *qp, const struct vb_packet *packet);
 /*

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "engine/local/relay.h"
 #include "engine/local/ring.h"
 #include "node/io.h"
 #include "path/local/copy.h"
@@ -133,7 +134,7 @@ static void find_reference(struct vb_qp *qp, void *arg)
 {
 	struct reference *r = arg;
 
-	r->found = r->found || qp->local.peer == r->peer;
+	r->found = r->found || qp->local.peer == r->peer || (qp->xrc.relay && vb_relay_refers(qp, r->peer));
 }
 
 static bool referred_to(struct vb_node *node, struct vb_peer *p)

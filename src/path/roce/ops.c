@@ -8,7 +8,6 @@
 #include "core/mr.h"
 #include "core/pd.h"
 #include "core/rq.h"
-#include "core/xrc.h"
 #include "util/guard.h"
 
 #define NEAR (4u << 20) /* bytes; a larger region does not fit in the processor's nearest cache */
@@ -69,11 +68,6 @@ static bool scatter_payload(void *own, const struct vb_work *work, uint32_t offs
 static bool scatter_receive(void *own, uint32_t offset, const void *bytes, uint32_t len)
 {
 	return copied_in(((struct vb_qp *)own)->roce, vb_receive_store(own, offset, bytes, len), len);
-}
-
-static bool select_srq(void *own, uint32_t srqn, bool answer)
-{
-	return answer ? vb_xrc_select_answer(own, srqn) : vb_xrc_select(own, srqn);
 }
 
 static uint32_t posted_receives(void *own)
@@ -150,7 +144,10 @@ const struct vb_roce_ops vb_roce_engine_ops = {
         .fetch = fetch_payload,
         .scatter = scatter_payload,
         .local = execute_local,
-        .select_srq = select_srq,
+        .select_srq = vb_roce_select_srq,
+        .pass = vb_roce_pass,
+        .oldest_passed = vb_roce_oldest_passed,
+        .read_there = vb_roce_read_there,
         .take_receive = vb_queue_take_receive,
         .take_tagged = vb_queue_take_tagged,
         .scatter_receive = scatter_receive,

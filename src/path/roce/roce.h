@@ -227,6 +227,20 @@ void vb_roce_path_input_unknown(struct vb_qp *qp, const struct vb_bth *bth);
 /* Sends the QP's responses after input. crowded: many more packets wait in the socket. Under progress. */
 void vb_roce_path_answer(struct vb_qp *qp, uint64_t now, bool crowded);
 
+/* xrc.c: callbacks of the engine for requests that name SRQs of other processes */
+enum vb_roce_srq vb_roce_select_srq(void *own, uint32_t srqn, bool answer);
+bool vb_roce_pass(void *own, const struct vb_packet *p, const uint8_t *payload, const struct vb_roce_inbound *in,
+                  struct vb_psn psn, uint32_t msn);
+bool vb_roce_oldest_passed(void *own, struct vb_psn *psn, uint32_t *msn);
+enum vb_roce_data vb_roce_read_there(void *own, const struct vb_roce_resource *r, uint32_t offset, void *dst,
+                                     uint32_t len);
+/* What has come of them, as in engine/roce/roce.h; answers follow. psn NULL: that of a READ. Under progress. */
+void vb_roce_path_ask_again(struct vb_qp *qp);
+void vb_roce_path_no_receive(struct vb_qp *qp, uint32_t psn, uint32_t msn);
+void vb_roce_path_refuse(struct vb_qp *qp, enum vb_refusal why, const uint32_t *psn);
+void vb_roce_path_result(struct vb_qp *qp, uint32_t psn, uint64_t value);
+void vb_roce_path_executed(struct vb_qp *qp);
+
 /* --- callbacks of the engine: ops.c --- */
 
 extern const struct vb_roce_ops vb_roce_engine_ops;

@@ -447,7 +447,8 @@ static uint64_t post_other_domain(struct initiator *i)
 	return REQUEST(i, 10, 0, .opcode = IBV_WR_SEND);
 }
 
-/* The initiator's process opens the target's domain by the same file, and has an SRQ in it: docs/limits.md. */
+/* The initiator's process had an SRQ in the target's domain, and has closed it. It does not reach the target by
+ * ibv_open_qp: docs/limits.md. */
 static uint64_t post_other_process(struct initiator *i)
 {
 	int file = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
@@ -499,7 +500,7 @@ static void wrong_srqs_are_invalid_requests(void)
 {
 	static const struct wrong unknown = {"a SEND to an unknown SRQ", IBV_EVENT_QP_REQ_ERR};
 	static const struct wrong other = {"a SEND to an SRQ of another domain", IBV_EVENT_QP_REQ_ERR};
-	static const struct wrong process = {"a SEND to an SRQ of another process", IBV_EVENT_QP_REQ_ERR};
+	static const struct wrong process = {"a SEND to an SRQ that another process had", IBV_EVENT_QP_REQ_ERR};
 	static const struct wrong reads = {"a READ by an unknown SRQ", IBV_EVENT_QP_REQ_ERR};
 
 	one_wrong(&unknown, IBV_WC_REM_INV_REQ_ERR, post_unknown_srq);

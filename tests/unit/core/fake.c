@@ -391,3 +391,17 @@ void to_state(struct ibv_qp *qp, enum ibv_qp_state state)
 	a.qp_state = state;
 	CHECK(!vb_modify_qp(qp, &a, IBV_QP_STATE));
 }
+
+enum vb_xrc_place vb_relay_place(struct vb_qp *qp, uint32_t srqn)
+{
+	return VB_XRC_NONE;
+}
+
+bool vb_relay_allows(struct vb_qp *qp)
+{
+	return true;
+}
+
+void vb_relay_free(struct vb_qp *qp)
+{
+}

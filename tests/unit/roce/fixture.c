@@ -57,12 +57,17 @@ static enum vb_local local(void *own, const struct vb_work *work)
 	return fx->no_access >> work->cookie & 1 ? VB_LOCAL_FAILED : VB_LOCAL_DONE;
 }
 
-static bool select_srq(void *own, uint32_t srqn, bool answer)
+static enum vb_roce_srq select_srq(void *own, uint32_t srqn, bool answer)
 {
 	struct fx *fx = own;
 
 	*(answer ? &fx->selected_for_answer : &fx->selected) = srqn;
-	return srqn == FX_SRQ || srqn == FX_SRQ + 1;
+	return srqn == FX_SRQ || srqn == FX_SRQ + 1 ? VB_ROCE_SRQ_HERE : VB_ROCE_SRQ_NONE;
+}
+
+static bool oldest_passed(void *own, struct vb_psn *psn, uint32_t *msn)
+{
+	return false;
 }
 
 static bool take_receive(void *own, uint32_t *room)
@@ -195,6 +200,7 @@ static const struct vb_roce_ops ops = {
         .scatter = scatter,
         .local = local,
         .select_srq = select_srq,
+        .oldest_passed = oldest_passed,
         .take_receive = take_receive,
         .scatter_receive = scatter_receive,
         .complete_receive = complete_receive,
