@@ -169,6 +169,22 @@ static int read_options(int argc, char **argv, bool *want_shim, const char **cap
 	return 0;
 }
 
+/* A program that the libraries cannot reach is started all the same: those that it starts may be others. */
+static void warn_about(const char *path)
+{
+	const char *why = run_elf_refusal(path);
+
+	if (run_is_privileged(path))
+		cmd_complain("run",
+		             "%s runs with more privileges than yours, so it ignores LD_LIBRARY_PATH and will not see "
+		             "Verbena",
+		             path);
+	else if (why)
+		cmd_complain("run",
+		             "%s %s, so it cannot load Verbena's libraries; programs that it starts can, if they are not",
+		             path, why);
+}
+
 int cmd_run(int argc, char **argv)
 {
 	bool want_shim = true;
@@ -190,10 +206,7 @@ int cmd_run(int argc, char **argv)
 	vb_settings_leave_to_program();
 	if (!set_environment(want_shim))
 		return EXIT_OURS;
-	if (run_find_program(argv[i], X_OK, path) && run_is_privileged(path))
-		cmd_complain("run",
-		             "%s runs with more privileges than yours, so it ignores LD_LIBRARY_PATH and will not see "
-		             "Verbena",
-		             path);
+	if (run_find_program(argv[i], X_OK, path))
+		warn_about(path);
 	return capture ? run_captured(capture, argv + i, exec_program) : exec_program(argv + i);
 }
