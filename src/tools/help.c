@@ -54,14 +54,16 @@ static const struct {
                   "  wc=RETRY_EXC_ERR op=WRITE nth=100\n"
                   "  port=down device=roce_eth0 after=5s for=2s\n\n"
                   "Exit status: 0; 1 it failed; 2 a rule is wrong, or wrong usage.\n"},
-        {"enable", "Usage: verbena enable [--force | --status]\n\n"
-                   "Puts Verbena's libraries in front of rdma-core's for all programs (root).\n\n"
-                   "  --force     also where the kernel has an RDMA adapter\n"
-                   "  --status    say whether they are, and change nothing\n\n"
-                   "See verbena-enable(8) for what is written, and for the exit status.\n",
+        {"enable",
+         "Usage: verbena enable [--force | --status]\n\n"
+         "Puts Verbena's libraries in front of rdma-core's for all programs (root).\n\n"
+         "  --force     also where the kernel has an RDMA adapter\n"
+         "  --status    say whether they are, and change nothing\n\n"
+         "See verbena-enable(8) for what is written, and for the exit status.\n",
          "verbena-enable", 8},
-        {"disable", "Usage: verbena disable\n\nTakes back what verbena enable did (root).\n\n"
-                    "See verbena-enable(8) for the exit status.\n",
+        {"disable",
+         "Usage: verbena disable\n\nTakes back what verbena enable did (root).\n\n"
+         "See verbena-enable(8) for the exit status.\n",
          "verbena-enable", 8},
         {"devices", "Usage: verbena devices [--json]\n\n"
                     "Shows the RDMA adapters of this machine, with their interfaces, states and GIDs.\n\n"

@@ -35,7 +35,7 @@ static const char *own_linker(void)
 }
 
 /* A position independent program, and not a library that can be executed, as the dynamic linker itself. */
-static bool is_pie(int fd, const ElfW(Phdr) *dynamic)
+static bool is_pie(int fd, const ElfW(Phdr) * dynamic)
 {
 	ElfW(Dyn) d;
 
@@ -48,7 +48,7 @@ static bool is_pie(int fd, const ElfW(Phdr) *dynamic)
 	return false;
 }
 
-static const char *other_linker(int fd, const ElfW(Phdr) *interp)
+static const char *other_linker(int fd, const ElfW(Phdr) * interp)
 {
 	char name[PATH_MAX];
 	const char *own = own_linker(), *its;
