@@ -16,19 +16,19 @@ NQN=nqn.2026-01.test:faulty
 scenario() { cat >"$work/$1"; }
 scenario roce.host <<-'END'
 	drop p=0.01 seed=1
-	delay=300us p=0.02 seed=2
+	delay=300us every=30
 	at 1s remove all
-	at 1s add corrupt p=0.01 seed=3
-	at 1s add duplicate p=0.02 seed=4
+	at 1s add corrupt every=60
+	at 1s add duplicate every=40
 	at 2s remove all
 	at 2s add port=down for=300ms
-	at 3s add reorder p=0.02 seed=5
+	at 2500ms add reorder p=0.02 seed=5
 	at 4s remove all
 END
 scenario roce.target <<-'END'
-	drop dir=rx p=0.01 seed=6
+	drop dir=rx every=80
 	at 1s remove all
-	at 1s add corrupt dir=rx p=0.01 seed=7
+	at 1s add corrupt dir=rx every=80
 	at 2s remove all
 	at 3s add port=down for=300ms
 	at 3500ms add rate=400M
@@ -110,14 +110,16 @@ acted() {
 		/^verbena: fault [0-9]+: port=/ && ++ports[$3 + 0] > 1 { hit[$3 + 0] = 1 }
 		END { for (i = 1; i <= n; i++) if (!hit[i]) { print scenario ": rule " i " has not acted: " rule[i]; bad = 1 } exit bad || !n }' "$work/$1" "$2"
 }
-# passes NAME TRANSPORT: in a shell of its own, so that the three go on at the same time
+# passes NAME TRANSPORT: in a shell of its own, so that the three go on at the same time. 3: all is right, but a rule has
+# not acted, because the programs had no processor in its time
 passes() {
 	local dir=$work/$1.files server= target= status=0
+	rm -rf "$dir"
 	mkdir "$dir"
 	export VERBENA_LOG=debug host_rules=@$work/$1.host target_rules=@$work/$1.target
 	if serve "$2" && plugged "$url" && verifies 6; then
-		acted "$1.host" "$dir/nbdkit.out" || status=1
-		acted "$1.target" "$dir/target.err" || status=1
+		acted "$1.host" "$dir/nbdkit.out" || status=3
+		acted "$1.target" "$dir/target.err" || status=3
 	else
 		status=1
 	fi
@@ -133,14 +135,25 @@ in_background() { # NAME ENV… -- the case NAME
 	) &
 	cases[$1]=$!
 }
-came_through() { wait "${cases[$1]}" || { cat "$work/$1.said"; return 1; }; }
+came_through() { # NAME ENV…: where a rule has not acted, once more, alone
+	local status=0 turn
+	wait "${cases[$1]}" || status=$?
+	for turn in 1 2 3; do
+		[ $status = 3 ] || break
+		for other in "${cases[@]}"; do wait_for 60 gone "$other"; done
+		in_background "$@"
+		wait "${cases[$1]}" && status=0 || status=$?
+	done
+	[ $status = 0 ] || cat "$work/$1.said"
+	return $status
+}
 declare -A cases
 in_background roce VERBENA_WIRE=always
 in_background local
 in_background iwarp VERBENA_WIRE=always VERBENA_DEVICES=iwarp:lo VERBENA_MPA=crc
-check "RoCE: fio verifies through packets that are lost, late, wrong, doubled, and ports that go down" came_through roce
+check "RoCE: fio verifies through packets that are lost, late, wrong, doubled, and ports that go down" came_through roce VERBENA_WIRE=always
 check "one host: fio verifies through requests that are lost and late, and ports that go down" came_through local
-check "iWARP: fio verifies through wrong FPDUs, connections that are cut, and a port that goes down" came_through iwarp
+check "iWARP: fio verifies through wrong FPDUs, connections that are cut, and a port that goes down" came_through iwarp VERBENA_WIRE=always VERBENA_DEVICES=iwarp:lo VERBENA_MPA=crc
 
 # --- an adapter that is removed: requests go on by TCP where they may, and fail where they may not ---
 # goes_by_tcp HOST-RULE TARGET-RULE
