@@ -24,6 +24,7 @@ table{border-collapse:collapse;font-size:.88em;overflow-wrap:normal}
 th,td{padding:3px 9px;text-align:right;border-bottom:1px solid var(--edge);white-space:nowrap;font-variant-numeric:tabular-nums}
 th:first-child,td:first-child{text-align:left;white-space:normal;min-width:13em}thead th{color:var(--dim);font-weight:600;vertical-align:bottom}
 th[scope=row]{font-weight:400}
+@media(max-width:600px){table{font-size:.78em}th,td{padding:3px 4px}th:first-child,td:first-child{min-width:9em}}
 .facts th:first-child{min-width:9em;width:12em}.facts td,.facts th{text-align:left;white-space:normal}
 svg.plot{display:block;width:100%;height:auto;max-width:440px;font-size:11px}svg.plot text{fill:var(--fg)}svg.plot text.name{paint-order:stroke;stroke:var(--box);stroke-width:4px}
 svg .grid{stroke:var(--edge);stroke-width:.6;fill:none}svg .axis{stroke:var(--dim);fill:none}

@@ -210,7 +210,7 @@ bool vb_hardware_covers(int ifindex)
 	struct ibv_device **usable = vb_hardware_list(&n_usable);
 
 	for (size_t i = 0; i < n && !covered; i++)
-		covered = links[i].ifindex == ifindex && names_device(usable, links[i].name);
+		covered = vb_rdma_link_has_index(&links[i], ifindex) && names_device(usable, links[i].name);
 	if (usable)
 		vb_real.free_device_list(usable);
 	free(links);

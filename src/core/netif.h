@@ -16,6 +16,7 @@
 
 struct vb_netdev {
 	int ifindex;
+	int vlan_on; /* the interface under this VLAN; 0 if it is none, or if that is in another network namespace */
 	char name[IF_NAMESIZE];
 	uint16_t arphrd;     /* ARPHRD_ETHER, ARPHRD_LOOPBACK, ... */
 	bool has_mac;        /* a link-layer address of six bytes was announced */

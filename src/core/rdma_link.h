@@ -16,6 +16,7 @@ struct vb_rdma_link {
 	uint32_t index, port;
 	int ifindex;
 	uint8_t state; /* enum ibv_port_state */
+	bool roce;     /* RoCE, and not InfiniBand or iWARP */
 };
 
 /* Has the kernel an RDMA device? Two failed system calls where it has not. It sees past the tree of `verbena run`. */
@@ -23,5 +24,14 @@ bool vb_rdma_link_exists(void);
 
 /* Lists the ports of all devices, in the kernel's order. Returns their number, at most `max`. */
 size_t vb_rdma_link_list(struct vb_rdma_link *links, size_t max);
+
+struct vb_netdev;
+
+/* Is this interface, or the one under it if it is a VLAN, that of the port? The addresses of VLANs are GIDs of a RoCE
+ * device. An iWARP device has its own interface alone. */
+bool vb_rdma_link_has(const struct vb_rdma_link *link, const struct vb_netdev *nd);
+
+/* The same of an interface that is known by its index. */
+bool vb_rdma_link_has_index(const struct vb_rdma_link *link, int ifindex);
 
 #endif

@@ -120,9 +120,17 @@ bool vb_fault_remove(unsigned id)
 	vb_lock(&the_set.lock);
 	unsigned before = the_set.n;
 
-	for (unsigned i = 0; i < before; i++)
-		if (id && the_set.rules[i].id != id)
-			the_set.rules[kept++] = the_set.rules[i];
+	for (unsigned i = 0; i < before; i++) {
+		const struct vb_fault_rule *r = &the_set.rules[i];
+
+		if (id && r->id != id)
+			the_set.rules[kept++] = *r;
+		else if (vb_fault_class_of(r) == VB_FAULT_CLASS_STATE)
+			vb_log(VB_LOG_INFO, "fault %u: removed", r->id);
+		else
+			vb_log(VB_LOG_INFO, "fault %u: removed, has acted %llu times", r->id,
+			       (unsigned long long)r->hits);
+	}
 	the_set.n = kept;
 	arm_hooks();
 	vb_unlock(&the_set.lock);

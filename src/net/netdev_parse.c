@@ -93,11 +93,24 @@ static struct vb_netdev *find_or_add(struct vb_netdev_gather *g, int ifindex)
 	return nd;
 }
 
+static bool is_vlan(struct span info)
+{
+	struct span kind;
+	uint16_t type;
+
+	while (next_attribute(&info, &type, &kind))
+		if (type == IFLA_INFO_KIND)
+			return kind.len >= strlen("vlan") && !strncmp((const char *)kind.p, "vlan", kind.len);
+	return false;
+}
+
 static void parse_link(struct vb_netdev_gather *g, struct span body)
 {
 	struct ifinfomsg m;
 	struct span value;
 	uint16_t type;
+	bool vlan = false, elsewhere = false;
+	int below = 0;
 
 	if (body.len < sizeof(m))
 		return;
@@ -124,8 +137,15 @@ static void parse_link(struct vb_netdev_gather *g, struct span body)
 		} else if (type == IFLA_ADDRESS && value.len == sizeof(nd->mac)) {
 			memcpy(nd->mac, value.p, sizeof(nd->mac));
 			nd->has_mac = true;
+		} else if (type == IFLA_LINK) {
+			below = (int)u32_of(value);
+		} else if (type == IFLA_LINK_NETNSID) {
+			elsewhere = true;
+		} else if (type == IFLA_LINKINFO) {
+			vlan = is_vlan(value);
 		}
 	}
+	nd->vlan_on = vlan && !elsewhere && below > 0 ? below : 0;
 }
 
 static void parse_address(struct vb_netdev_gather *g, struct span body)

@@ -3,6 +3,8 @@
 // SPDX-License-Identifier: MIT
 #include "core/rdma_link.h"
 
+#include "net/netdev.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -71,6 +73,9 @@ static void link_attribute(const struct nlattr *a, struct vb_rdma_link *link)
 	case RDMA_NLDEV_ATTR_PORT_STATE:
 		if (len)
 			link->state = (uint8_t)*text;
+		break;
+	case RDMA_NLDEV_ATTR_DEV_PROTOCOL:
+		link->roce = len >= sizeof("roce") && !memcmp(text, "roce", sizeof("roce"));
 		break;
 	case RDMA_NLDEV_ATTR_NDEV_INDEX:
 		link->ifindex = (int)link_number(a);
@@ -166,8 +171,13 @@ __attribute__((noinline)) static size_t list_links(struct vb_rdma_link *links, s
 	if (fd >= 0) {
 		syscall(SYS_setsockopt, fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
 		link_dump(fd, RDMA_NLDEV_CMD_GET, NULL, take_link, &found);
-		for (size_t i = 0; i < found.n; i++)
+		for (size_t i = 0; i < found.n; i++) {
+			size_t before = ports.n;
+
 			link_dump(fd, RDMA_NLDEV_CMD_PORT_GET, &devices[i].index, take_link, &ports);
+			while (before < ports.n)
+				links[before++].roce = devices[i].roce;
+		}
 		syscall(SYS_close, fd);
 	}
 	errno = saved;
@@ -177,4 +187,18 @@ __attribute__((noinline)) static size_t list_links(struct vb_rdma_link *links, s
 size_t vb_rdma_link_list(struct vb_rdma_link *links, size_t max)
 {
 	return vb_rdma_link_exists() ? list_links(links, max) : 0;
+}
+
+bool vb_rdma_link_has(const struct vb_rdma_link *link, const struct vb_netdev *nd)
+{
+	return link->ifindex && (link->ifindex == nd->ifindex || (link->roce && link->ifindex == nd->vlan_on));
+}
+
+bool vb_rdma_link_has_index(const struct vb_rdma_link *link, int ifindex)
+{
+	struct vb_netdev nd;
+
+	if (!link->roce || link->ifindex == ifindex || vb_netdev_get(ifindex, &nd))
+		return link->ifindex && link->ifindex == ifindex;
+	return vb_rdma_link_has(link, &nd);
 }

@@ -298,7 +298,7 @@ static bool is_usable(const char *name)
 static bool covered_by_hardware(const struct vb_netdev *nd, const struct vb_rdma_link *ports, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
-		if (ports[i].ifindex == nd->ifindex && is_usable(ports[i].name))
+		if (vb_rdma_link_has(&ports[i], nd) && is_usable(ports[i].name))
 			return true;
 	return false;
 }

@@ -43,8 +43,6 @@ static void take_step(const struct vb_fault_step *s)
 			vb_log(VB_LOG_ERROR, "VERBENA_FAULT: too many rules: at most %d", VB_FAULT_RULES_MAX);
 	} else if (!vb_fault_remove(s->remove)) {
 		vb_log(VB_LOG_WARN, "VERBENA_FAULT: there is no rule %u to remove", s->remove);
-	} else {
-		vb_log(VB_LOG_INFO, "fault %u: removed", s->remove);
 	}
 }
 

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <netdb.h>
 #include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -105,7 +106,7 @@ static bool split_address(const char *text, char host[256], const char **port)
 	}
 	snprintf(host, 256, "%.*s", (int)n, text);
 	*port = colon + 1;
-	return n > 0;
+	return n > 0 && strtoul(*port, NULL, 10) <= UINT16_MAX;
 }
 
 static int bind_first(const struct addrinfo *list, int *fd)

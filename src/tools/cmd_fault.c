@@ -229,6 +229,8 @@ static int cmd_list(struct request *r)
 	}
 	if (r->json)
 		printf("]\n");
+	else if (!list.n)
+		puts("no program of yours has an open adapter now");
 	ctl_free(&list);
 	return rc;
 }

@@ -21,6 +21,17 @@
 /* The exit codes of env(1). */
 enum { EXIT_BAD_FAULT = 2, EXIT_OURS = 125, EXIT_NOT_EXECUTABLE = 126, EXIT_NOT_FOUND = 127 };
 
+/* The program names the words that cannot be understood, but not those that name no interface. */
+static void warn_of_no_adapter(void)
+{
+	const char *list = vb_env("VERBENA_DEVICES");
+	size_t len;
+
+	if (list && *list && !vb_settings_devices_word(list, &len))
+		cmd_complain("run", "--device or VERBENA_DEVICES selects no interface of this machine, so there is no "
+		                    "adapter of Verbena's");
+}
+
 /* The tree is optional: programs that use verbs work without it. */
 static void write_tree(void)
 {
@@ -32,6 +43,8 @@ static void write_tree(void)
 		cmd_complain("run", "the network interfaces cannot be listed: %s", strerror(errno));
 		return;
 	}
+	if (!n)
+		warn_of_no_adapter();
 	rc = vb_sysfs_tree_write(devices, n, tree, sizeof(tree));
 	vb_device_list_free(devices);
 	if (!rc)
@@ -97,6 +110,7 @@ static bool set_environment(bool want_shim)
 /* Starts the program in place of this one. Returns the exit code if that fails. */
 static int exec_program(char **argv)
 {
+	const char *hint = "";
 	char path[PATH_MAX];
 
 	execvp(argv[0], argv);
@@ -104,7 +118,9 @@ static int exec_program(char **argv)
 	/* execvp fails with EACCES if a directory of PATH cannot be searched, whatever is in it. */
 	if (rc == EACCES && !strchr(argv[0], '/') && !run_find_program(argv[0], F_OK, path))
 		rc = ENOENT;
-	cmd_complain("run", "%s: %s", argv[0], rc == ENOENT ? "not found" : strerror(rc));
+	if (rc == ENOENT && vb_env("VERBENA_FAULT") && strchr(argv[0], '='))
+		hint = " (a rule of --fault is one argument: put it in quotes)";
+	cmd_complain("run", "%s: %s%s", argv[0], rc == ENOENT ? "not found" : strerror(rc), hint);
 	return rc == ENOENT ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE;
 }
 
@@ -169,6 +185,23 @@ static int read_options(int argc, char **argv, bool *want_shim, const char **cap
 	return 0;
 }
 
+/* A program that the libraries cannot reach is started all the same: those that it starts may be others. */
+static void warn_about(const char *path)
+{
+	const char *why = run_elf_refusal(path);
+
+	if (run_is_privileged(path))
+		cmd_complain("run",
+		             "%s runs with more privileges than yours, so it ignores LD_LIBRARY_PATH and will not see "
+		             "Verbena",
+		             path);
+	else if (why)
+		cmd_complain(
+		        "run",
+		        "%s %s, so it cannot load Verbena's libraries; programs that it starts can, if they are not",
+		        path, why);
+}
+
 int cmd_run(int argc, char **argv)
 {
 	bool want_shim = true;
@@ -190,10 +223,7 @@ int cmd_run(int argc, char **argv)
 	vb_settings_leave_to_program();
 	if (!set_environment(want_shim))
 		return EXIT_OURS;
-	if (run_find_program(argv[i], X_OK, path) && run_is_privileged(path))
-		cmd_complain("run",
-		             "%s runs with more privileges than yours, so it ignores LD_LIBRARY_PATH and will not see "
-		             "Verbena",
-		             path);
+	if (run_find_program(argv[i], X_OK, path))
+		warn_about(path);
 	return capture ? run_captured(capture, argv + i, exec_program) : exec_program(argv + i);
 }

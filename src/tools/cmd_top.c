@@ -20,8 +20,10 @@
 #define CELL 80
 #define LINES_LEAST 6
 #define WIDTH_LEAST 40
+#define WIDTH_OF_TITLE 60 /* a narrower terminal has no room for the name and the time */
 #define HEAD_LINES 3
-#define SECOND_LOOK 0.5 /* s */
+#define LINES_WITH_KEYS 8 /* a smaller terminal has no line for the keys */
+#define SECOND_LOOK 0.5   /* s */
 
 static const char *const usage = "usage: verbena top [qps|devices|processes] [OPTION...]\n"
                                  "Shows what running programs send, live, the busiest first.\n"
@@ -138,22 +140,45 @@ static void draw_row(const struct top *t, int y, struct json_object *row, const 
 
 static void draw_heading(const struct top *t)
 {
-	char when[32];
+	char when[48], text[160];
 	time_t now = time(NULL);
 	struct tm tm;
 
-	strftime(when, sizeof(when), "%H:%M:%S", localtime_r(&now, &tm));
-	mvprintw(0, 0, "verbena top  %s  %s, by %s  %zu programs%s", when,
+	*when = '\0';
+	if (COLS >= WIDTH_OF_TITLE)
+		strftime(when, sizeof(when), "verbena top  %H:%M:%S  ", localtime_r(&now, &tm));
+	snprintf(text, sizeof(text), "%s%s, by %s  %zu program%s%s", when,
 	         strcmp(t->what, "qps") ? t->what : "queue pairs",
 	         !strcmp(t->sort, "xmit_bytes")  ? "sent"
 	         : !strcmp(t->sort, "rcv_bytes") ? "received"
 	                                         : "packets",
-	         t->rows.programs, t->rows.silent ? " (some do not answer)" : "");
+	         t->rows.programs, t->rows.programs == 1 ? "" : "s", t->rows.silent ? " (some do not answer)" : "");
+	mvaddnstr(0, 0, text, COLS);
+}
+
+/* As long as the terminal has room for them, in the last line. */
+static void draw_keys(void)
+{
+	static const char *const keys[] = {
+	        "q quit   c queue pairs   p processes   d devices   sort by: s sent   r received   n packets",
+	        "q quit  c qps  p processes  d devices"};
+
+	attron(A_DIM);
+	mvaddnstr(LINES - 1, 0, keys[(size_t)COLS < strlen(keys[0])], COLS);
+	attroff(A_DIM);
+}
+
+/* How many rows fit. */
+static int rows_shown(void)
+{
+	int room = LINES - HEAD_LINES - (LINES >= LINES_WITH_KEYS);
+
+	return room > 0 ? room : 0;
 }
 
 static void draw(struct top *t)
 {
-	size_t n = json_object_array_length(t->rows.rows), room = LINES > HEAD_LINES ? (size_t)(LINES - HEAD_LINES) : 0;
+	size_t n = json_object_array_length(t->rows.rows), room = (size_t)rows_shown();
 	int width[COLUMNS_MOST] = {0};
 
 	erase();
@@ -172,7 +197,9 @@ static void draw(struct top *t)
 	for (size_t i = 0; i < room && t->scroll + i < n; i++)
 		draw_row(t, HEAD_LINES + (int)i, json_object_array_get_idx(t->rows.rows, t->scroll + i), width);
 	if (!n)
-		mvprintw(HEAD_LINES, 0, "no program with an open adapter");
+		mvaddnstr(HEAD_LINES, 0, "no program with an open adapter", COLS);
+	if (LINES >= LINES_WITH_KEYS)
+		draw_keys();
 	refresh();
 }
 
@@ -221,7 +248,7 @@ static bool obey_key(struct top *t, int key, bool *again)
 		break;
 	case KEY_PPAGE:
 	case KEY_NPAGE:
-		scroll_by(t, key == KEY_PPAGE ? -(LINES - HEAD_LINES) : LINES - HEAD_LINES);
+		scroll_by(t, key == KEY_PPAGE ? -rows_shown() : rows_shown());
 		break;
 	default:
 		break;

@@ -13,6 +13,8 @@
 
 static const struct {
 	const char *name, *text;
+	const char *manual; /* NULL: verbena-NAME(1) */
+	int section;
 } pages[] = {
         {"run", "Usage: verbena run [OPTION...] [--] PROGRAM [ARGUMENT...]\n\n"
                 "Runs a program with Verbena's libibverbs.so.1 and librdmacm.so.1.\n\n"
@@ -52,13 +54,17 @@ static const struct {
                   "  wc=RETRY_EXC_ERR op=WRITE nth=100\n"
                   "  port=down device=roce_eth0 after=5s for=2s\n\n"
                   "Exit status: 0; 1 it failed; 2 a rule is wrong, or wrong usage.\n"},
-        {"enable", "Usage: verbena enable [--force | --status]\n\n"
-                   "Puts Verbena's libraries in front of rdma-core's for all programs (root).\n\n"
-                   "  --force     also where the kernel has an RDMA adapter\n"
-                   "  --status    say whether they are, and change nothing\n\n"
-                   "See verbena-enable(8) for what is written, and for the exit status.\n"},
-        {"disable", "Usage: verbena disable\n\nTakes back what verbena enable did (root).\n\n"
-                    "See verbena-enable(8) for the exit status.\n"},
+        {"enable",
+         "Usage: verbena enable [--force | --status]\n\n"
+         "Puts Verbena's libraries in front of rdma-core's for all programs (root).\n\n"
+         "  --force     also where the kernel has an RDMA adapter\n"
+         "  --status    say whether they are, and change nothing\n\n"
+         "See verbena-enable(8) for what is written, and for the exit status.\n",
+         "verbena-enable", 8},
+        {"disable",
+         "Usage: verbena disable\n\nTakes back what verbena enable did (root).\n\n"
+         "See verbena-enable(8) for the exit status.\n",
+         "verbena-enable", 8},
         {"devices", "Usage: verbena devices [--json]\n\n"
                     "Shows the RDMA adapters of this machine, with their interfaces, states and GIDs.\n\n"
                     "  --json      print an array of objects\n\n"
@@ -93,8 +99,8 @@ static const struct {
                    "With HOST: the name, the route, the path MTU, and what answers there.\n\n"
                    "  --json      print an object with the findings\n\n"
                    "Exit status: the worst finding, 0 [ok], 1 [warn], 2 [fail]; 3 wrong options.\n"},
-        {"help", "Usage: verbena help\n\nLists the commands. `verbena COMMAND --help` describes one.\n"},
-        {"version", "Usage: verbena version\n\nPrints the version.\n"},
+        {"help", "Usage: verbena help\n\nLists the commands. `verbena COMMAND --help` describes one.\n", "verbena", 1},
+        {"version", "Usage: verbena version\n\nPrints the version.\n", "verbena", 1},
 };
 
 static bool has_page(const char *dir, const char *name, char out[PATH_MAX])
@@ -134,13 +140,12 @@ bool cmd_wants_help(int argc, char **argv)
 		if (strcmp(pages[i].name, argv[0]) != 0)
 			continue;
 		fputs(pages[i].text, stdout);
-		if (strstr(argv[0], "able")) { /* enable and disable have one page */
-			name_manual(stdout, "verbena-enable", 8);
-			return true;
+		if (!pages[i].manual) {
+			snprintf(page, sizeof(page), "verbena-%s", argv[0]);
+			cmd_name_manual(stdout, page);
+		} else {
+			name_manual(stdout, pages[i].manual, pages[i].section);
 		}
-		bool own = strcmp(argv[0], "help") != 0 && strcmp(argv[0], "version") != 0;
-		snprintf(page, sizeof(page), "verbena%s%s", own ? "-" : "", own ? argv[0] : "");
-		cmd_name_manual(stdout, page);
 		return true;
 	}
 	return false;

@@ -28,6 +28,9 @@ bool run_find_program(const char *name, int mode, char path[PATH_MAX]);
 /* True if it runs with other privileges than its caller's: the dynamic linker then ignores LD_LIBRARY_PATH. */
 bool run_is_privileged(const char *path);
 
+/* Why no dynamic linker will load Verbena's libraries into it, as the end of a sentence about it; or NULL. */
+const char *run_elf_refusal(const char *path);
+
 /* Puts item in front of a list in the environment, unless it is first already. False if there is no memory. */
 bool run_prepend(const char *variable, const char *item);
 

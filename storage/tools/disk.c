@@ -301,14 +301,47 @@ static bool take_disk_option(int o, struct vd_settings *s)
 	}
 }
 
+/* An empty variable is as one that is not set. */
+static const char *from_environment(const char *name)
+{
+	const char *value = secure_getenv(name);
+
+	return value && *value ? value : NULL;
+}
+
+/* The library cannot say which of the texts is wrong. */
+static bool is_secret(const char *text, bool (*parse)(const char *, struct nv_secret *), const char *what)
+{
+	struct nv_secret s = {0};
+	bool good = !text || parse(text, &s);
+
+	nv_secret_wipe(&s);
+	if (!good)
+		fprintf(stderr, "verbena-disk: %s\n", what);
+	return good;
+}
+
+static bool secrets_are_right(const struct vn_options *o)
+{
+	return is_secret(o->secret, nv_secret_parse,
+	                 "VERBENA_NVME_SECRET or the file of --secret-file has no secret as nvme gen-dhchap-key prints "
+	                 "it (DHHC-1:...:)") &&
+	       is_secret(o->controller_secret, nv_secret_parse,
+	                 "VERBENA_NVME_CONTROLLER_SECRET or the file of --controller-secret-file has no secret as nvme "
+	                 "gen-dhchap-key prints it (DHHC-1:...:)") &&
+	       is_secret(o->tls_key, nv_tls_key_parse,
+	                 "VERBENA_NVME_TLS_KEY or the file of --tls-key-file has no key as nvme gen-tls-key prints it "
+	                 "(NVMeTLSkey-1:...:)");
+}
+
 int main(int argc, char **argv)
 {
 	struct vd_settings s = {.sparse = true, .depth = 32, .seconds = 10, .size = 4096};
 
 	vn_options_init(&s.options);
-	s.options.secret = secure_getenv("VERBENA_NVME_SECRET");
-	s.options.controller_secret = secure_getenv("VERBENA_NVME_CONTROLLER_SECRET");
-	s.options.tls_key = secure_getenv("VERBENA_NVME_TLS_KEY");
+	s.options.secret = from_environment("VERBENA_NVME_SECRET");
+	s.options.controller_secret = from_environment("VERBENA_NVME_CONTROLLER_SECRET");
+	s.options.tls_key = from_environment("VERBENA_NVME_TLS_KEY");
 	for (int o; (o = getopt_long(argc, argv, "h", options, NULL)) != -1;) {
 		if (o == O_HELP || o == 'h') {
 			fputs(usage, stdout);
@@ -319,7 +352,7 @@ int main(int argc, char **argv)
 			return 2;
 		}
 	}
-	int status = run_command(argc - optind, argv + optind, &s);
+	int status = secrets_are_right(&s.options) ? run_command(argc - optind, argv + optind, &s) : 2;
 
 	explicit_bzero(secrets, sizeof(secrets));
 	if (fflush(stdout) && !status)

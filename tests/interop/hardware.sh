@@ -143,7 +143,37 @@ from_here() {
 }
 [[ "rping from Verbena here to rxe0 there" =~ $only ]] && check "rping from Verbena here to rxe0 there" from_here
 
+# --- a VLAN on the hardware's interface: its addresses are GIDs of rxe0 ---
+vlan='ip link show v7 >/dev/null 2>&1 || { modprobe 8021q && ip link add link eth0 name v7 type vlan id 7 && ip addr add 192.0.7.2/24 dev v7 && ip link set v7 up && sleep 1; }'
+has "a VLAN on the interface of rxe0 is rxe0's, and no adapter of Verbena's" "$vlan;"' n=$(names); echo "$n"; [ "$n" = "rxe0 roce_lo" ] && ours ibv_devinfo -v -d rxe0 | grep "GID.*::ffff:192.0.7.2"'
+has "VERBENA_DEVICES adds Verbena's" "$vlan;"' export VERBENA_DEVICES=v7; n=$(names); echo "$n"; [ "$n" = "rxe0 roce_v7" ]'
+has "rping by the VLAN is on rxe0" "$vlan;"' timeout -k 1 30 $V run rping -s -a 192.0.7.2 -C 3 >/tmp/server 2>&1 & pid=$!; for _ in $(seq 20); do rdma resource show cm_id | grep 192.0.7.2; r=$?; [ $r != 0 ] || break; sleep 0.5; done
+	ours rping -c -a 192.0.7.2 -C 3 -v; c=$?; wait $pid; s=$?; cat /tmp/server; echo $r $c $s; [ $r$c$s = 000 ]'
+has "rping: a server on all addresses, a client by the VLAN" "$vlan; pair ours rping -s -C 3 -v -- rping -c -a 192.0.7.2 -C 3 -v"
+has "ibv_rc_pingpong by the GID of the VLAN" "$vlan;"' i=$(ours ibv_devinfo -v -d rxe0 | sed -n "s/.*GID\[ *\([0-9]*\)\]:.*::ffff:192.0.7.2.*/\1/p"); pair ours ibv_rc_pingpong -d rxe0 -g $i -n 100 -- ibv_rc_pingpong -d rxe0 -g $i -n 100 192.0.7.2'
+vlan_from_here() { # Verbena's adapter on a VLAN of the cable here, rxe0 there
+	local at=("${on_here[@]}")
+	VERBENA_LAB_S=60 "$LAB" guest ". /root/v/env; $vlan; ours rping -s -a 192.0.7.2 -C 5" >"$work/server.out" 2>&1 &
+	local server=$!
+	sleep 5
+	ip -n "$VERBENA_LAB_NAME" link add link tap0 name v7 type vlan id 7 && ip -n "$VERBENA_LAB_NAME" addr add 192.0.7.1/24 dev v7 && ip -n "$VERBENA_LAB_NAME" link set v7 up || return 1
+	timeout -k 2 30 "${at[@]}" "${run[@]}" rping -c -a 192.0.7.2 -C 5 -v
+	local status=$?
+	wait $server || { status=1; cat "$work/server.out"; }
+	ip -n "$VERBENA_LAB_NAME" link del v7
+	return $status
+}
+if ! ip -n "$VERBENA_LAB_NAME" link add link tap0 name v0 type vlan id 8 2>/dev/null; then
+	skip "rping from a VLAN here" "this kernel has no VLANs"
+elif ip -n "$VERBENA_LAB_NAME" link del v0 && [[ "rping from a VLAN here to rxe0's VLAN there" =~ $only ]]; then
+	check "rping from a VLAN here to rxe0's VLAN there" vlan_from_here
+fi
+
 # --- devices come and go ---
+has "programs list, open and connect while rxe0 goes and comes" '(for i in 1 2 3 4 5 6; do rdma link del rxe0; sleep 0.5; rdma link add rxe0 type rxe netdev eth0; sleep 0.5; done) & l=$!
+	n=0; while kill -0 $l 2>/dev/null; do ours ibv_devinfo >/tmp/o 2>&1; s=$?; [ $s -lt 124 ] || [ $s = 255 ] || { cat /tmp/o; echo $s; exit 1; }
+	pair ours rping -s -a 127.0.0.1 -C 2 -- rping -c -a 127.0.0.1 -C 2 || exit 1; n=$((n + 1)); done; wait $l; echo rounds $n; [ $n -gt 0 ] && [ "$(names)" = "rxe0 roce_lo" ]'
+has "without the VLAN the list is as before" 'ip link del v7 2>/dev/null; [ "$(names)" = "rxe0 roce_lo" ]'
 has "a device that goes and comes while a program runs" 'mkfifo /tmp/ask$$; ours /root/v/device_names </tmp/ask$$ >/tmp/names & exec 9>/tmp/ask$$
 	ask() { echo >&9; for _ in $(seq 50); do [ $(wc -l </tmp/names) -ge $1 ] && return 0; sleep 0.1; done; }
 	ask 1; rdma link del rxe0; ask 2; rdma link add rxe0 type rxe netdev eth0; ask 3; exec 9>&-; wait; rm /tmp/ask$$; cat /tmp/names
@@ -159,6 +189,7 @@ if why=$(siw_module); then
 	}
 	check "the guest has siw0" siw
 	has "siw0 comes first" 'n=$(names); echo "$n"; [ "$n" = "siw0 roce_lo" ]'
+	has "a VLAN stays Verbena's, because siw0 has its own interface alone" "$vlan;"' n=$(names); ip link del v7; echo "$n"; [ "$n" = "siw0 roce_v7 roce_lo" ] || [ "$n" = "siw0 roce_lo roce_v7" ]'
 	has "ibv_devinfo on siw0" 'ours ibv_devinfo -v -d siw0 >/tmp/a; plain ibv_devinfo -v -d siw0 >/tmp/b; diff /tmp/a /tmp/b && [ -s /tmp/a ]'
 	has "rping on siw0" 'tc qdisc replace dev lo root netem delay 3ms limit 10000; pair ours rping -s -a 192.0.2.2 -C 3 -v -- rping -c -a 192.0.2.2 -C 3 -v; s=$?; tc qdisc del dev lo root; exit $s'
 	"$LAB" guest "rdma link del siw0; rdma link add rxe0 type rxe netdev eth0"

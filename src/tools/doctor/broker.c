@@ -114,6 +114,14 @@ static bool can_be_made(const char *dir)
 	return !access(above, W_OK | X_OK);
 }
 
+/* In a container with a read-only root, /dev/shm is often the one place that can be written. */
+static const char *mend_of_runtime(const struct vb_runtime *rt)
+{
+	if (!rt->explicit_dir && !access("/dev/shm", W_OK | X_OK))
+		return doc_mend("export VERBENA_RUNTIME=/dev/shm/verbena-%u", (unsigned)geteuid());
+	return "set VERBENA_RUNTIME to a directory of yours";
+}
+
 static bool check_runtime(const struct vb_runtime *rt)
 {
 	char why[PATH_MAX + 128];
@@ -122,14 +130,11 @@ static bool check_runtime(const struct vb_runtime *rt)
 		doc_find(DOC_FAIL, "runtime", "remove it, or set VERBENA_RUNTIME to a directory of yours", "%s", why);
 		return false;
 	}
-	if (rt->explicit_dir && !access(rt->dir, F_OK) && access(rt->dir, W_OK | X_OK)) {
-		doc_find(DOC_FAIL, "runtime", "set VERBENA_RUNTIME to a directory of yours", "%s: %s", rt->dir,
-		         strerror(errno));
-		return false;
-	}
-	if (rt->explicit_dir && access(rt->dir, F_OK) && !can_be_made(rt->dir)) {
-		doc_find(DOC_FAIL, "runtime", "set VERBENA_RUNTIME to a directory of yours",
-		         "%s does not exist, and cannot be made", rt->dir);
+	if (!access(rt->dir, F_OK) ? access(rt->dir, W_OK | X_OK) : !can_be_made(rt->dir)) {
+		int err = errno;
+
+		doc_find(DOC_FAIL, "runtime", mend_of_runtime(rt), "%s: %s", rt->dir,
+		         err == ENOENT ? "the directory above it does not exist" : strerror(err));
 		return false;
 	}
 	find_leftovers(rt);
@@ -147,8 +152,10 @@ bool doc_check_broker(void)
 		err = vb_broker_status(r);
 	if (!err)
 		find_answer(r);
-	else if (err == ENOENT)
+	else if (err == ENOENT && usable)
 		doc_find(DOC_OK, "broker", NULL, "none runs; the first program starts one, in %s", rt.dir);
+	else if (err == ENOENT)
+		doc_find(DOC_FAIL, "broker", "see the finding about runtime", "none runs, and none can be started");
 	else if (err == ETIMEDOUT || err == EAGAIN)
 		find_stuck(r->broker_pid);
 	else if (err == EPROTONOSUPPORT || err == EPROTO)

@@ -37,6 +37,29 @@ check "arguments arrive unchanged" arguments
 streams() { [ "$(head -c 3000000 /dev/zero | "${run[@]}" cat | wc -c)" = 3000000 ]; }
 check "standard input and output are the program's" streams
 
+# --- programs that the libraries cannot reach ---
+warns() { # HOW SAYS: a program that is built so is started, and one line says why it has no adapter
+	echo 'int main(void) { return 7; }' >"$work/reach.c"
+	$1 -o "$work/reach" "$work/reach.c" || return 1
+	timeout $((60 * SLOW)) "${run[@]}" "$work/reach" 2>"$work/err"
+	local status=$?
+	cat "$work/err"
+	[ $status = 7 ] && if [ -n "$2" ]; then [ "$(wc -l <"$work/err")" = 1 ] && grep -q "$2" "$work/err"; else [ ! -s "$work/err" ]; fi
+}
+no_warning() { # COMMAND…
+	timeout $((60 * SLOW)) "${run[@]}" "$@" >/dev/null 2>"$work/err"
+	! grep "cannot load" "$work/err"
+}
+if sanitized; then
+	skip "statically linked programs" "the sanitizer is preloaded, and its warnings are printed too"
+else
+	check "a statically linked program is named" warns "gcc -static" "is statically linked"
+	check "one that is position independent, too" warns "gcc -static-pie" "is statically linked"
+	check "an ordinary program is not" warns gcc ""
+fi
+check "nor is the dynamic linker that starts an ordinary one" no_warning "$(readelf -l "$devices" | sed -n 's/.*interpreter: \(.*\)]/\1/p')" "$devices"
+check "nor is a script" no_warning "$work/script"
+
 # --- languages ---
 cat >"$work/verbs.py" <<'IN'
 import ctypes, os, subprocess

@@ -58,6 +58,9 @@ check "r sorts by what is received" wait_for 20 shows 'by received'
 tm resize-window -t top -x 60 -y 12
 fits() { [ -z "$(screen | awk 'length > 60')" ] && shows '^DEVICE +PROGRAMS' && ! shows 'RNR'; }
 check "after a resize the columns that fit are shown" wait_for 20 fits
+tm resize-window -t top -x 40 -y 10
+small() { screen | awk 'NR == 1 && !/^devices, by received  4 programs$/ { exit 1 } NR == 2 && /./ { exit 1 } NR == 3 && !/^DEVICE/ { exit 1 } END { if ($0 !~ /^q quit/) exit 1 }'; }
+check "a small terminal has the title in one line, and the keys" wait_for 20 small
 tm resize-window -t top -x 20 -y 4
 check "a terminal that is too small says so" wait_for 20 shows 'too small'
 tm resize-window -t top -x 170 -y 30

@@ -3,6 +3,8 @@
 // SPDX-License-Identifier: MIT
 #include <arpa/inet.h>
 #include <errno.h>
+#include <linux/netlink.h>
+#include <linux/rtnetlink.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
@@ -13,6 +15,7 @@
 #include "../../support/check.h"
 #include "core/device.h"
 #include "net/netdev.h"
+#include "net/netdev_parse.h"
 
 static void ip(const char *args)
 {
@@ -140,6 +143,66 @@ static void ethernet_veth_and_vlan_interfaces_are_adapters_and_tunnels_are_not(v
 	list = vb_device_list(NULL);
 	CHECK(!strcmp(list[0]->name, "roce_d0") && !strcmp(list[1]->name, "roce_lo"));
 	vb_device_list_free(list);
+}
+
+static void a_vlan_names_the_interface_under_it(void)
+{
+	struct vb_netdev *list;
+	size_t n;
+	int under = 0, vlan_on = -1;
+
+	if (system("ip link add link v0 name v0.7 type vlan id 7 2>/dev/null"))
+		return;
+	CHECK(!vb_netdev_scan(&list, &n));
+	for (size_t i = 0; i < n; i++) {
+		under = strcmp(list[i].name, "v0") ? under : list[i].ifindex;
+		vlan_on = strcmp(list[i].name, "v0.7") ? vlan_on : list[i].vlan_on;
+		CHECK(!strncmp(list[i].name, "v0.", 3) || !list[i].vlan_on); /* a veth has a link, too */
+	}
+	CHECK(under && vlan_on == under);
+	free(list);
+	ip("link del v0.7");
+}
+
+static size_t put_attribute(uint8_t *at, uint16_t type, const void *value, size_t len)
+{
+	struct rtattr a = {.rta_len = (uint16_t)RTA_LENGTH(len), .rta_type = type};
+
+	memcpy(at, &a, sizeof(a));
+	memcpy(at + RTA_LENGTH(0), value, len);
+	return RTA_SPACE(len);
+}
+
+/* A link on interface 3, as the kernel reports it. */
+static int vlan_of_message(const char *link_kind, bool elsewhere)
+{
+	struct vb_netdev_gather g = {0};
+	struct nlmsghdr h = {.nlmsg_type = RTM_NEWLINK};
+	struct ifinfomsg m = {.ifi_index = 7};
+	uint8_t message[256] = {0}, info[64] = {0};
+	size_t n = NLMSG_SPACE(sizeof(m)), n_info = put_attribute(info, IFLA_INFO_KIND, link_kind, strlen(link_kind));
+	int below = 3, network = 0;
+
+	memcpy(message + NLMSG_HDRLEN, &m, sizeof(m));
+	n += put_attribute(message + n, IFLA_LINK, &below, sizeof(below));
+	n += put_attribute(message + n, IFLA_LINKINFO | NLA_F_NESTED, info, n_info);
+	if (elsewhere)
+		n += put_attribute(message + n, IFLA_LINK_NETNSID, &network, sizeof(network));
+	h.nlmsg_len = (uint32_t)n;
+	memcpy(message, &h, sizeof(h));
+	vb_netdev_parse(&g, message, n);
+	CHECK(g.n == 1 && g.list[0].ifindex == 7);
+	int on = g.list[0].vlan_on;
+	free(g.list);
+	return on;
+}
+
+static void only_a_vlan_of_this_network_is_on_another_interface(void)
+{
+	CHECK(vlan_of_message("vlan", false) == 3);
+	CHECK(!vlan_of_message("vlan", true));
+	CHECK(!vlan_of_message("veth", false));
+	CHECK(!vlan_of_message("macvlan", false) && !vlan_of_message("vla", false));
 }
 
 static void the_same_interface_gives_the_same_pointer(void)
@@ -376,6 +439,8 @@ int main(void)
 	setenv("VERBENA_RUNTIME", "/nonexistent", 1);
 	RUN(lo_alone_makes_an_adapter);
 	RUN(ethernet_veth_and_vlan_interfaces_are_adapters_and_tunnels_are_not);
+	RUN(only_a_vlan_of_this_network_is_on_another_interface);
+	RUN(a_vlan_names_the_interface_under_it);
 	RUN(the_same_interface_gives_the_same_pointer);
 	RUN(addresses_come_and_go_without_moving_others);
 	RUN(a_point_to_point_address_is_the_local_one);

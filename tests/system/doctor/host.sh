@@ -149,9 +149,14 @@ no_io_uring() {
 wrong_devices() {
 	doctor 2 env VERBENA_DEVICES=iwrp:lo "$VERBENA" doctor && finds '^\[fail\] adapters: VERBENA_DEVICES: "iwrp:lo"'
 }
+read_only_runtime() {
+	mkdir "$work/read-only"
+	doctor 2 unshare -m sh -c 'mount -t tmpfs -o ro none "$1" && VERBENA_RUNTIME=$1/run exec "$0" doctor' "$VERBENA" "$work/read-only" &&
+		finds '^\[fail\] runtime: .*/read-only/run: Read-only file system' && mends '\[fail\] runtime' VERBENA_RUNTIME && finds '^\[fail\] broker: none runs, and none can be started'
+}
 wrong_runtime() {
 	doctor 2 env VERBENA_RUNTIME=/dev/null "$VERBENA" doctor && finds '^\[fail\] runtime: /dev/null' &&
-		doctor 2 env VERBENA_RUNTIME=/nowhere/x "$VERBENA" doctor && finds '^\[fail\] runtime: /nowhere/x does not exist'
+		doctor 2 env VERBENA_RUNTIME=/nowhere/x "$VERBENA" doctor && finds '^\[fail\] runtime: /nowhere/x: the directory above it does not exist'
 }
 lo_down() {
 	ip link set lo down
@@ -193,6 +198,7 @@ check "a refused process_vm_readv is a warning" no_copies
 check "a refused io_uring is no warning" no_io_uring
 check "a wrong word of VERBENA_DEVICES is named" wrong_devices
 check "a runtime directory that cannot be used is named" wrong_runtime
+check "so is one in a read-only file system" read_only_runtime
 check "an interface that is down is a warning" lo_down
 check "a socket of a dead broker is a warning" leftovers
 sanitized || check "a missing /proc is named" without_proc

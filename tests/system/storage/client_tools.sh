@@ -78,6 +78,15 @@ if "$disk" --secret-file="$work/secret" info "$url" >/dev/null 2>"$work/said" ||
 	check "authentication: the secret opens the disk" own --secret-file="$work/secret" --queues=2 copy "$work/source" "$locked"
 	check "… and what was written is there" sh -c "'$disk' --host-nqn=$host --secret-file='$work/secret' read '$locked' 0 8m | cmp -n 8388608 - '$work/source'"
 	check "… with a proof of the target's" own --secret-file="$work/secret" --controller-secret-file="$work/proof" info "$locked"
+	# empty: as not set; wrong: the variable is named
+	for v in VERBENA_NVME_SECRET VERBENA_NVME_CONTROLLER_SECRET VERBENA_NVME_TLS_KEY; do
+		named() { "$disk" info "$locked" 2>"$work/err"; [ $? = 2 ] && [ "$(wc -l <"$work/err")" = 1 ] && grep -q "^verbena-disk: $v " "$work/err"; }
+		export $v=secret
+		check "$v with a wrong value is named" named
+		export $v=
+		check "$v that is empty is as not set" "$disk" --host-nqn=$host --secret-file="$work/secret" info "$locked"
+		unset $v
+	done
 	check "… from the environment" env VERBENA_NVME_SECRET=$secret VERBENA_NVME_CONTROLLER_SECRET=$proof "$disk" --host-nqn=$host info "$locked"
 	check "no secret is refused" refused own info "$locked"
 	check "… another, too" refused own --secret-file="$work/proof" info "$locked"
