@@ -1,0 +1,302 @@
+// main.c - verbena-srp-target: serves files, block devices and memory as SCSI disks over SRP
+// follows: man/verbena-srp-target.8
+// SPDX-License-Identifier: MIT
+#include <arpa/inet.h>
+#include <errno.h>
+#include <getopt.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "backend/ring.h"
+#include "srp/listener.h"
+
+#define PORT_DEFAULT 5555
+#define LINGER_MS 200 /* for the last messages */
+#define STOP_MS 5000  /* for requests in progress */
+
+static const char usage[] =
+        "usage: verbena-srp-target --export IMAGE… [--listen ADDRESS] [--port PORT] [--guid GUID]\n"
+        "\n"
+        "  --export IMAGE      a file, a block device, memory:SIZE or null:SIZE; each is a logical unit, from 0 on\n"
+        "  --listen ADDRESS    default: 127.0.0.1; 0.0.0.0 or :: for all\n"
+        "  --port PORT         default: 5555; 0 for any free port\n"
+        "  --guid GUID         16 hexadecimal digits that identify the target; default: derived from the first image\n"
+        "  --read-only         initiators cannot write\n"
+        "  --mapped            write and read by the page cache\n"
+        "  --buffered          do not use O_DIRECT\n"
+        "  --block-size BYTES  512 to 4096\n"
+        "  --threads           do not use io_uring\n";
+
+struct options {
+	const char *exports[SC_LUNS], *listen;
+	unsigned count;
+	uint16_t port;
+	uint32_t block;
+	uint64_t guid;
+	bool has_guid, readonly, mapped, buffered, threads;
+};
+
+static struct {
+	struct nt_loop *loop;
+	struct nb_ring *ring;
+	struct sp_target target;
+	struct sp_listener *listener;
+	struct nt_watch signals, backend;
+	uint64_t now;
+	bool stop;
+} server;
+
+static bool report_wrong(const char *what, const char *why)
+{
+	fprintf(stderr, "verbena-srp-target: %s: %s\n", what, why);
+	return false;
+}
+
+/* ---- the command line ---- */
+
+static bool parse_limited(const char *name, const char *text, int base, uint64_t most, uint64_t *out)
+{
+	char *end;
+
+	errno = 0;
+	*out = strtoull(text, &end, base);
+	return (*text && *text != '-' && *text != ' ' && !*end && !errno && *out <= most) || report_wrong(name, text);
+}
+
+static bool parse_size(const char *text, uint64_t *size)
+{
+	static const char units[] = "KMGT";
+	char *end;
+	const char *unit;
+
+	errno = 0;
+	*size = strtoull(text, &end, 10);
+	if (*text < '0' || *text > '9' || errno)
+		return false;
+	if (!*end)
+		return true;
+	if (end[1] || !(unit = strchr(units, *end)))
+		return false;
+	unsigned shift = 10 * (unsigned)(unit - units + 1);
+
+	if (*size > NB_SIZE_MAX >> shift)
+		return false;
+	*size <<= shift;
+	return true;
+}
+
+static bool take_option(int c, const char *value, struct options *o)
+{
+	uint64_t n = 0;
+
+	switch (c) {
+	case 'e':
+		if (o->count == SC_LUNS)
+			return report_wrong("--export", "too many");
+		o->exports[o->count++] = value;
+		return true;
+	case 'l':
+		o->listen = value;
+		return true;
+	case 'p':
+		if (!parse_limited("--port", value, 10, 65535, &n))
+			return false;
+		o->port = (uint16_t)n;
+		return true;
+	case 'b':
+		if (!parse_limited("--block-size", value, 10, 4096, &n))
+			return false;
+		o->block = (uint32_t)n;
+		return true;
+	case 'g':
+		o->has_guid = true;
+		return parse_limited("--guid", value, 16, UINT64_MAX, &o->guid);
+	case 'r':
+		return o->readonly = true;
+	case 'm':
+		return o->mapped = true;
+	case 'u':
+		return o->buffered = true;
+	case 'T':
+		return o->threads = true;
+	default:
+		return false;
+	}
+}
+
+static bool parse_srp_options(int argc, char **argv, struct options *o)
+{
+	static const struct option options[] = {
+	        {"export", required_argument, NULL, 'e'}, {"listen", required_argument, NULL, 'l'},
+	        {"port", required_argument, NULL, 'p'},   {"block-size", required_argument, NULL, 'b'},
+	        {"guid", required_argument, NULL, 'g'},   {"read-only", no_argument, NULL, 'r'},
+	        {"mapped", no_argument, NULL, 'm'},       {"buffered", no_argument, NULL, 'u'},
+	        {"threads", no_argument, NULL, 'T'},      {"help", no_argument, NULL, 'h'},
+	        {"version", no_argument, NULL, 'V'},      {NULL, 0, NULL, 0}};
+	int c;
+
+	*o = (struct options){.port = PORT_DEFAULT, .listen = "127.0.0.1"};
+	while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
+		if (c == 'h' || c == 'V') {
+			fputs(c == 'h' ? usage : "verbena-srp-target " VB_VERSION "\n", stdout);
+			exit(0);
+		}
+		if (!take_option(c, optarg, o))
+			return false;
+	}
+	return optind == argc && o->count;
+}
+
+/* ---- logical units ---- */
+
+static int open_backend(const struct options *o, const char *what, struct nb_backend **b)
+{
+	struct nb_config c = {.readonly = o->readonly, .buffered = o->buffered, .block = o->block};
+	const char *colon = strchr(what, ':');
+	struct stat st;
+
+	if (colon && (!strncmp(what, "memory:", 7) || !strncmp(what, "null:", 5))) {
+		c.kind = *what == 'm' ? "memory" : "null";
+		return parse_size(colon + 1, &c.size) ? nb_open(&c, server.ring, b) : EINVAL;
+	}
+	if (stat(what, &st))
+		return errno;
+	c.path = what;
+	c.kind = S_ISBLK(st.st_mode) ? "block" : o->mapped ? "mapped" : "file";
+	return nb_open(&c, server.ring, b);
+}
+
+static bool add_units(const struct options *o)
+{
+	for (unsigned i = 0; i < o->count; i++) {
+		char seed[4096 + 300] = "";
+		struct nb_backend *b = NULL;
+		int error = open_backend(o, o->exports[i], &b);
+
+		gethostname(seed, 255);
+		snprintf(seed + strlen(seed), sizeof(seed) - strlen(seed), " %u %s", i, o->exports[i]);
+		if (!error && (error = sc_lu_add(&server.target.scsi, i, b, seed)))
+			nb_close(b);
+		if (error)
+			return report_wrong(o->exports[i], strerror(error));
+	}
+	uint64_t guid = o->has_guid ? o->guid : server.target.scsi.lus[0]->id;
+
+	sc_put64(server.target.scsi.port, guid);     /* the identifier extension */
+	sc_put64(server.target.scsi.port + 8, guid); /* the I/O controller's GUID */
+	return true;
+}
+
+/* ---- the loop ---- */
+
+static void signals_ready(struct nt_watch *w, uint32_t events)
+{
+	struct signalfd_siginfo si;
+
+	while (read(w->fd, &si, sizeof(si)) == sizeof(si))
+		server.stop = true;
+}
+
+static void backend_done(struct nt_watch *w, uint32_t events)
+{
+	nb_ring_reap(server.ring);
+}
+
+static void run_turn(uint64_t until)
+{
+	uint64_t next = sp_listener_turn(server.listener, server.now);
+
+	nb_ring_flush(server.ring);
+	next = next < until ? next : until;
+	uint64_t now = nt_now();
+
+	nt_loop_once(server.loop, next == UINT64_MAX ? -1 : next <= now ? 0 : (int)(next - now), &server.now);
+}
+
+/* Tells the initiators, ends the connections, and waits for requests in progress, within a limit. */
+static bool stop_server(void)
+{
+	uint64_t until = nt_now() + LINGER_MS;
+
+	sp_listener_stop(server.listener);
+	while (nt_now() < until)
+		run_turn(until);
+	for (until = nt_now() + STOP_MS; !sp_listener_close(server.listener);) {
+		if (nt_now() >= until)
+			return report_wrong("stop", "a medium does not answer: the last writes to it may be lost");
+		nb_ring_flush(server.ring);
+		nt_loop_once(server.loop, 50, &server.now);
+	}
+	return true;
+}
+
+static bool set_up(const struct options *o)
+{
+	sigset_t set;
+	int error;
+
+	signal(SIGPIPE, SIG_IGN);
+	signal(SIGXFSZ, SIG_IGN); /* exceeding a file size limit is only an error of one request */
+	sigemptyset(&set);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGTERM);
+	sigprocmask(SIG_BLOCK, &set, NULL); /* the ring's threads inherit the mask */
+	server.now = nt_now();
+	if (!(server.loop = nt_loop_open()))
+		return report_wrong("epoll", strerror(errno));
+	if ((error = nb_ring_open(&server.ring, o->threads)))
+		return report_wrong("io_uring", strerror(error));
+	server.signals = (struct nt_watch){
+	        .fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK), .events = EPOLLIN, .ready = signals_ready};
+	server.backend = (struct nt_watch){.fd = nb_ring_fd(server.ring), .events = EPOLLIN, .ready = backend_done};
+	if ((error = nt_loop_add(server.loop, &server.signals)) || (error = nt_loop_add(server.loop, &server.backend)))
+		return report_wrong("epoll", strerror(error));
+	if (!add_units(o))
+		return false;
+	if ((error = sp_listener_open(server.loop, &server.target, o->listen, o->port, &server.listener)))
+		return report_wrong(o->listen, strerror(error));
+	return true;
+}
+
+/* What add_target of Linux's ib_srp takes; for a listener on all addresses the reader has to put one in. */
+static void print_target(const struct options *o)
+{
+	const uint8_t *port = server.target.scsi.port;
+	bool v6 = strchr(o->listen, ':');
+
+	printf("id_ext=%016llx,ioc_guid=%016llx,dest=%s%s%s:%u\n", (unsigned long long)sc_get64(port),
+	       (unsigned long long)sc_get64(port + 8), v6 ? "[" : "", o->listen, v6 ? "]" : "",
+	       sp_listener_port(server.listener));
+	fflush(stdout);
+}
+
+int main(int argc, char **argv)
+{
+	struct options o;
+
+	if (!parse_srp_options(argc, argv, &o)) {
+		fputs(usage, stderr);
+		return 2;
+	}
+	bool served = set_up(&o);
+
+	if (served) {
+		print_target(&o);
+		while (!server.stop)
+			run_turn(UINT64_MAX);
+		if (!stop_server())
+			_exit(1);
+	}
+	sc_target_close(&server.target.scsi);
+	if (server.ring)
+		nb_ring_close(server.ring);
+	nt_loop_close(server.loop);
+	return !served;
+}
