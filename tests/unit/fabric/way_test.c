@@ -67,7 +67,7 @@ static unsigned why(void)
 
 static void a_way_leads_by_the_tables_and_back(void)
 {
-	RUN(begin);
+	begin();
 	SAME(why(), VB_WAY_OPEN);
 	CHECK(t.way[0].end == t.host[2] && t.way[1].end == t.host[0]);
 	SAME(t.way[0].ports, 6);
@@ -78,12 +78,12 @@ static void a_way_leads_by_the_tables_and_back(void)
 	t.key.dlid = 11; /* itself */
 	SAME(why(), VB_WAY_OPEN);
 	SAME(t.way[0].ports, 0);
-	RUN(end);
+	end();
 }
 
 static void a_missing_route_closes_it(void)
 {
-	RUN(begin);
+	begin();
 	t.sw[1]->sw->lft[10] = 255; /* of the answers */
 	SAME(why(), VB_WAY_NO_ROUTE);
 	t.key.both = false;
@@ -94,22 +94,22 @@ static void a_missing_route_closes_it(void)
 	SAME(why(), VB_WAY_NO_ROUTE);
 	t.sw[0]->sw->lft[30] = 2; /* to another host */
 	SAME(why(), VB_WAY_NOT_THERE);
-	RUN(end);
+	end();
 }
 
 static void answers_go_to_the_path_bits_of_the_sender(void)
 {
-	RUN(begin);
+	begin();
 	t.key.path_bits = 1;
 	SAME(why(), VB_WAY_OPEN);
 	t.sw[1]->sw->lft[11] = 255;
 	SAME(why(), VB_WAY_NO_ROUTE);
-	RUN(end);
+	end();
 }
 
 static void links_and_states_close_it(void)
 {
-	RUN(begin);
+	begin();
 	t.host[2]->info.state = VB_PORT_ARMED;
 	SAME(why(), VB_WAY_NOT_ACTIVE);
 	t.host[2]->info.state = VB_PORT_ACTIVE;
@@ -121,7 +121,7 @@ static void links_and_states_close_it(void)
 	SAME(why(), VB_WAY_OPEN);
 	vb_fabric_switch_off(t.host[1]->node, true);
 	SAME(why(), VB_WAY_NO_LINK);
-	RUN(end);
+	end();
 }
 
 static uint16_t *keys_of(struct vb_fabric_port *p, uint16_t first, uint16_t second)
@@ -135,7 +135,7 @@ static uint16_t *keys_of(struct vb_fabric_port *p, uint16_t first, uint16_t seco
 
 static void members_of_a_partition_talk_if_one_is_full(void)
 {
-	RUN(begin);
+	begin();
 	keys_of(t.host[0], 0x7fff, 0x8123);
 	keys_of(t.host[2], 0x7fff, 0x0123);
 	t.key.pkey = 0x7fff;
@@ -146,14 +146,14 @@ static void members_of_a_partition_talk_if_one_is_full(void)
 	SAME(why(), VB_WAY_BAD_PKEY);
 	t.key.pkey = 0; /* not asked */
 	SAME(why(), VB_WAY_OPEN);
-	RUN(end);
+	end();
 }
 
 static void switches_enforce_partitions_but_not_membership(void)
 {
 	struct vb_fabric_port *p;
 
-	RUN(begin);
+	begin();
 	p = &t.sw[0]->port[1];
 	keys_of(p, 0x7fff, 0);
 	p->info.enforce = VB_ENFORCE_IN;
@@ -163,14 +163,14 @@ static void switches_enforce_partitions_but_not_membership(void)
 	SAME(why(), VB_WAY_OPEN);
 	t.key.pkey = 0x8123;
 	SAME(why(), VB_WAY_BAD_PKEY);
-	RUN(end);
+	end();
 }
 
 static void a_grh_names_the_port_at_the_end(void)
 {
 	struct vb_writer w;
 
-	RUN(begin);
+	begin();
 	t.key.grh = true;
 	w = vb_writer(t.key.dgid, 16);
 	vb_put64(&w, VB_FABRIC_LINK_LOCAL);
@@ -180,12 +180,12 @@ static void a_grh_names_the_port_at_the_end(void)
 	SAME(why(), VB_WAY_OPEN);
 	t.key.dgid[15] ^= 1;
 	SAME(why(), VB_WAY_BAD_GID);
-	RUN(end);
+	end();
 }
 
 static void all_ports_of_a_way_count(void)
 {
-	RUN(begin);
+	begin();
 	SAME(why(), VB_WAY_OPEN);
 	vb_fabric_count(t.way[0].port, t.way[0].ports, 3, 400);
 	SAME(t.host[0]->counters.xmit_pkts, 3);
@@ -195,7 +195,7 @@ static void all_ports_of_a_way_count(void)
 	SAME(t.sw[1]->port[3].counters.unicast_rcv, 3);
 	SAME(t.host[2]->counters.rcv_data, 100);
 	SAME(t.host[2]->counters.xmit_pkts, 0);
-	RUN(end);
+	end();
 }
 
 int main(void)
