@@ -40,6 +40,7 @@ struct vb_tm;
 struct vb_tag;
 struct vb_xrc_domain;
 struct vb_ib_way;
+struct vb_ib_tally;
 
 /* Allocated with zeros behind it (context.c), because libmlx5 and others read past it as if it were their own. */
 struct vb_context {
@@ -344,10 +345,10 @@ struct vb_local_qp {
 	struct vb_local_frames *frames; /* or NULL */
 	struct vb_pingpong pingpong;
 	enum { VB_TIMER_NONE, VB_TIMER_RNR, VB_TIMER_RETRY } timer_kind;
-	bool cut;              /* no way leads through the fabric: nothing is sent. Under progress + sq_lock */
-	struct vb_ib_way *way; /* on a fabric: the way to the peer, from RTR on. Under progress + sq_lock */
-	uint16_t pkey;         /* so too: that of the queue pair's pkey_index */
-	uint64_t way_packets[2], way_bytes[2]; /* there and back, not yet added to those of the way. Under sq_lock */
+	bool cut;                  /* no way leads through the fabric: nothing is sent. Under progress + sq_lock */
+	struct vb_ib_way *way;     /* on a fabric: the way to the peer, from RTR on. Under progress + sq_lock */
+	uint16_t pkey;             /* so too: that of the queue pair's pkey_index */
+	struct vb_ib_tally *tally; /* of that way; NULL: there was no memory, or there is no way */
 	struct vb_local_sent sent;
 
 	/* responder: all under node->progress; on lines of its own, because one thread may send while another receives */
@@ -388,6 +389,7 @@ struct vb_qp {
 	struct vb_srq *srq;          /* NULL: the QP uses rq below */
 	struct vb_qp_shared *shared; /* in our segment */
 	bool is_ex, sq_sig_all;
+	bool ib;                 /* its device is on an InfiniBand fabric. Constant */
 	bool sq_tagged;          /* the adapter's rendezvous have the send queue: core/tm.h */
 	uint8_t type;            /* enum ibv_qp_type */
 	_Atomic uint8_t state;   /* enum ibv_qp_state; written under progress + sq_lock */

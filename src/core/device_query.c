@@ -43,6 +43,7 @@ static void on_fabric(struct vb_device *dev, struct ibv_device_attr *a)
 	vb_device_ib_port(dev, &port);
 	a->device_cap_flags &= ~(unsigned)(IBV_DEVICE_RAW_MULTI | IBV_DEVICE_MANAGED_FLOW_STEERING);
 	a->max_raw_ethy_qp = 0;
+	a->max_mcast_grp = a->max_mcast_qp_attach = a->max_total_mcast_qp_attach = 0;
 	a->max_pkeys = VB_IB_PKEYS;
 	a->sys_image_guid = htobe64(port.system_guid);
 	a->vendor_id = port.vendor_id;

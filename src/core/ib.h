@@ -36,6 +36,16 @@ struct vb_ib_way {
 	_Atomic uint64_t packets[2], bytes[2]; /* there and back; the fabric process has not been told of them */
 };
 
+/* What a queue pair has sent by a way, there and back. The queue pair alone writes the first two, so that the progress thread
+ * needs no lock of it to read them. It exists as long as the node. */
+struct vb_ib_tally {
+	_Atomic uint64_t packets[2], bytes[2];   /* they only grow; under the queue pair's sq_lock */
+	struct vb_ib_way *way;                   /* under questions_lock, as the rest */
+	uint64_t seen_packets[2], seen_bytes[2]; /* those that the way has been given */
+	_Atomic bool retired;                    /* the queue pair writes it no more */
+	struct vb_ib_tally *next;
+};
+
 /* Stores what the fabric process said; NULL: it has ended. Records what changed for vb_device_take_pending. Values that
  * no port can have are replaced. */
 void vb_device_apply_ib(struct vb_device *dev, const struct vb_ib_port *port);

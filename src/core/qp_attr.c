@@ -118,11 +118,6 @@ static bool draining_forbids(const struct vb_qp *qp, enum ibv_qp_state next)
 	       next != IBV_QPS_ERR && next != IBV_QPS_RESET;
 }
 
-bool vb_qp_is_ib(const struct vb_qp *qp)
-{
-	return vb_device_of(qp->qp.context->device)->ib;
-}
-
 bool vb_qp_is_iwarp(const struct vb_qp *qp)
 {
 	return VB_CONTEXT_OF(qp)->dev->iwarp;

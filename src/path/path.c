@@ -32,7 +32,7 @@ const struct vb_transport_ops *const vb_transports[VB_TRANSPORTS] = {
 
 void vb_path_none(struct vb_qp *qp)
 {
-	if (vb_qp_is_ib(qp)) {
+	if (qp->ib) {
 		vb_path_use(qp, qp->type == IBV_QPT_UD ? &vb_ib_datagram_path_ops : &vb_ib_path_ops);
 		return;
 	}
@@ -115,7 +115,7 @@ void vb_path_connect(struct vb_qp *qp)
 			settle_on_this_host(qp, true);
 		return; /* its connection resolves it */
 	}
-	if (vb_qp_is_ib(qp)) {
+	if (qp->ib) {
 		if (vb_ib_connect(qp))
 			settle_on_this_host(qp, true);
 		return; /* the requester looks for a peer that is not there yet */

@@ -11,10 +11,15 @@ enum { LRH = 8, BTH = 12, DETH = 8, RETH = 16, AETH = 4, IMMDT = 4, ATOMIC = 28,
 
 enum { THERE, BACK };
 
+static void grow(_Atomic uint64_t *sum, uint64_t by)
+{
+	atomic_store_explicit(sum, atomic_load_explicit(sum, memory_order_relaxed) + by, memory_order_relaxed);
+}
+
 static void add(struct vb_qp *qp, int dir, uint64_t packets, uint64_t bytes)
 {
-	qp->local.way_packets[dir] += packets;
-	qp->local.way_bytes[dir] += bytes;
+	grow(&qp->local.tally->packets[dir], packets);
+	grow(&qp->local.tally->bytes[dir], bytes);
 }
 
 static uint32_t padded(uint32_t length)

@@ -168,7 +168,7 @@ void vb_local_cut(struct vb_qp *qp, bool cut)
 	if (!cut && qp->local.timer_kind == VB_TIMER_RETRY)
 		vb_local_stop_timer(qp);
 	if (vb_sq_kick(qp) == VB_SQ_FAILED)
-		vb_local_settle(qp);
+		qp->path->settle(qp);
 }
 
 void vb_local_timer_expired(struct vb_qp *qp)

@@ -26,7 +26,9 @@ static void port_told(struct vb_ib_host *host, const struct vb_ib_port *port)
 static void fabric_ended(struct vb_ib_host *host)
 {
 	vb_watch_remove(host->node, &host->watch);
-	host->watched = false;
+	vb_mutex_lock(&host->node->io->meet_lock, VB_RANK_MEETING);
+	host->alive = host->watched = false;
+	vb_mutex_unlock(&host->node->io->meet_lock);
 	shutdown(host->watch.fd, SHUT_RDWR);
 	vb_log(VB_LOG_ERROR,
 	       "the fabric process has ended: " VB_FABRIC_DEVICE " is down until this program is started again");
@@ -106,33 +108,18 @@ static int ib_start(struct vb_node *node)
 	node->io->ib = host;
 	host->node = node;
 	host->watch = (struct vb_watch){.fd = join(&is), .fn = on_socket};
-	if (host->watch.fd < 0)
+	if (host->watch.fd < 0) {
+		vb_device_ib_told(NULL);
 		return 0; /* the list of devices has said so */
+	}
 	host->by_tag = calloc(VB_FABRIC_WAYS, sizeof(*host->by_tag));
 	if (!host->by_tag || vb_watch_add(node, &host->watch, EPOLLIN))
 		return ENOMEM;
-	host->watched = true;
+	host->alive = host->watched = true;
 	vb_device_ib_told(&is.port);
 	if (vb_wire_mode() != VB_WIRE_MODE_ALWAYS)
 		memcpy(&node->io->ib_address, is.port.address, sizeof(node->io->ib_address));
 	return 0;
-}
-
-static void ib_free(struct vb_node *node)
-{
-	struct vb_ib_host *host = node->io->ib;
-
-	if (!host)
-		return;
-	if (host->watched) {
-		vb_watch_remove(node, &host->watch);
-		vb_ib_traffic_tell(host, false);
-	}
-	if (host->watch.fd >= 0)
-		close(host->watch.fd);
-	vb_ib_ways_free(host);
-	free(host);
-	node->io->ib = NULL;
 }
 
 /* The connection is the parent's. */
@@ -151,11 +138,6 @@ static void ib_watch(struct vb_node *node, bool watch)
 {
 }
 
-static void fold_traffic(struct vb_qp *qp, void *arg)
-{
-	vb_ib_traffic_fold(qp);
-}
-
 static uint64_t ib_due(struct vb_node *node)
 {
 	return node->io->ib ? atomic_load(&node->io->ib->report_due) : 0;
@@ -171,15 +153,33 @@ static void ib_look(struct vb_node *node)
 	vb_ib_traffic_look(host);
 }
 
-/* Of a program that ends without closing its devices. Under progress. */
-static void ib_last_words(struct vb_node *node)
+/* Of a program that ends, perhaps without closing its devices. */
+static void ib_last_report(struct vb_node *node)
 {
 	struct vb_ib_host *host = node->io->ib;
 
-	if (!host || !host->watched)
+	if (!host || !host->alive)
 		return;
-	vb_node_each_qp(node, fold_traffic, NULL);
-	vb_ib_traffic_tell(host, false);
+	vb_mutex_lock(&node->io->meet_lock, VB_RANK_MEETING);
+	vb_ib_traffic_tell(host);
+	vb_mutex_unlock(&node->io->meet_lock);
+}
+
+static void ib_free(struct vb_node *node)
+{
+	struct vb_ib_host *host = node->io->ib;
+
+	if (!host)
+		return;
+	if (host->watched)
+		vb_watch_remove(node, &host->watch);
+	ib_last_report(node);
+	if (host->watch.fd >= 0)
+		close(host->watch.fd);
+	vb_ib_traffic_free(host);
+	vb_ib_ways_free(host);
+	free(host);
+	node->io->ib = NULL;
 }
 
 static void ib_log_counters(struct vb_node *node)
@@ -208,7 +208,7 @@ const struct vb_transport_ops vb_ib_transport = {
         .watch = ib_watch,
         .due = ib_due,
         .look = ib_look,
-        .last_words = ib_last_words,
+        .last_wait = ib_last_report,
         .log_counters = ib_log_counters,
         .show = ib_show,
         .arm = ib_arm,

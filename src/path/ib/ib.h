@@ -12,15 +12,17 @@
 
 /* The connection to the fabric process, and the ways that it was asked about. */
 struct vb_ib_host {
-	struct vb_watch watch; /* of the socket; fd -1: the fabric process has ended, or there was none */
+	struct vb_watch watch; /* of the socket; fd -1: there was no fabric process */
 	struct vb_node *node;
+	atomic_bool alive;                  /* the fabric process has not ended */
 	bool watched, waits_for_room;       /* under io->meet_lock */
 	struct vb_ib_way *hash[VB_IB_HASH]; /* under io->questions_lock, as the next three */
 	struct vb_ib_way **by_tag;          /* VB_FABRIC_WAYS entries */
 	uint32_t tags;
-	struct vb_ib_way *unsent; /* by next_unsent */
-	atomic_bool talks;        /* unsent has entries */
-	uint64_t report_at;       /* ns: when traffic may be told next. The progress thread's */
+	struct vb_ib_way *unsent;                    /* by next_unsent */
+	struct vb_ib_tally *tallies, *spare_tallies; /* under io->questions_lock */
+	atomic_bool talks;                           /* unsent has entries */
+	uint64_t report_at;                          /* ns: when traffic may be told next. The progress thread's */
 	_Atomic uint64_t
 	        report_due; /* ns: when it will be looked whether there is more; 0: nothing has moved at the last look */
 };
@@ -50,13 +52,13 @@ void vb_ib_ways_free(struct vb_ib_host *host);
 
 /* --- traffic.c --- */
 
-/* Adds the queue pair's packets to those of its way. Under progress + sq_lock. */
-void vb_ib_traffic_fold(struct vb_qp *qp);
-/* Tells the fabric process what a way has carried. Any thread, no spin lock held. */
-void vb_ib_traffic_of_way(struct vb_ib_host *host, struct vb_ib_way *way);
-/* So too of all ways. qps: adds those of the queue pairs first, which takes node->progress. Returns whether there was any. */
-bool vb_ib_traffic_tell(struct vb_ib_host *host, bool qps);
+/* A tally for a queue pair that uses the way. NULL: no memory. No spin lock held. */
+struct vb_ib_tally *vb_ib_tally_new(struct vb_ib_host *host, struct vb_ib_way *way);
+/* Tells the fabric process what ways have carried, and returns whether there was anything. Under io->meet_lock; no spin
+ * lock held. */
+bool vb_ib_traffic_tell(struct vb_ib_host *host);
 /* If it is time for that. Progress thread, no lock held. */
 void vb_ib_traffic_look(struct vb_ib_host *host);
+void vb_ib_traffic_free(struct vb_ib_host *host);
 
 #endif

@@ -62,12 +62,14 @@ static void report_always(void)
 /* --- at RTR --- */
 
 /* Gives the QP a way in place of another. Returns the other one. Under progress + sq_lock. */
-static struct vb_ib_way *change_way(struct vb_qp *qp, struct vb_ib_way *way)
+static struct vb_ib_way *change_way(struct vb_qp *qp, struct vb_ib_way *way, struct vb_ib_tally *tally)
 {
 	struct vb_ib_way *old = qp->local.way;
 
-	vb_ib_traffic_fold(qp);
+	if (qp->local.tally)
+		atomic_store(&qp->local.tally->retired, true);
 	qp->local.way = way;
+	qp->local.tally = tally;
 	if (way)
 		vb_ib_way_address(qp->node, way, &qp->met);
 	return old;
@@ -76,22 +78,25 @@ static struct vb_ib_way *change_way(struct vb_qp *qp, struct vb_ib_way *way)
 bool vb_ib_connect(struct vb_qp *qp)
 {
 	struct vb_device *dev = vb_qp_device(qp);
-	uint16_t pkey = vb_ib_pkey(dev, qp->attr.pkey_index);
+	uint16_t pkey = dev ? vb_ib_pkey(dev, qp->attr.pkey_index) : 0;
 	bool datagrams = qp->type == IBV_QPT_UD, always = vb_wire_mode() == VB_WIRE_MODE_ALWAYS;
 	struct vb_ib_route route = vb_ib_route_of(&qp->attr.ah_attr, pkey, vb_qp_is_reliable(qp));
 	struct vb_ib_way *way = NULL;
+	struct vb_ib_tally *tally = NULL;
 
 	if (always)
 		report_always();
 	/* a P_Key of 0 is an empty entry, with which nobody may talk; as part of a route it means "any" */
 	if (!datagrams && !always && pkey)
 		way = vb_ib_way_get(qp->node, &route, VB_RESOLVE_WAIT);
+	if (way)
+		tally = vb_ib_tally_new(qp->node->io->ib, way);
 	if (way && !way_is_open(way))
 		vb_log(VB_LOG_INFO, "queue pair 0x%x: the fabric has no way to LID %u: %s", qp->qp.qp_num, route.dlid,
 		       why_text(way->why));
 	lock_both(qp);
 	set_pkey(qp, pkey);
-	struct vb_ib_way *old = change_way(qp, way);
+	struct vb_ib_way *old = change_way(qp, way, tally);
 
 	qp->local.peer = NULL;
 	qp->local.remote = NULL;
@@ -145,13 +150,20 @@ struct moved {
 	bool more;
 };
 
+/* From RTR on, until it ends. */
+static bool has_way(const struct vb_qp *qp)
+{
+	enum ibv_qp_state state = atomic_load(&qp->state);
+
+	return state >= IBV_QPS_RTR && state != IBV_QPS_ERR;
+}
+
 /* Under progress + sq_lock. */
 static void refresh_qp(struct vb_qp *qp, void *arg)
 {
-	enum ibv_qp_state state = atomic_load(&qp->state);
 	struct moved *moved = arg;
 
-	if (!vb_qp_is_ib(qp) || state < IBV_QPS_RTR || state == IBV_QPS_ERR)
+	if (!qp->ib || !has_way(qp))
 		return;
 	struct vb_device *dev = vb_qp_device(qp);
 	uint16_t pkey = dev ? vb_ib_pkey(dev, qp->attr.pkey_index) : 0;
@@ -175,17 +187,23 @@ static void refresh_qp(struct vb_qp *qp, void *arg)
 static void move_qp(struct vb_node *node, uint32_t qpn, const struct vb_ib_route *route)
 {
 	struct vb_ib_way *way = route->pkey ? vb_ib_way_get(node, route, 0) : NULL;
+	struct vb_ib_tally *tally = way ? vb_ib_tally_new(node->io->ib, way) : NULL;
 
 	vb_lock(&node->progress);
 	struct vb_qp *qp = atomic_load_explicit(&node->qps[VB_QP_INDEX(qpn)], memory_order_relaxed);
 
-	if (qp && qp->qp.qp_num == qpn && qp->local.way) {
+	if (qp && qp->qp.qp_num == qpn && qp->ib) {
 		vb_lock(&qp->sq_lock);
-		way = change_way(qp, way);
-		vb_local_cut(qp, !way_is_open(qp->local.way));
+		if (has_way(qp)) {
+			way = change_way(qp, way, tally);
+			tally = NULL;
+			vb_local_cut(qp, !way_is_open(qp->local.way));
+		}
 		vb_unlock(&qp->sq_lock);
 	}
 	vb_unlock(&node->progress);
+	if (tally)
+		atomic_store(&tally->retired, true);
 	if (way)
 		vb_ib_way_put(node, way);
 }
@@ -213,7 +231,7 @@ void vb_ib_refresh(struct vb_node *node)
 static void ib_reset(struct vb_qp *qp)
 {
 	if (qp->local.way)
-		vb_ib_way_put(qp->node, change_way(qp, NULL));
+		vb_ib_way_put(qp->node, change_way(qp, NULL, NULL));
 	qp->local.cut = false;
 	vb_local_closed(qp); /* drops the requests of the engine */
 	vb_local_reset(qp);

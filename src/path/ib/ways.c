@@ -85,7 +85,7 @@ struct vb_ib_way *vb_ib_way_get(struct vb_node *node, const struct vb_ib_route *
 	vb_lock(&io->questions_lock);
 	struct vb_ib_way *w = find_or_add(host, route, &spare);
 
-	if (w && !w->users++ && host->watch.fd >= 0) {
+	if (w && !w->users++ && host->alive) {
 		w->asked = true;
 		w->answered = false;
 		note_unsent(host, w);
@@ -95,7 +95,7 @@ struct vb_ib_way *vb_ib_way_get(struct vb_node *node, const struct vb_ib_route *
 	if (!w)
 		return NULL;
 	vb_ib_ways_send(host);
-	if (wait_ms && host->watch.fd >= 0)
+	if (wait_ms && host->alive)
 		await_answer(io, w, wait_ms);
 	return w;
 }
@@ -130,11 +130,14 @@ static void tell_waiters(struct vb_io *io)
 void vb_ib_way_told(struct vb_ib_host *host, const struct vb_fabric_way_is *is)
 {
 	struct vb_io *io = host->node->io;
+
+	vb_lock(&io->questions_lock);
 	struct vb_ib_way *w = is->tag < VB_FABRIC_WAYS ? host->by_tag[is->tag] : NULL;
 
-	if (!w)
+	if (!w) {
+		vb_unlock(&io->questions_lock);
 		return;
-	vb_lock(&io->questions_lock);
+	}
 	if (is->why == VB_WAY_OPEN && memcmp(&w->address, is->address, sizeof(w->address)) != 0) {
 		memcpy(&w->address, is->address, sizeof(w->address));
 		atomic_fetch_add(&w->turn, 1);
@@ -210,9 +213,9 @@ static void send_all(struct vb_ib_host *host)
 	struct vb_fabric_way_ask m;
 	struct vb_ib_way *w;
 
-	while (host->watch.fd >= 0 && (w = take_unsent(host, &m))) {
+	while (host->alive && (w = take_unsent(host, &m))) {
 		if (m.verb == VB_FABRIC_FORGET)
-			vb_ib_traffic_of_way(host, w);
+			vb_ib_traffic_tell(host); /* as long as it has a port to count for */
 		int err = vb_fabric_try(host->watch.fd, &(struct iovec){&m, sizeof(m)}, 1, -1);
 
 		if (err != EAGAIN && err != EINTR)
