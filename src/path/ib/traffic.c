@@ -67,7 +67,7 @@ static void collect(struct vb_ib_host *host)
 	vb_unlock(lock);
 }
 
-static void free_list(struct vb_ib_tally *t)
+static void free_tallies(struct vb_ib_tally *t)
 {
 	while (t) {
 		struct vb_ib_tally *next = t->next;
@@ -79,8 +79,8 @@ static void free_list(struct vb_ib_tally *t)
 
 void vb_ib_traffic_free(struct vb_ib_host *host)
 {
-	free_list(host->tallies);
-	free_list(host->spare_tallies);
+	free_tallies(host->tallies);
+	free_tallies(host->spare_tallies);
 }
 
 /* --- of ways --- */
