@@ -64,6 +64,11 @@ int vb_ah_check(struct vb_context *ctx, const struct ibv_ah_attr *attr, struct i
 	const union ibv_gid *dgid = &av.grh.dgid;
 	struct ibv_gid_entry entry;
 
+	if (ctx->dev->ib) {
+		if (whole)
+			*whole = av;
+		return vb_ib_check_av(ctx->dev, attr, sgid);
+	}
 	if (av.port_num != 1 || !ah_has_route(ctx->dev, &av) || !dgid_plausible(dgid))
 		return EINVAL;
 	if (vb_query_gid_entry(ctx->dev, 1, av.grh.sgid_index, &entry))
@@ -106,8 +111,9 @@ struct ibv_ah *vb_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 	ah->made = VB_MADE(ah->ah);
 	ah->attr = whole;
 	ah->sgid = sgid;
+	ah->met = whole.grh.dgid;
 	atomic_fetch_add(&vb_pd(pd)->users, 1);
-	vb_path_address(ctx->node, &ah->attr.grh.dgid);
+	vb_path_ah_made(ah);
 	return &ah->ah;
 }
 
@@ -116,6 +122,7 @@ int vb_destroy_ah(struct ibv_ah *ibah)
 	if (!vb_ah_is_sound(ibah))
 		return ENOENT;
 	atomic_fetch_sub(&vb_ctx(ibah->context)->node->ah_count, 1);
+	vb_path_ah_ends(vb_ah(ibah));
 	vb_pd_drop(vb_pd(ibah->pd));
 	vb_object_free(vb_ah(ibah), &vb_ah(ibah)->made);
 	return 0;

@@ -68,8 +68,9 @@ int vb_init_ah_from_wc(struct ibv_context *context, uint8_t port_num, struct ibv
 		return 0;
 	attr->is_global = 1;
 	attr->grh.flow_label = be32toh(grh->version_tclass_flow) & 0xfffff;
-	version = ip_version((const uint8_t *)grh);
-	if (!version || (version == 6 && grh->next_hdr != IPPROTO_UDP)) {
+	bool ib = vb_ctx(context)->dev->ib;
+	version = ib ? 6 : ip_version((const uint8_t *)grh);
+	if (!version || (version == 6 && grh->next_hdr != (ib ? VB_GRH_NEXT_HEADER : IPPROTO_UDP))) {
 		errno = EPROTONOSUPPORT;
 		return -1;
 	}

@@ -39,6 +39,8 @@ struct vb_xrcd;
 struct vb_tm;
 struct vb_tag;
 struct vb_xrc_domain;
+struct vb_ib_way;
+struct vb_ib_tally;
 
 /* Allocated with zeros behind it (context.c), because libmlx5 and others read past it as if it were their own. */
 struct vb_context {
@@ -110,7 +112,10 @@ struct vb_mw {
 struct vb_ah {
 	struct ibv_ah ah;
 	struct ibv_ah_attr attr;
-	union ibv_gid sgid; /* the GID at sgid_index when the handle was made */
+	union ibv_gid sgid;    /* the GID at sgid_index when the handle was made */
+	union ibv_gid met;     /* the address by which the broker finds the receiver, unless `way` has it */
+	struct vb_ib_way *way; /* on a fabric: the way to the receiver; else NULL. Constant */
+	_Atomic uint32_t turn; /* way->turn when last_peer was found */
 	/* lane << 40 | ms: until this time the broker is not asked for a program of this lane, because there was
 	 * none */
 	_Atomic uint64_t far;
@@ -348,6 +353,10 @@ struct vb_local_qp {
 	struct vb_local_frames *frames; /* or NULL */
 	struct vb_pingpong pingpong;
 	enum { VB_TIMER_NONE, VB_TIMER_RNR, VB_TIMER_RETRY } timer_kind;
+	bool cut;                  /* no way leads through the fabric: nothing is sent. Under progress + sq_lock */
+	struct vb_ib_way *way;     /* on a fabric: the way to the peer, from RTR on. Under progress + sq_lock */
+	uint16_t pkey;             /* so too: that of the queue pair's pkey_index */
+	struct vb_ib_tally *tally; /* of that way; NULL: there was no memory, or there is no way */
 	struct vb_local_sent sent;
 
 	/* responder: all under node->progress; on lines of its own, because one thread may send while another receives */
@@ -388,6 +397,7 @@ struct vb_qp {
 	struct vb_srq *srq;          /* NULL: the QP uses rq below */
 	struct vb_qp_shared *shared; /* in our segment */
 	bool is_ex, sq_sig_all;
+	bool ib;                 /* its device is on an InfiniBand fabric. Constant */
 	bool sq_tagged;          /* the adapter's rendezvous have the send queue: core/tm.h */
 	uint8_t type;            /* enum ibv_qp_type */
 	_Atomic uint8_t state;   /* enum ibv_qp_state; written under progress + sq_lock */
@@ -413,6 +423,7 @@ struct vb_qp {
 	struct vb_qp *active_new_next;            /* node->active_new, a lock-free stack */
 	uint32_t active_idle;                     /* visits that found nothing */
 
+	union ibv_gid met;              /* the address by which the broker finds the peer; under progress + sq_lock */
 	const struct vb_path_ops *path; /* set under progress + sq_lock, as are roce and iwarp below */
 	struct vb_local_qp local;       /* shared memory: RC, UC and UD */
 	struct vb_datagram_qp datagram; /* UD */

@@ -52,7 +52,7 @@ struct vb_local_sent {
 	uint64_t rnr_naks, timeouts;
 };
 struct vb_local_received {
-	uint64_t datagrams, ahead, duplicates, no_receive, wrong_qkey;
+	uint64_t datagrams, ahead, duplicates, no_receive, wrong_qkey, wrong_pkey;
 };
 
 #endif

@@ -4,6 +4,7 @@
 #include "core/device.h"
 
 #include <assert.h>
+#include <endian.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,26 +16,53 @@ static_assert(offsetof(struct vb_device, ifindex) >= 4096, "libmlx5 reads past s
 
 /* iWARP adapters have minors above those of all RoCE adapters, because an interface may have both kinds. */
 #define IWARP_MINOR 65536
+#define IB_MINOR (2 * IWARP_MINOR)
 
-static struct vb_device *device_new(bool iwarp, const struct vb_netdev *nd, const char *name, __be64 node_guid)
+static struct vb_device *named_device(const char *name, int number)
 {
 	struct vb_device *dev = calloc(1, sizeof(*dev));
 
 	if (!dev)
 		return NULL;
-	dev->iwarp = iwarp;
-	dev->dev.node_type = iwarp ? IBV_NODE_RNIC : IBV_NODE_CA;
-	dev->dev.transport_type = iwarp ? IBV_TRANSPORT_IWARP : IBV_TRANSPORT_IB;
+	dev->dev.node_type = IBV_NODE_CA;
+	dev->dev.transport_type = IBV_TRANSPORT_IB;
 	snprintf(dev->dev.name, sizeof(dev->dev.name), "%s", name);
-	/* The interface index is stable, unique in its namespace, and the same in all processes. */
-	dev->number = nd->ifindex - 1 + (iwarp ? IWARP_MINOR : 0);
+	dev->number = number;
 	snprintf(dev->dev.dev_name, sizeof(dev->dev.dev_name), "uverbs%d", dev->number);
 	snprintf(dev->dev.dev_path, sizeof(dev->dev.dev_path), "/sys/class/infiniband_verbs/%s", dev->dev.dev_name);
 	snprintf(dev->dev.ibdev_path, sizeof(dev->dev.ibdev_path), "/sys/class/infiniband/%s", dev->dev.name);
-	dev->ifindex = nd->ifindex;
-	dev->node_guid = node_guid;
 	dev->refs = 1;
 	vb_lock_init(&dev->lock, VB_RANK_DEVICE);
+	return dev;
+}
+
+struct vb_device *vb_device_new_ib(const char *name, const struct vb_ib_port *port)
+{
+	struct vb_device *dev = named_device(name, IB_MINOR);
+
+	if (!dev)
+		return NULL;
+	dev->ib = true;
+	dev->node_guid = htobe64(port->node_guid);
+	vb_device_apply_ib(dev, port);
+	dev->pending = 0;
+	return dev;
+}
+
+static struct vb_device *device_new(bool iwarp, const struct vb_netdev *nd, const char *name, __be64 node_guid)
+{
+	/* The interface index is stable, unique in its namespace, and the same in all processes. */
+	struct vb_device *dev = named_device(name, nd->ifindex - 1 + (iwarp ? IWARP_MINOR : 0));
+
+	if (!dev)
+		return NULL;
+	dev->iwarp = iwarp;
+	if (iwarp) {
+		dev->dev.node_type = IBV_NODE_RNIC;
+		dev->dev.transport_type = IBV_TRANSPORT_IWARP;
+	}
+	dev->ifindex = nd->ifindex;
+	dev->node_guid = node_guid;
 	vb_device_apply(dev, nd);
 	dev->pending = 0;
 	return dev;

@@ -13,6 +13,7 @@
 
 #include "core/counts.h"
 #include "core/gid.h"
+#include "core/ib.h"
 #include "core/limits.h"
 #include "core/netif.h"
 #include "util/lock.h"
@@ -24,7 +25,10 @@ enum {
 	VB_DEV_GID_CHANGE = 1 << 2,
 	VB_DEV_MTU = 1 << 3, /* active_mtu changed */
 	VB_DEV_LID_CHANGE = 1 << 5,
-	VB_DEV_GONE = 1 << 4, /* the interface does not exist any more; reported once, and does not return */
+	VB_DEV_PKEY_CHANGE = 1 << 6,
+	VB_DEV_SM_CHANGE = 1 << 7,
+	VB_DEV_REREGISTER = 1 << 8, /* the subnet manager wants clients to register again */
+	VB_DEV_GONE = 1 << 4,       /* the interface does not exist any more; reported once, and does not return */
 };
 
 struct vb_device {
@@ -36,6 +40,7 @@ struct vb_device {
 	int ifindex;           /* constant */
 	int number;            /* constant: N of /dev/infiniband/uverbsN, netlink and ibv_get_device_index(3) */
 	bool iwarp;            /* constant: RDMAP over TCP instead of RoCEv2 */
+	bool ib;               /* constant: on an InfiniBand fabric; it has no interface, and ifindex is 0 */
 	bool lids;             /* constant: has a LID, so that addresses need no GRH (core/lid.h) */
 	__be64 node_guid;      /* constant: does not follow a later change of the MAC, as with hardware */
 	unsigned refs;         /* atomic */
@@ -43,6 +48,7 @@ struct vb_device {
 
 	struct vb_lock lock; /* guards the fields below; the last in the order of locks */
 	struct vb_netdev nd;
+	struct vb_ib_port port; /* of ib */
 	struct vb_gid_table gids;
 	unsigned pending; /* VB_DEV_ bits not yet returned by vb_device_refresh */
 	bool gone;
@@ -71,6 +77,10 @@ struct ibv_device **vb_device_list_kept(int *n);
 /* Reads the file that names adapters again, for the calls that follow. No lock held. A file that is gone, cannot be
  * read or is wrong changes nothing. */
 void vb_device_choice_read(void);
+
+/* The fabric process has told the state of our port; NULL: it has ended. From the first call on vb_device_list does not ask
+ * it. No lock held. */
+void vb_device_ib_told(const struct vb_ib_port *port);
 
 /* This program can use these n devices of the kernel only. An interface under another one stays Verbena's. Without this
  * call (the commands of `verbena`) all devices of the kernel count. */
@@ -101,6 +111,7 @@ static inline struct vb_device *vb_device_of(struct ibv_device *dev)
 /* Makes a device of this interface with one reference and this node GUID. NULL if there is no memory. */
 struct vb_device *vb_device_new(const struct vb_netdev *nd, const char *name, __be64 node_guid);
 struct vb_device *vb_device_new_iwarp(const struct vb_netdev *nd, const char *name, __be64 node_guid);
+struct vb_device *vb_device_new_ib(const char *name, const struct vb_ib_port *port);
 struct vb_device *vb_device_get(struct vb_device *dev);
 void vb_device_put(struct vb_device *dev);
 
@@ -135,7 +146,12 @@ static inline bool vb_device_rc_only(const struct vb_device *dev)
 /* Number of entries of the GID table. An iWARP adapter has one entry, its MAC address, as in Linux. */
 static inline int vb_device_gids(const struct vb_device *dev)
 {
-	return dev->iwarp ? 1 : VB_GID_TBL_LEN;
+	return dev->iwarp ? 1 : dev->ib ? VB_IB_GUIDS : VB_GID_TBL_LEN;
+}
+/* Number of entries of the P_Key table. */
+static inline int vb_device_pkeys(const struct vb_device *dev)
+{
+	return dev->iwarp ? 0 : dev->ib ? VB_IB_PKEYS : VB_PKEY_TBL_LEN;
 }
 /* Index of a GID in the table of this device, or -1. */
 int vb_query_gid_index(struct vb_device *dev, uint32_t port, const union ibv_gid *gid);

@@ -35,6 +35,21 @@ static void without_datagrams(struct ibv_device_attr *a)
 	a->max_pkeys = 0;
 }
 
+/* A fabric has no Ethernet frames. Its adapters are known by the GUIDs of the topology. */
+static void on_fabric(struct vb_device *dev, struct ibv_device_attr *a)
+{
+	struct vb_ib_port port;
+
+	vb_device_ib_port(dev, &port);
+	a->device_cap_flags &= ~(unsigned)(IBV_DEVICE_RAW_MULTI | IBV_DEVICE_MANAGED_FLOW_STEERING);
+	a->max_raw_ethy_qp = 0;
+	a->max_mcast_grp = a->max_mcast_qp_attach = a->max_total_mcast_qp_attach = 0;
+	a->max_pkeys = VB_IB_PKEYS;
+	a->sys_image_guid = htobe64(port.system_guid);
+	a->vendor_id = port.vendor_id;
+	a->vendor_part_id = port.device_id;
+}
+
 /* Copies find out by themselves whether memory is there, on all paths and for all operations. */
 static void with_paging(struct ibv_device_attr_ex *attr, bool iwarp)
 {
@@ -105,6 +120,8 @@ int vb_query_device_attr(struct vb_device *dev, struct ibv_device_attr_ex *attr)
 	};
 	if (dev->iwarp)
 		without_datagrams(&attr->orig_attr);
+	if (dev->ib)
+		on_fabric(dev, &attr->orig_attr);
 	with_paging(attr, dev->iwarp);
 	attr->max_dm_size = VB_MAX_DM_SIZE;
 	attr->completion_timestamp_mask = ~0ull;
@@ -112,8 +129,9 @@ int vb_query_device_attr(struct vb_device *dev, struct ibv_device_attr_ex *attr)
 	attr->hca_core_clock = VB_CORE_CLOCK_KHZ;
 	attr->device_cap_flags_ex = attr->orig_attr.device_cap_flags;
 	attr->phys_port_cnt_ex = VB_PORTS;
-	if (!dev->iwarp) {
+	if (!dev->iwarp && !dev->ib)
 		with_raw_packets(attr);
+	if (!dev->iwarp) {
 		attr->device_cap_flags_ex |= VB_IBV_DEVICE_FLUSH_GLOBAL | VB_IBV_DEVICE_ATOMIC_WRITE;
 		attr->tm_caps = (struct ibv_tm_caps){VB_MAX_RNDV_LEN, VB_MAX_TAGS, IBV_TM_CAP_RC, VB_MAX_TAG_OPS,
 		                                     VB_MAX_TAG_SGE};
@@ -182,6 +200,8 @@ int vb_query_port_attr(struct vb_device *dev, uint32_t port, struct ibv_port_att
 
 	if (port != 1)
 		return EINVAL;
+	if (dev->ib)
+		return vb_ib_query_port(dev, attr);
 	vb_device_netdev(dev, &nd);
 	bool up = vb_netdev_is_up(&nd);
 	*attr = (struct ibv_port_attr){
@@ -226,7 +246,7 @@ static struct ibv_gid_entry entry_of(const struct vb_device *dev, uint32_t index
 	return (struct ibv_gid_entry){.gid = *gid,
 	                              .gid_index = index,
 	                              .port_num = 1,
-	                              .gid_type = dev->iwarp ? IBV_GID_TYPE_IB : IBV_GID_TYPE_ROCE_V2,
+	                              .gid_type = dev->iwarp || dev->ib ? IBV_GID_TYPE_IB : IBV_GID_TYPE_ROCE_V2,
 	                              .ndev_ifindex = dev->gone ? 0 : (uint32_t)dev->ifindex};
 }
 
@@ -261,9 +281,9 @@ ssize_t vb_query_gid_list(struct vb_device *dev, struct ibv_gid_entry *entries, 
 
 int vb_query_pkey_at(struct vb_device *dev, uint32_t port, int index, __be16 *pkey)
 {
-	if (port != 1 || index < 0 || index >= (dev->iwarp ? 0 : VB_PKEY_TBL_LEN))
+	if (port != 1 || index < 0 || index >= vb_device_pkeys(dev))
 		return EINVAL;
-	*pkey = htobe16(VB_DEFAULT_PKEY);
+	*pkey = htobe16(dev->ib ? vb_ib_pkey(dev, (unsigned)index) : VB_DEFAULT_PKEY);
 	return 0;
 }
 

@@ -68,13 +68,19 @@ static int parent_text(struct vb_device *dev, struct text *t)
 {
 	struct vb_netdev nd;
 
+	if (dev->ib) {
+		errno = ENOENT;
+		return -1;
+	}
 	vb_device_netdev(dev, &nd);
 	return snprintf(t->buf, t->size, "%s", nd.name);
 }
 
 static int state_text(struct vb_device *dev, struct text *t)
 {
-	return snprintf(t->buf, t->size, "%d: %s", t->port.state, t->port.state == IBV_PORT_ACTIVE ? "ACTIVE" : "DOWN");
+	static const char *const name[] = {"NOP", "DOWN", "INIT", "ARMED", "ACTIVE"};
+
+	return snprintf(t->buf, t->size, "%d: %s", t->port.state, t->port.state < 5 ? name[t->port.state] : "DOWN");
 }
 
 static int phys_state(struct vb_device *dev, struct text *t)
@@ -102,7 +108,7 @@ static int rate_text(struct vb_device *dev, struct text *t)
 
 static int link_layer(struct vb_device *dev, struct text *t)
 {
-	return snprintf(t->buf, t->size, "Ethernet");
+	return snprintf(t->buf, t->size, dev->ib ? "InfiniBand" : "Ethernet");
 }
 
 static int lid_text(struct vb_device *dev, struct text *t)
@@ -128,11 +134,13 @@ static int cap_mask(struct vb_device *dev, struct text *t)
 
 static int pkey_text(struct vb_device *dev, struct text *t)
 {
-	if (dev->iwarp) {
+	__be16 pkey;
+
+	if (vb_query_pkey_at(dev, 1, 0, &pkey)) {
 		errno = ENOENT;
 		return -1;
 	}
-	return snprintf(t->buf, t->size, "0x%04x", VB_DEFAULT_PKEY);
+	return snprintf(t->buf, t->size, "0x%04x", be16toh(pkey));
 }
 
 static int none_id(struct vb_device *dev, struct text *t)
@@ -230,12 +238,12 @@ static int gid_text(struct vb_device *dev, unsigned dir, unsigned index, struct 
 	}
 	if (dir == 0)
 		return print_gid(t, &gid);
-	if (vb_gid_is_zero(&gid)) {
+	if (vb_gid_is_zero(&gid) || (dir == 2 && dev->ib)) {
 		errno = EINVAL;
 		return -1;
 	}
 	if (dir == 1)
-		return snprintf(t->buf, t->size, dev->iwarp ? "IB/RoCE v1" : "RoCE v2");
+		return snprintf(t->buf, t->size, dev->iwarp || dev->ib ? "IB/RoCE v1" : "RoCE v2");
 	vb_device_netdev(dev, &nd);
 	return snprintf(t->buf, t->size, "%s", nd.name);
 }

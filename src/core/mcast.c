@@ -9,6 +9,7 @@
 
 #include "core/device.h"
 #include "core/handle.h"
+#include "core/qp.h"
 #include "core/verbs.h"
 
 bool vb_mcast_address(const union ibv_gid *gid, union ibv_gid *group)
@@ -69,6 +70,8 @@ int vb_attach_mcast(struct ibv_qp *ibqp, const union ibv_gid *gid, uint16_t lid)
 
 	if (!vb_qp_is_sound(ibqp))
 		return EINVAL;
+	if (qp->ib)
+		return EOPNOTSUPP;
 	struct vb_mcast *m = calloc(1, sizeof(*m));
 
 	if (!m)

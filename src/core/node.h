@@ -120,8 +120,10 @@ int vb_region_import(struct vb_node *node, const struct vb_share *share, struct 
                      uint32_t pd, struct vb_region_map **map);
 void vb_region_unmap(struct vb_region_map *map);
 /* Called when an address handle is made: finds out whether the address belongs to this host, because a send must not
- * wait for that. No lock held. */
-void vb_path_address(struct vb_node *node, const union ibv_gid *dgid);
+ * wait for that. On a fabric it asks for the way, and waits a bounded time. No lock held. */
+void vb_path_ah_made(struct vb_ah *ah);
+/* Called when it is destroyed. No lock held. */
+void vb_path_ah_ends(struct vb_ah *ah);
 /* The next four are as in struct vb_path_ops, under the same locks. */
 void vb_path_entered(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_state next);
 bool vb_path_idle(const struct vb_qp *qp);

@@ -79,7 +79,8 @@ static int check_init_attr(struct ibv_context *context, const struct ibv_qp_init
 
 	bool rc_only = vb_device_rc_only(vb_device_of(context->device));
 
-	if (!type_exists(rc_only, a->qp_type))
+	if (!type_exists(rc_only, a->qp_type) ||
+	    (a->qp_type == IBV_QPT_RAW_PACKET && vb_device_of(context->device)->ib))
 		return EOPNOTSUPP;
 	if ((a->comp_mask & ~supported) || ((a->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) && a->create_flags) ||
 	    (tso_header(a) && (a->qp_type != IBV_QPT_RAW_PACKET || vb_rss_is_wanted(a))))
@@ -239,6 +240,7 @@ static void fill_public(struct vb_qp *qp, struct ibv_context *context, const str
 		fill_parts(qp, a);
 	}
 	qp->sq_sig_all = a->sq_sig_all;
+	qp->ib = vb_ctx(context)->dev->ib;
 	vb_path_none(qp);
 	if (a->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) {
 		qp->is_ex = true;
@@ -271,6 +273,7 @@ static int enter_table(struct vb_qp *qp)
 	qp->shared = vb_seg_qp(node->seg, qp->qp.qp_num);
 	atomic_store(&qp->shared->qpn, qp->qp.qp_num);
 	atomic_store(&qp->shared->type, qp->type);
+	atomic_store(&qp->shared->partition, qp->ib ? VB_IB_SHARED_PKEY(0) : 0);
 	atomic_store(&qp->shared->pd, vb_pd_id(qp->pd));
 	atomic_store(&qp->shared->access, 0);
 	vb_qp_arm_wr(qp); /* under progress, as vb_path_arm: rules that are armed now see this QP, or this sees them */

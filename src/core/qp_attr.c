@@ -15,7 +15,9 @@
 
 static bool pkey_ok(const struct vb_qp *qp, const struct ibv_qp_attr *a)
 {
-	return a->pkey_index < VB_PKEY_TBL_LEN;
+	const struct vb_device *dev = VB_CONTEXT_OF(qp)->dev;
+
+	return a->pkey_index < (dev->ib ? VB_IB_PKEYS : VB_PKEY_TBL_LEN);
 }
 
 static bool port_ok(const struct vb_qp *qp, const struct ibv_qp_attr *a)
@@ -39,7 +41,7 @@ static bool mtu_ok(const struct vb_qp *qp, const struct ibv_qp_attr *a)
 		return false;
 	if (a->path_mtu <= port.active_mtu)
 		return true;
-	vb_log(VB_LOG_ERROR, "%s: no path MTU of %u: its interface can only receive packets of %u", dev->dev.name,
+	vb_log(VB_LOG_ERROR, "%s: no path MTU of %u: its port can only receive packets of %u", dev->dev.name,
 	       128u << a->path_mtu, 128u << port.active_mtu);
 	return false;
 }
@@ -179,6 +181,8 @@ void vb_qp_take_attr(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask)
 			       fields[i].size);
 	if ((mask & IBV_QP_AV) && !qp->attr.ah_attr.is_global)
 		vb_lid_route(VB_CONTEXT_OF(qp)->dev, &qp->attr.ah_attr);
+	if ((mask & IBV_QP_AV) && !VB_CONTEXT_OF(qp)->dev->ib)
+		qp->met = qp->attr.ah_attr.grh.dgid;
 	qp->attr.rq_psn &= VB_PSN_MASK;
 	qp->attr.sq_psn &= VB_PSN_MASK;
 	qp->attr.dest_qp_num &= VB_QPN_MASK;

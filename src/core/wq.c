@@ -172,7 +172,8 @@ void vb_wq_arm_all(struct vb_node *node)
 
 static int check_wq_attr(const struct ibv_context *context, const struct ibv_wq_init_attr *attr)
 {
-	if (vb_device_rc_only(vb_device_of(context->device))) /* without raw packets there is no use for it */
+	if (vb_device_rc_only(vb_device_of(context->device)) ||
+	    vb_device_of(context->device)->ib) /* without raw packets there is no use for it */
 		return EOPNOTSUPP;
 	if (attr->comp_mask >= IBV_WQ_INIT_ATTR_RESERVED || attr->wq_type != IBV_WQT_RQ)
 		return EINVAL;

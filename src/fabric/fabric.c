@@ -8,8 +8,6 @@
 
 #include "fabric/internal.h"
 
-#define DEFAULT_PREFIX 0xfe80000000000000ull
-
 struct vb_fabric *vb_fabric_new(const struct vb_fabric_ops *ops, void *own)
 {
 	struct vb_fabric *f = calloc(1, sizeof(*f));
@@ -100,7 +98,7 @@ void vb_fabric_port_defaults(struct vb_fabric_port *p)
 	                         .overrun_errors = 8};
 
 	if (end) {
-		i.gid_prefix = DEFAULT_PREFIX;
+		i.gid_prefix = VB_FABRIC_LINK_LOCAL;
 		i.cap_mask =
 		        VB_CAP_TRAP | VB_CAP_SL_MAP | VB_CAP_SYSTEM_GUID | VB_CAP_EXT_SPEEDS | VB_CAP_CLIENT_REREGISTER;
 		if (!base)
@@ -240,6 +238,7 @@ void vb_fabric_port_state(struct vb_fabric_port *p, uint8_t state)
 	if (state == VB_PORT_DOWN)
 		p->counters.link_downed++;
 	p->info.state = state;
+	p->node->fabric->changes++;
 	if (p->node->sw && p->num) {
 		p->node->sw->info.state_change = 1;
 		vb_fabric_trap(&p->node->port[0], VB_TRAP_LINK_STATE);
@@ -348,6 +347,7 @@ void vb_fabric_switch_off(struct vb_fabric_node *n, bool off)
 	if (n->off == off)
 		return;
 	n->off = off;
+	n->fabric->changes++;
 	for (unsigned i = 1; off && i <= n->ports; i++)
 		if (n->port[i].peer)
 			link_down(n->port[i].peer);

@@ -4,6 +4,7 @@
 #ifndef VB_FABRIC_FABRIC_H
 #define VB_FABRIC_FABRIC_H
 
+#include "frame/ib_port.h"
 #include "frame/pma.h"
 #include "frame/smp.h"
 
@@ -19,7 +20,8 @@
 #define VB_FABRIC_GUIDS 8
 #define VB_FABRIC_LFT_CAP 0xc000
 #define VB_FABRIC_MFT_CAP 1024
-#define VB_FABRIC_HOPS_MOST 64 /* LID-routed switches on one way, then it is a loop */
+#define VB_FABRIC_HOPS_MOST 64                     /* LID-routed switches on one way, then it is a loop */
+#define VB_FABRIC_LINK_LOCAL 0xfe80000000000000ull /* the prefix of GIDs that every port has */
 
 /* X(name): why a datagram was dropped. */
 #define VB_FABRIC_DROPS(X) \
@@ -61,7 +63,8 @@ struct vb_fabric_port {
 	struct vb_port_info info;    /* of port 0 of a switch too */
 	struct vb_port_counters counters;
 	uint64_t guid;
-	uint64_t lease_end; /* of the M_Key; 0: not running */
+	uint64_t lease_end;   /* of the M_Key; 0: not running */
+	uint32_t reregisters; /* how often a Set has asked for it */
 	/* tables that are made when they are first written; NULL: as after a reset */
 	uint16_t *pkeys;
 	uint64_t *guids;
@@ -119,6 +122,7 @@ struct vb_fabric {
 	uint64_t now, next_tid;
 	struct vb_fabric_trap *traps;
 	size_t trap_count;
+	uint64_t changes; /* grows with whatever may change a port or a way */
 	/* datagrams that are under way: a ring, because one may cause others */
 	struct vb_fabric_flight *queue;
 	size_t queue_head, queue_len, queue_room;
@@ -171,6 +175,29 @@ uint64_t vb_fabric_deadline(const struct vb_fabric *f);
 bool vb_fabric_pkey_matches(const struct vb_fabric_port *p, uint16_t pkey);
 uint16_t vb_fabric_pkey(const struct vb_fabric_port *p, unsigned index);
 unsigned vb_fabric_pkeys(const struct vb_fabric_port *p);
+
+/* --- ways: what data that is not simulated packet by packet needs to know (way.c) --- */
+
+struct vb_fabric_way_key {
+	uint16_t dlid, pkey; /* pkey 0: no P_Key is checked */
+	uint8_t path_bits;   /* of the sender's LID */
+	bool grh, both;      /* both: answers must come back */
+	uint8_t dgid[16];
+};
+
+/* The ports that a packet passes: out of one, into the next. */
+struct vb_fabric_way {
+	struct vb_fabric_port *port[2 * (VB_FABRIC_HOPS_MOST + 1)];
+	unsigned ports;
+	struct vb_fabric_port *end;
+	uint8_t mtu; /* the smallest on the way, as in PortInfo */
+};
+
+/* way[1] is the way of the answers; it has no ports unless key->both. Both are unspecified if the way is not open. */
+enum vb_fabric_why vb_fabric_find_way(struct vb_fabric_port *from, const struct vb_fabric_way_key *key,
+                                      struct vb_fabric_way way[2]);
+/* Counts packets that took a way, at all its ports. bytes: from LRH to ICRC. */
+void vb_fabric_count(struct vb_fabric_port *const *port, unsigned ports, uint64_t packets, uint64_t bytes);
 
 /* --- traps: those that a node makes by itself --- */
 

@@ -27,6 +27,31 @@ static inline bool vb_fabric_is_up(const struct vb_fabric_port *p)
 	return p->info.phys == VB_PHYS_UP && p->peer != NULL;
 }
 
+static inline bool vb_fabric_is_lid_of(const struct vb_fabric_port *p, uint16_t lid)
+{
+	return p->info.lid && lid >= p->info.lid && lid < p->info.lid + (1 << p->info.lmc);
+}
+
+/* The port to which a switch's linear table leads. NULL: no route. */
+static inline struct vb_fabric_port *vb_fabric_lft_port(struct vb_fabric_node *n, uint16_t dlid)
+{
+	uint8_t num = dlid < n->sw->lft_len && dlid <= n->sw->info.lft_top ? n->sw->lft[dlid] : 0xff;
+
+	return num <= n->ports ? &n->port[num] : NULL;
+}
+
+/* Does a switch that enforces partitions on a port (14.2.5.6) let this P_Key pass? way: VB_ENFORCE_*. Membership is
+ * for hosts to judge: a switch's port to a limited member has the limited key, which that member sends. */
+static inline bool vb_fabric_lets_pass(const struct vb_fabric_port *p, uint16_t pkey, uint8_t way)
+{
+	if (!p->node->sw || !p->num || !(p->info.enforce & way))
+		return true;
+	for (unsigned i = 0; (pkey & 0x7fff) && i < vb_fabric_pkeys(p); i++)
+		if ((vb_fabric_pkey(p, i) & 0x7fff) == (pkey & 0x7fff))
+			return true;
+	return false;
+}
+
 /* Answers a request in place. in: where it arrived. False: it is not answered. */
 bool vb_sma_answer(struct vb_fabric_port *in, struct vb_smp *smp);
 /* Whether the node answers it: it is not SMInfo, a trap or a response, which are for programs. */

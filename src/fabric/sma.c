@@ -226,6 +226,7 @@ bool vb_sma_answer(struct vb_fabric_port *in, struct vb_smp *s)
 	}
 	uint8_t status = answer_attribute(in, s, hide);
 
+	in->node->fabric->changes += s->mad.method == VB_MAD_SET;
 	s->mad.status = status;
 	s->mad.method = VB_MAD_GET_RESP;
 	return true;

@@ -123,8 +123,10 @@ uint8_t vb_sma_set_port_info(struct vb_fabric_port *p, const struct vb_port_info
 {
 	if (!values_are_right(p, set))
 		return VB_MAD_BAD_VALUE;
-	if (is_end(p))
+	if (is_end(p)) {
 		take_addresses(&p->info, set);
+		p->reregisters += set->reregister;
+	}
 	if (!p->node->sw || p->num) {
 		take_link(&p->info, set);
 		take_states(p, set);

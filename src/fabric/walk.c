@@ -25,11 +25,6 @@ static enum step ended_because(uint64_t *counter)
 }
 #define DROPPED(w, why) ended_because(&(w)->f->drops.why)
 
-static bool is_lid_of(const struct vb_fabric_port *p, uint16_t lid)
-{
-	return p->info.lid && lid >= p->info.lid && lid < p->info.lid + (1 << p->info.lmc);
-}
-
 static void count_transmit(struct vb_fabric_port *out, struct vb_fabric_port *in)
 {
 	enum { WORDS = (8 + 12 + 8 + VB_MAD_LEN + 4) / 4 }; /* LRH, BTH, DETH, MAD, ICRC */
@@ -70,7 +65,7 @@ static void pkey_trap(struct vb_fabric_port *p, const struct vb_fabric_packet *k
 /* A switch that enforces partitions on a port: 14.2.5.6, PartitionEnforcementInbound and -Outbound. */
 static bool may_pass(struct vb_fabric_port *p, const struct vb_fabric_packet *k, uint8_t way)
 {
-	if (!p->node->sw || !p->num || !(p->info.enforce & way) || vb_fabric_pkey_matches(p, k->pkey))
+	if (vb_fabric_lets_pass(p, k->pkey, way))
 		return true;
 	if (way == VB_ENFORCE_IN)
 		p->counters.rcv_constraint++;
@@ -93,8 +88,10 @@ static enum step transmit(struct walk *w, struct vb_fabric_port *out)
 			out->counters.xmit_discards++;
 			return DROPPED(w, not_active);
 		}
-		if (in->info.state == VB_PORT_ARMED) /* 7.2.7: a data packet makes it Active; no PortStateChange */
+		if (in->info.state == VB_PORT_ARMED) { /* 7.2.7: a data packet makes it Active; no PortStateChange */
 			in->info.state = VB_PORT_ACTIVE;
+			w->f->changes++;
+		}
 		if (in->info.state != VB_PORT_ACTIVE)
 			return DROPPED(w, not_active);
 		if (!may_pass(out, &w->fl->packet, VB_ENFORCE_OUT) || !may_pass(in, &w->fl->packet, VB_ENFORCE_IN))
@@ -104,13 +101,6 @@ static enum step transmit(struct walk *w, struct vb_fabric_port *out)
 	w->at = in;
 	w->starts = false;
 	return GO_ON;
-}
-
-static struct vb_fabric_port *table_port(struct vb_fabric_node *n, uint16_t dlid)
-{
-	uint8_t num = dlid < n->sw->lft_len && dlid <= n->sw->info.lft_top ? n->sw->lft[dlid] : 0xff;
-
-	return num <= n->ports ? &n->port[num] : NULL;
 }
 
 /* --- at the end of the way --- */
@@ -277,7 +267,7 @@ static bool is_directed_here(const struct walk *w)
 	const struct vb_fabric_port *end = vb_fabric_end_port(w->at);
 
 	return w->fl->is_smp && w->fl->smp.mad.mgmt_class == VB_MAD_CLASS_SM_DR &&
-	       (k->dlid == VB_LID_DIRECTED || is_lid_of(end, k->dlid));
+	       (k->dlid == VB_LID_DIRECTED || vb_fabric_is_lid_of(end, k->dlid));
 }
 
 static enum step by_lid(struct walk *w)
@@ -286,13 +276,13 @@ static enum step by_lid(struct walk *w)
 	struct vb_fabric_port *end = vb_fabric_end_port(w->at), *out;
 	uint16_t dlid = w->fl->packet.dlid;
 
-	if (is_lid_of(end, dlid))
+	if (vb_fabric_is_lid_of(end, dlid))
 		return w->fl->is_smp ? end_smp(w) : end_gmp(w);
 	if (!n->sw)
 		return w->starts ? transmit(w, w->at) : DROPPED(w, not_for_us);
 	if (++w->lid_hops > VB_FABRIC_HOPS_MOST)
 		return DROPPED(w, hop_limit);
-	out = table_port(n, dlid);
+	out = vb_fabric_lft_port(n, dlid);
 	if (!out || !out->num) {
 		w->at->counters.rcv_relay_errors++;
 		return DROPPED(w, no_route);

@@ -14,6 +14,7 @@
 
 /* Bytes of headers. A GRH is the header in front of a received datagram. */
 #define VB_GRH_LEN 40
+#define VB_GRH_NEXT_HEADER 0x1b /* IBA 8.3.1 */
 #define VB_IPV6_LEN 40
 #define VB_IPV4_LEN 20
 

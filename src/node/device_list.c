@@ -15,9 +15,11 @@
 #include "node/host_guid.h"
 #include "net/netdev.h"
 #include "core/rdma_link.h"
+#include "fabric/proto/proto.h"
 #include "util/env.h"
 #include "util/hardware.h"
 #include "util/links.h"
+#include "util/log.h"
 #include "util/lock.h"
 #include "util/runtime.h"
 #include "util/settings.h"
@@ -51,6 +53,13 @@ static struct {
 	int n;
 	char name[VB_RDMA_LINKS_MAX][IBV_SYSFS_NAME_MAX];
 } usable;
+
+/* The port on an InfiniBand fabric (VERBENA_FABRIC). Guarded by scan_lock. */
+static struct {
+	bool present; /* the fabric process has answered */
+	bool told;    /* it tells changes by itself */
+	struct vb_ib_port port;
+} on_fabric;
 
 static void lock_scan(void)
 {
@@ -237,6 +246,73 @@ static struct vb_device *find_or_make(enum vb_device_kind kind, const struct vb_
 	return dev;
 }
 
+/* Asks the fabric process, unless it tells by itself. It may take long to answer, so no lock is held. */
+static void ask_fabric(void)
+{
+	struct vb_fabric_port_is is;
+	static bool said;
+
+	lock_scan();
+	bool ask = vb_fabric_socket() && !on_fabric.told;
+	unlock_scan();
+	if (!ask)
+		return;
+	long n = vb_fabric_ask(VB_FABRIC_PORT, 1, "", &is, sizeof(is));
+	bool good = n == sizeof(is) && !is.error;
+
+	lock_scan();
+	if (good && !on_fabric.told) {
+		on_fabric.present = true;
+		on_fabric.port = is.port;
+	}
+	bool first = !good && !said;
+
+	said |= first;
+	unlock_scan();
+	if (first && n == sizeof(is))
+		vb_log(VB_LOG_ERROR, "VERBENA_FABRIC: no channel adapter, or more than one, is called \"%s\"",
+		       vb_fabric_node_name());
+	else if (first)
+		vb_log(VB_LOG_ERROR, "VERBENA_FABRIC: no fabric answers at %s: there is no " VB_FABRIC_DEVICE,
+		       vb_fabric_socket());
+}
+
+/* The known device of the fabric, or a new one. NULL: there is none, or no memory. */
+static struct vb_device *find_or_make_ib(void)
+{
+	if (!on_fabric.present)
+		return NULL;
+	for (size_t i = 0; i < registry.n; i++) {
+		if (!registry.dev[i]->ib)
+			continue;
+		vb_device_apply_ib(registry.dev[i], &on_fabric.port);
+		return vb_device_get(registry.dev[i]);
+	}
+	struct vb_device *dev = vb_device_new_ib(VB_FABRIC_DEVICE, &on_fabric.port);
+	if (dev) {
+		number_above_hardware(dev);
+		set_paths(&dev->dev);
+	}
+	return dev;
+}
+
+void vb_device_ib_told(const struct vb_ib_port *port)
+{
+	lock_scan();
+	on_fabric.told = true;
+	if (port) {
+		on_fabric.present = true;
+		on_fabric.port = *port;
+	} else {
+		on_fabric.port.state = IBV_PORT_DOWN;
+		on_fabric.port.phys = 3; /* Disabled */
+	}
+	for (size_t i = 0; i < registry.n; i++)
+		if (registry.dev[i]->ib)
+			vb_device_apply_ib(registry.dev[i], &on_fabric.port);
+	unlock_scan();
+}
+
 static bool devices_listed(const struct vb_netdev *list, size_t n, int ifindex)
 {
 	for (size_t i = 0; i < n; i++)
@@ -248,7 +324,7 @@ static bool devices_listed(const struct vb_netdev *list, size_t n, int ifindex)
 static void replace_registry(struct vb_device **dev, size_t n, const struct vb_netdev *list, size_t n_list)
 {
 	for (size_t i = 0; i < registry.n; i++) {
-		if (!devices_listed(list, n_list, registry.dev[i]->ifindex))
+		if (!registry.dev[i]->ib && !devices_listed(list, n_list, registry.dev[i]->ifindex))
 			vb_device_apply(registry.dev[i], NULL);
 		vb_device_put(registry.dev[i]);
 	}
@@ -270,8 +346,10 @@ static int device_rank(const struct vb_netdev *nd)
 static int by_rank(const void *a, const void *b)
 {
 	const struct vb_device *x = *(struct vb_device *const *)a, *y = *(struct vb_device *const *)b;
-	int d = device_rank(&x->nd) - device_rank(&y->nd);
+	int d = y->ib - x->ib; /* who names a fabric wants to use it */
 
+	if (!d)
+		d = device_rank(&x->nd) - device_rank(&y->nd);
 	if (!d)
 		d = (x->ifindex > y->ifindex) - (x->ifindex < y->ifindex);
 	return d ? d : x->iwarp - y->iwarp;
@@ -338,6 +416,8 @@ static int scan_devices(void)
 	size_t n_free = leave_to_hardware(list, n_list, links);
 	size_t n_all = vb_hardware_wanted() == VB_HARDWARE_ONLY ? 0 : n_list;
 	struct vb_device **dev = calloc(2 * n_all + 1, sizeof(struct vb_device *));
+	if (dev && (dev[0] = find_or_make_ib()))
+		n++;
 	for (size_t i = 0; dev && i < 2 * n_all; i++) {
 		struct vb_netdev nd = list[i / 2];
 		enum vb_device_kind kind = i % 2 ? VB_DEVICE_IWARP : VB_DEVICE_ROCE;
@@ -387,6 +467,7 @@ struct ibv_device **vb_device_list(int *n)
 {
 	vb_settings_check();
 	read_choice(true);
+	ask_fabric();
 	return list_devices(n);
 }
 
@@ -411,6 +492,8 @@ unsigned vb_device_refresh(struct vb_device *dev)
 {
 	struct vb_netdev nd;
 
+	if (dev->ib)
+		return vb_device_take_pending(dev);
 	lock_scan();
 	int rc = vb_netdev_get(dev->ifindex, &nd);
 	const struct vb_links *links = rc ? NULL : kept_links();

@@ -21,6 +21,8 @@ struct vb_io {
 	struct vb_walk *_Atomic walk; /* that the owner of progress shall do; or NULL */
 	struct vb_iwarp_host *iwarp;
 	struct vb_raw_host *raw;
+	struct vb_ib_host *ib;    /* NULL: there is no fabric */
+	union ibv_gid ib_address; /* by which others on the fabric find this program; zeros: none. Constant */
 	struct vb_transport transport[VB_TRANSPORTS];
 	pthread_t thread;
 	atomic_bool stop;
@@ -84,6 +86,9 @@ void vb_questions_send(struct vb_node *node);          /* those that are not sen
  * is open, or none was asked. Any lock may be held. */
 struct vb_peer *vb_peer_known(struct vb_node *node, uint32_t qpn, const union ibv_gid *dgid, int *err);
 
+/* Finds out whether the address is one of this host, for vb_peer_find. No lock held. */
+void vb_peer_address(struct vb_node *node, const union ibv_gid *dgid);
+
 /* path/local/announce.c */
 void vb_announce_gids(struct vb_node *node);
 void vb_await_broker(struct vb_node *node);
@@ -132,6 +137,7 @@ void vb_gsi_on_reattached(struct vb_node *node);
 void vb_gsi_on_time(struct vb_node *node); /* calls its timeout if due */
 
 /* thread.c */
+void vb_network_changed(struct vb_node *node); /* a port has changed: raises its events. No lock held */
 int vb_progress_start(struct vb_node *node);
 void vb_progress_stop(struct vb_node *node);
 void vb_progress_wake(struct vb_node *node); /* any thread, under any lock; keeps errno */

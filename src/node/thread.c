@@ -53,8 +53,15 @@ static void show_life(struct vb_node *node)
 #define PORT ((void *)(intptr_t)1) /* element.port_num of events of the only port */
 
 /* After a change of addresses or links: raises events for the program (IBA 11.6.3), tells the broker our addresses. */
-static void network_changed(struct vb_node *node)
+void vb_network_changed(struct vb_node *node)
 {
+	static const struct {
+		unsigned bit;
+		enum ibv_event_type type;
+	} events[] = {{VB_DEV_PORT_UP, IBV_EVENT_PORT_ACTIVE},         {VB_DEV_PORT_DOWN, IBV_EVENT_PORT_ERR},
+	              {VB_DEV_GID_CHANGE, IBV_EVENT_GID_CHANGE},       {VB_DEV_LID_CHANGE, IBV_EVENT_LID_CHANGE},
+	              {VB_DEV_PKEY_CHANGE, IBV_EVENT_PKEY_CHANGE},     {VB_DEV_SM_CHANGE, IBV_EVENT_SM_CHANGE},
+	              {VB_DEV_REREGISTER, IBV_EVENT_CLIENT_REREGISTER}};
 	struct vb_device *seen[64];
 	unsigned what[64], n = 0;
 
@@ -72,14 +79,9 @@ static void network_changed(struct vb_node *node)
 			what[n++] = vb_device_refresh(c->dev);
 		}
 		bits = what[i];
-		if (bits & VB_DEV_PORT_UP)
-			vb_async_raise(c, IBV_EVENT_PORT_ACTIVE, PORT);
-		if (bits & VB_DEV_PORT_DOWN)
-			vb_async_raise(c, IBV_EVENT_PORT_ERR, PORT);
-		if (bits & VB_DEV_GID_CHANGE)
-			vb_async_raise(c, IBV_EVENT_GID_CHANGE, PORT);
-		if (bits & VB_DEV_LID_CHANGE)
-			vb_async_raise(c, IBV_EVENT_LID_CHANGE, PORT);
+		for (unsigned k = 0; k < sizeof(events) / sizeof(*events); k++)
+			if (bits & events[k].bit)
+				vb_async_raise(c, events[k].type, PORT);
 		if (bits & VB_DEV_GONE)
 			vb_async_raise(c, IBV_EVENT_DEVICE_FATAL, NULL);
 	}
@@ -136,7 +138,7 @@ static void handle_events(struct vb_node *node, const struct epoll_event *ev, in
 			continue; /* a readable socket, which the next round polls */
 		} else if (p == &io->netmon) {
 			if (vb_netmon_drain(io->netmon))
-				network_changed(node);
+				vb_network_changed(node);
 		} else {
 			vb_peer_pidfd(node, p);
 		}
@@ -294,7 +296,7 @@ static void *progress_thread(void *arg)
 		wait_ns(io, ev, &n, sleep_ns);
 		handle_events(node, ev, n);
 		if (vb_lines_reader_done())
-			network_changed(node);
+			vb_network_changed(node);
 		vb_questions_send(node);
 		vb_maps_work(node);
 		vb_relays_work(node);

@@ -13,7 +13,7 @@ struct vb_node;
 struct vb_qp;
 struct vb_counts;
 
-enum vb_transport_index { VB_TRANSPORT_ROCE, VB_TRANSPORT_IWARP, VB_TRANSPORT_RAW, VB_TRANSPORTS };
+enum vb_transport_index { VB_TRANSPORT_ROCE, VB_TRANSPORT_IWARP, VB_TRANSPORT_RAW, VB_TRANSPORT_IB, VB_TRANSPORTS };
 
 /* A function may be NULL unless stated otherwise: the transport has nothing to do then. */
 struct vb_transport_ops {

@@ -14,7 +14,7 @@
 #include "path/path.h"
 
 /* The operations of each path, and the same with ours in place of some. Filled at first use, under lock. */
-#define PATHS 5
+#define PATHS 7
 static struct vb_lock fill_lock;
 static const struct vb_path_ops *plain[PATHS];
 static struct vb_path_ops faulty[PATHS];
@@ -24,6 +24,12 @@ static struct vb_path_ops faulty[PATHS];
 static bool is_faulty(const struct vb_path_ops *ops)
 {
 	return ops >= faulty && ops < faulty + PATHS;
+}
+
+/* Does it connect programs of this host? */
+static bool is_local(const struct vb_path_ops *ops)
+{
+	return ops == &vb_local_path_ops || ops == &vb_ib_path_ops;
 }
 
 static const struct vb_path_ops *plain_of(const struct vb_qp *qp)
@@ -105,13 +111,13 @@ static uint8_t path_of(const struct vb_qp *qp)
 {
 	if (qp->type == IBV_QPT_UD || qp->type == IBV_QPT_RAW_PACKET)
 		return 0;
-	return plain_of(qp) == &vb_local_path_ops ? VB_FAULT_LOCAL : qp->iwarp ? VB_FAULT_IWARP : VB_FAULT_ROCE;
+	return is_local(plain_of(qp)) ? VB_FAULT_LOCAL : qp->iwarp ? VB_FAULT_IWARP : VB_FAULT_ROCE;
 }
 
 static void judge_request(struct vb_qp *qp, uint32_t i)
 {
 	struct vb_swqe *w = vb_sq_at(qp, i);
-	bool local = plain_of(qp) == &vb_local_path_ops;
+	bool local = is_local(plain_of(qp));
 	const struct vb_device *dev = vb_qp_device(qp);
 	struct vb_fault_subject s = {
 	        .path = path_of(qp),
@@ -168,7 +174,7 @@ static enum vb_sq_status faulty_kick(struct vb_qp *qp)
 	judge_new(qp);
 	if (qp->fault.fatal)
 		return VB_SQ_FAILED;
-	if (path != &vb_local_path_ops || !qp->fault.due || qp->sq_emit == qp->sq_head)
+	if (!is_local(path) || !qp->fault.due || qp->sq_emit == qp->sq_head)
 		return path->kick(qp);
 	uint32_t end = end_of_due(qp);
 
@@ -196,7 +202,7 @@ static uint64_t faulty_deadline(struct vb_qp *qp)
 	const struct vb_path_ops *path = plain_of(qp);
 	uint64_t at = path->deadline ? path->deadline(qp) : 0, due = 0;
 
-	if (path != &vb_local_path_ops || !qp->fault.due)
+	if (!is_local(path) || !qp->fault.due)
 		return at;
 	vb_lock(&qp->sq_lock);
 	if (qp->sq_emit != qp->sq_head && qp->fault.judged == qp->sq_head)
@@ -232,7 +238,7 @@ static unsigned slot_of_path(const struct vb_path_ops *ops)
 		faulty[i] = *ops;
 		faulty[i].kick = faulty_kick;
 		faulty[i].settle = faulty_settle;
-		faulty[i].deadline = ops->deadline || ops == &vb_local_path_ops ? faulty_deadline : NULL;
+		faulty[i].deadline = ops->deadline || is_local(ops) ? faulty_deadline : NULL;
 		faulty[i].forget_sends = faulty_forget_sends;
 		faulty[i].reset = faulty_reset;
 		plain[i] = ops;
@@ -243,7 +249,7 @@ static unsigned slot_of_path(const struct vb_path_ops *ops)
 
 const struct vb_path_ops *vb_path_faulty(struct vb_qp *qp, const struct vb_path_ops *ops)
 {
-	if (ops == &vb_local_path_ops && !qp->fault.due && qp->sq_max_wr)
+	if (is_local(ops) && !qp->fault.due && qp->sq_max_wr)
 		qp->fault.due = calloc(qp->sq_max_wr, sizeof(*qp->fault.due));
 	if (!is_faulty(qp->path)) {
 		qp->fault.judged = qp->fault.first_due = qp->sq_head;

@@ -9,25 +9,33 @@
 #include <time.h>
 
 #include "capture/capture.h"
+#include "core/device.h"
 #include "core/qp.h"
 #include "engine/local/local.h"
 #include "engine/local/ring.h"
+#include "path/ib/ib.h"
 #include "path/roce/roce.h"
 #include "path/wire_mode.h"
 #include "util/calls.h"
 #include "util/guard.h"
 #include "util/log.h"
 
-#define IWARP_WAIT 1000 /* ms; how long ibv_modify_qp waits for the broker to find an iWARP QP's peer on this host */
+#define ONLY_WAIT \
+	1000 /* ms; how long ibv_modify_qp waits for the broker to find a QP's peer, if RoCE is no other way */
 
 const struct vb_transport_ops *const vb_transports[VB_TRANSPORTS] = {
         [VB_TRANSPORT_ROCE] = &vb_roce_transport,
         [VB_TRANSPORT_IWARP] = &vb_iwarp_transport,
         [VB_TRANSPORT_RAW] = &vb_raw_transport,
+        [VB_TRANSPORT_IB] = &vb_ib_transport,
 };
 
 void vb_path_none(struct vb_qp *qp)
 {
+	if (qp->ib) {
+		vb_path_use(qp, qp->type == IBV_QPT_UD ? &vb_ib_datagram_path_ops : &vb_ib_path_ops);
+		return;
+	}
 	vb_path_use(qp, qp->type == IBV_QPT_UD           ? &vb_datagram_path_ops
 	                : qp->type == IBV_QPT_RAW_PACKET ? &vb_raw_path_ops
 	                                                 : &vb_local_path_ops);
@@ -46,15 +54,14 @@ static void report_silence(const struct vb_qp *qp)
 
 /* Connects the QP to the process that owns its destination QP number, if that process is on this host and the broker
  * can introduce it. Returns false if the path is the network or an iWARP connection. True: the peer of this host, or
- * none yet; then the QP is unresolved. */
-static bool settle_on_this_host(struct vb_qp *qp, bool iwarp)
+ * none yet; then the QP is unresolved. only: RoCE is no other way. */
+static bool settle_on_this_host(struct vb_qp *qp, bool only)
 {
 	struct vb_peer *p;
 	int err;
 
-	p = vb_peer_find(qp->node, qp->attr.dest_qp_num, &qp->attr.ah_attr.grh.dgid,
-	                 iwarp ? IWARP_WAIT : VB_RESOLVE_WAIT, &err);
-	if (!p && (iwarp || ((err == ENOENT || err == EACCES) && !vb_roce_bring_up(qp->node, VB_RESOLVE_WAIT))))
+	p = vb_peer_find(qp->node, qp->attr.dest_qp_num, &qp->met, only ? ONLY_WAIT : VB_RESOLVE_WAIT, &err);
+	if (!p && (only || ((err == ENOENT || err == EACCES) && !vb_roce_bring_up(qp->node, VB_RESOLVE_WAIT))))
 		return false;
 	if (err == EAGAIN)
 		report_silence(qp);
@@ -108,6 +115,11 @@ void vb_path_connect(struct vb_qp *qp)
 			settle_on_this_host(qp, true);
 		return; /* its connection resolves it */
 	}
+	if (qp->ib) {
+		if (vb_ib_connect(qp))
+			settle_on_this_host(qp, true);
+		return; /* the requester looks for a peer that is not there yet */
+	}
 	if (qp->type == IBV_QPT_UD) {
 		qp->datagram.roce_always = always;
 		/* without RoCE the QP still reaches programs of this host, and the broker may answer later */
@@ -126,6 +138,22 @@ void vb_path_connect(struct vb_qp *qp)
 }
 
 /* --- functions of core/node.h --- */
+
+void vb_path_ah_made(struct vb_ah *ah)
+{
+	struct vb_context *ctx = VB_CONTEXT_OF(ah);
+
+	if (ctx->dev->ib)
+		vb_ib_ah_made(ah);
+	else
+		vb_peer_address(ctx->node, &ah->met);
+}
+
+void vb_path_ah_ends(struct vb_ah *ah)
+{
+	if (ah->way)
+		vb_ib_way_put(VB_CONTEXT_OF(ah)->node, ah->way);
+}
 
 void vb_path_settle(struct vb_qp *qp)
 {

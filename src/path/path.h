@@ -14,7 +14,10 @@ extern const struct vb_path_ops vb_roce_path_ops;  /* RC and UC over RoCEv2 */
 extern const struct vb_path_ops vb_iwarp_path_ops; /* RC over a TCP connection */
 extern const struct vb_path_ops vb_raw_path_ops;   /* raw packets through a packet socket */
 
-extern const struct vb_transport_ops vb_roce_transport, vb_iwarp_transport, vb_raw_transport;
+extern const struct vb_path_ops vb_ib_path_ops;          /* RC, UC and XRC where a fabric has a way, by shared memory */
+extern const struct vb_path_ops vb_ib_datagram_path_ops; /* UD so too */
+
+extern const struct vb_transport_ops vb_roce_transport, vb_iwarp_transport, vb_raw_transport, vb_ib_transport;
 
 /* Gives the QP the operations of a path, or those that ask the rules of fault injection first. Under progress + sq_lock,
  * or no other thread knows the QP yet. */

@@ -64,7 +64,7 @@ void vb_unresolved_again(struct vb_node *node)
  * only. Returns 0 if it found a peer of this host (*peer) or RoCE is up (*peer is NULL). */
 static int resolve_path(struct vb_qp *qp, bool ask, struct vb_peer **peer)
 {
-	const union ibv_gid *dgid = &qp->attr.ah_attr.grh.dgid;
+	const union ibv_gid *dgid = &qp->met;
 	int err = 0;
 
 	*peer = NULL;

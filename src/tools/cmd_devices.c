@@ -45,6 +45,10 @@ static int mtu_bytes(const struct view *v)
 
 static const char *state_text(const struct view *v)
 {
+	static const char *const name[] = {"NOP", "DOWN", "INIT", "ARMED", "ACTIVE"};
+
+	if (v->dev->ib)
+		return name[v->port.state];
 	return v->port.state == IBV_PORT_ACTIVE ? "ACTIVE" : "DOWN";
 }
 
@@ -58,9 +62,9 @@ static void print_table(const struct view *v)
 {
 	char mtu[32], gid[INET6_ADDRSTRLEN];
 
-	snprintf(mtu, sizeof(mtu), "%d/%u", mtu_bytes(v), v->nd.mtu);
-	printf("%-16s %-12s %-7s %-11s %-23s %-20s", v->dev->dev.name, v->nd.name, state_text(v), mtu, v->rate,
-	       v->guid);
+	snprintf(mtu, sizeof(mtu), v->dev->ib ? "%d" : "%d/%u", mtu_bytes(v), v->nd.mtu);
+	printf("%-16s %-12s %-7s %-11s %-23s %-20s", v->dev->dev.name, v->dev->ib ? "-" : v->nd.name, state_text(v),
+	       mtu, v->rate, v->guid);
 	for (ssize_t i = 0; i < v->n_gids; i++)
 		printf("%*s%3u  %s\n", i ? 95 : 1, "", v->gids[i].gid_index, gid_text(&v->gids[i].gid, gid));
 }
@@ -73,11 +77,14 @@ static void print_json(const struct view *v)
 	cmd_print_json_string(v->nd.name);
 	printf(", \"ifindex\": %d, \"transport\": \"%s\", \"state\": \"%s\", \"mtu\": %d, \"interface_mtu\": %u, \"rate\": \"%s\", "
 	       "\"node_guid\": \"%s\", \"gids\": [",
-	       v->nd.ifindex, v->dev->iwarp ? "iwarp" : "roce", state_text(v), mtu_bytes(v), v->nd.mtu, v->rate,
-	       v->guid);
+	       v->nd.ifindex,
+	       v->dev->ib      ? "infiniband"
+	       : v->dev->iwarp ? "iwarp"
+	                       : "roce",
+	       state_text(v), mtu_bytes(v), v->nd.mtu, v->rate, v->guid);
 	for (ssize_t i = 0; i < v->n_gids; i++)
 		printf("%s{\"index\": %u, \"gid\": \"%s\", \"type\": \"%s\"}", i ? ", " : "", v->gids[i].gid_index,
-		       gid_text(&v->gids[i].gid, gid), v->dev->iwarp ? "IB" : "RoCE v2");
+		       gid_text(&v->gids[i].gid, gid), v->dev->iwarp || v->dev->ib ? "IB" : "RoCE v2");
 	printf("]}");
 }
 

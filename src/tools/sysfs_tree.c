@@ -60,6 +60,8 @@ static void write_parent(struct vb_tree *t, const char *dir, struct vb_device *d
 	char path[PATH_MAX], text[TEXT], target[PATH_MAX];
 	struct vb_netdev nd;
 
+	if (dev->ib) /* it has no interface, and no function of a bus */
+		return;
 	vb_device_netdev(dev, &nd);
 	if (!read_nic(&nd, "numa_node", text, sizeof(text)))
 		strcpy(text, "-1\n");

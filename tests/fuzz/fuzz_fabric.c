@@ -1,4 +1,4 @@
-// fuzz_fabric.c - arbitrary datagrams from two programs on a subnet: nothing crashes, and memory stays bounded
+// fuzz_fabric.c - arbitrary datagrams and messages from two programs on a subnet: nothing crashes, and memory stays bounded
 // follows: IBA volume 1, 13.5, 13.6, 14.2
 // SPDX-License-Identifier: MIT
 #include <assert.h>
@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "fabric/agent/agent.h"
+#include "fabric/server/server.h"
 #include "fabric/topology.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -24,6 +25,21 @@ static const struct vb_agents_ops agents_ops = {.receive = on_receive};
 static bool on_deliver(void *own, struct vb_fabric_port *port, const struct vb_fabric_packet *packet)
 {
 	return vb_agents_deliver(port->host, packet);
+}
+
+/* What a program is told of its port and of ways is one of the two messages. */
+void client_post(struct client *c, const void *bytes, size_t len)
+{
+	uint32_t verb;
+
+	memcpy(&verb, bytes, sizeof(verb));
+	if (verb == VB_FABRIC_WAY_IS) {
+		const struct vb_fabric_way_is *is = bytes;
+
+		assert(len == sizeof(*is) && is->why < VB_WAYS);
+		return;
+	}
+	assert(verb == VB_FABRIC_PORT_IS && len == sizeof(struct vb_fabric_port_is));
 }
 
 static const struct vb_fabric_ops fabric_ops = {.deliver = on_deliver};
@@ -63,7 +79,21 @@ static void set_up(struct vb_fabric *f, struct vb_agent_file *file[HOSTS], struc
 	}
 }
 
-/* Each step: a byte of control, one for the length, then so many bytes of the datagram; the rest of it is zeros. */
+/* A message of a verbs device: its verb is one that is known, or any; its length any. */
+static void say(struct joined *j, uint8_t control, const uint8_t *bytes, size_t n)
+{
+	uint32_t m[128] = {0}, verb = VB_FABRIC_WAY + (control >> 1 & 3);
+
+	memcpy(m, bytes, n);
+	if (control & 8)
+		memcpy(m, &verb, sizeof(verb));
+	if (control & 16)
+		n = sizeof(struct vb_fabric_way_ask);
+	join_take(j, m, n);
+}
+
+/* Each step: a byte of control, one for the length, then so many bytes of the datagram or message; the rest of a datagram is
+ * zeros. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct vb_fabric *f = vb_fabric_new(&fabric_ops, NULL);
@@ -72,10 +102,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct vb_topology_error e;
 	uint32_t tid = 0;
 	uint64_t now = 0;
+	struct server s = {.fabric = f};
 
 	assert(f && vb_topology_generate(f, "switch:2", &e));
 	vb_fabric_train_all(f);
 	set_up(f, file, a, &tid);
+	struct joined *j = join_open(&s, &f->nodes[1]->port[1], NULL);
+	assert(j);
 	for (size_t at = 0; at + 2 <= size;) {
 		uint8_t control = data[at], mad[2048] = {1};
 		size_t n = data[at + 1] < size - at - 2 ? data[at + 1] : size - at - 2,
@@ -86,12 +119,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 		memcpy(mad, data + at + 2, n);
 		at += 2 + n;
-		vb_agent_send(file[control & 1], control >> 4 & 3, &to, mad, len, control & 0x80 ? 10 : 0, 1);
-		now += 1000000;
+		if (control & 0x20)
+			say(j, control, mad, n);
+		else
+			vb_agent_send(file[control & 1], control >> 4 & 1, &to, mad, len, control & 0x80 ? 10 : 0, 1);
+		s.now = now += 1000000;
+		joined_tell(&s);
 		vb_fabric_time(f, now);
 		vb_agents_time(a[0], now);
 		vb_agents_time(a[1], now);
 	}
+	join_close(j);
 	vb_agents_free(a[0]);
 	vb_agents_free(a[1]);
 	vb_fabric_free(f);

@@ -70,7 +70,17 @@ void vb_path_none(struct vb_qp *qp)
 	qp->path = qp->type == IBV_QPT_UD ? &vb_datagram_path_ops : &vb_local_path_ops;
 }
 
-void vb_path_address(struct vb_node *n, const union ibv_gid *dgid)
+const struct vb_path_ops vb_ib_path_ops = {.name = "fabric"}; /* no queue pair has it here */
+
+void vb_path_ah_made(struct vb_ah *ah)
+{
+}
+
+void vb_path_ah_ends(struct vb_ah *ah)
+{
+}
+
+void vb_ib_way_address(struct vb_node *n, const struct vb_ib_way *way, union ibv_gid *address)
 {
 }
 

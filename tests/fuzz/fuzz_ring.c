@@ -178,7 +178,15 @@ int vb_roce_membership(struct vb_node *n, const union ibv_gid *group, uint32_t i
 	return 0;
 }
 
-void vb_path_address(struct vb_node *n, const union ibv_gid *dgid)
+void vb_path_ah_made(struct vb_ah *ah)
+{
+}
+
+void vb_path_ah_ends(struct vb_ah *ah)
+{
+}
+
+void vb_ib_way_address(struct vb_node *n, const struct vb_ib_way *way, union ibv_gid *address)
 {
 }
 

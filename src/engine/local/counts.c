@@ -38,6 +38,7 @@ __attribute__((no_sanitize("thread"))) void vb_local_counts(const struct vb_qp *
 	c->duplicate_request += r->duplicates;
 	c->out_of_buffer += r->no_receive;
 	c->qkey_viol_cntr += r->wrong_qkey;
+	c->bad_pkey_cntr += r->wrong_pkey;
 	add_copied_by_peer(qp, c);
 }
 

@@ -7,12 +7,14 @@
 
 #include "core/ah.h"
 #include "core/gid.h"
+#include "core/ib.h"
 #include "core/mr.h"
 #include "core/pd.h"
 #include "core/sq.h"
 #include "engine/local/frames.h"
 #include "engine/local/requester.h"
 #include "engine/local/ring.h"
+#include "frame/cursor.h"
 #include "frame/header.h"
 #include "frame/net.h"
 #include "frame/packet.h"
@@ -43,7 +45,11 @@ static enum vb_emit hold_datagram(struct vb_qp *qp, struct vb_swqe *w)
 	h = malloc(sizeof(*h) + w->length);
 	if (!h)
 		return VB_EMIT_BLOCKED;
-	*h = (struct vb_held){.ah = {.ah = w->ah->ah, .attr = w->ah->attr, .sgid = w->ah->sgid}};
+	*h = (struct vb_held){.ah = {.ah = w->ah->ah,
+	                             .attr = w->ah->attr,
+	                             .sgid = w->ah->sgid,
+	                             .met = w->ah->met,
+	                             .way = w->ah->way}};
 	if (!vb_copy_from(iov, n, 0, h->bytes, w->length)) {
 		free(h);
 		return vb_local_emit_fault(w, IBV_WC_LOC_PROT_ERR);
@@ -108,7 +114,31 @@ static enum vb_emit emit_to_unknown(struct vb_qp *qp, struct vb_swqe *w)
 	return settle_far(qp, w, result);
 }
 
-/* Writes the IP header that a RoCE packet would have. */
+static bool is_to_group(const struct vb_ah *ah)
+{
+	if (ah->attr.dlid && !ah->attr.is_global)
+		return false;
+	return ah->attr.grh.dgid.raw[0] == 0xff || vb_gid_is_multicast4(&ah->attr.grh.dgid);
+}
+
+/* IBA 8.3. Without a GRH the 40 bytes are unspecified. */
+static void put_ib_grh(uint8_t grh[VB_GRH_LEN], const struct vb_swqe *w, uint32_t payload)
+{
+	const struct ibv_global_route *route = &w->ah->attr.grh;
+	struct vb_writer out = vb_writer(grh, VB_GRH_LEN);
+
+	memset(grh, 0, VB_GRH_LEN);
+	if (!w->ah->attr.is_global)
+		return;
+	vb_put32(&out, 6u << 28 | (uint32_t)route->traffic_class << 20 | (route->flow_label & VB_FLOW_LABEL_MASK));
+	vb_put16(&out, (uint16_t)payload);
+	vb_put8(&out, VB_GRH_NEXT_HEADER);
+	vb_put8(&out, route->hop_limit);
+	vb_put_bytes(&out, w->ah->sgid.raw, VB_GID_LEN);
+	vb_put_bytes(&out, route->dgid.raw, VB_GID_LEN);
+}
+
+/* Writes the GRH, or the IP header that a RoCE packet would have. */
 static void put_grh(uint8_t grh[VB_GRH_LEN], const struct vb_swqe *w)
 {
 	const struct ibv_global_route *route = &w->ah->attr.grh;
@@ -119,32 +149,75 @@ static void put_grh(uint8_t grh[VB_GRH_LEN], const struct vb_swqe *w)
 	                                                     : VB_HEADER_LEN(VB_EXT_DETH);
 	struct vb_flow flow;
 
+	if (w->ah->way) {
+		put_ib_grh(grh, w, headers + w->length + vb_pad_count(w->length) + VB_ICRC_LEN);
+		return;
+	}
 	memcpy(flow.src, w->ah->sgid.raw, VB_GID_LEN);
 	memcpy(flow.dst, route->dgid.raw, VB_GID_LEN);
 	vb_grh(grh, &flow, &ip, headers + w->length + vb_pad_count(w->length) + VB_ICRC_LEN);
+}
+
+/* The fields of a packet's headers that a record has, for the receiver. */
+static uint64_t ib_fields(const struct vb_qp *qp, const struct vb_ah *ah)
+{
+	const struct vb_ib_way *way = ah->way;
+
+	if (!way)
+		return 0;
+	return VB_REC_UD_IB(atomic_load_explicit(&way->slid, memory_order_relaxed), qp->local.pkey, ah->attr.sl & 15,
+	                    atomic_load_explicit(&way->path_bits, memory_order_relaxed), ah->attr.is_global != 0);
+}
+
+/* The receiver's process that the address handle knows, or NULL. */
+static struct vb_peer *known_peer(const struct vb_ah *ah)
+{
+	struct vb_peer *peer = atomic_load_explicit(&ah->last_peer, memory_order_acquire);
+
+	if (ah->way && atomic_load_explicit(&ah->turn, memory_order_relaxed) !=
+	                       atomic_load_explicit(&ah->way->turn, memory_order_relaxed))
+		return NULL; /* another port is at the end of the way now */
+	return peer;
+}
+
+/* Asks for the receiver's process. */
+static struct vb_peer *meet_peer(struct vb_qp *qp, const struct vb_swqe *w, int *err)
+{
+	struct vb_ah *ah = w->ah;
+	union ibv_gid met = ah->met;
+	uint32_t turn = ah->way ? atomic_load_explicit(&ah->way->turn, memory_order_acquire) : 0;
+
+	if (ah->way)
+		vb_ib_way_address(qp->node, ah->way, &met);
+	struct vb_peer *peer = vb_peer_find(qp->node, w->ud_qpn, &met, 0, err);
+
+	if (peer) {
+		atomic_store_explicit(&ah->turn, turn, memory_order_relaxed);
+		atomic_store_explicit(&ah->last_peer, peer, memory_order_release);
+	}
+	return peer;
 }
 
 /* Sends a datagram to the receiver of its address handle. A datagram without a receiver is lost. */
 static enum vb_emit emit_one(struct vb_qp *qp, struct vb_swqe *w)
 {
 	struct iovec iov[VB_MAX_SGE + 1];
-	struct vb_peer *peer = atomic_load_explicit(&w->ah->last_peer, memory_order_acquire);
+	struct vb_peer *peer = known_peer(w->ah);
 	uint32_t lane = VB_QP_LANE(w->ud_qpn);
 	int err = 0, n;
 
 	if (w->length > VB_PAYLOAD_MAX)
 		return vb_local_emit_fault(w, IBV_WC_LOC_LEN_ERR);
-	if (qp->datagram.roce_always || w->ah->attr.grh.dgid.raw[0] == 0xff ||
-	    vb_gid_is_multicast4(&w->ah->attr.grh.dgid))
+	if (qp->datagram.roce_always || is_to_group(w->ah))
 		return emit_far(qp, w);
+	if (w->ah->way && !atomic_load_explicit(&w->ah->way->open, memory_order_relaxed))
+		return settle_far(qp, w, VB_DATAGRAM_LOST);
 	if (!peer || peer->lane != lane || !vb_peer_alive(peer)) {
 		if (is_far(w->ah, lane))
 			return emit_far(qp, w);
-		peer = vb_peer_find(qp->node, w->ud_qpn, &w->ah->attr.grh.dgid, 0, &err);
+		peer = meet_peer(qp, w, &err);
 		if (!peer && err != EAGAIN)
 			return emit_to_unknown(qp, w);
-		if (peer)
-			atomic_store_explicit(&w->ah->last_peer, peer, memory_order_release);
 	}
 	n = vb_gather(qp, w, 0, iov);
 	if (n < 0)
@@ -174,6 +247,7 @@ static enum vb_emit emit_one(struct vb_qp *qp, struct vb_swqe *w)
 		/* IBA 10.2.5: a controlled Q_Key stands for the QP's own */
 		ext->rkey = w->ud_qkey & VB_QKEY_CONTROLLED ? qp->attr.qkey : w->ud_qkey;
 		ext->total = w->length;
+		ext->compare_add = ib_fields(qp, w->ah);
 		vb_ring_commit(peer, VB_REC_HEAD_EXT + VB_GRH_LEN + w->length);
 		vb_peer_notify(peer);
 		vb_ring_prepare(peer);
@@ -183,6 +257,8 @@ static enum vb_emit emit_one(struct vb_qp *qp, struct vb_swqe *w)
 		return vb_local_emit_fault(w, IBV_WC_LOC_PROT_ERR);
 	qp->local.sent.messages++;
 	vb_local_count_sent(qp, w);
+	if (w->ah->way)
+		vb_local_count_datagram(w);
 	if (__builtin_expect(qp->datagram.shown, 0))
 		vb_local_show_datagram(qp, w, w->ud_qkey & VB_QKEY_CONTROLLED ? qp->attr.qkey : w->ud_qkey, iov, n);
 	return vb_local_emit_done(w);

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "core/ib.h"
 #include "core/mr.h"
 #include "core/mw.h"
 #include "core/opcode.h"
@@ -42,7 +43,8 @@ bool vb_local_link(struct vb_qp *qp)
 	uint64_t acked = atomic_load_explicit(&r->acked, memory_order_relaxed);
 
 	if (!(gen & 1) || atomic_load(&r->qpn) != qp->attr.dest_qp_num || atomic_load(&r->type) != type_of_peer(qp) ||
-	    atomic_load(&r->dest_qpn) != qp->qp.qp_num)
+	    atomic_load(&r->dest_qpn) != qp->qp.qp_num ||
+	    !vb_ib_partitions_match(atomic_load(&r->partition), atomic_load(&qp->shared->partition)))
 		return false;
 	/* IBA 9.7.1: the requester's next PSN must be the responder's expected PSN */
 	if (vb_qp_is_reliable(qp) &&

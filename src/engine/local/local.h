@@ -44,6 +44,9 @@ enum vb_sq_status vb_local_kick(struct vb_qp *qp);
 enum vb_sq_status vb_local_kick_until(struct vb_qp *qp, uint32_t end);
 enum vb_sq_status vb_local_kick_datagrams(struct vb_qp *qp);
 void vb_local_settle(struct vb_qp *qp);
+/* The way through the fabric is gone, or is there again. While it is gone, nothing is sent: reliable queue pairs spend their
+ * retries, the requests of others are lost. Under progress + sq_lock. */
+void vb_local_cut(struct vb_qp *qp, bool cut);
 unsigned vb_local_visit(struct vb_qp *qp, bool finish);
 uint64_t vb_local_deadline(struct vb_qp *qp);
 void vb_local_start_responder(struct vb_qp *qp);

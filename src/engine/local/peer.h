@@ -142,6 +142,9 @@ static inline bool vb_ring_want_space(struct vb_peer *p)
  */
 struct vb_peer *vb_peer_find(struct vb_node *node, uint32_t qpn, const union ibv_gid *dgid, unsigned wait_ms, int *err);
 
+/* Copies the address by which the broker finds programs at the end of the way. path/ib/ways.c. Any lock may be held. */
+void vb_ib_way_address(struct vb_node *node, const struct vb_ib_way *way, union ibv_gid *address);
+
 /* Is no thread of the peer running, or ready to run? Reads /proc, which waits for nobody. path/local/sleeps.c. Any lock
  * may be held. */
 bool vb_peer_sleeps(const struct vb_peer *peer);

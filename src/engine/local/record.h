@@ -62,6 +62,17 @@ struct vb_rec_ext {
 };
 #define VB_REC_SLOT(ext) ((ext)->total) /* ATOMIC needs no length, and has the result slot in this field */
 
+/* UD has in compare_add what a packet on a fabric has in its headers; 0: it is not on a fabric. */
+#define VB_REC_UD_IB(slid, pkey, sl, path_bits, grh)                                               \
+	(1ull << 63 | (uint64_t)(grh) << 48 | (uint64_t)(path_bits) << 40 | (uint64_t)(sl) << 32 | \
+	 (uint64_t)(pkey) << 16 | (slid))
+#define VB_REC_UD_IS_IB(ext) ((ext)->compare_add >> 63)
+#define VB_REC_UD_GRH(ext) ((ext)->compare_add >> 48 & 1)
+#define VB_REC_UD_PATH_BITS(ext) ((uint8_t)((ext)->compare_add >> 40))
+#define VB_REC_UD_SL(ext) ((uint8_t)((ext)->compare_add >> 32))
+#define VB_REC_UD_PKEY(ext) ((uint16_t)((ext)->compare_add >> 16))
+#define VB_REC_UD_SLID(ext) ((uint16_t)(ext)->compare_add)
+
 struct vb_rec_span {
 	uint64_t addr, length;
 };

@@ -84,10 +84,31 @@ static bool path_open(struct vb_qp *qp)
 {
 	if (qp->local.timer_kind != VB_TIMER_NONE)
 		return false;
-	if (vb_local_linked(qp))
+	if (__builtin_expect(!qp->local.cut, 1) && vb_local_linked(qp))
 		return true;
 	vb_local_wait_retry(qp);
 	return false;
+}
+
+/* Nobody hears what an unreliable queue pair sends where no way leads: its requests complete (IBA 9.8.2). */
+static __attribute__((noinline, cold)) enum vb_sq_status lose_until(struct vb_qp *qp, uint32_t end)
+{
+	vb_local_stop_timer(qp);
+	qp->local.sq_emit_off = 0;
+	while (qp->sq_emit != end) {
+		struct vb_swqe *w = vb_sq_at(qp, qp->sq_emit);
+
+		if (w->state != VB_SWQE_DONE && vb_local_needs_no_peer(w))
+			break;
+		if (w->state != VB_SWQE_DONE) {
+			VB_COUNT(drop_ud_path, 1);
+			vb_local_emit_done(w);
+		}
+		qp->sq_emit++;
+		if (vb_local_retire_done(qp) == VB_SQ_FAILED)
+			return VB_SQ_FAILED;
+	}
+	return VB_SQ_GOOD;
 }
 
 static inline __attribute__((always_inline)) enum vb_sq_status emit_until(struct vb_qp *qp, uint32_t end)
@@ -168,8 +189,11 @@ static inline __attribute__((always_inline)) enum vb_sq_status kick_until(struct
 	expect_answers(qp);
 	if (qp->sq_emit == end)
 		return VB_SQ_GOOD;
-	if (!path_open(qp))
+	if (!path_open(qp)) {
+		if (qp->local.cut && qp->type == IBV_QPT_UC && lose_until(qp, end) == VB_SQ_FAILED)
+			return VB_SQ_FAILED;
 		return kick_alone(qp, end);
+	}
 	struct vb_peer *peer = qp->local.peer;
 	uint64_t before = qp->local.last_ring_end;
 
@@ -244,7 +268,7 @@ static void look_for_peer(struct vb_qp *qp, uint64_t now)
 {
 	int err;
 
-	if (qp->type == IBV_QPT_UD || now < qp->local.meet_after)
+	if (qp->type == IBV_QPT_UD || qp->local.cut || now < qp->local.meet_after)
 		return;
 	if (qp->local.peer && vb_peer_alive(qp->local.peer)) {
 		if (!qp->local.remote && !vb_peer_ready(qp->local.peer)) {
@@ -255,7 +279,7 @@ static void look_for_peer(struct vb_qp *qp, uint64_t now)
 	}
 	if (qp->local.peer && qp->local.remote)
 		return; /* the QP was connected and the other program has ended: the timer handles that */
-	qp->local.peer = vb_peer_find(qp->node, qp->attr.dest_qp_num, &qp->attr.ah_attr.grh.dgid, 0, &err);
+	qp->local.peer = vb_peer_find(qp->node, qp->attr.dest_qp_num, &qp->met, 0, &err);
 	qp->local.meet_after = now + MEET_AGAIN;
 }
 

@@ -130,10 +130,17 @@ static inline void vb_rec_fill(struct vb_qp *qp, struct vb_rec *rec, unsigned ty
 		rec->ack = qp->xrc.srqns[qp->sq_emit & qp->sq_mask];
 }
 
+/* Counts the packets that a message would be on a fabric: for those ports whose links it passes (packets.c). Under
+ * sq_lock. */
+void vb_local_count_packets(struct vb_qp *qp, const struct vb_swqe *w);
+void vb_local_count_datagram(const struct vb_swqe *w);
+
 /* Counts the bytes of a message that was sent, or executed by one copy. ssn_emit counts messages. Under sq_lock. */
 static inline void vb_local_count_sent(struct vb_qp *qp, const struct vb_swqe *w)
 {
 	qp->local.sent_bytes[w->opcode == IBV_WR_RDMA_READ] += w->length;
+	if (__builtin_expect(qp->local.tally != NULL, 0))
+		vb_local_count_packets(qp, w);
 }
 
 static inline bool vb_local_is_atomic(const struct vb_swqe *w)

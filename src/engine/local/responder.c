@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: MIT
 #include <string.h>
 
+#include "core/ib.h"
 #include "core/mr.h"
 #include "core/pd.h"
 #include "core/rq.h"
@@ -60,6 +61,21 @@ static void publish_nak(struct vb_qp *qp, enum vb_ring_nak code)
 
 /* --- receive queue --- */
 
+/* Where a datagram comes from. */
+static void name_source(const struct vb_qp *qp, const struct vb_local_req *q, struct ibv_wc *wc)
+{
+	if (q && VB_REC_UD_IS_IB(&q->ext)) {
+		wc->wc_flags |= VB_REC_UD_GRH(&q->ext) ? IBV_WC_GRH : 0;
+		wc->sl = VB_REC_UD_SL(&q->ext);
+		wc->slid = VB_REC_UD_SLID(&q->ext);
+		wc->dlid_path_bits = VB_REC_UD_PATH_BITS(&q->ext);
+		wc->pkey_index = qp->attr.pkey_index;
+		return;
+	}
+	wc->wc_flags |= IBV_WC_GRH;
+	wc->sl = q && q->rec.length >= VB_GRH_LEN && q->payload[0] >> 4 != 6 ? VB_SL_IPV4 : VB_SL_IPV6;
+}
+
 void vb_local_receive_complete(struct vb_qp *qp, struct vb_local_req *q, enum ibv_wc_status status,
                                enum ibv_wc_opcode opcode, uint32_t length)
 {
@@ -85,10 +101,8 @@ void vb_local_receive_complete(struct vb_qp *qp, struct vb_local_req *q, enum ib
 		cqe.wc.wc_flags |= IBV_WC_WITH_INV;
 		cqe.wc.invalidated_rkey = q->rec.imm;
 	}
-	if (qp->type == IBV_QPT_UD) {
-		cqe.wc.wc_flags |= IBV_WC_GRH;
-		cqe.wc.sl = q && q->rec.length >= VB_GRH_LEN && q->payload[0] >> 4 != 6 ? VB_SL_IPV4 : VB_SL_IPV6;
-	}
+	if (qp->type == IBV_QPT_UD)
+		name_source(qp, q, &cqe.wc);
 	if (__builtin_expect(qp->inbound->kind != VB_TM_PLAIN, 0))
 		vb_tm_complete(qp, &cqe);
 	qp->inbound->active = false;
@@ -555,6 +569,13 @@ static void input_connected(struct vb_qp *qp, struct vb_local_req *q)
 
 static void input_ud(struct vb_qp *qp, struct vb_local_req *q)
 {
+	uint32_t theirs = VB_REC_UD_IS_IB(&q->ext) ? VB_IB_SHARED_PKEY(VB_REC_UD_PKEY(&q->ext)) : 0;
+
+	if (!vb_ib_partitions_match(theirs, atomic_load_explicit(&qp->shared->partition, memory_order_relaxed))) {
+		VB_COUNT(drop_qkey, 1);
+		qp->local.received.wrong_pkey++;
+		return;
+	}
 	if (q->ext.rkey != qp->attr.qkey) { /* IBA 9.6.1.4.1: dropped and counted */
 		VB_COUNT(drop_qkey, 1);
 		qp->local.received.wrong_qkey++;

@@ -148,6 +148,34 @@ static void forget_ended_remote(struct vb_qp *qp)
 		qp->local.remote = NULL; /* vb_local_linked reads the peer's QP again */
 }
 
+/* No answer can come while no way leads to the peer. */
+static void try_again_later(struct vb_qp *qp)
+{
+	vb_local_end_hold(qp);
+	qp->local.sent.timeouts++;
+	if (!vb_local_timeout_ns(qp))
+		return;
+	if (!qp->local.retry_left)
+		vb_local_fail_oldest(qp, IBV_WC_RETRY_EXC_ERR);
+	else
+		qp->local.retry_left--;
+}
+
+void vb_local_cut(struct vb_qp *qp, bool cut)
+{
+	unsigned state = atomic_load_explicit(&qp->state, memory_order_relaxed);
+
+	if (qp->local.cut == cut)
+		return;
+	qp->local.cut = cut;
+	if (state != IBV_QPS_RTS && state != IBV_QPS_SQD)
+		return;
+	if (!cut && qp->local.timer_kind == VB_TIMER_RETRY)
+		vb_local_stop_timer(qp);
+	if (vb_sq_kick(qp) == VB_SQ_FAILED)
+		qp->path->settle(qp);
+}
+
 void vb_local_timer_expired(struct vb_qp *qp)
 {
 	bool retry = qp->local.timer_kind == VB_TIMER_RETRY;
@@ -168,6 +196,10 @@ void vb_local_timer_expired(struct vb_qp *qp)
 	}
 	if (!retry)
 		return;
+	if (qp->local.cut) { /* what is in the ring has passed the way before it was cut, so nothing is repeated */
+		try_again_later(qp);
+		return;
+	}
 	vb_local_end_hold(qp);
 	forget_ended_remote(qp);
 	if ((vb_local_timeout_ns(qp) && !awaits_meeting(qp)) || qp->local.gone) {

@@ -175,6 +175,7 @@ static void owe_last_record(struct vb_qp *qp, struct vb_swqe *w)
 	w->psn = (uint32_t)(qp->attr.sq_psn + qp->local.ssn_emit++) & VB_PSN_MASK;
 	qp->local.owed = vb_rec_word(w->psn, 1) | (qp->local.owed & VB_LOCAL_SHOWN);
 	qp->local.sq_emit_off = 0;
+	vb_local_count_sent(qp, w);
 	qp->sq_emit++;
 }
 

@@ -9,10 +9,14 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
+#include "frame/ib_port.h"
+
 /*
  * Each message of a program begins with its verb. ATTACH makes a connection a umad port: from then on it carries SEND,
- * REGISTER and UNREGISTER, and what the program receives comes as struct vb_umad_head and the datagram. All other verbs
- * are asked on a connection of their own.
+ * REGISTER and UNREGISTER, and what the program receives comes as struct vb_umad_head and the datagram. JOIN makes a
+ * connection the verbs device's: from then on it carries WAY, FORGET and TRAFFIC, and what the program receives is
+ * struct vb_fabric_port_is after each change of the port, and struct vb_fabric_way_is: the answer to WAY, and after each
+ * change of that answer. All other verbs are asked on a connection of their own.
  */
 enum vb_fabric_verb {
 	VB_FABRIC_ATTACH = 0x76660001, /* reply: struct vb_fabric_reply */
@@ -23,6 +27,13 @@ enum vb_fabric_verb {
 	VB_FABRIC_FILE, /* reply: the text of a file in /sys/class/infiniband/DEVICE; no path: their names */
 	VB_FABRIC_ISSM, /* reply: a path; while it is open, the port is one of a subnet manager */
 	VB_FABRIC_CTL,  /* reply: struct vb_fabric_reply, with a memfd of the text */
+	VB_FABRIC_PORT, /* reply: struct vb_fabric_port_is */
+	VB_FABRIC_JOIN, /* so too */
+	VB_FABRIC_WAY,
+	VB_FABRIC_FORGET,
+	VB_FABRIC_TRAFFIC,
+	VB_FABRIC_PORT_IS, /* from here on: to a program */
+	VB_FABRIC_WAY_IS,
 };
 
 #define VB_FABRIC_NAME 68 /* of a node, with its end */
@@ -33,8 +44,10 @@ enum vb_fabric_verb {
 #define VB_FABRIC_PORTS 9        /* of a CA that libibumad can show */
 #define VB_FABRIC_DEVICE "ib0"   /* the name of the CA for programs */
 #define VB_FABRIC_AGENTS 32      /* of a umad port */
+#define VB_FABRIC_WAYS 65536     /* of a program */
+#define VB_FABRIC_TOLD 64        /* ways in one message about traffic */
 
-struct vb_fabric_ask { /* ATTACH, CA, FILE, ISSM */
+struct vb_fabric_ask { /* ATTACH, CA, FILE, ISSM, PORT, JOIN */
 	uint32_t verb, port;
 	char node[VB_FABRIC_NAME]; /* "": the first CA */
 	char path[VB_FABRIC_PATH];
@@ -84,6 +97,43 @@ struct vb_fabric_ca {
 	uint64_t guid, system_guid;
 	char name[20], fw_ver[20], hca_type[40], hw_rev[20];
 	struct vb_fabric_ca_port port[VB_FABRIC_PORTS + 1];
+};
+
+/* --- the verbs device --- */
+
+struct vb_fabric_port_is {
+	uint32_t verb;
+	int32_t error; /* an errno; port is unspecified then */
+	struct vb_ib_port port;
+};
+
+#define VB_FABRIC_WAY_GRH 1u
+#define VB_FABRIC_WAY_BOTH 2u /* answers come back: of reliable queue pairs */
+
+struct vb_fabric_way_ask {   /* FORGET: tag alone. A tag that is known already is asked anew. */
+	uint32_t verb, tag;  /* tag: below VB_FABRIC_WAYS */
+	uint16_t dlid, pkey; /* pkey 0: none is checked */
+	uint8_t path_bits, flags, reserved[2];
+	uint8_t dgid[16];
+};
+
+struct vb_fabric_way_is {
+	uint32_t verb, tag;
+	uint32_t why; /* enum vb_fabric_why; 0: it is open */
+	uint16_t slid;
+	uint8_t path_bits;   /* of the receiver's LID */
+	uint8_t mtu;         /* the smallest on the way, as in PortInfo */
+	uint8_t address[16]; /* of the port at its end; unspecified unless the way is open */
+};
+
+struct vb_fabric_told {
+	uint32_t tag, reserved;
+	uint64_t packets[2], bytes[2]; /* there, and back */
+};
+
+struct vb_fabric_traffic {
+	uint32_t verb, count;
+	struct vb_fabric_told told[VB_FABRIC_TOLD]; /* count of them are sent */
 };
 
 /* --- the program's end --- */

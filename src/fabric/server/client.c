@@ -28,6 +28,7 @@ struct client {
 	struct server *server;
 	int fd;
 	struct vb_agent_file *file; /* of a umad port */
+	struct joined *joined;      /* of a verbs device */
 	struct queued *first, **last;
 	size_t queued, queued_bytes;
 };
@@ -71,6 +72,11 @@ static void post(struct client *c, const void *bytes, size_t len, int fd)
 	c->last = &q->next;
 	c->queued++;
 	c->queued_bytes += len;
+}
+
+void client_post(struct client *c, const void *bytes, size_t len)
+{
+	post(c, bytes, len, -1);
 }
 
 static void drop_first(struct client *c)
@@ -171,7 +177,7 @@ static int attach(struct client *c, const struct vb_fabric_ask *ask)
 
 	if (!p)
 		return ENODEV;
-	if (c->file)
+	if (c->file || c->joined)
 		return EBUSY;
 	struct vb_agents *a = p->host ? p->host : vb_agents_new(p, &agents_ops, &c->server->next_tid);
 	c->file = a ? vb_agent_open(a, c) : NULL;
@@ -315,6 +321,23 @@ static void take_issm(struct client *c, const struct vb_fabric_ask *ask)
 	post(c, path, strlen(path) + 1, -1);
 }
 
+/* PORT, or JOIN: once on a connection that is nothing else yet. */
+static void answer_port(struct client *c, const struct vb_fabric_ask *ask)
+{
+	struct vb_fabric_node *n = server_ca(c->server, ask->node);
+	struct vb_fabric_port *p = n ? vb_fabric_port(n, ask->port) : NULL;
+	struct vb_fabric_port_is is = {.verb = VB_FABRIC_PORT_IS, .error = ENODEV};
+
+	if (p && ask->verb == VB_FABRIC_JOIN) {
+		is.error = c->file || c->joined ? EBUSY : ENOMEM;
+		if (is.error != EBUSY && (c->joined = join_open(c->server, p, c)))
+			return;
+	} else if (p) {
+		join_show_port(c->server, p, &is);
+	}
+	post(c, &is, sizeof(is), -1);
+}
+
 static bool take_ask(struct client *c, struct vb_fabric_ask *ask)
 {
 	ask->node[sizeof(ask->node) - 1] = ask->path[sizeof(ask->path) - 1] = '\0';
@@ -330,6 +353,10 @@ static bool take_ask(struct client *c, struct vb_fabric_ask *ask)
 		return true;
 	case VB_FABRIC_ISSM:
 		take_issm(c, ask);
+		return true;
+	case VB_FABRIC_PORT:
+	case VB_FABRIC_JOIN:
+		answer_port(c, ask);
 		return true;
 	default:
 		return false;
@@ -357,6 +384,8 @@ static bool take_message(struct client *c, uint8_t *bytes, size_t n, int fd)
 		take_ctl(c, (char *)bytes + sizeof(verb));
 		return true;
 	}
+	if (c->joined && join_take(c->joined, bytes, n))
+		return true;
 	return n == sizeof(struct vb_fabric_ask) && take_ask(c, (void *)bytes);
 }
 
@@ -385,6 +414,8 @@ static void client_close(struct server *s, struct client *c)
 {
 	if (c->file)
 		vb_agent_close(c->file);
+	if (c->joined)
+		join_close(c->joined);
 	while (c->first)
 		drop_first(c);
 	close(c->fd);

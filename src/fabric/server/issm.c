@@ -86,8 +86,10 @@ static void count_open(struct server *s, const struct inotify_event *e)
 		i->opened--;
 	uint32_t old = i->port->info.cap_mask;
 	i->port->info.cap_mask = i->opened ? old | VB_CAP_SM : old & ~VB_CAP_SM;
-	if (old != i->port->info.cap_mask)
+	if (old != i->port->info.cap_mask) {
+		i->port->node->fabric->changes++;
 		vb_fabric_trap(i->port, VB_TRAP_LOCAL_CHANGE);
+	}
 }
 
 void issm_event(struct server *s)

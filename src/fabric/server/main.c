@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -143,9 +144,11 @@ static int server_listen(const char *path)
 
 static int wait_ms(const struct server *s)
 {
-	uint64_t due = vb_fabric_deadline(s->fabric), other = clients_deadline(s), now = server_now();
+	uint64_t due = vb_fabric_deadline(s->fabric), other = clients_deadline(s), told = joined_deadline(s);
+	uint64_t now = server_now();
 
 	due = other < due ? other : due;
+	due = told < due ? told : due;
 	if (due == UINT64_MAX)
 		return -1;
 	uint64_t ms = due <= now ? 0 : (due - now) / NS_PER_MS_ + 1;
@@ -172,6 +175,7 @@ static void turn(struct server *s)
 		else
 			client_event(s, what, events[i].events);
 	}
+	joined_tell(s);
 }
 
 static bool watch_fd(struct server *s, int fd, void *what)
@@ -226,6 +230,9 @@ static int run_fabric(const char *file, const char *shape, const char *path, boo
 	         path ? path : "");
 	free(absolute);
 	s.fabric = vb_fabric_new(&server_fabric_ops, &s);
+	if (getrandom(s.address, sizeof(s.address), 0) != sizeof(s.address))
+		return complain("no random numbers: %s", strerror(errno));
+	s.address[0] = 0xfc; /* no address of an interface, nor a group */
 	if (s.fabric && load(&s, file, shape)) {
 		if (print)
 			vb_topology_print(s.fabric, stdout);

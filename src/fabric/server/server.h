@@ -13,6 +13,7 @@
 #include "fabric/proto/proto.h"
 
 struct client;
+struct joined;
 
 /* A file that a program opens to say that its port is a subnet manager's. */
 struct issm {
@@ -28,6 +29,10 @@ struct server {
 	char path[PATH_MAX];
 	char issm_dir[PATH_MAX];
 	struct client *clients;
+	struct joined *joined;
+	uint64_t changes_told,
+	        tell_at;    /* what programs know of fabric->changes; when they hear of the rest, 0: nothing is new */
+	uint8_t address[8]; /* of this process: the first half of all its ports' addresses */
 	struct issm *issms;
 	uint32_t next_tid;
 	uint64_t now;
@@ -44,7 +49,21 @@ void client_event(struct server *s, struct client *c, uint32_t events);
 void clients_time(struct server *s);
 uint64_t clients_deadline(const struct server *s);
 void clients_close(struct server *s);
+/* Sends a message to the program, now or as soon as there is room. */
+void client_post(struct client *c, const void *bytes, size_t len);
 extern const struct vb_fabric_ops server_fabric_ops;
+
+/* --- join.c: programs that use a port by its verbs device --- */
+
+void join_show_port(const struct server *s, const struct vb_fabric_port *p, struct vb_fabric_port_is *is);
+/* NULL: no memory. c gets the answer. */
+struct joined *join_open(struct server *s, struct vb_fabric_port *p, struct client *c);
+void join_close(struct joined *j);
+/* Returns false if the message is none of ours. bytes is aligned to 8. */
+bool join_take(struct joined *j, const void *bytes, size_t n);
+/* Tells all programs what has changed, if it is time. */
+void joined_tell(struct server *s);
+uint64_t joined_deadline(const struct server *s);
 
 /* --- show.c: what programs ask about their CA --- */
 

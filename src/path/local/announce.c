@@ -16,6 +16,8 @@ static size_t addresses_of(struct vb_device *dev, union ibv_gid *all, size_t max
 	struct vb_netdev nd;
 	size_t n = 0;
 
+	if (dev->ib)
+		return 0; /* it has an address of its own */
 	vb_device_netdev(dev, &nd);
 	for (size_t i = 0; dev->iwarp && i < nd.n_addrs && n < max; i++)
 		memcpy(all[n++].raw, nd.addrs[i], sizeof(all->raw));
@@ -37,6 +39,8 @@ void vb_announce_gids(struct vb_node *node)
 
 	if (vb_wire_mode() == VB_WIRE_MODE_ALWAYS) /* this mode forbids shared memory */
 		return;
+	if (!vb_gid_is_zero(&node->io->ib_address))
+		all[n++] = node->io->ib_address;
 	list = vb_device_list_kept(&count);
 	for (int d = 0; list && d < count; d++)
 		n += addresses_of(vb_device_of(list[d]), all + n, 256 - n);

@@ -157,17 +157,19 @@ static struct vb_meeting *ask_broker(struct vb_node *node, uint32_t qpn, const u
 }
 
 /* Asks the kernel whether the GID is an address of this host. No lock held. */
-static bool is_local(const union ibv_gid *gid)
+static bool is_local(struct vb_node *node, const union ibv_gid *gid)
 {
 	int cancel;
 
+	if (!memcmp(gid, &node->io->ib_address, sizeof(*gid)) && !vb_gid_is_zero(gid))
+		return true;
 	vb_cancel_defer(&cancel);
 	bool local = vb_gid_is_local(gid);
 	vb_cancel_restore(cancel);
 	return local;
 }
 
-void vb_path_address(struct vb_node *node, const union ibv_gid *dgid)
+void vb_peer_address(struct vb_node *node, const union ibv_gid *dgid)
 {
 	struct vb_peer *self = atomic_load_explicit(&node->peers[node->lane], memory_order_acquire);
 	struct vb_io *io = node->io;
@@ -177,7 +179,7 @@ void vb_path_address(struct vb_node *node, const union ibv_gid *dgid)
 	vb_lock(&io->questions_lock);
 	bool known = gid_confirmed(self, dgid);
 	vb_unlock(&io->questions_lock);
-	if (known || !is_local(dgid))
+	if (known || !is_local(node, dgid))
 		return;
 	vb_lock(&io->questions_lock);
 	gid_confirm(self, dgid);
@@ -218,7 +220,7 @@ static void send_question(struct vb_node *node, const struct question *q)
 	struct vb_peer *p = atomic_load_explicit(&node->peers[VB_QP_LANE(q->qpn)], memory_order_acquire);
 
 	if (p && p->self)
-		store_answer(node, q->tag, ENOENT, is_local(&q->dgid) ? p : NULL);
+		store_answer(node, q->tag, ENOENT, is_local(node, &q->dgid) ? p : NULL);
 	else
 		vb_broker_meet(node->io->broker, q->tag, q->qpn,
 		               &q->dgid); /* if the broker is away, vb_questions_on_reattached asks again */

@@ -2,35 +2,8 @@
 # opensm.sh - Debian's opensm and diagnostic tools on simulated fabrics: bring-up, routing, takeover, partitions, accidents
 # follows: opensm(8), ibnetdiscover(8), saquery(8), man/verbena-fabric.8
 # SPDX-License-Identifier: MIT
-source "$(dirname "$0")/../../support/lib.sh"
-need opensm ibnetdiscover
-FABRIC=$BUILD/src/fabric/verbena-fabric
-export VERBENA_FABRIC=$work/fabric VERBENA_NODE=host1
+source "$(dirname "$0")/../../support/fabric.sh"
 
-ctl() { "$FABRIC" ctl "$@"; }
-on() { # NODE PROGRAM ARGS…
-	local node=$1
-	shift
-	VERBENA_NODE=$node timeout -k 2 $((30 * SLOW)) "${run[@]}" "$@"
-}
-serves() { ctl states >/dev/null 2>&1; }
-start_fabric() { # verbena-fabric's ARGS…
-	"$FABRIC" "$@" --socket "$VERBENA_FABRIC" >"$work/fabric.out" 2>&1 &
-	fabric=$!
-	wait_for 20 serves
-}
-stop_fabric() {
-	ctl stop && wait "$fabric"
-}
-# A directory of its own for what opensm writes: sm NODE ARGS…
-sm() {
-	local node=$1 dir=$work/sm-$1
-	shift
-	mkdir -p "$dir"
-	OSM_CACHE_DIR=$dir OSM_TMP_DIR=$dir VERBENA_NODE=$node timeout -k 2 $((60 * SLOW)) "${run[@]}" opensm -f "$dir/log" "$@" >"$dir/out" 2>&1
-}
-log_has() { grep -q "$2" "$work/sm-$1/log" 2>/dev/null; } # NODE PATTERN
-all_active() { ctl states | awk '{ exit !($4 && $4 == $12) }'; }
 states_are() { [ "$(ctl states)" = "$1" ] || { ctl states; return 1; }; }
 
 # brings_up SHAPE NODES PORTS ENGINE ARGS…: all ports are Active, and the engine's own tables are set
@@ -107,7 +80,6 @@ says() { # PATTERN PROGRAM ARGS…: its output has it
 	on host1 "$@" >"$work/tool" 2>&1 || { cat "$work/tool"; return 1; }
 	grep -qE "$pattern" "$work/tool" || { cat "$work/tool"; return 1; }
 }
-lid_of() { on "$1" ibaddr | sed 's/.*start \(0x[0-9a-f]*\).*/\1/'; }
 lid=$(lid_of host20)
 check "ibstat shows the LID and the manager's" says 'SM lid: 1$' ibstat
 sanitized || check "ibstatus shows the state from files" says '4: ACTIVE' ibstatus

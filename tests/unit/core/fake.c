@@ -140,7 +140,11 @@ int vb_roce_membership(struct vb_node *node, const union ibv_gid *group, uint32_
 	return 0;
 }
 
-void vb_path_address(struct vb_node *node, const union ibv_gid *dgid)
+void vb_path_ah_made(struct vb_ah *ah)
+{
+}
+
+void vb_path_ah_ends(struct vb_ah *ah)
 {
 }
 

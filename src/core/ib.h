@@ -1,0 +1,68 @@
+// ib.h - adapters on an InfiniBand fabric: their port, and the ways from it
+// follows: IBA volume 1, 4.1.3 (LIDs), 10.9 (partitions); docs/infiniband.md
+// SPDX-License-Identifier: MIT
+#ifndef VB_CORE_IB_H
+#define VB_CORE_IB_H
+
+#include <infiniband/verbs.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "frame/ib_port.h"
+
+struct vb_device;
+
+/* What identifies a way from our port. */
+struct vb_ib_route {
+	union ibv_gid dgid;  /* zeros without a GRH */
+	uint16_t dlid, pkey; /* pkey 0: no switch is asked about it */
+	uint8_t path_bits;
+	bool grh, both; /* both: answers come back */
+};
+
+/* A way through the fabric, as the fabric process has told it last. It exists as long as the node. */
+struct vb_ib_way {
+	_Atomic bool open;
+	_Atomic uint16_t slid;
+	_Atomic uint8_t path_bits; /* of the receiver's LID */
+	_Atomic uint32_t turn;     /* counts the changes of address */
+	struct vb_ib_route route;  /* constant */
+	union ibv_gid address;     /* by which the broker finds programs at its end; under questions_lock */
+	struct vb_ib_way *next;    /* of the same hash; under questions_lock, as the rest */
+	uint32_t tag, users;
+	struct vb_ib_way *next_unsent;
+	bool asked, unsent, answered; /* asked: the fabric process knows it. unsent: a message about it waits */
+	uint8_t why;                  /* enum vb_fabric_why */
+	_Atomic uint64_t packets[2], bytes[2]; /* there and back; the fabric process has not been told of them */
+};
+
+/* What a queue pair has sent by a way, there and back. The queue pair alone writes the first two, so that the progress thread
+ * needs no lock of it to read them. It exists as long as the node. */
+struct vb_ib_tally {
+	_Atomic uint64_t packets[2], bytes[2];   /* they only grow; under the queue pair's sq_lock */
+	struct vb_ib_way *way;                   /* under questions_lock, as the rest */
+	uint64_t seen_packets[2], seen_bytes[2]; /* those that the way has been given */
+	_Atomic bool retired;                    /* the queue pair writes it no more */
+	struct vb_ib_tally *next;
+};
+
+/* Stores what the fabric process said; NULL: it has ended. Records what changed for vb_device_take_pending. Values that
+ * no port can have are replaced. */
+void vb_device_apply_ib(struct vb_device *dev, const struct vb_ib_port *port);
+/* Copies the port. */
+void vb_device_ib_port(struct vb_device *dev, struct vb_ib_port *port);
+int vb_ib_query_port(struct vb_device *dev, struct ibv_port_attr *attr);
+/* The P_Key at this index, or 0. */
+uint16_t vb_ib_pkey(struct vb_device *dev, unsigned index);
+/* EINVAL if the address vector cannot be of this port. *sgid: the source GID. */
+int vb_ib_check_av(struct vb_device *dev, const struct ibv_ah_attr *av, union ibv_gid *sgid);
+struct vb_ib_route vb_ib_route_of(const struct ibv_ah_attr *av, uint16_t pkey, bool both);
+
+/* What peers on this host read of a queue pair's partition: 0 unless its adapter is on a fabric. */
+#define VB_IB_SHARED_PKEY(pkey) (1u << 16 | (pkey))
+static inline bool vb_ib_partitions_match(uint32_t a, uint32_t b)
+{
+	return a >> 16 == b >> 16 && (!(a >> 16) || vb_pkeys_match((uint16_t)a, (uint16_t)b));
+}
+
+#endif

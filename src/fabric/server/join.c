@@ -1,0 +1,285 @@
+// join.c - programs that use a port by its verbs device: what they are told of the port, and of the ways from it
+// follows: IBA volume 1, 14.2.5.6 (PortInfo), 18.2.4.3 (forwarding)
+// SPDX-License-Identifier: MIT
+#include <stdlib.h>
+
+#include "fabric/server/server.h"
+#include "frame/cursor.h"
+
+/* A subnet manager changes many tables in a row: programs hear of all within this time (ns), and of no more than one
+ * change in it. */
+#define TELL_AFTER 1000000u
+
+struct way {
+	struct vb_fabric_way_key key;
+	uint32_t tag;
+	struct vb_fabric_way_is told;
+	unsigned ports[2];            /* there, and back; 0 unless it is open */
+	struct vb_fabric_port **port; /* those of both, one after the other */
+};
+
+struct joined {
+	struct server *server;
+	struct joined *next, **at;
+	struct client *client;
+	struct vb_fabric_port *port;
+	struct vb_fabric_port_is told;
+	struct way *ways; /* in no order; by_tag has their places + 1 */
+	uint32_t count, room;
+	uint32_t by_tag[VB_FABRIC_WAYS];
+};
+
+static void name_port(const struct server *s, const struct vb_fabric_port *p, uint8_t address[16])
+{
+	struct vb_writer w = vb_writer(address, 16);
+
+	vb_put_bytes(&w, s->address, sizeof(s->address));
+	vb_put64(&w, p->guid);
+}
+
+/* Extended speeds: one bit each for 14, 25, 50 and 100 Gb/s a lane. */
+static uint8_t speed_of(const struct vb_port_info *i)
+{
+	return i->ext_active ? (uint8_t)(i->ext_active << 4) : i->speed_active;
+}
+
+void join_show_port(const struct server *s, const struct vb_fabric_port *p, struct vb_fabric_port_is *is)
+{
+	const struct vb_port_info *i = &p->info;
+
+	*is = (struct vb_fabric_port_is){
+	        .verb = VB_FABRIC_PORT_IS,
+	        .port = {.node_guid = p->node->guid,
+	                 .system_guid = p->node->system_guid,
+	                 .prefix = i->gid_prefix,
+	                 .guids = {p->guid},
+	                 .cap_mask = i->cap_mask,
+	                 .vendor_id = p->node->vendor_id,
+	                 .device_id = p->node->device_id,
+	                 .reregisters = p->reregisters,
+	                 .lid = i->lid,
+	                 .sm_lid = i->sm_lid,
+	                 .bad_pkeys = i->pkey_violations,
+	                 .bad_qkeys = i->qkey_violations,
+	                 .state = i->state,
+	                 .phys = i->phys,
+	                 .lmc = i->lmc,
+	                 .sm_sl = i->sm_sl,
+	                 .mtu = i->neighbor_mtu,
+	                 .mtu_cap = i->mtu_cap,
+	                 .vls = i->vl_cap,
+	                 .subnet_timeout = i->subnet_timeout,
+	                 .width = i->width_active,
+	                 .speed = speed_of(i)},
+	};
+	for (unsigned k = 1; p->guids && k < VB_IB_GUIDS; k++)
+		is->port.guids[k] = p->guids[k];
+	for (unsigned k = 0; k < VB_IB_PKEYS; k++)
+		is->port.pkey[k] = vb_fabric_pkey(p, k);
+	name_port(s, p, is->port.address);
+}
+
+/* --- ways --- */
+
+static void forget_ports(struct way *w)
+{
+	free(w->port);
+	w->port = NULL;
+	w->ports[0] = w->ports[1] = 0;
+}
+
+/* The answer of now. Without memory for its ports the way is open, and its packets are not counted. */
+static void look(struct joined *j, struct way *w, struct vb_fabric_way_is *is)
+{
+	struct vb_fabric_way found[2];
+	const struct vb_port_info *own = &j->port->info;
+
+	*is = (struct vb_fabric_way_is){.verb = VB_FABRIC_WAY_IS, .tag = w->tag};
+	is->why = vb_fabric_find_way(j->port, &w->key, found);
+	is->slid = own->lid | (w->key.path_bits & ((1u << own->lmc) - 1));
+	forget_ports(w);
+	if (is->why != VB_WAY_OPEN)
+		return;
+	is->mtu = found[0].mtu;
+	is->path_bits = (uint8_t)(w->key.dlid & ((1u << found[0].end->info.lmc) - 1));
+	name_port(j->server, found[0].end, is->address);
+	w->port = malloc((found[0].ports + found[1].ports + 1) * sizeof(*w->port));
+	if (!w->port)
+		return;
+	memcpy(w->port, found[0].port, found[0].ports * sizeof(*w->port));
+	memcpy(w->port + found[0].ports, found[1].port, found[1].ports * sizeof(*w->port));
+	w->ports[0] = found[0].ports;
+	w->ports[1] = found[1].ports;
+}
+
+static struct way *way_of(struct joined *j, uint32_t tag)
+{
+	return tag < VB_FABRIC_WAYS && j->by_tag[tag] ? &j->ways[j->by_tag[tag] - 1] : NULL;
+}
+
+static struct way *add_way(struct joined *j, uint32_t tag)
+{
+	if (j->count == j->room) {
+		uint32_t room = j->room ? 2 * j->room : 16;
+		struct way *more = realloc(j->ways, room * sizeof(*more));
+
+		if (!more)
+			return NULL;
+		j->ways = more;
+		j->room = room;
+	}
+	struct way *w = &j->ways[j->count++];
+	*w = (struct way){.tag = tag};
+	j->by_tag[tag] = j->count;
+	return w;
+}
+
+static void take_way(struct joined *j, const struct vb_fabric_way_ask *ask)
+{
+	struct way *w = way_of(j, ask->tag);
+
+	if (!w && ask->tag < VB_FABRIC_WAYS)
+		w = add_way(j, ask->tag);
+	if (!w) {
+		struct vb_fabric_way_is is = {.verb = VB_FABRIC_WAY_IS, .tag = ask->tag, .why = VB_WAY_TOO_MANY};
+
+		client_post(j->client, &is, sizeof(is));
+		return;
+	}
+	w->key = (struct vb_fabric_way_key){.dlid = ask->dlid,
+	                                    .pkey = ask->pkey,
+	                                    .path_bits = ask->path_bits,
+	                                    .grh = ask->flags & VB_FABRIC_WAY_GRH,
+	                                    .both = ask->flags & VB_FABRIC_WAY_BOTH};
+	memcpy(w->key.dgid, ask->dgid, sizeof(w->key.dgid));
+	look(j, w, &w->told);
+	client_post(j->client, &w->told, sizeof(w->told));
+}
+
+static void forget_way(struct joined *j, uint32_t tag)
+{
+	struct way *w = way_of(j, tag);
+
+	if (!w)
+		return;
+	forget_ports(w);
+	j->by_tag[tag] = 0;
+	if (w != &j->ways[--j->count]) {
+		*w = j->ways[j->count];
+		j->by_tag[w->tag] = (uint32_t)(w - j->ways) + 1;
+	}
+}
+
+static void take_traffic(struct joined *j, const struct vb_fabric_traffic *t)
+{
+	for (uint32_t i = 0; i < t->count; i++) {
+		const struct vb_fabric_told *o = &t->told[i];
+		struct way *w = way_of(j, o->tag);
+
+		if (!w)
+			continue;
+		vb_fabric_count(w->port, w->ports[0], o->packets[0], o->bytes[0]);
+		vb_fabric_count(w->port + w->ports[0], w->ports[1], o->packets[1], o->bytes[1]);
+	}
+}
+
+/* --- the connection --- */
+
+struct joined *join_open(struct server *s, struct vb_fabric_port *p, struct client *c)
+{
+	struct joined *j = calloc(1, sizeof(*j));
+
+	if (!j)
+		return NULL;
+	j->server = s;
+	j->port = p;
+	j->client = c;
+	j->next = s->joined;
+	j->at = &s->joined;
+	if (j->next)
+		j->next->at = &j->next;
+	s->joined = j;
+	join_show_port(s, p, &j->told);
+	client_post(c, &j->told, sizeof(j->told));
+	return j;
+}
+
+void join_close(struct joined *j)
+{
+	*j->at = j->next;
+	if (j->next)
+		j->next->at = j->at;
+	for (uint32_t i = 0; i < j->count; i++)
+		free(j->ways[i].port);
+	free(j->ways);
+	free(j);
+}
+
+bool join_take(struct joined *j, const void *bytes, size_t n)
+{
+	const struct vb_fabric_way_ask *ask = bytes;
+	const struct vb_fabric_traffic *t = bytes;
+
+	if (n < sizeof(ask->verb))
+		return false;
+	if (ask->verb == VB_FABRIC_WAY && n == sizeof(*ask)) {
+		take_way(j, ask);
+		return true;
+	}
+	if (ask->verb == VB_FABRIC_FORGET && n == sizeof(*ask)) {
+		forget_way(j, ask->tag);
+		return true;
+	}
+	if (ask->verb == VB_FABRIC_TRAFFIC && n >= offsetof(struct vb_fabric_traffic, told) &&
+	    t->count <= VB_FABRIC_TOLD &&
+	    n == offsetof(struct vb_fabric_traffic, told) + t->count * sizeof(t->told[0])) {
+		take_traffic(j, t);
+		return true;
+	}
+	return false;
+}
+
+/* --- changes --- */
+
+static void tell(struct joined *j)
+{
+	struct vb_fabric_port_is now;
+
+	join_show_port(j->server, j->port, &now);
+	if (memcmp(&now, &j->told, sizeof(now)) != 0) {
+		j->told = now;
+		client_post(j->client, &now, sizeof(now));
+	}
+	for (uint32_t i = 0; i < j->count; i++) {
+		struct way *w = &j->ways[i];
+		struct vb_fabric_way_is is;
+
+		look(j, w, &is);
+		if (!memcmp(&is, &w->told, sizeof(is)))
+			continue;
+		w->told = is;
+		client_post(j->client, &is, sizeof(is));
+	}
+}
+
+void joined_tell(struct server *s)
+{
+	if (s->fabric->changes == s->changes_told || !s->joined) {
+		s->changes_told = s->fabric->changes;
+		s->tell_at = 0;
+		return;
+	}
+	if (!s->tell_at)
+		s->tell_at = s->now + TELL_AFTER;
+	if (s->now < s->tell_at)
+		return;
+	s->changes_told = s->fabric->changes;
+	s->tell_at = 0;
+	for (struct joined *j = s->joined; j; j = j->next)
+		tell(j);
+}
+
+uint64_t joined_deadline(const struct server *s)
+{
+	return s->tell_at ? s->tell_at : UINT64_MAX;
+}

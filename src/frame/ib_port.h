@@ -1,0 +1,54 @@
+// ib_port.h - the state of an InfiniBand port and of ways from it, as the fabric process tells it to programs
+// follows: IBA volume 1, 14.2.5.6 (PortInfo), 14.2.5.5 (GUIDInfo), 14.2.5.7 (P_KeyTable)
+// SPDX-License-Identifier: MIT
+#ifndef VB_FRAME_IB_PORT_H
+#define VB_FRAME_IB_PORT_H
+
+#include <stdint.h>
+
+#define VB_IB_PKEYS 64
+#define VB_IB_GUIDS 8
+
+/* All numbers in host order. Codes (state, phys, mtu, width, speed) are those of PortInfo. */
+struct vb_ib_port {
+	uint64_t node_guid, system_guid;
+	uint64_t prefix;
+	uint64_t guids[VB_IB_GUIDS]; /* 0: an empty entry */
+	uint8_t address[16]; /* by which the broker finds the programs on this port: of one fabric process alone */
+	uint32_t cap_mask, vendor_id, device_id;
+	uint32_t reregisters; /* how often the subnet manager has asked for it */
+	uint16_t lid, sm_lid;
+	uint16_t bad_pkeys, bad_qkeys;
+	uint8_t state, phys, lmc, sm_sl;
+	uint8_t mtu, mtu_cap, vls, subnet_timeout;
+	uint8_t width, speed; /* speed: of ibv_port_attr: 1, 2, 4; 16 FDR, 32 EDR, 64 HDR, 128 NDR */
+	uint8_t reserved[6];
+	uint16_t pkey[VB_IB_PKEYS]; /* 0: an empty entry */
+};
+
+/* X(name, text): why there is no way. */
+#define VB_FABRIC_WHY(X)                                        \
+	X(OPEN, "open")                                         \
+	X(NO_LINK, "a link is down")                            \
+	X(NOT_ACTIVE, "a port is not Active")                   \
+	X(NO_ROUTE, "a switch has no route")                    \
+	X(LOOP, "the forwarding tables lead round in a circle") \
+	X(BAD_PKEY, "a P_Key is missing on the way")            \
+	X(BAD_GID, "the port at its end has another GID")       \
+	X(NOT_THERE, "the port at its end has another LID")     \
+	X(TOO_MANY, "the program has too many ways")
+
+enum vb_fabric_why {
+#define X(name, text) VB_WAY_##name,
+	VB_FABRIC_WHY(X)
+#undef X
+	        VB_WAYS
+};
+
+/* May these two P_Keys talk: 10.9.3? At least one is of a full member. */
+static inline int vb_pkeys_match(uint16_t a, uint16_t b)
+{
+	return (a & 0x7fff) && !((a ^ b) & 0x7fff) && ((a | b) & 0x8000);
+}
+
+#endif

@@ -1,0 +1,64 @@
+// ib.h - queue pairs on an InfiniBand fabric: what the fabric process says of our port and of the ways from it
+// see: docs/infiniband.md
+// SPDX-License-Identifier: MIT
+#ifndef VB_PATH_IB_IB_H
+#define VB_PATH_IB_IB_H
+
+#include "core/ib.h"
+#include "fabric/proto/proto.h"
+#include "node/io.h"
+
+#define VB_IB_HASH 1024u
+
+/* The connection to the fabric process, and the ways that it was asked about. */
+struct vb_ib_host {
+	struct vb_watch watch; /* of the socket; fd -1: there was no fabric process */
+	struct vb_node *node;
+	atomic_bool alive;                  /* the fabric process has not ended */
+	bool watched, waits_for_room;       /* under io->meet_lock */
+	struct vb_ib_way *hash[VB_IB_HASH]; /* under io->questions_lock, as the next three */
+	struct vb_ib_way **by_tag;          /* VB_FABRIC_WAYS entries */
+	uint32_t tags;
+	struct vb_ib_way *unsent;                    /* by next_unsent */
+	struct vb_ib_tally *tallies, *spare_tallies; /* under io->questions_lock */
+	atomic_bool talks;                           /* unsent has entries */
+	uint64_t report_at;                          /* ns: when traffic may be told next. The progress thread's */
+	_Atomic uint64_t
+	        report_due; /* ns: when it will be looked whether there is more; 0: nothing has moved at the last look */
+};
+
+/* --- path.c --- */
+
+/* At RTR: finds the way. True: the peer's program can be met at qp->met. No lock held. */
+bool vb_ib_connect(struct vb_qp *qp);
+void vb_ib_ah_made(struct vb_ah *ah);
+/* Brings all queue pairs to what the ways and the P_Key table say now. Progress thread, no lock held. */
+void vb_ib_refresh(struct vb_node *node);
+
+/* --- ways.c --- */
+
+/* The way of a route, with one user more. Waits up to wait_ms for the answer; if there is none yet, the way is closed. NULL:
+ * no fabric, no memory, or too many. No spin lock held. */
+struct vb_ib_way *vb_ib_way_get(struct vb_node *node, const struct vb_ib_route *route, unsigned wait_ms);
+/* Any lock may be held. */
+void vb_ib_way_put(struct vb_node *node, struct vb_ib_way *way);
+/* An answer of the fabric process. No lock held. */
+void vb_ib_way_told(struct vb_ib_host *host, const struct vb_fabric_way_is *is);
+/* The fabric process has ended: all ways are closed. */
+void vb_ib_ways_close(struct vb_ib_host *host);
+/* Sends what is unsent, as far as there is room. No spin lock held. */
+void vb_ib_ways_send(struct vb_ib_host *host);
+void vb_ib_ways_free(struct vb_ib_host *host);
+
+/* --- traffic.c --- */
+
+/* A tally for a queue pair that uses the way. NULL: no memory. No spin lock held. */
+struct vb_ib_tally *vb_ib_tally_new(struct vb_ib_host *host, struct vb_ib_way *way);
+/* Tells the fabric process what ways have carried, and returns whether there was anything. Under io->meet_lock; no spin
+ * lock held. */
+bool vb_ib_traffic_tell(struct vb_ib_host *host);
+/* If it is time for that. Progress thread, no lock held. */
+void vb_ib_traffic_look(struct vb_ib_host *host);
+void vb_ib_traffic_free(struct vb_ib_host *host);
+
+#endif

@@ -1,0 +1,284 @@
+// path.c - queue pairs on an InfiniBand fabric: shared memory, while the fabric has a way
+// follows: IBA volume 1, 10.9 (partitions), 9.7.5 (retries), 9.8 (unreliable services); docs/infiniband.md
+// SPDX-License-Identifier: MIT
+#include "path/ib/ib.h"
+
+#include <stdlib.h>
+
+#include "core/device.h"
+#include "core/qp.h"
+#include "engine/local/local.h"
+#include "path/path.h"
+#include "path/roce/roce.h"
+#include "path/wire_mode.h"
+#include "util/log.h"
+
+enum { REFRESHED_AT_A_TIME = 64 };
+
+static void lock_both(struct vb_qp *qp)
+{
+	vb_lock(&qp->node->progress);
+	vb_lock(&qp->sq_lock);
+}
+
+static void unlock_both(struct vb_qp *qp)
+{
+	vb_unlock(&qp->sq_lock);
+	vb_unlock(&qp->node->progress);
+}
+
+/* Under progress + sq_lock. */
+static void set_pkey(struct vb_qp *qp, uint16_t pkey)
+{
+	qp->local.pkey = pkey;
+	atomic_store(&qp->shared->partition, VB_IB_SHARED_PKEY(pkey));
+}
+
+static bool way_is_open(const struct vb_ib_way *way)
+{
+	return way && atomic_load(&way->open);
+}
+
+static const char *why_text(unsigned why)
+{
+	static const char *const text[] = {
+#define X(name, said) said,
+	        VB_FABRIC_WHY(X)
+#undef X
+	};
+
+	return why < VB_WAYS ? text[why] : "it has not answered";
+}
+
+static void report_always(void)
+{
+	static atomic_bool said;
+
+	if (!atomic_exchange(&said, true))
+		vb_log(VB_LOG_ERROR, "VERBENA_WIRE=always: " VB_FABRIC_DEVICE
+		                     " has no packets of its own yet, so its queue pairs reach nobody");
+}
+
+/* --- at RTR --- */
+
+/* Gives the QP a way in place of another. Returns the other one. Under progress + sq_lock. */
+static struct vb_ib_way *change_way(struct vb_qp *qp, struct vb_ib_way *way, struct vb_ib_tally *tally)
+{
+	struct vb_ib_way *old = qp->local.way;
+
+	if (qp->local.tally)
+		atomic_store(&qp->local.tally->retired, true);
+	qp->local.way = way;
+	qp->local.tally = tally;
+	if (way)
+		vb_ib_way_address(qp->node, way, &qp->met);
+	return old;
+}
+
+bool vb_ib_connect(struct vb_qp *qp)
+{
+	struct vb_device *dev = vb_qp_device(qp);
+	uint16_t pkey = dev ? vb_ib_pkey(dev, qp->attr.pkey_index) : 0;
+	bool datagrams = qp->type == IBV_QPT_UD, always = vb_wire_mode() == VB_WIRE_MODE_ALWAYS;
+	struct vb_ib_route route = vb_ib_route_of(&qp->attr.ah_attr, pkey, vb_qp_is_reliable(qp));
+	struct vb_ib_way *way = NULL;
+	struct vb_ib_tally *tally = NULL;
+
+	if (always)
+		report_always();
+	/* a P_Key of 0 is an empty entry, with which nobody may talk; as part of a route it means "any" */
+	if (!datagrams && !always && pkey)
+		way = vb_ib_way_get(qp->node, &route, VB_RESOLVE_WAIT);
+	if (way)
+		tally = vb_ib_tally_new(qp->node->io->ib, way);
+	if (way && !way_is_open(way))
+		vb_log(VB_LOG_INFO, "queue pair 0x%x: the fabric has no way to LID %u: %s", qp->qp.qp_num, route.dlid,
+		       why_text(way->why));
+	lock_both(qp);
+	set_pkey(qp, pkey);
+	struct vb_ib_way *old = change_way(qp, way, tally);
+
+	qp->local.peer = NULL;
+	qp->local.remote = NULL;
+	qp->local.cut = !datagrams && !way_is_open(way);
+	bool open = way_is_open(way);
+
+	unlock_both(qp);
+	if (old)
+		vb_ib_way_put(qp->node, old);
+	return open;
+}
+
+/* The P_Key is the sending queue pair's, so receivers alone check it. */
+void vb_ib_ah_made(struct vb_ah *ah)
+{
+	struct vb_ib_route route = vb_ib_route_of(&ah->attr, 0, false);
+	struct vb_context *ctx = VB_CONTEXT_OF(ah);
+
+	if (vb_wire_mode() == VB_WIRE_MODE_ALWAYS)
+		report_always();
+	ah->way = vb_ib_way_get(ctx->node, &route, VB_RESOLVE_WAIT);
+	if (!ah->way)
+		return;
+	vb_ib_way_address(ctx->node, ah->way, &ah->met);
+	vb_peer_address(ctx->node, &ah->met);
+}
+
+/* --- changes --- */
+
+/* Does the way still lead to the same port? Otherwise the peer is another one. Under progress + sq_lock. */
+static void follow_way(struct vb_qp *qp)
+{
+	union ibv_gid now;
+
+	if (!way_is_open(qp->local.way))
+		return;
+	vb_ib_way_address(qp->node, qp->local.way, &now);
+	if (!memcmp(&now, &qp->met, sizeof(now)))
+		return;
+	qp->met = now;
+	qp->local.peer = NULL;
+	qp->local.remote = NULL;
+}
+
+/* A queue pair whose P_Key has changed needs another way. */
+struct moved {
+	struct vb_node *node;
+	uint32_t qpn[REFRESHED_AT_A_TIME];
+	struct vb_ib_route route[REFRESHED_AT_A_TIME];
+	unsigned n;
+	bool more;
+};
+
+/* From RTR on, until it ends. */
+static bool has_way(const struct vb_qp *qp)
+{
+	enum ibv_qp_state state = atomic_load(&qp->state);
+
+	return state >= IBV_QPS_RTR && state != IBV_QPS_ERR;
+}
+
+/* Under progress + sq_lock. */
+static void refresh_qp(struct vb_qp *qp, void *arg)
+{
+	struct moved *moved = arg;
+
+	if (!qp->ib || !has_way(qp))
+		return;
+	struct vb_device *dev = vb_qp_device(qp);
+	uint16_t pkey = dev ? vb_ib_pkey(dev, qp->attr.pkey_index) : 0;
+
+	if (pkey != qp->local.pkey && qp->type != IBV_QPT_UD) {
+		moved->more |= moved->n == REFRESHED_AT_A_TIME;
+		if (moved->n < REFRESHED_AT_A_TIME) {
+			moved->qpn[moved->n] = qp->qp.qp_num;
+			moved->route[moved->n++] = vb_ib_route_of(&qp->attr.ah_attr, pkey, vb_qp_is_reliable(qp));
+		}
+	}
+	if (pkey != qp->local.pkey)
+		set_pkey(qp, pkey);
+	if (qp->type == IBV_QPT_UD)
+		return;
+	follow_way(qp);
+	vb_local_cut(qp, !way_is_open(qp->local.way));
+}
+
+/* The queue pair may have been destroyed, or have left RTR and RTS, meanwhile. */
+static void move_qp(struct vb_node *node, uint32_t qpn, const struct vb_ib_route *route)
+{
+	struct vb_ib_way *way = route->pkey ? vb_ib_way_get(node, route, 0) : NULL;
+	struct vb_ib_tally *tally = way ? vb_ib_tally_new(node->io->ib, way) : NULL;
+
+	vb_lock(&node->progress);
+	struct vb_qp *qp = atomic_load_explicit(&node->qps[VB_QP_INDEX(qpn)], memory_order_relaxed);
+
+	if (qp && qp->qp.qp_num == qpn && qp->ib) {
+		vb_lock(&qp->sq_lock);
+		if (has_way(qp)) {
+			way = change_way(qp, way, tally);
+			tally = NULL;
+			vb_local_cut(qp, !way_is_open(qp->local.way));
+		}
+		vb_unlock(&qp->sq_lock);
+	}
+	vb_unlock(&node->progress);
+	if (tally)
+		atomic_store(&tally->retired, true);
+	if (way)
+		vb_ib_way_put(node, way);
+}
+
+void vb_ib_refresh(struct vb_node *node)
+{
+	struct moved *moved = calloc(1, sizeof(*moved));
+
+	if (!moved)
+		return;
+	do {
+		moved->n = 0;
+		moved->more = false;
+		vb_lock(&node->progress);
+		vb_node_each_qp(node, refresh_qp, moved);
+		vb_unlock(&node->progress);
+		for (unsigned i = 0; i < moved->n; i++)
+			move_qp(node, moved->qpn[i], &moved->route[i]);
+	} while (moved->more);
+	free(moved);
+}
+
+/* --- the operations --- */
+
+static void ib_reset(struct vb_qp *qp)
+{
+	if (qp->local.way)
+		vb_ib_way_put(qp->node, change_way(qp, NULL, NULL));
+	qp->local.cut = false;
+	vb_local_closed(qp); /* drops the requests of the engine */
+	vb_local_reset(qp);
+}
+
+/* A fabric has no multicast yet, and no other receivers than programs of this host. */
+static enum vb_datagram_result ib_datagram(struct vb_qp *qp, struct vb_swqe *w)
+{
+	return VB_DATAGRAM_LOST;
+}
+
+static void ib_datagram_next_psns(const struct vb_qp *qp, uint32_t *sq_psn, uint32_t *rq_psn)
+{
+	*sq_psn = qp->psn_next;
+	*rq_psn = qp->attr.rq_psn;
+}
+
+const struct vb_path_ops vb_ib_path_ops = {
+        .name = "fabric",
+        .ring = true,
+        .kick = vb_local_kick,
+        .settle = vb_local_settle,
+        .visit = vb_local_visit,
+        .deadline = vb_local_deadline,
+        .start_responder = vb_local_start_responder,
+        .entered = vb_local_entered,
+        .idle = vb_local_idle,
+        .closing = vb_local_closing,
+        .closed = vb_local_closed,
+        .forget_sends = vb_local_forget_sends,
+        .next_psns = vb_local_next_psns,
+        .reset = ib_reset,
+};
+
+const struct vb_path_ops vb_ib_datagram_path_ops = {
+        .name = "fabric datagrams",
+        .ring = true,
+        .kick = vb_local_kick_datagrams,
+        .settle = vb_local_settle,
+        .visit = vb_local_visit,
+        .deadline = vb_local_deadline,
+        .entered = vb_local_entered,
+        .idle = vb_local_idle,
+        .closing = vb_local_settle,
+        .closed = vb_local_closed,
+        .forget_sends = vb_local_forget_sends,
+        .next_psns = ib_datagram_next_psns,
+        .reset = ib_reset,
+        .datagram = ib_datagram,
+};

@@ -1,0 +1,33 @@
+# fabric.sh - what the tests on simulated InfiniBand fabrics have in common: a fabric, opensm on it, programs on its hosts
+# SPDX-License-Identifier: MIT
+# sourced, not run
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+need opensm ibnetdiscover
+FABRIC=$BUILD/src/fabric/verbena-fabric
+export VERBENA_FABRIC=$work/fabric VERBENA_NODE=host1
+
+ctl() { "$FABRIC" ctl "$@"; }
+on() { # NODE PROGRAM ARGS…
+	local node=$1
+	shift
+	VERBENA_NODE=$node timeout -k 2 $((30 * SLOW)) "${run[@]}" "$@"
+}
+serves() { ctl states >/dev/null 2>&1; }
+start_fabric() { # verbena-fabric's ARGS…
+	"$FABRIC" "$@" --socket "$VERBENA_FABRIC" >"$work/fabric.out" 2>&1 &
+	fabric=$!
+	wait_for 20 serves
+}
+stop_fabric() {
+	ctl stop && wait "$fabric"
+}
+# A directory of its own for what opensm writes: sm NODE ARGS…
+sm() {
+	local node=$1 dir=$work/sm-$1
+	shift
+	mkdir -p "$dir"
+	OSM_CACHE_DIR=$dir OSM_TMP_DIR=$dir VERBENA_NODE=$node timeout -k 2 $((60 * SLOW)) "${run[@]}" opensm -f "$dir/log" "$@" >"$dir/out" 2>&1
+}
+log_has() { grep -q "$2" "$work/sm-$1/log" 2>/dev/null; } # NODE PATTERN
+all_active() { ctl states | awk '{ exit !($4 && $4 == $12) }'; }
+lid_of() { on "$1" ibaddr | sed 's/.*start \(0x[0-9a-f]*\).*/\1/'; }

@@ -1,0 +1,156 @@
+#!/bin/bash
+# data.sh - queue pairs by LID on a simulated fabric: stock programs, partitions, accidents in the middle, events, counters
+# follows: IBA volume 1, 10.9 (partitions), 16.1.3.5 (PortCounters); perftest(1), ibv_rc_pingpong(1), man/verbena-fabric.8
+# SPDX-License-Identifier: MIT
+source "$(dirname "$0")/../../support/fabric.sh"
+LIMIT=20
+start_fabric --generate fat-tree:4,2,3
+# partitions.conf names ports
+guid_of() { ctl show "$1" | sed -n 's/.* guid 0x\([0-9a-f]*\).*/\1/p' | head -1; }
+port_guid() { printf '0x%016x' $((16#$(guid_of "$1") + 1)); }
+cat >"$work/partitions" <<-END
+	Default=0x7fff: ALL=full, $(port_guid host2)=limited, $(port_guid host5)=limited;
+	blue=0x1234: $(port_guid host2)=full, $(port_guid host5)=full, $(port_guid host8)=full;
+END
+rm -f "$work/watched"
+VERBENA_NODE=host8 timeout -k 2 100 stdbuf -oL "${run[@]}" ibv_asyncwatch -d ib0 >"$work/watched" 2>&1 &
+watcher=$!
+wait_for 10 grep -q 'async event FD' "$work/watched"
+sm host1 -P "$work/partitions" &
+manager=$!
+check "opensm brings up the fabric" wait_for 30 all_active
+saw() { [ "$(grep -c "$1" "$work/watched")" -ge "${2:-1}" ]; } # PATTERN TIMES
+for event in LID_CHANGE SM_CHANGE CLIENT_REREGISTER PORT_ACTIVE PKEY_CHANGE; do
+	check "a program sees the event $event" wait_for 10 saw $event
+done
+
+# pair NODE NODE PROGRAM ARGS…: a server on the one, its client on the other
+pair() {
+	local rc=0
+	VERBENA_NODE=$1 start_server "${@:3}"
+	VERBENA_NODE=$2 start_client "${@:3}"
+	wait "$client" || rc=1
+	wait "$server" || rc=1
+	[ $rc = 0 ] || said_by_both
+	return $rc
+}
+fails() { # NODE NODE PROGRAM ARGS…: its client fails; the server waits for nothing
+	VERBENA_NODE=$1 start_server "${@:3}"
+	VERBENA_NODE=$2 start_client "${@:3}"
+	if wait "$client"; then
+		said_by_both
+		return 1
+	fi
+	kill "$server" 2>/dev/null
+	wait "$server"
+	return 0
+}
+
+# --- the device ---
+shows() { # PATTERN PROGRAM ARGS…
+	on host4 "${@:2}" >"$work/tool" 2>&1 && grep -qE "$1" "$work/tool" || { cat "$work/tool"; return 1; }
+}
+lid=$(($(lid_of host4)))
+first() { on host4 ibv_devices | sed -n 3p | grep -q "^ *ib0 .*$(guid_of host4)\$"; }
+check "the channel adapter is the first device, by its GUID" first
+check "ibv_devinfo shows the LID" shows "port_lid:.*	$lid\$" ibv_devinfo -d ib0
+check "ibv_devinfo shows the link layer and the state" shows 'link_layer:.*InfiniBand' ibv_devinfo -d ib0
+check "ibv_devinfo shows width, speed and the GID" shows 'GID\[ *0\]:.*fe80:.*:005e:4b01' ibv_devinfo -d ib0 -v
+
+# --- programs by LID: no GID index ---
+check "RC: ibv_rc_pingpong" pair host4 host9 ibv_rc_pingpong -d ib0 -n 100
+check "RC with a GRH" pair host4 host9 ibv_rc_pingpong -d ib0 -n 100 -g 0
+check "UC: ibv_uc_pingpong" pair host4 host9 ibv_uc_pingpong -d ib0 -n 100
+check "UD: ibv_ud_pingpong" pair host4 host9 ibv_ud_pingpong -d ib0 -n 100
+check "UD with a GRH" pair host4 host9 ibv_ud_pingpong -d ib0 -n 100 -g 0
+check "SRQ: ibv_srq_pingpong" pair host4 host9 ibv_srq_pingpong -d ib0 -n 100
+check "XRC: ibv_xsrq_pingpong" pair host4 host9 ibv_xsrq_pingpong -d ib0 -n 100
+check "ib_write_bw of UC" pair host4 host9 ib_write_bw -d ib0 -n 100 -c UC
+check "ib_send_bw of UD" pair host4 host9 ib_send_bw -d ib0 -n 100 -c UD
+check "ib_read_lat" pair host4 host9 ib_read_lat -d ib0 -n 100
+check "ib_atomic_lat" pair host4 host9 ib_atomic_lat -d ib0 -n 100
+check "both programs on one host" pair host4 host4 ibv_rc_pingpong -d ib0 -n 100
+by_qperf() {
+	local rc=0
+	free_port
+	VERBENA_NODE=host4 timeout -k 2 $LIMIT "${run[@]}" qperf -lp "$port" >"$work/server.out" 2>&1 &
+	server=$!
+	wait_for 20 listens "$port"
+	VERBENA_NODE=host9 timeout -k 2 $LIMIT "${run[@]}" qperf -lp "$port" -t 1 127.0.0.1 rc_lat >"$work/client.out" 2>&1 || rc=1
+	kill "$server"
+	wait "$server" # passes it on to the processes that qperf left behind
+	grep -q 'latency *=' "$work/client.out" && [ $rc = 0 ] || { said_by_both; return 1; }
+}
+if command -v qperf >/dev/null; then
+	check "qperf, without VERBENA_LIDS" by_qperf
+else
+	skip "qperf, without VERBENA_LIDS" "qperf is not installed"
+fi
+
+# --- partitions: host2 and host5 are limited members of the default one, and full ones of blue ---
+check "two limited members do not talk" fails host2 host5 ibv_rc_pingpong -d ib0 -n 100
+check "a limited member talks to a full one" pair host2 host4 ibv_rc_pingpong -d ib0 -n 100
+check "two limited members talk in a partition where both are full" pair host2 host5 ib_send_lat -d ib0 -n 100 --pkey_index=1
+check "nobody talks into a partition where he is no member" fails host4 host5 ib_send_lat -d ib0 -n 100 -u 10 --pkey_index=1
+
+# --- counters of the ports on the way ---
+reads_counters() {
+	local rc=0
+	on host1 perfquery -R "$lid" 1 >/dev/null
+	on host1 perfquery -x -R "$(lid_of host9)" 1 >/dev/null
+	pair host4 host9 ib_write_bw -d ib0 -n 500 -s 65536 || return 1
+	on host1 perfquery -x "$lid" 1 >"$work/tool"
+	on host1 perfquery -x "$(lid_of host9)" 1 >>"$work/tool"
+	# one side sent 500 messages of 32 packets, which the other received, with 24 bytes around each and 16 in each message
+	awk -F: '{ sub(/^\.*/, "", $2); v[$1] = v[$1] " " $2 }
+		END { split(v["PortXmitPkts"], x, " "); split(v["PortRcvPkts"], r, " "); split(v["PortRcvData"], d, " ")
+			want = 500 * 32; for (i in x) sent = sent || (x[i] >= want && x[i] < want + 600)
+			for (i in r) { got = got || (r[i] >= want && r[i] < want + 600)
+				data = data || (d[i] >= 500 * (65536 + 32 * 24 + 16) / 4 && d[i] < 1.01 * 500 * (65536 + 32 * 24 + 16) / 4) }
+			exit !(sent && got && data) }' "$work/tool" || { cat "$work/tool"; return 1; }
+}
+check "the ports at both ends count packets and bytes" reads_counters
+
+# --- accidents in the middle ---
+spine_of_way() { on host1 ibtracert "$lid" "$(lid_of host9)" | grep -o 'spine[0-9]*' | head -1; }
+goes_on() {
+	local spine
+	spine=$(spine_of_way)
+	VERBENA_NODE=host4 start_server ib_send_lat -d ib0 -D 2 -u 18
+	VERBENA_NODE=host9 start_client ib_send_lat -d ib0 -D 2 -u 18
+	sleep 0.5
+	ctl node "$spine" off || return 1
+	if wait "$client" && wait "$server" && [ "$(spine_of_way)" != "$spine" ]; then
+		return 0
+	fi
+	said_by_both
+	return 1
+}
+check "a switch on the way goes off, opensm leads around it, and traffic goes on" goes_on
+sees_cut() { grep -q 'Completion with error\|transport retry counter exceeded\|Failed status 12' "$work/server.out" "$work/client.out"; }
+ends() { # COMMAND ARGS…: cuts all ways in the middle: an end gets what a cut cable gives
+	local rc=0
+	VERBENA_NODE=host4 start_server ib_send_lat -d ib0 -D 10 -u 12
+	VERBENA_NODE=host9 start_client ib_send_lat -d ib0 -D 10 -u 12
+	sleep 0.5
+	"$@" || return 1
+	wait_for 5 sees_cut || { said_by_both; rc=1; }
+	kill "$server" "$client" 2>/dev/null
+	wait "$server" "$client"
+	return $rc
+}
+check "a cable without another way is pulled: the retries end" ends ctl link host9 1 down
+check "a cable of the watched host is pulled" ctl link host8 1 down
+check "its programs get a port error" wait_for 10 saw PORT_ERR
+check "the cable is back" ctl link host8 1 up
+check "and with it an event of the active port" wait_for 20 saw PORT_ACTIVE 2
+
+# --- the fabric process ends ---
+ctl link host9 1 up
+host9_active() { ctl show host9 | grep -q Active; }
+check "the other host is Active again" wait_for 20 host9_active
+check "the fabric process is killed: the retries end" ends kill -9 "$fabric"
+check "and there is a port error" wait_for 10 saw PORT_ERR 2
+kill "$watcher" "$(program_of "$manager")" 2>/dev/null
+wait
+finish

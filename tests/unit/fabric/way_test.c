@@ -1,0 +1,212 @@
+// way_test.c - the ways of data from a port: what opens them, what closes them, and what they count
+// follows: IBA volume 1, 18.2.4.3 (linear forwarding), 10.9 (partitions), 7.2.7 (link states)
+// SPDX-License-Identifier: MIT
+#include <stdlib.h>
+
+#include "../../support/check.h"
+#include "fabric/topology.h"
+
+static struct {
+	struct vb_fabric *f;
+	struct vb_fabric_node *sw[2];
+	struct vb_fabric_port *host[3]; /* hosts 0 and 1 are on switch 0, host 2 on switch 1 */
+	struct vb_fabric_way way[2];
+	struct vb_fabric_way_key key;
+} t;
+
+static const struct vb_fabric_ops ops;
+
+enum { LIDS = 64 };
+
+/* LIDs 10, 20 and 30, each with an LMC of 1; all ports are Active. The key asks for the way from host 0 to host 2. */
+static void begin(void)
+{
+	static const char text[] = "Switch 4 \"s0\"\n[1] \"h0\"[1]\n[2] \"h1\"[1]\n[3] \"s1\"[3]\n"
+	                           "\nSwitch 4 \"s1\"\n[1] \"h2\"[1]\n\nCa 1 \"h0\"\n\nCa 1 \"h1\"\n\nCa 1 \"h2\"\n";
+	static const uint8_t to[2][3] = {{1, 2, 3}, {3, 3, 1}};
+	struct vb_topology_error e;
+	char name[3] = "h0";
+
+	memset(&t, 0, sizeof(t));
+	t.f = vb_fabric_new(&ops, NULL);
+	CHECK(t.f && vb_topology_read(t.f, text, sizeof(text) - 1, &e));
+	t.sw[0] = vb_fabric_find(t.f, "s0");
+	t.sw[1] = vb_fabric_find(t.f, "s1");
+	vb_fabric_train_all(t.f);
+	for (int i = 0; i < 3; i++) {
+		name[1] = (char)('0' + i);
+		t.host[i] = &vb_fabric_find(t.f, name)->port[1];
+		t.host[i]->info.lid = (uint16_t)(10 * (i + 1));
+		t.host[i]->info.lmc = 1;
+	}
+	for (int s = 0; s < 2; s++) {
+		t.sw[s]->sw->lft = malloc(LIDS);
+		CHECK(t.sw[s]->sw->lft);
+		memset(t.sw[s]->sw->lft, 255, LIDS);
+		t.sw[s]->sw->lft_len = LIDS;
+		t.sw[s]->sw->info.lft_top = LIDS - 1;
+		for (int i = 0; i < 3; i++)
+			t.sw[s]->sw->lft[10 * (i + 1)] = t.sw[s]->sw->lft[10 * (i + 1) + 1] = to[s][i];
+	}
+	for (size_t i = 0; i < t.f->count; i++)
+		for (unsigned k = 1; k <= t.f->nodes[i]->ports; k++)
+			if (t.f->nodes[i]->port[k].peer)
+				t.f->nodes[i]->port[k].info.state = VB_PORT_ACTIVE;
+	t.key = (struct vb_fabric_way_key){.dlid = 30, .pkey = 0xffff, .both = true};
+}
+
+static void end(void)
+{
+	vb_fabric_free(t.f);
+}
+
+static unsigned why(void)
+{
+	return vb_fabric_find_way(t.host[0], &t.key, t.way);
+}
+
+static void a_way_leads_by_the_tables_and_back(void)
+{
+	begin();
+	SAME(why(), VB_WAY_OPEN);
+	CHECK(t.way[0].end == t.host[2] && t.way[1].end == t.host[0]);
+	SAME(t.way[0].ports, 6);
+	SAME(t.way[1].ports, 6);
+	SAME(t.way[0].mtu, 4);
+	t.key.dlid = 31; /* of its LMC */
+	SAME(why(), VB_WAY_OPEN);
+	t.key.dlid = 11; /* itself */
+	SAME(why(), VB_WAY_OPEN);
+	SAME(t.way[0].ports, 0);
+	end();
+}
+
+static void a_missing_route_closes_it(void)
+{
+	begin();
+	t.sw[1]->sw->lft[10] = 255; /* of the answers */
+	SAME(why(), VB_WAY_NO_ROUTE);
+	t.key.both = false;
+	SAME(why(), VB_WAY_OPEN);
+	t.sw[1]->sw->lft[30] = 3;
+	SAME(why(), VB_WAY_LOOP);
+	t.sw[1]->sw->lft[30] = 0;
+	SAME(why(), VB_WAY_NO_ROUTE);
+	t.sw[0]->sw->lft[30] = 2; /* to another host */
+	SAME(why(), VB_WAY_NOT_THERE);
+	end();
+}
+
+static void answers_go_to_the_path_bits_of_the_sender(void)
+{
+	begin();
+	t.key.path_bits = 1;
+	SAME(why(), VB_WAY_OPEN);
+	t.sw[1]->sw->lft[11] = 255;
+	SAME(why(), VB_WAY_NO_ROUTE);
+	end();
+}
+
+static void links_and_states_close_it(void)
+{
+	begin();
+	t.host[2]->info.state = VB_PORT_ARMED;
+	SAME(why(), VB_WAY_NOT_ACTIVE);
+	t.host[2]->info.state = VB_PORT_ACTIVE;
+	uint64_t before = t.f->changes;
+	vb_fabric_cut(&t.sw[0]->port[3], true);
+	CHECK(t.f->changes > before);
+	SAME(why(), VB_WAY_NO_LINK);
+	t.key.dlid = 20;
+	SAME(why(), VB_WAY_OPEN);
+	vb_fabric_switch_off(t.host[1]->node, true);
+	SAME(why(), VB_WAY_NO_LINK);
+	end();
+}
+
+static uint16_t *keys_of(struct vb_fabric_port *p, uint16_t first, uint16_t second)
+{
+	p->pkeys = calloc(VB_FABRIC_CA_PKEYS, sizeof(*p->pkeys));
+	CHECK(p->pkeys);
+	p->pkeys[0] = first;
+	p->pkeys[1] = second;
+	return p->pkeys;
+}
+
+static void members_of_a_partition_talk_if_one_is_full(void)
+{
+	begin();
+	keys_of(t.host[0], 0x7fff, 0x8123);
+	keys_of(t.host[2], 0x7fff, 0x0123);
+	t.key.pkey = 0x7fff;
+	SAME(why(), VB_WAY_BAD_PKEY);
+	t.key.pkey = 0x8123; /* answers come with the limited key */
+	SAME(why(), VB_WAY_OPEN);
+	t.key.pkey = 0x8124;
+	SAME(why(), VB_WAY_BAD_PKEY);
+	t.key.pkey = 0; /* not asked */
+	SAME(why(), VB_WAY_OPEN);
+	end();
+}
+
+static void switches_enforce_partitions_but_not_membership(void)
+{
+	struct vb_fabric_port *p;
+
+	begin();
+	p = &t.sw[0]->port[1];
+	keys_of(p, 0x7fff, 0);
+	p->info.enforce = VB_ENFORCE_IN;
+	keys_of(t.host[0], 0x7fff, 0x8123);
+	keys_of(t.host[2], 0xffff, 0x8123);
+	t.key.pkey = 0x7fff;
+	SAME(why(), VB_WAY_OPEN);
+	t.key.pkey = 0x8123;
+	SAME(why(), VB_WAY_BAD_PKEY);
+	end();
+}
+
+static void a_grh_names_the_port_at_the_end(void)
+{
+	struct vb_writer w;
+
+	begin();
+	t.key.grh = true;
+	w = vb_writer(t.key.dgid, 16);
+	vb_put64(&w, VB_FABRIC_LINK_LOCAL);
+	vb_put64(&w, t.host[2]->guid);
+	SAME(why(), VB_WAY_OPEN);
+	t.host[2]->info.gid_prefix = 0xfec0000000000000ull; /* the link-local GID stays */
+	SAME(why(), VB_WAY_OPEN);
+	t.key.dgid[15] ^= 1;
+	SAME(why(), VB_WAY_BAD_GID);
+	end();
+}
+
+static void all_ports_of_a_way_count(void)
+{
+	begin();
+	SAME(why(), VB_WAY_OPEN);
+	vb_fabric_count(t.way[0].port, t.way[0].ports, 3, 400);
+	SAME(t.host[0]->counters.xmit_pkts, 3);
+	SAME(t.host[0]->counters.xmit_data, 100);
+	SAME(t.sw[0]->port[1].counters.rcv_pkts, 3);
+	SAME(t.sw[0]->port[3].counters.xmit_data, 100);
+	SAME(t.sw[1]->port[3].counters.unicast_rcv, 3);
+	SAME(t.host[2]->counters.rcv_data, 100);
+	SAME(t.host[2]->counters.xmit_pkts, 0);
+	end();
+}
+
+int main(void)
+{
+	RUN(a_way_leads_by_the_tables_and_back);
+	RUN(a_missing_route_closes_it);
+	RUN(answers_go_to_the_path_bits_of_the_sender);
+	RUN(links_and_states_close_it);
+	RUN(members_of_a_partition_talk_if_one_is_full);
+	RUN(switches_enforce_partitions_but_not_membership);
+	RUN(a_grh_names_the_port_at_the_end);
+	RUN(all_ports_of_a_way_count);
+	return 0;
+}
