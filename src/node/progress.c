@@ -163,12 +163,15 @@ void vb_hot_drop(struct vb_node *node, struct vb_peer *p)
 
 /* --- progress --- */
 
-/* Takes one record. From time to time publishes the consumed position, so that the sender can write while this process
+/* Takes one record, or a run of plain ones, of which the program wants so many. From time to time publishes the consumed position, so that the sender can write while this process
  * reads. Acknowledgements are published before that, so that consumed records do not look dropped. */
-static unsigned take_one(struct vb_node *node, struct vb_peer *p)
+static unsigned take_some(struct vb_node *node, struct vb_peer *p, struct vb_cq *cq, unsigned want)
 {
 	uint64_t before = p->rx_head;
-	unsigned n = vb_local_drain(p, 1);
+	unsigned n = vb_local_take_plain(p, cq, want);
+
+	if (!n)
+		n = vb_local_drain(p, 1);
 
 	if (__builtin_expect((before ^ p->rx_head) / (VB_RING_BYTES / 8) != 0, 0)) {
 		vb_local_publish_acks(node);
@@ -181,21 +184,25 @@ static unsigned take_one(struct vb_node *node, struct vb_peer *p)
 
 static unsigned ring_drain(struct vb_node *node, struct vb_peer *p, struct vb_cq *cq, unsigned want)
 {
-	unsigned n = 0;
+	unsigned n = 0, left = want;
 
 	if (!vb_ring_ready(p))
 		return 0;
 	while (n < BATCH && vb_ring_ready(p)) {
-		unsigned taken = take_one(node, p);
+		unsigned taken = take_some(node, p, cq, left);
 
 		n += taken;
 		if (!taken)
 			break; /* the peer is dead, or the record is held */
 		/* takes no more than the program wants now, because a record in the ring does not need a receive yet */
-		if (cq && atomic_load_explicit(&cq->tail, memory_order_relaxed) -
-		                          atomic_load_explicit(&cq->head, memory_order_relaxed) >=
-		                  want)
-			break;
+		if (cq) {
+			uint32_t there = atomic_load_explicit(&cq->tail, memory_order_relaxed) -
+			                 atomic_load_explicit(&cq->head, memory_order_relaxed);
+
+			if (there >= want)
+				break;
+			left = want - there;
+		}
 		if (atomic_load_explicit(&p->state, memory_order_relaxed) == VB_PEER_DEAD)
 			break;
 	}
