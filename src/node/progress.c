@@ -320,8 +320,13 @@ unsigned vb_progress_locked(struct vb_node *node, struct vb_cq *cq, unsigned wan
 		vb_node_publish(node);
 	for (unsigned i = 0; i < io->nhot; i++) {
 		struct vb_peer *p = io->hot[i];
+
+		if (vb_lull_now(&p->lull) && !finish)
+			continue;
 		unsigned n = ring_drain(node, p, cq, want);
 
+		if (n && cq)
+			vb_lull_look(&p->lull, n, want);
 		p->quiet = n ? 0 : p->quiet + 1;
 		done += n;
 	}
@@ -453,7 +458,7 @@ static inline bool is_quiet(struct vb_node *node)
 	    atomic_load_explicit(&node->attention, memory_order_relaxed))
 		return false;
 	for (unsigned i = 0; i < io->nhot; i++) {
-		if (vb_ring_ready(io->hot[i]))
+		if (!vb_lull_now(&io->hot[i]->lull) && vb_ring_ready(io->hot[i]))
 			return false;
 		lively |= io->hot[i]->quiet < LIVELY;
 	}
