@@ -10,6 +10,15 @@
 
 /* Takes up to n completions from the queue, without making progress. Returns how many. */
 uint32_t vb_cq_pop(struct vb_cq *cq, uint32_t n, struct vb_cqe *out);
+/* A SEND that a receive of rq has taken, as its completion needs it. */
+struct vb_received {
+	uint64_t wr_id;
+	uint32_t length, imm;
+	bool with_imm, solicited;
+};
+/* Pushes the completions of n SENDs from src_qp, in order. Under progress. */
+void vb_cq_push_received(struct vb_cq *cq, uint32_t qpn, uint32_t src_qp, struct vb_rq *rq,
+                         const struct vb_received *received, unsigned n);
 /* Removes the completions of a queue pair that goes back to RESET, or is destroyed. */
 void vb_cq_clean(struct vb_cq *cq, uint32_t qpn);
 /* Removes the completions of an XRC SRQ's receives. */

@@ -85,6 +85,40 @@ void vb_cq_push(struct vb_cq *cq, const struct vb_cqe *cqe, bool solicited)
 		tell_overrun(cq);
 }
 
+void vb_cq_push_received(struct vb_cq *cq, uint32_t qpn, uint32_t src_qp, struct vb_rq *rq,
+                         const struct vb_received *received, unsigned n)
+{
+	bool raise = false, notify = false;
+
+	vb_lock(&cq->lock);
+	uint32_t tail = atomic_load_explicit(&cq->tail, memory_order_relaxed);
+
+	for (unsigned i = 0; i < n; i++) {
+		const struct vb_received *r = &received[i];
+
+		if (!cq_make_room(cq, &raise)) {
+			vb_rq_give_back(rq);
+			continue;
+		}
+		cq->ring[tail & cq->mask] = (struct vb_cqe){.wc = {.wr_id = r->wr_id,
+		                                                   .opcode = IBV_WC_RECV,
+		                                                   .byte_len = r->length,
+		                                                   .imm_data = r->with_imm ? r->imm : 0,
+		                                                   .qp_num = qpn,
+		                                                   .src_qp = src_qp,
+		                                                   .wc_flags = r->with_imm ? IBV_WC_WITH_IMM : 0},
+		                                            .timestamp = cq->want_timestamp ? vb_now() : 0,
+		                                            .receive = rq};
+		atomic_store_explicit(&cq->tail, ++tail, memory_order_release);
+		notify |= cq_disarm(cq, r->solicited);
+	}
+	vb_unlock(&cq->lock);
+	if (notify && cq->channel)
+		vb_channel_notify(cq->channel, cq);
+	if (raise)
+		tell_overrun(cq);
+}
+
 uint32_t vb_cq_pop(struct vb_cq *cq, uint32_t n, struct vb_cqe *out)
 {
 	vb_lock(&cq->lock);

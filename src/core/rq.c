@@ -32,15 +32,28 @@ static void wake_rnr_waiter(struct vb_rq *rq)
 	rq->rnr_waiter = NULL;
 }
 
+static inline bool slot_is_free(const struct vb_rq *rq, uint32_t tail)
+{
+	return tail - atomic_load_explicit(&rq->polled, memory_order_acquire) < rq->max_wr;
+}
+
 int vb_rq_post(struct vb_rq *rq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr)
 {
 	uint32_t tail = atomic_load_explicit(&rq->tail, memory_order_relaxed);
 	int err = 0;
 
 	for (; wr; wr = wr->next) {
+		if (__builtin_expect(wr->num_sge == 1 && slot_is_free(rq, tail), 1)) {
+			uint32_t slot = tail++ & rq->mask;
+			struct ibv_sge *sge = &rq->sge[(size_t)slot * rq->max_sge];
+
+			memcpy(sge, wr->sg_list, sizeof(*sge));
+			rq->wqe[slot] = (struct vb_rwqe){.wr_id = wr->wr_id, .num_sge = 1, .length = sge->length};
+			continue;
+		}
 		if (wr->num_sge < 0 || (uint32_t)wr->num_sge > rq->max_sge)
 			err = EINVAL;
-		else if (tail - atomic_load_explicit(&rq->polled, memory_order_acquire) >= rq->max_wr)
+		else if (!slot_is_free(rq, tail))
 			err = ENOMEM;
 		if (err) {
 			*bad_wr = wr;

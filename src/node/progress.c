@@ -169,12 +169,15 @@ void vb_hot_drop(struct vb_node *node, struct vb_peer *p)
 
 /* --- progress --- */
 
-/* Takes one record. From time to time publishes the consumed position, so that the sender can write while this process
+/* Takes one record, or a run of plain ones, of which the program wants so many. From time to time publishes the consumed position, so that the sender can write while this process
  * reads. Acknowledgements are published before that, so that consumed records do not look dropped. */
-static unsigned take_one(struct vb_node *node, struct vb_peer *p)
+static unsigned take_some(struct vb_node *node, struct vb_peer *p, struct vb_cq *cq, unsigned want)
 {
 	uint64_t before = p->rx_head;
-	unsigned n = vb_local_drain(p, 1);
+	unsigned n = vb_local_take_plain(p, cq, want);
+
+	if (!n)
+		n = vb_local_drain(p, 1);
 
 	if (__builtin_expect((before ^ p->rx_head) / (VB_RING_BYTES / 8) != 0, 0)) {
 		vb_local_publish_acks(node);
@@ -187,21 +190,25 @@ static unsigned take_one(struct vb_node *node, struct vb_peer *p)
 
 static unsigned ring_drain(struct vb_node *node, struct vb_peer *p, struct vb_cq *cq, unsigned want)
 {
-	unsigned n = 0;
+	unsigned n = 0, left = want;
 
 	if (!vb_ring_ready(p))
 		return 0;
 	while (n < BATCH && vb_ring_ready(p)) {
-		unsigned taken = take_one(node, p);
+		unsigned taken = take_some(node, p, cq, left);
 
 		n += taken;
 		if (!taken)
 			break; /* the peer is dead, or the record is held */
 		/* takes no more than the program wants now, because a record in the ring does not need a receive yet */
-		if (cq && atomic_load_explicit(&cq->tail, memory_order_relaxed) -
-		                          atomic_load_explicit(&cq->head, memory_order_relaxed) >=
-		                  want)
-			break;
+		if (cq) {
+			uint32_t there = atomic_load_explicit(&cq->tail, memory_order_relaxed) -
+			                 atomic_load_explicit(&cq->head, memory_order_relaxed);
+
+			if (there >= want)
+				break;
+			left = want - there;
+		}
 		if (atomic_load_explicit(&p->state, memory_order_relaxed) == VB_PEER_DEAD)
 			break;
 	}
@@ -326,8 +333,13 @@ unsigned vb_progress_locked(struct vb_node *node, struct vb_cq *cq, unsigned wan
 		vb_node_publish(node);
 	for (unsigned i = 0; i < io->nhot; i++) {
 		struct vb_peer *p = io->hot[i];
+
+		if (vb_lull_now(&p->lull) && !finish)
+			continue;
 		unsigned n = ring_drain(node, p, cq, want);
 
+		if (n && cq)
+			vb_lull_look(&p->lull, n, want);
 		p->quiet = n ? 0 : p->quiet + 1;
 		done += n;
 	}
@@ -459,7 +471,7 @@ static inline bool is_quiet(struct vb_node *node)
 	    atomic_load_explicit(&node->attention, memory_order_relaxed))
 		return false;
 	for (unsigned i = 0; i < io->nhot; i++) {
-		if (vb_ring_ready(io->hot[i]))
+		if (!vb_lull_now(&io->hot[i]->lull) && vb_ring_ready(io->hot[i]))
 			return false;
 		lively |= io->hot[i]->quiet < LIVELY;
 	}

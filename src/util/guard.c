@@ -445,6 +445,8 @@ bool vb_guard_sum(const void *src, size_t n, uint64_t sum[2])
 bool vb_guard_copy(void *dst, const void *src, size_t n)
 {
 #if defined(__x86_64__)
+	if (n == 8)
+		return vb_guard_raw_word(dst, src);
 	if (n - WIDE_MIN <= WIDE_MAX - WIDE_MIN && vb_guard_can_sum())
 		return vb_guard_raw_copy_wide(dst, src, n);
 #endif
@@ -468,6 +470,10 @@ size_t vb_guard_tail(uintptr_t end, size_t n)
 
 bool vb_guard_copy_tail(void *dst, const void *src, size_t n)
 {
+#if defined(__x86_64__)
+	if (n == 8 && !((uintptr_t)dst & 7))
+		return vb_guard_raw_word(dst, src);
+#endif
 	size_t tail = vb_guard_tail((uintptr_t)dst + n, n);
 
 	if (n > tail && !vb_guard_copy(dst, src, n - tail))

@@ -610,6 +610,25 @@ static uint32_t take(struct input *in, unsigned bytes)
 	return v;
 }
 
+/* Puts records behind this one that are like it, but for their PSN and one byte: a run, or what looks like one. */
+static void put_more(const struct vb_rec *first, uint32_t at, uint32_t lines, struct input *in)
+{
+	uint32_t size = lines * VB_LINE, n = take(in, 1) % 20;
+
+	for (uint32_t k = 1; k <= n && at + (k + 1) * size <= VB_RING_BYTES; k++) {
+		uint8_t *to = peer_ring + at + k * size;
+		struct vb_rec *r = (struct vb_rec *)to;
+		uint32_t change = take(in, 1);
+
+		memcpy(to + 8, (const uint8_t *)first + 8, size - 8);
+		r->psn = (first->psn & 0xff000000) | ((first->psn + k) & 0xffffff);
+		if (change & 128)
+			to[8 + change % 24] = (uint8_t)take(in, 1);
+		atomic_store(&r->mark, (uint64_t)lines | (uint64_t)(uint32_t)((peer.rx_head + k * size) / VB_LINE)
+		                                                 << 32);
+	}
+}
+
 static void put_record(struct world *w, struct input *in)
 {
 	uint32_t head = take(in, 1), i = take(in, 1) % QPS, lines = take(in, 1) % 64 + 1,
@@ -651,9 +670,12 @@ static void put_record(struct world *w, struct input *in)
 	copy_result = (int[]){0, 0, EFAULT, VB_EFAULT_LOCAL, ESRCH, EPERM, 0, 0}[take(in, 1) & 7];
 	if (head & 128 && take(in, 1) & 1)
 		lines = take(in, 4); /* an impossible size */
+	else if (take(in, 1) & 1)
+		put_more(r, at, lines, in);
 	atomic_store(&r->mark, (uint64_t)lines | (uint64_t)(uint32_t)(peer.rx_head / VB_LINE) << 32);
 	vb_lock(&node.progress);
-	vb_local_drain(&peer, 3);
+	if (!vb_local_take_plain(&peer, head & 1 ? qp->rcq : NULL, 1 + (head & 2)))
+		vb_local_drain(&peer, 3);
 	vb_local_publish_acks(&node);
 	vb_unlock(&node.progress);
 	/* its previous content is obsolete */

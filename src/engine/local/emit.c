@@ -260,39 +260,6 @@ static __attribute__((noinline)) bool is_fetched(const struct vb_qp *qp, const s
 	return !is_by_owner(qp, w) && vb_choose(&peer->choice[class], &peer->theirs->costs[class]) == VB_SEND_FETCHED;
 }
 
-/* The bytes of a message in one piece, or NULL. */
-static inline const void *one_piece(struct vb_qp *qp, const struct vb_swqe *w)
-{
-	uint32_t slot = (uint32_t)(w - qp->swqe);
-	uint64_t va;
-
-	if (w->flags & IBV_SEND_INLINE)
-		return vb_sq_inline(qp, slot);
-	const struct ibv_sge *sge = vb_sq_sges(qp, slot);
-
-	if (w->num_sge != 1 ||
-	    !vb_mr_check_local(qp->node, vb_pd_id(qp->pd), sge->lkey, sge->addr, sge->length, 0, &va))
-		return NULL;
-	return (const void *)(uintptr_t)va;
-}
-
-/* Writes a SEND of one piece: the most frequent request. VB_EMIT_BLOCKED, with nothing sent: the way of all others has to
- * judge it. Under tx_lock. */
-static inline enum vb_emit emit_plain(struct vb_qp *qp, struct vb_swqe *w)
-{
-	struct vb_peer *peer = qp->local.peer;
-	uint32_t length = w->length, head = vb_rec_send_head(length);
-	const void *from = one_piece(qp, w);
-	struct vb_rec *rec = from ? vb_ring_reserve(peer, head + length) : NULL;
-
-	if (!rec || !vb_guard_copy((uint8_t *)rec + head, from, length))
-		return VB_EMIT_BLOCKED;
-	vb_rec_fill(qp, rec, VB_REC_SEND, VB_RECF_FIRST | VB_RECF_LAST | vb_local_message_flags(w), next_psn(qp),
-	            length, w->imm);
-	vb_ring_commit(peer, head + length);
-	return VB_EMIT_OK;
-}
-
 static enum vb_emit emit_send(struct vb_qp *qp, struct vb_swqe *w)
 {
 	struct vb_peer *peer = qp->local.peer;
@@ -303,8 +270,6 @@ static enum vb_emit emit_send(struct vb_qp *qp, struct vb_swqe *w)
 		r = VB_EMIT_BLOCKED;
 	else if (__builtin_expect(w->length >= VB_CHOICE_MIN, 0) && is_fetched(qp, w))
 		r = emit_pull(qp, w);
-	else if (w->length < VB_CHOICE_MIN && w->length && emit_plain(qp, w) == VB_EMIT_OK)
-		r = VB_EMIT_OK;
 	else
 		r = emit_pieces(qp, w, VB_REC_SEND);
 	r = mark_sent(qp, w, r);

@@ -13,6 +13,9 @@
 /* Processes at most `budget` records of the peer's ring. Returns how many. The caller publishes the result:
  * vb_node_publish (node/progress.c). An invalid record marks the peer dead. Under progress. */
 unsigned vb_local_drain(struct vb_peer *peer, unsigned budget);
+/* Takes a run of plain SENDs, at most as many as the program wants if they complete in cq. Returns how many; 0: the next
+ * record is for vb_local_drain. Otherwise the same (plain.c). */
+unsigned vb_local_take_plain(struct vb_peer *peer, struct vb_cq *cq, unsigned want);
 /* Publishes acknowledgements. Rings the doorbells of peers that do not poll. Under progress. */
 void vb_local_publish_acks(struct vb_node *node);
 /* Answers reads by the ring, as far as there is room; vb_local_publish_acks calls it again for the rest. A read that is not
@@ -23,7 +26,14 @@ void vb_local_serve_reads(struct vb_qp *qp);
 void vb_local_data(struct vb_peer *peer, const struct vb_rec *rec, const struct vb_rec_ext *ext,
                    const uint8_t *payload);
 /* Stores the acknowledgement count in a record of the peer. Under progress. Returns whether it is new. */
-bool vb_local_ack(struct vb_qp *qp, uint32_t ack);
+static inline bool vb_local_ack(struct vb_qp *qp, uint32_t ack)
+{
+	if ((int32_t)(ack - qp->local.ack_in) <= 0)
+		return false;
+	qp->local.ack_in = ack;
+	return true;
+}
+
 /* Completes what the record's count has acknowledged, before what it carries is executed. Under progress. */
 void vb_local_acked(struct vb_qp *qp);
 

@@ -9,6 +9,7 @@
 
 #include "core/node.h"
 #include "engine/local/choice.h"
+#include "engine/local/lull.h"
 #include "engine/local/pace.h"
 #include "engine/local/record.h"
 
@@ -66,6 +67,7 @@ struct vb_peer {
 	bool ack_doorbell; /* acknowledgements were published since its doorbell was last rung */
 	bool dropped;      /* a record was dropped, so its sender must be woken */
 	bool held;         /* the next record is held: its sender will ring our doorbell */
+	struct vb_lull lull;
 	struct vb_cost fetch_cost[VB_CHOICE_CLASSES], ring_cost[VB_CHOICE_CLASSES]; /* of the copies of its SENDs */
 
 	struct vb_lock map_lock; /* guards maps: its regions that are mapped here too (path/local/shared_map.c) */

@@ -113,7 +113,10 @@ static __attribute__((noinline, cold)) enum vb_sq_status lose_until(struct vb_qp
 
 static inline __attribute__((always_inline)) enum vb_sq_status emit_until(struct vb_qp *qp, uint32_t end)
 {
-	while (qp->sq_emit != end) {
+	for (;;) {
+		vb_local_emit_plain(qp, end);
+		if (qp->sq_emit == end)
+			return VB_SQ_GOOD;
 		struct vb_swqe *w = vb_sq_at(qp, qp->sq_emit);
 		enum vb_emit r;
 
@@ -134,8 +137,9 @@ static inline __attribute__((always_inline)) enum vb_sq_status emit_until(struct
 		qp->sq_emit++;
 		if (w->state == VB_SWQE_DONE && vb_local_retire_done(qp) == VB_SQ_FAILED)
 			return VB_SQ_FAILED;
+		if (qp->sq_emit == end)
+			return VB_SQ_GOOD;
 	}
-	return VB_SQ_GOOD;
 }
 
 /* Adds the QP to the active list before it sends: the acknowledgement may arrive before this thread returns, and its
@@ -472,15 +476,7 @@ void vb_local_next_psns(const struct vb_qp *qp, uint32_t *sq_psn, uint32_t *rq_p
 	*rq_psn = qp->local.epsn;
 }
 
-/* --- data and acknowledgements in records --- */
-
-bool vb_local_ack(struct vb_qp *qp, uint32_t ack)
-{
-	if ((int32_t)(ack - qp->local.ack_in) <= 0)
-		return false;
-	qp->local.ack_in = ack;
-	return true;
-}
+/* --- data in records --- */
 
 void vb_local_data(struct vb_peer *peer, const struct vb_rec *rec, const struct vb_rec_ext *ext, const uint8_t *payload)
 {

@@ -16,6 +16,9 @@ enum vb_emit {
 
 /* Sends one entry (emit.c). Under sq_lock. */
 enum vb_emit vb_local_emit_one(struct vb_qp *qp, struct vb_swqe *w);
+/* Sends the plain SENDs from sq_emit on, up to the first request before end that is something else or has to wait
+ * (emit_plain.c). Linked, under sq_lock. */
+void vb_local_emit_plain(struct vb_qp *qp, uint32_t end);
 /* Sends every datagram whose receiver has room (datagram.c). VB_SQ_FAILED: the one at sq_emit has failed. Under
  * sq_lock. */
 enum vb_sq_status vb_local_emit_datagrams(struct vb_qp *qp);

@@ -148,54 +148,8 @@ static inline bool take_for_send(struct vb_qp *qp, const struct vb_local_req *q)
 	return vb_receive_take(qp);
 }
 
-/* Is it a whole SEND without anything that is rare? */
-static inline bool is_plain(const struct vb_qp *qp, const struct vb_local_req *q)
-{
-	return (q->flags & ~(VB_RECF_SOLICITED | VB_RECF_IMM)) == (VB_RECF_FIRST | VB_RECF_LAST) && q->rec.length &&
-	       q->rec.length < VB_CHOICE_MIN && !qp->inbound->active && !qp->srq;
-}
-
-/* Stores a plain SEND in the next receive if that has one piece with room for it: the most frequent message, without a
- * copy of the receive. Returns false, with nothing changed but the piece's bytes, if the way of all others has to judge
- * it. */
-static inline bool receive_plain(struct vb_qp *qp, const struct vb_local_req *q)
-{
-	struct vb_rq *rq = &qp->rq;
-	uint32_t head = atomic_load_explicit(&rq->head, memory_order_relaxed), length = q->rec.length;
-	uint64_t va;
-
-	if (head == atomic_load_explicit(&rq->tail, memory_order_acquire))
-		return false;
-	const struct vb_rwqe *wqe = &rq->wqe[head & rq->mask];
-	const struct ibv_sge *sge = &rq->sge[(size_t)(head & rq->mask) * rq->max_sge];
-
-	if (wqe->num_sge != 1 || length > sge->length ||
-	    !vb_mr_check_local(qp->node, vb_pd_id(qp->pd), sge->lkey, sge->addr, length, IBV_ACCESS_LOCAL_WRITE, &va) ||
-	    !vb_guard_copy_tail((void *)(uintptr_t)va, q->payload, length))
-		return false;
-	struct vb_cqe cqe = {.wc = {.wr_id = wqe->wr_id,
-	                            .opcode = IBV_WC_RECV,
-	                            .byte_len = length,
-	                            .qp_num = qp->qp.qp_num,
-	                            .src_qp = q->rec.src & VB_QPN_MASK},
-	                     .receive = rq};
-
-	if (q->flags & VB_RECF_IMM) {
-		cqe.wc.wc_flags = IBV_WC_WITH_IMM;
-		cqe.wc.imm_data = q->rec.imm;
-	}
-	vb_rq_advance(rq);
-	VB_COUNT_PROGRESS(ring_bytes, length);
-	qp->local.received_bytes[0] += length;
-	vb_local_count_taken(qp);
-	vb_cq_push(qp->rcq, &cqe, q->flags & VB_RECF_SOLICITED);
-	return true;
-}
-
 static enum vb_verdict do_send(struct vb_qp *qp, struct vb_local_req *q)
 {
-	if (__builtin_expect(is_plain(qp, q), 1) && receive_plain(qp, q))
-		return VB_VERDICT_OK;
 	if (q->flags & VB_RECF_FIRST) {
 		/* UC: the previous message was incomplete, and its receive is reused (IBA 9.8.2.2) */
 		if (qp->inbound->active)
