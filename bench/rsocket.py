@@ -103,7 +103,7 @@ def figures(a, b, aim):
 
 
 def bare(a, b, steps):
-    argv = [str(free_port()), steps, str(1 << 18), "5000"]
+    argv = [str(free_port()), steps, str(1 << 18), "5000", "1024"]
     receiver = start(a.within([tool("stream_floor"), "receive", a.address, b.address, *argv]), 0)
     try:
         time.sleep(0.2)
@@ -114,7 +114,7 @@ def bare(a, b, steps):
 
 def floor(a, b):
     """What rsockets can reach at best over RoCE: with all of their copies, and with none."""
-    for steps, name in (("usrv", "bare loop over UDP with the copies of rsockets"), ("-", "bare loop over UDP without copies")):
+    for steps, name in (("usrv", "bare loop over UDP with the copies of rsockets"), ("usrvcp", "bare loop over UDP with the copies and sums, from pages"), ("-", "bare loop over UDP without copies")):
         ours, peer, ratio, spread = turns(lambda: bare(a, b, steps), [lambda: rstream(a, b, GB_SEC, "-S", "65536", "-C", "5000", "-I", "2", tcp=True)], max)
         row(f"{name}, 65536 bytes, {where} / TCP", f"{ours:.2f} Gb/s", f"{peer:.2f} Gb/s", ratio, 0, "none", spread, at_most=False)
 

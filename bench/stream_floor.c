@@ -1,4 +1,4 @@
-// stream_floor.c - the steps of a stream over RoCE as a bare loop on UDP: what rstream on rsockets can reach at best
+// stream_floor.c - the steps of a stream over RoCE as a bare loop on UDP: what rstream and ib_write_bw can reach at best
 // follows: udp(7), UDP_SEGMENT and UDP_GRO; docs/performance.md
 // SPDX-License-Identifier: MIT
 #include <arpa/inet.h>
@@ -7,23 +7,31 @@
 #include <sys/socket.h>
 
 #include "clock.h"
+#include "frame/crc32.h"
+#include "net/udp_slots.h"
 
 /*
- * The sender sends pieces of 64 KiB, and has at most WINDOW bytes that are not acknowledged. A piece is 64 packets of
- * 1024 bytes behind a header of 12 and before 4 bytes of CRC; the first two go by themselves, because the first packet of
- * a write is longer. STEPS says which copies of rsockets and of the adapter are made:
+ * The sender sends pieces of 64 KiB, and has at most WINDOW bytes that are not acknowledged. A piece is packets of
+ * PACKET bytes behind a header of 12 and before 4 bytes of CRC; the first two go by themselves, because the first packet
+ * of a write is longer. STEPS says which copies of rsockets and of the adapter are made:
  *   u  sender: from the program into the send buffer
  *   s  sender: from there into packets
  *   r  receiver: from packets into the receive buffer
  *   v  receiver: from there to the program
- * Sums are not computed. Both ends spin, as rstream does.
+ * and what else is done:
+ *   c  both: the CRC of each packet
+ *   p  sender: sends from pages that the kernel passes on (src/net/udp_slots.h)
+ * ib_write_bw makes srcp. Both ends spin, as rstream does.
  */
-enum { PIECE = 64 << 10, PACKET = 1024, HEADER = 12, SEGMENT = HEADER + PACKET + 4, FIRST = 2 * SEGMENT };
-enum { WIRE = PIECE / PACKET * SEGMENT, SOCKET_BUFFER = 8 << 20 };
+enum { PIECE = 64 << 10, HEADER = 12, TAIL = 4, SOCKET_BUFFER = 8 << 20 };
 
 static const char *steps;
 static uint64_t total, window;
-static uint8_t user[PIECE], packets[2 * PIECE];
+static size_t packet, segment, first, wire; /* bytes: payload, packet, the first two packets, a piece */
+static uint8_t user[PIECE], packets[2 * PIECE + 64];
+static struct vb_udp_slots *slots;
+static struct vb_udp_slot_use use = {.owner = 1};
+static volatile uint32_t sums;
 
 static bool makes(char step)
 {
@@ -55,6 +63,13 @@ static uint8_t *buffer(void)
 	return memset(p, 1, window);
 }
 
+/* The CRC of each packet. */
+static void sum(const uint8_t *from, size_t len)
+{
+	for (size_t at = 0; makes('c') && at + segment <= len; at += segment)
+		sums += vb_crc32(0, from + at, segment - TAIL);
+}
+
 static void send_packets(int fd, uint8_t *from, size_t len)
 {
 	_Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(uint16_t))] = {0};
@@ -62,12 +77,19 @@ static void send_packets(int fd, uint8_t *from, size_t len)
 	struct msghdr mh = {
 	        .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)};
 	struct cmsghdr *h = (struct cmsghdr *)control;
-	uint16_t segment = SEGMENT;
+	uint16_t size = (uint16_t)segment;
 
 	h->cmsg_level = SOL_UDP;
 	h->cmsg_type = UDP_SEGMENT;
-	h->cmsg_len = CMSG_LEN(sizeof(segment));
-	memcpy(CMSG_DATA(h), &segment, sizeof(segment));
+	h->cmsg_len = CMSG_LEN(sizeof(size));
+	memcpy(CMSG_DATA(h), &size, sizeof(size));
+	use.sent++;
+	if (slots && len >= VB_UDP_SLOT_MIN) {
+		struct msghdr name = {.msg_control = control, .msg_controllen = sizeof(control)};
+
+		if (vb_udp_slots_send(slots, fd, &name, from, (uint32_t)len, &use))
+			return;
+	}
 	while (sendmsg(fd, &mh, 0) < 0)
 		if (errno != EAGAIN && errno != ENOBUFS)
 			fail("sendmsg");
@@ -77,10 +99,11 @@ static void send_piece(int fd, uint8_t *place)
 {
 	const uint8_t *from = makes('u') ? memcpy(place, user, PIECE) : user;
 
-	for (size_t i = 0; makes('s') && i < PIECE / PACKET; i++)
-		memcpy(packets + i * SEGMENT + HEADER, from + i * PACKET, PACKET);
-	send_packets(fd, packets, FIRST);
-	send_packets(fd, packets + FIRST, WIRE - FIRST);
+	for (size_t i = 0; makes('s') && i < PIECE / packet; i++)
+		memcpy(packets + i * segment + HEADER, from + i * packet, packet);
+	sum(packets, wire);
+	send_packets(fd, packets, first);
+	send_packets(fd, packets + first, wire - first);
 }
 
 /* Gb/s of payload */
@@ -92,6 +115,7 @@ static double send_all(int fd)
 	while (acked < total) {
 		if (recv(fd, &number, sizeof(number), MSG_DONTWAIT) == sizeof(number)) {
 			acked = number;
+			use.acked = acked / PIECE * 2;
 			heard = now_ns();
 		} else if (now_ns() - heard > 1000000000) {
 			fprintf(stderr, "stream_floor: a packet was lost\n");
@@ -107,13 +131,14 @@ static double send_all(int fd)
 
 static void place_packets(uint8_t *ring, uint64_t *placed, size_t len)
 {
-	for (size_t at = 0; makes('r') && at + SEGMENT <= len; at += SEGMENT, *placed += PACKET)
-		memcpy(ring + *placed % window, packets + at + HEADER, PACKET);
+	sum(packets, len);
+	for (size_t at = 0; makes('r') && at + segment <= len; at += segment, *placed += packet)
+		memcpy(ring + *placed % window, packets + at + HEADER, packet);
 }
 
 static void receive_all(int fd)
 {
-	uint64_t done = 0, wire = 0, placed = 0;
+	uint64_t done = 0, came = 0, placed = 0;
 	uint8_t *ring = buffer();
 
 	while (done < total) {
@@ -122,10 +147,10 @@ static void receive_all(int fd)
 		if (n <= 0)
 			continue;
 		place_packets(ring, &placed, (size_t)n);
-		wire += (size_t)n;
-		if (wire < WIRE)
+		came += (size_t)n;
+		if (came < wire)
 			continue;
-		wire -= WIRE;
+		came -= wire;
 		if (makes('v'))
 			memcpy(user, ring + done % window, PIECE);
 		done += PIECE;
@@ -135,18 +160,23 @@ static void receive_all(int fd)
 
 int main(int argc, char **argv)
 {
-	bool sends = argc == 8 && !strcmp(argv[1], "send");
+	bool sends = argc == 9 && !strcmp(argv[1], "send");
 
-	if (argc != 8 || (!sends && strcmp(argv[1], "receive"))) {
+	if (argc != 9 || (!sends && strcmp(argv[1], "receive"))) {
 		fprintf(stderr,
-		        "usage: stream_floor send|receive OWN PEER PORT STEPS WINDOW PIECES (the receiver first)\n");
+		        "usage: stream_floor send|receive OWN PEER PORT STEPS WINDOW PIECES PACKET (the receiver first)\n");
 		return 2;
 	}
 	steps = argv[5];
 	window = strtoull(argv[6], NULL, 0) / PIECE * PIECE;
 	total = strtoull(argv[7], NULL, 0) * PIECE;
-	if (!window || !total)
+	packet = strtoull(argv[8], NULL, 0);
+	if (!window || !total || packet < 1024 || packet > 4096 || PIECE % packet)
 		return 2;
+	segment = HEADER + packet + TAIL;
+	first = 2 * segment;
+	wire = PIECE / packet * segment;
+	slots = makes('p') ? vb_udp_slots_new() : NULL;
 	int fd = open_socket(argv[2], argv[3], argv[4]);
 
 	if (sends)

@@ -191,6 +191,17 @@ def udp(a, b, *what):
     return float(out.split()[0])
 
 
+def bare(a, b, steps, mtu):
+    """Gb/s of the steps of ib_write_bw as a bare loop (stream_floor)."""
+    argv = [str(free_port()), steps, MIB, "20000", "4096" if mtu > 4200 else "1024"]
+    receiver = start(a.within([tool("stream_floor"), "receive", a.address, b.address, *argv]), 0)
+    try:
+        time.sleep(0.2)
+        return float(finish(start(b.within([tool("stream_floor"), "send", b.address, a.address, *argv]), 1), 20, ["stream_floor"]))
+    finally:
+        stop(receiver)
+
+
 def ucx_lat(a, b, test):
     out = Pair(a, b, lambda port: ["ucx_perftest", "-p", str(port)],
                lambda port, host: ["ucx_perftest", "-p", str(port), host, "-t", test, "-s", "8", "-n", LAT_N, "-f"],
@@ -321,9 +332,11 @@ def lat(a, b):
                 send=placed(lambda: perf_lat(a, b, "ib_send_lat")),
                 tag=placed(lambda: ucx_lat(a, b, "tag_lat")),
                 write=placed(lambda: perf_lat(a, b, "ib_write_lat")),
+                steps=placed(lambda: udp(a, b, "steps")),
                 fabric=placed(lambda: fabric(a, b, 8, int(LAT_N))[1]))
     compare("ib_send_lat / UDP ping-pong, spinning", got, "send", "udp", 2, 1.2, usec, at_most=True)
     compare("ib_write_lat / UCX tcp tag_lat", got, "write", "tag", 1.5, 0.6, usec, at_most=True)
+    inform("UDP ping-pong with the steps of RoCE, spinning", got, "steps", usec)
     inform("libfabric tcp, fi_pingpong", got, "fabric", usec)
     unplug(a)
 
@@ -336,10 +349,13 @@ def bw(a, b):
                     write=placed(lambda: perf_bw(a, b, "ib_write_bw", 2)),
                     iperf3=placed(*[lambda c=c: iperf3(a, b, 1, c) for c in CONGESTION]),
                     read=placed(lambda: perf_bw(a, b, "ib_read_bw", 2)),
+                    copied=placed(lambda: bare(a, b, "src", mtu)), pages=placed(lambda: bare(a, b, "srcp", mtu)),
                     fabric=lambda: fabric(a, b, MIB, 500)[0] * 8e-3)
         for name in ("write", "read"):
             compare(f"ib_{name}_bw / plain UDP, GSO and GRO", got, name, "udp", 0.5, 0.8, gb)
             compare(f"ib_{name}_bw / iperf3, one stream", got, name, "iperf3", 1.2, 1.8, gb)
+        inform("bare loop over UDP: copies, CRC", got, "copied", gb)
+        inform("bare loop over UDP: copies, CRC, from pages", got, "pages", gb)
         inform("libfabric tcp, fi_pingpong 1 MiB", got, "fabric", gb)
         unplug(a)
 

@@ -1,4 +1,5 @@
 // wire_udp.c - plain UDP on a network path: a spinning ping-pong (of 8 bytes, if not said), and bulk data with GSO and GRO
+// and a ping-pong with the steps of RoCE: what ib_send_lat can reach at best
 // follows: udp(7), UDP_SEGMENT and UDP_GRO. A TCP connection on the same port carries the commands.
 // SPDX-License-Identifier: MIT
 #include <arpa/inet.h>
@@ -11,6 +12,7 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "frame/crc32.h"
 
 enum {
 	TURNS = 20000,
@@ -56,6 +58,71 @@ static void all(int fd, void *p, size_t len, bool out)
 		exit(0);
 	if (n != (ssize_t)len)
 		fail("wire_udp: the connection for commands");
+}
+
+// --- the steps of RoCE ---
+
+/*
+ * As the adapter does: the receiver is told source, destination, TTL, TOS and segment size, and computes the CRC of each
+ * packet. An answer is two packets in one send, an acknowledgement and the message; the socket is not connected.
+ */
+enum { ROCE_ACK = 20, ROCE_SEND = 24 };
+
+static volatile uint32_t sums;
+
+static void tell_all(int udp)
+{
+	int on = 1, size = ROCE_SEND;
+
+	if (setsockopt(udp, IPPROTO_IP, IP_PKTINFO, &on, sizeof(on)) ||
+	    setsockopt(udp, IPPROTO_IP, IP_RECVTTL, &on, sizeof(on)) ||
+	    setsockopt(udp, IPPROTO_IP, IP_RECVTOS, &on, sizeof(on)) ||
+	    setsockopt(udp, IPPROTO_UDP, UDP_GRO, &on, sizeof(on)) ||
+	    setsockopt(udp, IPPROTO_UDP, UDP_SEGMENT, &size, sizeof(size)))
+		fail("setsockopt");
+}
+
+/* Takes a datagram if there is one. Returns its length. */
+static ssize_t take_packets(int udp, struct sockaddr_in *from)
+{
+	static char buf[DATAGRAM];
+	static _Alignas(struct cmsghdr) char control[256];
+	struct iovec iov = {buf, sizeof(buf)};
+	struct msghdr mh = {.msg_name = from,
+	                    .msg_namelen = sizeof(*from),
+	                    .msg_iov = &iov,
+	                    .msg_iovlen = 1,
+	                    .msg_control = control,
+	                    .msg_controllen = sizeof(control)};
+	ssize_t n = recvmsg(udp, &mh, MSG_DONTWAIT);
+
+	for (ssize_t at = 0; at < n; at += ROCE_SEND)
+		sums += vb_crc32(0, buf + at, (size_t)(n - at < ROCE_SEND ? n - at : ROCE_SEND));
+	return n;
+}
+
+static void answer(int udp, const struct sockaddr_in *to)
+{
+	static char both[ROCE_SEND + ROCE_ACK];
+
+	sums += vb_crc32(0, both, ROCE_SEND) + vb_crc32(0, both + ROCE_SEND, ROCE_ACK);
+	if (sendto(udp, both, sizeof(both), 0, (const struct sockaddr *)to, sizeof(*to)) < 0)
+		fail("sendto");
+}
+
+static void echo_steps(int udp)
+{
+	struct sockaddr_in from;
+
+	tell_all(udp);
+	for (;;) {
+		ssize_t n = take_packets(udp, &from);
+
+		if (n > 0)
+			answer(udp, &from);
+		else if (n == 0) // the end
+			return;
+	}
 }
 
 // --- the server ---
@@ -114,9 +181,9 @@ static void serve(const char *host, const char *port)
 	if (tcp < 0)
 		fail("accept");
 	all(tcp, &command, 1, false);
-	if (command == 'l') {
+	if (command == 'l' || command == 's') {
 		all(tcp, &command, 1, true);
-		echo(udp);
+		(command == 'l' ? echo : echo_steps)(udp);
 		return;
 	}
 	if (setsockopt(udp, IPPROTO_UDP, UDP_GRO, &on, sizeof(on)) || pthread_create(&thread, NULL, count, &udp))
@@ -153,6 +220,35 @@ static void latency(int tcp, int udp, ssize_t size)
 	}
 	for (int i = 0; i < 10; i++)
 		send(udp, buf, 0, 0);
+	printf("%.3f\n", (double)median_u64(took, TURNS) / 2000);
+}
+
+static void latency_steps(int tcp, int udp)
+{
+	static uint64_t took[TURNS];
+	struct sockaddr_in to, from, nobody = {.sin_family = AF_UNSPEC};
+	socklen_t len = sizeof(to);
+	char command = 's';
+
+	all(tcp, &command, 1, true);
+	all(tcp, &command, 1, false);
+	if (getpeername(udp, (struct sockaddr *)&to, &len) || connect(udp, (struct sockaddr *)&nobody, sizeof(nobody)))
+		fail("connect");
+	tell_all(udp);
+	for (int i = 0; i < TURNS; i++) {
+		uint64_t start = now_ns();
+
+		answer(udp, &to);
+		while (take_packets(udp, &from) <= 0) {
+			if (now_ns() - start > 1000000000) {
+				fprintf(stderr, "wire_udp: a datagram was lost\n");
+				exit(1);
+			}
+		}
+		took[i] = now_ns() - start;
+	}
+	for (int i = 0; i < 10; i++)
+		sendto(udp, NULL, 0, 0, (struct sockaddr *)&to, sizeof(to));
 	printf("%.3f\n", (double)median_u64(took, TURNS) / 2000);
 }
 
@@ -214,11 +310,15 @@ int main(int argc, char **argv)
 	           !strcmp(argv[1], "lat")) {
 		tcp = sockets(argv[2], argv[3], false, &udp);
 		latency(tcp, udp, argc == 5 ? atoi(argv[4]) : 8);
+	} else if (argc == 4 && !strcmp(argv[1], "steps")) {
+		tcp = sockets(argv[2], argv[3], false, &udp);
+		latency_steps(tcp, udp);
 	} else if (argc == 5 && !strcmp(argv[1], "bulk") && atoi(argv[4]) > HEADERS) {
 		tcp = sockets(argv[2], argv[3], false, &udp);
 		bulk(tcp, udp, atoi(argv[4]));
 	} else {
-		fprintf(stderr, "usage: wire_udp serve HOST PORT | lat HOST PORT [SIZE] | bulk HOST PORT MTU\n");
+		fprintf(stderr,
+		        "usage: wire_udp serve HOST PORT | lat HOST PORT [SIZE] | steps HOST PORT | bulk HOST PORT MTU\n");
 		return 2;
 	}
 	return 0;

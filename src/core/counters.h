@@ -12,8 +12,8 @@ struct vb_counters {
 	_Atomic uint64_t drop_no_qp, drop_state, drop_stale, drop_psn, drop_rnr_ud, drop_ud_path, drop_qkey,
 	        drop_length, bad_record, retry, rnr_nak, one_copy_bytes, ring_bytes, mapped_bytes;
 	/* RoCE */
-	_Atomic uint64_t tx_packets, tx_bytes, tx_refused, tx_waits, rx_packets, rx_bytes, drop_malformed, drop_icrc,
-	        drop_source, forwarded, drop_forward;
+	_Atomic uint64_t tx_packets, tx_bytes, tx_refused, tx_waits, tx_slots, rx_packets, rx_bytes, drop_malformed,
+	        drop_icrc, drop_source, forwarded, drop_forward;
 };
 extern struct vb_counters vb_counters;
 #define VB_COUNT(name, n) atomic_fetch_add_explicit(&vb_counters.name, (n), memory_order_relaxed)

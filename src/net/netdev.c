@@ -98,6 +98,27 @@ static uint32_t link_speed(int fd, const char *name)
 	return speed == (uint32_t)SPEED_UNKNOWN ? 0 : speed;
 }
 
+bool vb_netdev_is_internal(int ifindex)
+{
+	static const char *const drivers[] = {"veth", "bridge"};
+	struct ethtool_drvinfo info = {.cmd = ETHTOOL_GDRVINFO};
+	struct ifreq ifr = {.ifr_ifindex = ifindex};
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	bool internal = false;
+
+	if (fd < 0)
+		return false;
+	if (!ioctl(fd, SIOCGIFNAME, &ifr)) {
+		internal = !ioctl(fd, SIOCGIFFLAGS, &ifr) && ifr.ifr_flags & IFF_LOOPBACK;
+		ifr.ifr_data = (void *)&info;
+		if (!internal && !ioctl(fd, SIOCETHTOOL, &ifr))
+			for (size_t i = 0; i < sizeof(drivers) / sizeof(drivers[0]); i++)
+				internal = internal || !strncmp(info.driver, drivers[i], sizeof(info.driver));
+	}
+	close(fd);
+	return internal;
+}
+
 static int by_index(const void *a, const void *b)
 {
 	const struct vb_netdev *x = a, *y = b;

@@ -293,10 +293,10 @@ static void log_counters(struct vb_node *node)
 	       c->drop_no_qp, c->drop_state, c->drop_stale, c->drop_psn, c->drop_rnr_ud, c->drop_ud_path, c->drop_qkey,
 	       c->drop_length, c->bad_record);
 	vb_log(VB_LOG_DEBUG,
-	       "RoCE: %lu packets and %lu bytes sent, %lu refused by the network, %lu waits; %lu packets and %lu bytes received; dropped: %lu malformed, "
+	       "RoCE: %lu packets and %lu bytes sent, %lu refused by the network, %lu waits, %lu sends without a copy by the kernel; %lu packets and %lu bytes received; dropped: %lu malformed, "
 	       "%lu ICRC, %lu source; %lu forwarded, %lu not",
-	       c->tx_packets, c->tx_bytes, c->tx_refused, c->tx_waits, c->rx_packets, c->rx_bytes, c->drop_malformed,
-	       c->drop_icrc, c->drop_source, c->forwarded, c->drop_forward);
+	       c->tx_packets, c->tx_bytes, c->tx_refused, c->tx_waits, c->tx_slots, c->rx_packets, c->rx_bytes,
+	       c->drop_malformed, c->drop_icrc, c->drop_source, c->forwarded, c->drop_forward);
 	for (unsigned i = 0; i < VB_TRANSPORTS; i++)
 		vb_transports[i]->log_counters(node);
 	vb_log(VB_LOG_DEBUG,

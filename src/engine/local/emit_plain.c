@@ -60,7 +60,7 @@ static inline bool write_one(struct vb_qp *qp, struct vb_peer *peer, struct vb_s
 	w->psn = psn;
 	w->state = reliable ? VB_SWQE_SENT : VB_SWQE_DONE; /* status is IBV_WC_SUCCESS since it was posted */
 	qp->local.ssn_emit++;
-	qp->local.sent_bytes[0] += length;
+	vb_local_count_sent(qp, w);
 	return true;
 }
 

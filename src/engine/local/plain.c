@@ -100,7 +100,7 @@ static inline bool continues(const struct run *r, const struct vb_rec *rec)
 	if (rec->dest != r->dest || (rec->src & ~RARE) != r->src)
 		return false;
 	if (qp->type == IBV_QPT_UC)
-		return true;
+		return vb_rec_top(rec->psn) == vb_rec_top(r->psn); /* the same generation */
 	if (rec->psn != r->psn)
 		return false;
 	return rec->ack == qp->local.ack_in || !atomic_load_explicit(&qp->sq_pending, memory_order_relaxed) ||

@@ -82,7 +82,7 @@ static struct vb_way *way_to(const struct vb_qp *qp, uint32_t lane)
 
 static void forget_guest(struct vb_way *w)
 {
-	w->state = VB_WAY_ASKS;
+	w->state = VB_GUEST_ASKED;
 	w->peer = NULL;
 	w->guest = 0;
 	w->sent = w->done = 0;
@@ -124,7 +124,7 @@ static void ask_way(struct vb_qp *qp, struct vb_way *w, uint64_t now)
 	if (!w->peer)
 		w->peer = vb_peer_find(qp->node, w->lane << VB_LANE_SHIFT, &w->gid, 0, &err);
 	if (err == ENOENT || err == EACCES)
-		w->state = VB_WAY_NOBODY;
+		w->state = VB_GUEST_NONE;
 	else if (w->peer && !vb_peer_alive(w->peer))
 		forget_guest(w);
 	else if (w->peer && !vb_peer_ready(w->peer))
@@ -140,10 +140,10 @@ void vb_relay_joined(struct vb_peer *peer, const struct vb_rec *rec)
 	struct vb_qp *qp = atomic_load_explicit(&node->qps[VB_QP_INDEX(qpn)], memory_order_relaxed);
 	struct vb_way *w = qp && qp->qp.qp_num == qpn && qp->xrc.relay ? way_to(qp, peer->lane) : NULL;
 
-	if (!w || w->state != VB_WAY_ASKS || w->peer != peer || (guest && VB_QP_LANE(guest) != w->lane) ||
+	if (!w || w->state != VB_GUEST_ASKED || w->peer != peer || (guest && VB_QP_LANE(guest) != w->lane) ||
 	    (atomic_load_explicit(&qp->shared->gen, memory_order_relaxed) & 0xff) != vb_rec_top(rec->psn))
 		return;
-	w->state = guest ? VB_WAY_OPEN : VB_WAY_NOBODY;
+	w->state = guest ? VB_GUEST_OPEN : VB_GUEST_NONE;
 	w->guest = guest;
 	if (guest) {
 		w->shared = vb_seg_qp(w->peer->seg, guest);
@@ -157,12 +157,13 @@ enum vb_xrc_place vb_relay_place(struct vb_qp *qp, uint32_t srqn)
 	struct vb_way *w = way_to(qp, VB_QP_LANE(srqn));
 	struct vb_relay *r = qp->xrc.relay;
 
-	if (w && w->state == VB_WAY_NOBODY)
+	if (w && w->state == VB_GUEST_NONE)
 		return VB_XRC_NONE;
-	if (w && w->state == VB_WAY_OPEN && !vb_peer_alive(w->peer)) {
+	if (w && w->state == VB_GUEST_OPEN && !vb_peer_alive(w->peer)) {
 		if (w->sent == w->done)
 			forget_guest(w); /* another process may have this lane now */
-	} else if (w && w->state == VB_WAY_OPEN && !r->alone && (w == r->current || (!pending(r) && !r->in_message))) {
+	} else if (w && w->state == VB_GUEST_OPEN && !r->alone &&
+	           (w == r->current || (!pending(r) && !r->in_message))) {
 		r->current = w;
 		return VB_XRC_THERE;
 	}
@@ -258,7 +259,7 @@ enum vb_relay_result vb_relay_read(struct vb_qp *qp, uint64_t request, uint32_t 
 	struct vb_way *w = way_to(qp, VB_QP_LANE(srqn));
 	struct vb_relay *r = qp->xrc.relay;
 
-	if (!w || w->state != VB_WAY_OPEN)
+	if (!w || w->state != VB_GUEST_OPEN)
 		return VB_RELAY_GONE;
 	struct vb_fetched *f = &r->fetched;
 	bool same = f->request == request && f->srqn == srqn && f->key == key;
@@ -432,7 +433,7 @@ static bool still_receives(const struct vb_qp *qp)
 static bool asks(const struct vb_relay *r)
 {
 	for (const struct vb_way *w = r->ways; w; w = w->next)
-		if (w->state == VB_WAY_ASKS)
+		if (w->state == VB_GUEST_ASKED)
 			return true;
 	return false;
 }
@@ -443,7 +444,7 @@ static unsigned look_at(struct vb_qp *qp)
 	uint64_t before = pending(r);
 
 	for (struct vb_way *w = r->ways; w; w = w->next)
-		if (w->state == VB_WAY_ASKS)
+		if (w->state == VB_GUEST_ASKED)
 			ask_way(qp, w, vb_now());
 	if (pending(r) && !take_answers(qp))
 		return 1;
@@ -498,7 +499,7 @@ void vb_relay_reset(struct vb_qp *qp)
 	if (!r)
 		return;
 	for (struct vb_way *w = r->ways; w; w = w->next) {
-		if (w->state == VB_WAY_OPEN && vb_peer_alive(w->peer))
+		if (w->state == VB_GUEST_OPEN && vb_peer_alive(w->peer))
 			leave(qp, w);
 		forget_guest(w);
 	}

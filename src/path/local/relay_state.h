@@ -8,17 +8,17 @@
 
 #define VB_RELAY_SLOT 0u /* of the result of an atomic: there is one at a time */
 
-enum vb_way_state {
-	VB_WAY_ASKS,   /* the process is not met yet, or has not answered */
-	VB_WAY_OPEN,   /* it has a guest */
-	VB_WAY_NOBODY, /* there is no such process, or it has not opened the XRC domain */
+enum vb_guest_state {
+	VB_GUEST_ASKED, /* the process is not met yet, or has not answered */
+	VB_GUEST_OPEN,  /* it has a guest */
+	VB_GUEST_NONE,  /* there is no such process, or it has not opened the XRC domain */
 };
 
 /* The way to one process. */
 struct vb_way {
 	struct vb_way *next;
 	uint32_t lane;
-	enum vb_way_state state;
+	enum vb_guest_state state;
 	union ibv_gid gid; /* an address of this host, by which the broker finds the process */
 	struct vb_peer *peer;
 	uint32_t guest, gen;

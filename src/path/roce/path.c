@@ -56,14 +56,16 @@ static void configure_engine(struct vb_qp *qp)
 }
 
 /* Sets the addresses of a connected queue pair from its present address vector. */
-static int fill_address(struct vb_qp *qp, struct vb_roce_addr *to)
+static int fill_address(struct vb_qp *qp, struct vb_roce_path *path)
 {
+	static _Atomic uint64_t connections;
 	const struct ibv_ah_attr *ah = &qp->attr.ah_attr;
 	union ibv_gid sgid;
 	int err = vb_query_gid_at(VB_CONTEXT_OF(qp)->dev, 1, ah->grh.sgid_index, &sgid);
 
 	if (!err)
-		vb_roce_address(to, qp, &sgid, ah);
+		vb_roce_address(&path->to, qp, &sgid, ah);
+	path->connection = atomic_fetch_add(&connections, 1) + 1;
 	return err;
 }
 
@@ -112,7 +114,7 @@ int vb_roce_path_open_locked(struct vb_qp *qp)
 	                                   .ack_delay = ACK_DELAY,
 	                                   .burst = vb_tx_burst(mtu_of(qp) + VB_BTH_LEN)};
 
-	if (qp->type != IBV_QPT_UD && fill_address(qp, &path->to)) {
+	if (qp->type != IBV_QPT_UD && fill_address(qp, path)) {
 		free(path);
 		return EINVAL;
 	}
@@ -230,7 +232,7 @@ void vb_roce_path_entered(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_s
 		vb_roce_start(&path->q);
 	vb_roce_pause(&path->q, next == IBV_QPS_SQD);
 	if (next == IBV_QPS_SQD && cur == IBV_QPS_SQD) /* IBV_QP_AV */
-		fill_address(qp, &path->to);
+		fill_address(qp, path);
 }
 
 static bool roce_idle(const struct vb_qp *qp)

@@ -11,7 +11,9 @@
 
 #include "capture/capture.h"
 #include "frame/icrc.h"
+#include "net/netdev.h"
 #include "net/udp.h"
+#include "net/udp_slots.h"
 #include "path/roce/fault.h"
 #include "path/roce/roce.h"
 #include "util/calls.h"
@@ -36,6 +38,7 @@
 #define DATAGRAM_MAX 65000u /* bytes of one send; with headers it must stay below 65,536 */
 #define SNDBUF (4 << 20)
 #define GAPS (STAGE / VB_TX_IN_PLACE_MIN)
+#define SLOTS_AFTER 64 /* long sends of requests before memory for slots is taken */
 
 /* One send: n packets of seg bytes to one address. The last may be shorter. */
 struct message {
@@ -43,6 +46,7 @@ struct message {
 	uint16_t seg, n;
 	uint16_t gap, gaps; /* index of the first gap, and number of gaps */
 	bool closed;
+	bool requests; /* no responses: an acknowledgement will cover all packets */
 	struct vb_roce_addr to;
 };
 
@@ -74,8 +78,13 @@ struct vb_tx {
 	struct vb_icrc_known *known; /* cached parts of the ICRC for that flow, or NULL */
 	struct message msg[MESSAGES];
 	struct gap gap[GAPS];
+	uint32_t long_sends;        /* of requests, until slots is asked for */
+	bool no_slots;              /* the kernel has none */
+	struct vb_udp_slots *slots; /* NULL: not needed yet */
+	uint32_t looked_at;         /* an interface, 0: none */
+	bool inside;                /* its packets stay on this machine */
 	struct iovec pieces[2 * SEGMENTS + 1];
-	uint8_t stage[STAGE];
+	uint8_t stage[STAGE + 64]; /* copies of 64 bytes may reach beyond the end */
 };
 
 struct vb_tx *vb_tx_new(struct vb_roce_sockets *s)
@@ -99,6 +108,7 @@ void vb_tx_free(struct vb_tx *tx)
 	for (int i = 0; i < 2; i++)
 		if (tx->fd[i] >= 0)
 			close(tx->fd[i]);
+	vb_udp_slots_free(tx->slots);
 	vb_roce_fault_free(tx->fault);
 	vb_roce_fault_free(tx->disarmed);
 	free(tx);
@@ -322,6 +332,44 @@ static int send_singly(struct vb_tx *tx, struct message *m, struct msghdr *mh)
 	return 0;
 }
 
+/* Are packets through this interface received on this machine? */
+static bool stays_inside(struct vb_tx *tx, uint32_t ifindex)
+{
+	if (tx->looked_at != ifindex) {
+		tx->looked_at = ifindex;
+		tx->inside = vb_netdev_is_internal((int)ifindex);
+	}
+	return tx->inside;
+}
+
+/*
+ * Sends a long message of requests from a slot (net/udp_slots.h), because the kernel's copy of it is dear if the receiver
+ * is on this machine. The queue pair whose packets are added is the sender of the message. Returns false if the message
+ * must be sent by sendmsg(2).
+ */
+static bool send_from_slot(struct vb_tx *tx, const struct message *m, const struct msghdr *mh)
+{
+	if (m->len < VB_UDP_SLOT_MIN || !m->requests || m->gaps || !tx->qp || !tx->qp->roce || tx->no_slots ||
+	    !stays_inside(tx, m->to.ifindex))
+		return false;
+	if (!tx->slots) {
+		if (++tx->long_sends < SLOTS_AFTER)
+			return false;
+		tx->slots = vb_udp_slots_new();
+		tx->no_slots = !tx->slots;
+		if (!tx->slots)
+			return false;
+	}
+	const struct vb_roce_requester *rq = &tx->qp->roce->q.rq;
+	const struct vb_udp_slot_use use = {
+	        .owner = tx->qp->roce->connection, .sent = rq->seq, .acked = rq->una, .now = vb_now()};
+
+	if (!vb_udp_slots_send(tx->slots, tx->fd[!vb_gid_is_ipv4(m->to.dst)], mh, tx->stage + m->at, m->len, &use))
+		return false;
+	VB_COUNT(tx_slots, 1);
+	return true;
+}
+
 /* Returns 0, EAGAIN, or another errno value: the message is then lost, and the requester retries it. */
 static int send_one(struct vb_tx *tx, struct message *m)
 {
@@ -335,6 +383,8 @@ static int send_one(struct vb_tx *tx, struct message *m)
 		return send_singly(tx, m, &mh);
 	control_of(tx, &c, m);
 	mh.msg_controllen = c.len;
+	if (send_from_slot(tx, m, &mh))
+		return 0;
 	mh.msg_iovlen = lay_pieces(tx, m);
 	for (int tries = 0; tries < 3; tries++) {
 		if (vb_udp_send(tx->fd[v6], &mh) >= 0)
@@ -456,7 +506,7 @@ static bool must_go(const struct vb_tx *tx)
 
 bool vb_tx_in_place(const struct vb_tx *tx)
 {
-	return !tx->fault && !tx->no_gso;
+	return !tx->fault && !tx->no_gso && !tx->slots; /* a slot is filled from the stage */
 }
 
 uint8_t *vb_tx_room(struct vb_tx *tx)
@@ -510,6 +560,14 @@ static void seal_laid(struct vb_tx *tx, struct message *m, uint8_t *packet, uint
 		seal_packet(tx, packet, &tx->flow, m->n, len);
 }
 
+/* Is it a send or write of a reliable connection? An acknowledgement will cover it. */
+static bool is_request(uint8_t opcode)
+{
+	const struct vb_opcode_info *info = vb_opcode_info(opcode);
+
+	return info && info->flags & VB_REQUEST && !(info->flags & VB_ANSWERED) && info->service == VB_SVC_RC;
+}
+
 /* Adds the packet at stage + used to the last message, or to a new one. */
 static void append_packet(struct vb_tx *tx, const struct vb_roce_addr *to, uint32_t len, const struct vb_tx_laid *laid)
 {
@@ -519,11 +577,13 @@ static void append_packet(struct vb_tx *tx, const struct vb_roce_addr *to, uint3
 
 	if (!m) {
 		m = &tx->msg[tx->n++];
-		*m = (struct message){.at = tx->used, .seg = (uint16_t)size, .gap = (uint16_t)tx->gaps, .to = *to};
+		*m = (struct message){
+		        .at = tx->used, .seg = (uint16_t)size, .gap = (uint16_t)tx->gaps, .requests = true, .to = *to};
 		flow_of(tx, to, &tx->flow);
 		tx->known = NULL;
 	}
 	seal_laid(tx, m, packet, len, laid);
+	m->requests = m->requests && is_request(packet[0]);
 	m->closed = size < m->seg;
 	m->n++;
 	m->len += size;
@@ -660,6 +720,7 @@ void vb_tx_add_more(struct vb_tx *tx, uint32_t n, size_t len, const struct vb_tx
 {
 	struct message *m = &tx->msg[tx->n - 1];
 
+	m->requests = m->requests && is_request(tx->stage[tx->used]);
 	for (uint32_t i = 0; i < n; i++, m->n++, tx->used += m->seg)
 		seal_laid(tx, m, tx->stage + tx->used, (uint32_t)len, laid + i);
 	m->len += n * m->seg;
@@ -672,6 +733,7 @@ bool vb_tx_end(struct vb_tx *tx)
 
 	if (!all)
 		VB_COUNT(tx_waits, 1);
+	tx->qp = NULL; /* packets that wait may be sent after it has ended */
 	vb_unlock(&tx->lock);
 	return all;
 }

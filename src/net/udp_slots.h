@@ -1,0 +1,35 @@
+// udp_slots.h - memory that long UDP sends are made from without a copy by the kernel
+// follows: vmsplice(2), splice(2), udp(7)
+// SPDX-License-Identifier: MIT
+#ifndef VB_NET_UDP_SLOTS_H
+#define VB_NET_UDP_SLOTS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+#define VB_UDP_SLOT 65536u     /* bytes; room for the longest send */
+#define VB_UDP_SLOT_MIN 32768u /* bytes; a shorter send is cheaper by sendmsg(2) */
+
+struct vb_udp_slots;
+
+/* Returns NULL if there is no memory, or if this machine or its kernel (before Linux 6.5) cannot send this way. */
+struct vb_udp_slots *vb_udp_slots_new(void);
+void vb_udp_slots_free(struct vb_udp_slots *s);
+
+/* Who sends, to whom. */
+struct vb_udp_slot_use {
+	uint64_t owner;       /* of this connection and no other, not 0 */
+	uint64_t sent, acked; /* numbers of its last packet and of the last acknowledged one */
+	uint64_t now;         /* ns */
+};
+
+/*
+ * Copies len bytes, VB_UDP_SLOT_MIN to VB_UDP_SLOT, into the next slot, and sends them from there. to: name and control
+ * data of the send. Returns false if nothing was sent: the slot is in use, or the kernel refused. Then the caller sends
+ * by sendmsg(2). Nobody else may use the socket meanwhile. No cancellation point.
+ */
+bool vb_udp_slots_send(struct vb_udp_slots *s, int fd, const struct msghdr *to, const uint8_t *bytes, uint32_t len,
+                       const struct vb_udp_slot_use *use);
+
+#endif
