@@ -60,7 +60,7 @@ static uint64_t offset_of(const struct sc_task *t)
 	return t->lba * t->lu->backend->block;
 }
 
-static uint32_t bytes_of(const struct sc_task *t)
+static uint32_t data_length(const struct sc_task *t)
 {
 	return (uint32_t)t->blocks * t->lu->backend->block;
 }
@@ -110,7 +110,7 @@ uint32_t sc_check_write_verify(struct sc_task *t)
 
 static void has_verified(struct sc_task *t, int error)
 {
-	uint32_t n = bytes_of(t);
+	uint32_t n = data_length(t);
 
 	if (error)
 		sc_error(t, error, false);
@@ -159,7 +159,7 @@ uint32_t sc_check_verify(struct sc_task *t)
 static void has_compared(struct sc_task *t, int error)
 {
 	unsigned check = t->cdb[1] >> 1 & 3;
-	uint32_t n = bytes_of(t), block = t->lu->backend->block;
+	uint32_t n = data_length(t), block = t->lu->backend->block;
 	const uint8_t *medium = t->data + t->length - n;
 
 	if (error) {
@@ -176,7 +176,7 @@ static void has_compared(struct sc_task *t, int error)
 
 void sc_run_verify(struct sc_task *t)
 {
-	uint32_t n = bytes_of(t);
+	uint32_t n = data_length(t);
 
 	if (n)
 		sc_io(t, NB_READ, offset_of(t), n, t->data + t->length - n, has_compared);
@@ -196,7 +196,7 @@ uint32_t sc_check_compare_write(struct sc_task *t)
 		return SC_S_FIELD_IN_CDB;
 	if (t->lu->backend->readonly)
 		return SC_S_WRITE_PROTECTED;
-	n = bytes_of(t);
+	n = data_length(t);
 	t->fetch = 2 * n;
 	t->length = 3 * n;
 	t->exclusive = true; /* no command may write between the comparison and the write */
@@ -206,7 +206,7 @@ uint32_t sc_check_compare_write(struct sc_task *t)
 
 static void has_read_to_compare(struct sc_task *t, int error)
 {
-	uint32_t n = bytes_of(t);
+	uint32_t n = data_length(t);
 	const uint8_t *medium = t->data + 2 * n;
 
 	if (error) {
@@ -223,7 +223,7 @@ static void has_read_to_compare(struct sc_task *t, int error)
 
 void sc_run_compare_write(struct sc_task *t)
 {
-	uint32_t n = bytes_of(t);
+	uint32_t n = data_length(t);
 
 	if (n)
 		sc_io(t, NB_READ, offset_of(t), n, t->data + 2 * n, has_read_to_compare);

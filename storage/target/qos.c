@@ -207,7 +207,7 @@ static struct nt_request *next_at(struct nt_gate *g)
 	return NULL;
 }
 
-static void let_go(struct nt_gate *g)
+static void let_all_go(struct nt_gate *g)
 {
 	for (struct nt_request *r; (r = next_at(g));) {
 		nt_fair_serve(&r->place);
@@ -223,7 +223,7 @@ static void let_go(struct nt_gate *g)
 void nt_gate_lift(struct nt_gate *g)
 {
 	g->limited = false;
-	let_go(g);
+	let_all_go(g);
 }
 
 void nt_qos_tick(struct nt_target *t)
@@ -233,7 +233,7 @@ void nt_qos_tick(struct nt_target *t)
 	for (struct nt_gate *g = t->gates, *next; g; g = next) {
 		next = g->next; /* this may remove only g, and puts others before it */
 		if (g->due <= t->now || t->stopping)
-			let_go(g);
+			let_all_go(g);
 	}
 	t->gates_due = UINT64_MAX;
 	for (struct nt_gate *g = t->gates; g; g = g->next)
@@ -328,7 +328,7 @@ static void change_limits(struct nt_gate *g, const struct nt_limits *l)
 	g->limited = nt_limits_any(l);
 	for (int i = 0; i < NT_RATES; i++)
 		nt_bucket_change(&g->buckets[i], now_ns(g->target));
-	let_go(g);
+	let_all_go(g);
 }
 
 void nt_limit_namespace(struct nt_namespace *ns, const struct nt_limits *l)

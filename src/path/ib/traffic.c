@@ -85,7 +85,7 @@ void vb_ib_traffic_free(struct vb_ib_host *host)
 
 /* --- of ways --- */
 
-static bool take(struct vb_ib_way *w, struct vb_fabric_told *told)
+static bool take_told(struct vb_ib_way *w, struct vb_fabric_told *told)
 {
 	*told = (struct vb_fabric_told){.tag = w->tag};
 	if (!atomic_load_explicit(&w->packets[0], memory_order_relaxed) &&
@@ -125,7 +125,7 @@ bool vb_ib_traffic_tell(struct vb_ib_host *host)
 
 	collect(host);
 	for (uint32_t i = 0; i < tags; i++) {
-		if (!take(host->by_tag[i], &t.told[t.count]))
+		if (!take_told(host->by_tag[i], &t.told[t.count]))
 			continue;
 		any = true;
 		if (++t.count == VB_FABRIC_TOLD)
