@@ -269,12 +269,17 @@ static void ask_fabric(void)
 
 	said |= first;
 	unlock_scan();
-	if (first && n == sizeof(is))
-		vb_log(VB_LOG_ERROR, "VERBENA_FABRIC: no channel adapter, or more than one, is called \"%s\"",
-		       vb_fabric_node_name());
-	else if (first)
-		vb_log(VB_LOG_ERROR, "VERBENA_FABRIC: no fabric answers at %s: there is no " VB_FABRIC_DEVICE,
-		       vb_fabric_socket());
+	if (!first)
+		return;
+	char shown[128];
+
+	if (n == sizeof(is))
+		vb_log(VB_LOG_ERROR,
+		       "VERBENA_NODE=\"%s\": no channel adapter of the fabric, or more than one, has this name",
+		       vb_settings_shown(vb_fabric_node_name(), shown, sizeof(shown)));
+	else
+		vb_log(VB_LOG_ERROR, "VERBENA_FABRIC=\"%s\": no fabric answers there, so there is no " VB_FABRIC_DEVICE,
+		       vb_settings_shown(vb_fabric_socket(), shown, sizeof(shown)));
 }
 
 /* The known device of the fabric, or a new one. NULL: there is none, or no memory. */

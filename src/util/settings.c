@@ -214,17 +214,23 @@ void vb_settings_leave_to_program(void)
 	atomic_store(&settings_checked, true);
 }
 
-/* The value is shown without control characters, and no more than the line has room for. */
+const char *vb_settings_shown(const char *value, char *shown, size_t size)
+{
+	size_t n = 0;
+
+	for (; value[n] && n < size - 1; n++)
+		shown[n] = isprint((unsigned char)value[n]) ? value[n] : '?';
+	shown[n] = '\0';
+	return shown;
+}
+
 static void name_setting(const char *name, const char *value, const char *allowed, const char *instead)
 {
 	char shown[64];
-	size_t n = 0;
 
-	for (; value[n] && n < sizeof(shown) - 1; n++)
-		shown[n] = isprint((unsigned char)value[n]) ? value[n] : '?';
-	shown[n] = '\0';
-	vb_log(VB_LOG_ERROR, "%s=\"%s\"%s is wrong: allowed is %s; %s", name, shown, value[n] ? "..." : "", allowed,
-	       instead);
+	vb_settings_shown(value, shown, sizeof(shown));
+	vb_log(VB_LOG_ERROR, "%s=\"%s\"%s is wrong: allowed is %s; %s", name, shown,
+	       strlen(value) >= sizeof(shown) ? "..." : "", allowed, instead);
 }
 
 /* With VERBENA_DEVICES no file is read. */

@@ -15,6 +15,9 @@ void vb_settings_check(void);
 /* The launcher's choice: the program that this process becomes names the variables, not the launcher. */
 void vb_settings_leave_to_program(void);
 
+/* Copies a value without control characters, and no more of it than there is room for. Returns shown. size > 0. */
+const char *vb_settings_shown(const char *value, char *shown, size_t size);
+
 /* Finds the first word of a value of VERBENA_DEVICES that names no adapter (its length in *len), or NULL. NULL for a
  * value that is NULL. */
 const char *vb_settings_devices_word(const char *list, size_t *len);
