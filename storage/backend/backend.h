@@ -43,6 +43,7 @@ struct nb_request {
 	/* Set in a call of done with NB_LATE if the medium still uses the memory of the request. The caller then stores
 	 * in it what late->free needs. The backend calls that when the medium has finished. */
 	struct nb_late *late;
+	uint64_t since; /* ms of the monotonic clock, from which wait_ms counts; 0: from nb_submit */
 	/* used by the backend and the ring */
 	struct nb_backend *backend;
 	struct nb_request *next;
@@ -87,7 +88,7 @@ struct nb_kind {
 	int (*open)(const struct nb_config *config, struct nb_ring *ring, struct nb_backend **out);
 	void (*submit)(struct nb_backend *b, struct nb_request *r);
 	int (*resize)(struct nb_backend *b, uint64_t size); /* NULL: the size is fixed */
-	void (*close)(struct nb_backend *b);                /* no request is in progress, apart from late ones */
+	void (*close)(struct nb_backend *b);                /* only late requests are in progress; fenced: any */
 };
 
 struct nb_backend {

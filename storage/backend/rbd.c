@@ -33,6 +33,28 @@ static uint64_t coarse_ms(void)
 
 /* ---- flights ---- */
 
+/* Keeps the order of deadlines: who waited for his turn has an earlier one than some who went before him. */
+static void join_flying(struct nb_flights *l, struct nb_flight *f)
+{
+	struct nb_flight **at = l->end;
+
+	while (at != &l->first) {
+		uint8_t *next = (uint8_t *)at;
+		const struct nb_flight *before = (void *)(next - offsetof(struct nb_flight, next));
+
+		if (before->due <= f->due)
+			break;
+		at = before->back;
+	}
+	f->back = at;
+	f->next = *at;
+	*at = f;
+	if (f->next)
+		f->next->back = &f->next;
+	else
+		l->end = &f->next;
+}
+
 static struct nb_flight *take_flight(struct nb_rbd *d, struct nb_request *r, uint64_t due)
 {
 	struct nb_flight *f = d->spare;
@@ -41,9 +63,8 @@ static struct nb_flight *take_flight(struct nb_rbd *d, struct nb_request *r, uin
 		d->spare = f->next;
 	else if (!(f = malloc(sizeof(*f))))
 		return NULL;
-	*f = (struct nb_flight){.rbd = d, .r = r, .due = due, .length = r->length, .back = d->flying.end};
-	*d->flying.end = f;
-	d->flying.end = &f->next;
+	*f = (struct nb_flight){.rbd = d, .r = r, .due = due, .length = r->length};
+	join_flying(&d->flying, f);
 	d->outstanding++;
 	return f;
 }
@@ -90,6 +111,13 @@ static void shut_out(struct nb_rbd *d)
 		d->b.changed(&d->b, NB_SHUT_OUT);
 }
 
+/* Until then requests have their deadlines, also those that were at librbd when another connection took over. */
+static void end_image(struct nb_rbd *d)
+{
+	nb_ring_unclock(d->ring, &d->clock);
+	nb_rbd_close_image(d);
+}
+
 static void flight_ended(struct nb_post *p)
 {
 	struct nb_flight *f = (struct nb_flight *)(void *)p;
@@ -112,7 +140,7 @@ static void flight_ended(struct nb_post *p)
 	start_waiting(d);
 	if (d->closing && !d->outstanding) {
 		d->closing = false;
-		nb_rbd_close_image(d);
+		end_image(d);
 	}
 }
 
@@ -176,8 +204,7 @@ static void start_waiting(struct nb_rbd *d)
 	while (d->waiting && (d->late_bytes < LATE_MAX || d->b.fenced)) {
 		struct nb_request *r = d->waiting;
 
-		if (!(d->waiting = r->next))
-			d->waiting_end = &d->waiting;
+		d->waiting = r->next;
 		if (d->b.fenced)
 			r->done(r, NB_FENCED);
 		else
@@ -188,20 +215,27 @@ static void start_waiting(struct nb_rbd *d)
 static void image_submit(struct nb_backend *b, struct nb_request *r)
 {
 	struct nb_rbd *d = (struct nb_rbd *)b;
-	uint64_t due = coarse_ms() + d->wait_ms;
+	uint64_t now = coarse_ms(), due = (r->since ? r->since : now) + d->wait_ms;
+	struct nb_request **at = &d->waiting;
 
 	if (b->fenced || r->op == NB_FLUSH) { /* what is written is durable when librbd answers */
 		r->done(r, b->fenced ? NB_FENCED : 0);
+		return;
+	}
+	if (due <= now) {
+		b->late++;
+		r->done(r, NB_LATE);
 		return;
 	}
 	if (!d->waiting && d->late_bytes < LATE_MAX) {
 		start(d, r, due);
 		return;
 	}
+	while (*at && (*at)->moved <= due) /* in the order of their deadlines, too */
+		at = &(*at)->next;
 	r->moved = due;
-	r->next = NULL;
-	*d->waiting_end = r;
-	d->waiting_end = &r->next;
+	r->next = *at;
+	*at = r;
 }
 
 /* ---- deadlines ---- */
@@ -216,6 +250,8 @@ static void answer_late(struct nb_flight *f)
 
 	leave_flying(f);
 	f->r = NULL;
+	if (r->op == NB_ZERO || r->op == NB_DISCARD) /* no memory, and up to the whole image */
+		f->length = NB_ALIGN;
 	d->late_bytes += f->length;
 	d->b.late++;
 	r->late = &f->late;
@@ -231,8 +267,7 @@ static uint64_t image_turn(struct nb_clock *c, uint64_t now)
 	while (d->waiting && d->waiting->moved <= now) {
 		struct nb_request *r = d->waiting;
 
-		if (!(d->waiting = r->next))
-			d->waiting_end = &d->waiting;
+		d->waiting = r->next;
 		d->b.late++;
 		r->done(r, NB_LATE);
 	}
@@ -345,7 +380,6 @@ static int image_open(const struct nb_config *config, struct nb_ring *ring, stru
 	d->wait_ms = config->wait_ms ? config->wait_ms : WAIT_MS;
 	d->fixed = config->size;
 	d->flying.end = &d->flying.first;
-	d->waiting_end = &d->waiting;
 	d->clock.turn = image_turn;
 	d->resize.run = take_size;
 	d->b.block = config->block ? config->block : 512;
@@ -363,18 +397,17 @@ static int image_open(const struct nb_config *config, struct nb_ring *ring, stru
 	return 0;
 }
 
-/* Late requests still use the image, and their memory: it is closed after them. */
+/* Requests at librbd still use the image, and late ones their memory: it is closed after them. */
 static void image_close(struct nb_backend *b)
 {
 	struct nb_rbd *d = (struct nb_rbd *)b;
 
-	nb_ring_unclock(d->ring, &d->clock);
 	nb_ring_hold(d->ring);
 	b->changed = NULL;
 	if (d->outstanding)
 		d->closing = true;
 	else
-		nb_rbd_close_image(d);
+		end_image(d);
 }
 
 const struct nb_kind nb_rbd = {"rbd", image_open, image_submit, image_resize, image_close};

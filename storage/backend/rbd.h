@@ -28,10 +28,10 @@ struct nb_rbd {
 	/* of the loop */
 	bool closing;
 	struct nb_clock clock;
-	uint32_t outstanding;                      /* requests at librbd, with the late ones */
-	uint64_t late_bytes;                       /* of requests that were answered with NB_LATE */
-	struct nb_flights flying;                  /* … that were not, in the order of their deadlines */
-	struct nb_request *waiting, **waiting_end; /* not at librbd yet; moved: the deadline */
+	uint32_t outstanding;       /* requests at librbd, with the late ones */
+	uint64_t late_bytes;        /* of requests that were answered with NB_LATE */
+	struct nb_flights flying;   /* … that were not, in the order of their deadlines */
+	struct nb_request *waiting; /* not at librbd yet, in that order, too; moved: the deadline */
 	struct nb_flight *spare;
 
 	/* the image's size as the thread of its watch has seen it; atomic */

@@ -280,8 +280,6 @@ int vn_associate_rdma(struct vn_disk *d, uint64_t deadline, struct vn_associatio
 
 	if (e)
 		vn_rdma_again(d, d->why);
-	else
-		rdma_worked(d);
 	return e;
 }
 #else

@@ -70,6 +70,7 @@ static void change_over(struct vn_disk *d, const struct vn_association *a, struc
 	*old = d->now;
 	vn_install(d, a);
 	vn_resize(d, a->info.size);
+	d->rdma_pause = 0;
 	d->stats.returns++;
 }
 
@@ -80,7 +81,7 @@ bool vn_return(struct vn_disk *d)
 	if (vn_associate_rdma(d, attempt_deadline(d), &a))
 		return false;
 	vn_lock(d);
-	bool good = vn_is_same(d, &a) && drain_queues(d);
+	bool same = vn_is_same(d, &a), good = same && drain_queues(d);
 
 	if (good)
 		change_over(d, &a, &old);
@@ -88,7 +89,8 @@ bool vn_return(struct vn_disk *d)
 	pthread_mutex_unlock(&d->lock);
 	vn_wake(d);
 	if (!good) {
-		vn_rdma_again(d, "the change would have held requests up for too long");
+		vn_rdma_again(d,
+		              same ? "the change would have held requests up for too long" : "another disk is there");
 		vn_dissolve(&a);
 		return false;
 	}

@@ -78,10 +78,16 @@ int nt_apply_ns(struct nt_server *sv, struct nt_subsystem *s, const struct nt_co
 /* A medium that has shut us out lets us in again as another client. */
 static unsigned open_again(struct nt_server *sv, struct nt_namespace *ns, const struct nt_config_ns *c)
 {
+	struct nt_subsystem *s = ns->subsystem;
 	struct nb_backend *backend;
 
-	if (open_medium(sv, ns->subsystem, c, &backend))
+	if (open_medium(sv, s, c, &backend))
 		return 1;
+	if (!same_text(backend->identity, ns->backend->identity)) { /* another image has the name now */
+		nb_close(backend);
+		nt_namespace_remove(ns);
+		return nt_apply_ns(sv, s, c) != 0;
+	}
 	nt_namespace_replace(ns, backend);
 	return 0;
 }
@@ -108,12 +114,13 @@ static unsigned apply_ns(struct nt_server *sv, struct nt_subsystem *s, const str
 		}
 		if (ns->backend->fenced) {
 			wrong += open_again(sv, ns, c);
+			if (s->ns[c->nsid])
+				nt_limit_namespace(s->ns[c->nsid], &c->limits);
 			continue;
 		}
 		int error = nt_namespace_resize(ns, c->size);
 
 		nt_limit_namespace(ns, &c->limits);
-
 		if (error) {
 			nt_say("%s, namespace %u: cannot set this size: %s", s->nqn, c->nsid, strerror(error));
 			wrong++;
@@ -291,15 +298,26 @@ static void apply_referrals(struct nt_server *sv, const struct nt_config *new)
 	}
 }
 
-/* A limit that the control socket has set ends, too. */
+static bool has_limits(const void *config, const char *nqn)
+{
+	const struct nt_config *c = config;
+
+	for (size_t i = 0; i < c->host_limit_count; i++)
+		if (!strcmp(c->host_limits[i].nqn, nqn))
+			return true;
+	return false;
+}
+
+/* A limit that the control socket has set ends, too. No host is without its limits in between, because all that waits
+ * would go. */
 static unsigned apply_host_limits(struct nt_target *t, const struct nt_config *c)
 {
 	unsigned wrong = 0;
 
-	nt_limit_hosts_forget(t);
-	nt_limit_each_host(t, &c->each_host);
 	for (size_t i = 0; i < c->host_limit_count; i++)
 		wrong += !nt_limit_host(t, c->host_limits[i].nqn, &c->host_limits[i].limits);
+	nt_limit_each_host(t, &c->each_host);
+	nt_limit_hosts_forget(t, has_limits, c);
 	return wrong;
 }
 

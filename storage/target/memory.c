@@ -206,6 +206,7 @@ void nt_memory_leave(struct nt_request *r, struct nb_late *l)
 	if (r->other)
 		add_late(l, r->other, r->room);
 	uncharge(r);
+	nt_memory_serve(r->queue->target); /* its peer has more of its share again */
 }
 
 void nt_queue_recount(struct nt_queue *q, struct nt_peer *to)

@@ -278,6 +278,7 @@ bool nt_turn_take(struct nt_request *r)
 	struct nt_account *a = account_of(r);
 
 	r->state = NT_QUEUED;
+	r->io.since = a->gate.target->now; /* the host waits for the medium from now on */
 	nt_fair_enter(&ns->turns, &r->place, a, a->gate.limits.weight, bytes_of(r));
 	return false;
 }
@@ -418,12 +419,12 @@ void nt_limit_each_host(struct nt_target *t, const struct nt_limits *l)
 				change_limits(&a->gate, l);
 }
 
-void nt_limit_hosts_forget(struct nt_target *t)
+void nt_limit_hosts_forget(struct nt_target *t, bool (*keep)(const void *of, const char *nqn), const void *of)
 {
 	for (uint32_t i = 0; i < NT_PEER_BUCKETS; i++)
 		for (struct nt_account *a = t->accounts[i], *next; a; a = next) {
 			next = a->next;
-			if (!a->own)
+			if (!a->own || keep(of, a->nqn))
 				continue;
 			a->own = false;
 			change_limits(&a->gate, &t->each_host);

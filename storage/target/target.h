@@ -238,7 +238,8 @@ struct nt_account {
 /* All take effect at once, also for requests that wait. False: no memory, or not a valid name. */
 void nt_limit_namespace(struct nt_namespace *ns, const struct nt_limits *l);
 bool nt_limit_host(struct nt_target *t, const char *nqn, const struct nt_limits *l); /* NULL: those of each host */
-void nt_limit_hosts_forget(struct nt_target *t); /* no host has limits of its own any more */
+/* Only hosts that keep is true for have limits of their own any more. */
+void nt_limit_hosts_forget(struct nt_target *t, bool (*keep)(const void *of, const char *nqn), const void *of);
 void nt_limit_each_host(struct nt_target *t, const struct nt_limits *l);
 /* The limits in force of this host. */
 const struct nt_limits *nt_limits_of_host(struct nt_target *t, const char *nqn);
