@@ -24,6 +24,7 @@ struct vb_netdev {
 	uint32_t flags;      /* IFF_UP, IFF_RUNNING, ... */
 	uint32_t mtu;        /* bytes of an IP packet */
 	uint32_t speed_mbps; /* 0: unknown */
+	bool internal;       /* its other end is on this machine: veth, bridge, loopback; a bridge may lead further */
 	uint8_t v4_prefix;   /* length of the first IPv4 address's prefix */
 	size_t n_addrs;
 	uint8_t addrs[VB_NETDEV_ADDRS][16]; /* IPv4 as ::ffff:a.b.c.d; IPv4 first, then as the kernel lists them */

@@ -98,25 +98,18 @@ static uint32_t link_speed(int fd, const char *name)
 	return speed == (uint32_t)SPEED_UNKNOWN ? 0 : speed;
 }
 
-bool vb_netdev_is_internal(int ifindex)
+static bool is_internal(int fd, const struct vb_netdev *nd)
 {
-	static const char *const drivers[] = {"veth", "bridge"};
 	struct ethtool_drvinfo info = {.cmd = ETHTOOL_GDRVINFO};
-	struct ifreq ifr = {.ifr_ifindex = ifindex};
-	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	bool internal = false;
+	struct ifreq ifr = {.ifr_data = (void *)&info};
 
-	if (fd < 0)
+	if (nd->flags & IFF_LOOPBACK)
+		return true;
+	memcpy(ifr.ifr_name, nd->name, sizeof(ifr.ifr_name));
+	if (ioctl(fd, SIOCETHTOOL, &ifr) < 0)
 		return false;
-	if (!ioctl(fd, SIOCGIFNAME, &ifr)) {
-		internal = !ioctl(fd, SIOCGIFFLAGS, &ifr) && ifr.ifr_flags & IFF_LOOPBACK;
-		ifr.ifr_data = (void *)&info;
-		if (!internal && !ioctl(fd, SIOCETHTOOL, &ifr))
-			for (size_t i = 0; i < sizeof(drivers) / sizeof(drivers[0]); i++)
-				internal = internal || !strncmp(info.driver, drivers[i], sizeof(info.driver));
-	}
-	close(fd);
-	return internal;
+	return !strncmp(info.driver, "veth", sizeof(info.driver)) ||
+	       !strncmp(info.driver, "bridge", sizeof(info.driver));
 }
 
 static int by_index(const void *a, const void *b)
@@ -141,9 +134,12 @@ int vb_netdev_scan(struct vb_netdev **list, size_t *n)
 		if (!g.interrupted)
 			break;
 	}
-	for (size_t i = 0; !rc && i < g.n; i++)
-		if (vb_netdev_is_adapter(&g.list[i]))
-			g.list[i].speed_mbps = link_speed(fd, g.list[i].name);
+	for (size_t i = 0; !rc && i < g.n; i++) {
+		if (!vb_netdev_is_adapter(&g.list[i]))
+			continue;
+		g.list[i].speed_mbps = link_speed(fd, g.list[i].name);
+		g.list[i].internal = is_internal(fd, &g.list[i]);
+	}
 	if (fd >= 0)
 		close(fd);
 	free(buf);

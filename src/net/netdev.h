@@ -19,9 +19,6 @@ int vb_netdev_get(int ifindex, struct vb_netdev *nd);
 /* Does this interface become an adapter? Ethernet (also VLANs, bonds, veth, ...) and loopback do. */
 bool vb_netdev_is_adapter(const struct vb_netdev *nd);
 
-/* Is the other end of this interface on the same machine: veth, bridge, loopback? Packets of a bridge may go further. */
-bool vb_netdev_is_internal(int ifindex);
-
 /* Watches for changes of links and addresses. The descriptor is readable when there are messages to drain. */
 struct vb_netmon;
 

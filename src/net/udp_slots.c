@@ -17,16 +17,21 @@
 #include <immintrin.h>
 #endif
 
+#ifndef MADV_DONTNEED_LOCKED
+#define MADV_DONTNEED_LOCKED 24 /* MADV_DONTNEED refuses memory that mlockall(2) has locked */
+#endif
+
 /*
  * Why: between two programs of one machine sendmsg(2) copies into pages that the receiver has just read. Each cache
  * line has to be taken from the receiver's core first, which costs four times the time of the copy, or more. Stores that
  * bypass the cache need no line. So the packets are copied into a slot by such stores, and the kernel passes the slot's
  * pages on. The receiver's copy then reads from memory, which takes less than the sender gains.
  *
- * The kernel reads a slot until the receiver has it. If a slot were overwritten too early, the packets would have a
- * wrong ICRC or be duplicates, and the receiver would drop them. So only the speed depends on the acknowledgement. But
- * a receiver could acknowledge packets that it has not read yet, and later find there what was sent to somebody else. So
- * all slots are of one connection. Before another one gets them, new pages take their place.
+ * The kernel reads a slot until the receiver has it. If a slot were overwritten too early, a packet could be half of
+ * one send and half of another. Over IPv4 only 16 bits of the ICRC tell (frame/icrc.h), so this must not happen: repeated
+ * packets, which the acknowledgement of the first ones covers too, do not go from slots. A receiver could acknowledge
+ * packets that it has not read yet, and later find there what was sent to somebody else. So all slots are of one
+ * connection. Before another one gets them, new pages take their place.
  */
 #define SLOTS 32u                   /* together one huge page, so that the kernel counts references to one page */
 #define BYTES (SLOTS * VB_UDP_SLOT) /* 2 MiB */
@@ -112,7 +117,7 @@ static void copy_past_caches(uint8_t *to, const uint8_t *from, uint32_t len)
 /* Gives the slots to this connection, with new pages. Returns false if another one uses them. */
 static bool own_slots(struct vb_udp_slots *s, const struct vb_udp_slot_use *use)
 {
-	if (s->owner && (use->now - s->used_at <= OLD || madvise(s->bytes, BYTES, MADV_DONTNEED)))
+	if (s->owner && (use->now - s->used_at <= OLD || madvise(s->bytes, BYTES, MADV_DONTNEED_LOCKED)))
 		return false;
 	memset(s->sent, 0, sizeof(s->sent));
 	s->owner = use->owner;
@@ -122,7 +127,7 @@ static bool own_slots(struct vb_udp_slots *s, const struct vb_udp_slot_use *use)
 /* After a failure the pipe or the socket may hold a part of the send. The peer drops what this sends. */
 static void clear_rest(struct vb_udp_slots *s, int fd, uint8_t *slot)
 {
-	while (read(s->pipe[0], slot, VB_UDP_SLOT) > 0)
+	while (syscall(SYS_read, s->pipe[0], slot, (size_t)VB_UDP_SLOT) > 0)
 		;
 	syscall(SYS_sendto, fd, NULL, 0, MSG_DONTWAIT, NULL, 0);
 }
@@ -142,6 +147,11 @@ static bool pass_pages(struct vb_udp_slots *s, int fd, const struct msghdr *to, 
 	       syscall(SYS_splice, s->pipe[0], NULL, fd, NULL, (size_t)len, SPLICE_F_NONBLOCK) == (long)len;
 }
 
+bool vb_udp_slots_are_broken(const struct vb_udp_slots *s)
+{
+	return s->broken;
+}
+
 bool vb_udp_slots_send(struct vb_udp_slots *s, int fd, const struct msghdr *to, const uint8_t *bytes, uint32_t len,
                        const struct vb_udp_slot_use *use)
 {
@@ -158,6 +168,7 @@ bool vb_udp_slots_send(struct vb_udp_slots *s, int fd, const struct msghdr *to, 
 		return true;
 	int err = errno;
 
+	s->broken |= err == ENOSYS || err == EPERM; /* seccomp(2) refuses splice */
 	clear_rest(s, fd, at);
 	errno = err;
 	return false;

@@ -31,5 +31,7 @@ struct vb_udp_slot_use {
  */
 bool vb_udp_slots_send(struct vb_udp_slots *s, int fd, const struct msghdr *to, const uint8_t *bytes, uint32_t len,
                        const struct vb_udp_slot_use *use);
+/* The kernel refuses for good: all further sends fail. */
+bool vb_udp_slots_are_broken(const struct vb_udp_slots *s);
 
 #endif

@@ -169,8 +169,9 @@ void vb_hot_drop(struct vb_node *node, struct vb_peer *p)
 
 /* --- progress --- */
 
-/* Takes one record, or a run of plain ones, of which the program wants so many. From time to time publishes the consumed position, so that the sender can write while this process
- * reads. Acknowledgements are published before that, so that consumed records do not look dropped. */
+/* Takes one record, or a run of plain ones, of which the program wants so many. From time to time publishes the consumed
+ * position, so that the sender can write while this process reads. Acknowledgements are published before that, so that
+ * consumed records do not look dropped. */
 static unsigned take_some(struct vb_node *node, struct vb_peer *p, struct vb_cq *cq, unsigned want)
 {
 	uint64_t before = p->rx_head;
@@ -178,7 +179,6 @@ static unsigned take_some(struct vb_node *node, struct vb_peer *p, struct vb_cq 
 
 	if (!n)
 		n = vb_local_drain(p, 1);
-
 	if (__builtin_expect((before ^ p->rx_head) / (VB_RING_BYTES / 8) != 0, 0)) {
 		vb_local_publish_acks(node);
 		atomic_store_explicit(&p->ours->rx_head, p->rx_head, memory_order_release);
@@ -334,7 +334,7 @@ unsigned vb_progress_locked(struct vb_node *node, struct vb_cq *cq, unsigned wan
 	for (unsigned i = 0; i < io->nhot; i++) {
 		struct vb_peer *p = io->hot[i];
 
-		if (vb_lull_now(&p->lull) && !finish)
+		if (cq && vb_lull_now(&p->lull)) /* without a CQ all that has arrived is wanted now */
 			continue;
 		unsigned n = ring_drain(node, p, cq, want);
 

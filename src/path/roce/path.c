@@ -60,11 +60,14 @@ static int fill_address(struct vb_qp *qp, struct vb_roce_path *path)
 {
 	static _Atomic uint64_t connections;
 	const struct ibv_ah_attr *ah = &qp->attr.ah_attr;
+	struct vb_netdev nd;
 	union ibv_gid sgid;
 	int err = vb_query_gid_at(VB_CONTEXT_OF(qp)->dev, 1, ah->grh.sgid_index, &sgid);
 
 	if (!err)
 		vb_roce_address(&path->to, qp, &sgid, ah);
+	vb_device_netdev(VB_CONTEXT_OF(qp)->dev, &nd);
+	path->inside = nd.internal;
 	path->connection = atomic_fetch_add(&connections, 1) + 1;
 	return err;
 }

@@ -178,6 +178,7 @@ struct vb_roce_path {
 	struct vb_roce_ahead ahead;
 	struct vb_tx *tx;
 	uint64_t connection; /* no other connection of this process has this number */
+	bool inside;         /* packets through its interface stay on this machine */
 	uint64_t next_burst; /* UC: ns */
 	uint64_t kicked_at;  /* the time of the last post */
 	uint32_t train;      /* consecutive posts within TRAIN_GAP */

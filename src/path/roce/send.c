@@ -11,7 +11,6 @@
 
 #include "capture/capture.h"
 #include "frame/icrc.h"
-#include "net/netdev.h"
 #include "net/udp.h"
 #include "net/udp_slots.h"
 #include "path/roce/fault.h"
@@ -46,7 +45,7 @@ struct message {
 	uint16_t seg, n;
 	uint16_t gap, gaps; /* index of the first gap, and number of gaps */
 	bool closed;
-	bool requests; /* no responses: an acknowledgement will cover all packets */
+	bool requests; /* no responses, nothing repeated: the acknowledgement of its packets means that these have come */
 	struct vb_roce_addr to;
 };
 
@@ -81,8 +80,6 @@ struct vb_tx {
 	uint32_t long_sends;        /* of requests, until slots is asked for */
 	bool no_slots;              /* the kernel has none */
 	struct vb_udp_slots *slots; /* NULL: not needed yet */
-	uint32_t looked_at;         /* an interface, 0: none */
-	bool inside;                /* its packets stay on this machine */
 	struct iovec pieces[2 * SEGMENTS + 1];
 	uint8_t stage[STAGE + 64]; /* copies of 64 bytes may reach beyond the end */
 };
@@ -332,16 +329,6 @@ static int send_singly(struct vb_tx *tx, struct message *m, struct msghdr *mh)
 	return 0;
 }
 
-/* Are packets through this interface received on this machine? */
-static bool stays_inside(struct vb_tx *tx, uint32_t ifindex)
-{
-	if (tx->looked_at != ifindex) {
-		tx->looked_at = ifindex;
-		tx->inside = vb_netdev_is_internal((int)ifindex);
-	}
-	return tx->inside;
-}
-
 /*
  * Sends a long message of requests from a slot (net/udp_slots.h), because the kernel's copy of it is dear if the receiver
  * is on this machine. The queue pair whose packets are added is the sender of the message. Returns false if the message
@@ -350,7 +337,7 @@ static bool stays_inside(struct vb_tx *tx, uint32_t ifindex)
 static bool send_from_slot(struct vb_tx *tx, const struct message *m, const struct msghdr *mh)
 {
 	if (m->len < VB_UDP_SLOT_MIN || !m->requests || m->gaps || !tx->qp || !tx->qp->roce || tx->no_slots ||
-	    !stays_inside(tx, m->to.ifindex))
+	    !tx->qp->roce->inside)
 		return false;
 	if (!tx->slots) {
 		if (++tx->long_sends < SLOTS_AFTER)
@@ -364,8 +351,10 @@ static bool send_from_slot(struct vb_tx *tx, const struct message *m, const stru
 	const struct vb_udp_slot_use use = {
 	        .owner = tx->qp->roce->connection, .sent = rq->seq, .acked = rq->una, .now = vb_now()};
 
-	if (!vb_udp_slots_send(tx->slots, tx->fd[!vb_gid_is_ipv4(m->to.dst)], mh, tx->stage + m->at, m->len, &use))
+	if (!vb_udp_slots_send(tx->slots, tx->fd[!vb_gid_is_ipv4(m->to.dst)], mh, tx->stage + m->at, m->len, &use)) {
+		tx->no_slots = vb_udp_slots_are_broken(tx->slots);
 		return false;
+	}
 	VB_COUNT(tx_slots, 1);
 	return true;
 }
@@ -506,7 +495,8 @@ static bool must_go(const struct vb_tx *tx)
 
 bool vb_tx_in_place(const struct vb_tx *tx)
 {
-	return !tx->fault && !tx->no_gso && !tx->slots; /* a slot is filled from the stage */
+	/* a slot is filled from the stage */
+	return !tx->fault && !tx->no_gso && !(tx->slots && !tx->no_slots && tx->qp && tx->qp->roce->inside);
 }
 
 uint8_t *vb_tx_room(struct vb_tx *tx)
@@ -560,12 +550,15 @@ static void seal_laid(struct vb_tx *tx, struct message *m, uint8_t *packet, uint
 		seal_packet(tx, packet, &tx->flow, m->n, len);
 }
 
-/* Is it a send or write of a reliable connection? An acknowledgement will cover it. */
-static bool is_request(uint8_t opcode)
+/* Is it a send or write of a reliable connection, for the first time? If it is repeated, the acknowledgement may be for
+ * the first one, while this one waits in the receiver's socket. With fault injection packets of other queue pairs come
+ * between. */
+static bool is_request(const struct vb_tx *tx, uint8_t opcode)
 {
 	const struct vb_opcode_info *info = vb_opcode_info(opcode);
 
-	return info && info->flags & VB_REQUEST && !(info->flags & VB_ANSWERED) && info->service == VB_SVC_RC;
+	return info && info->flags & VB_REQUEST && !(info->flags & VB_ANSWERED) && info->service == VB_SVC_RC &&
+	       !tx->fault && tx->qp && tx->qp->roce && !tx->qp->roce->q.again;
 }
 
 /* Adds the packet at stage + used to the last message, or to a new one. */
@@ -583,7 +576,7 @@ static void append_packet(struct vb_tx *tx, const struct vb_roce_addr *to, uint3
 		tx->known = NULL;
 	}
 	seal_laid(tx, m, packet, len, laid);
-	m->requests = m->requests && is_request(packet[0]);
+	m->requests = m->requests && is_request(tx, packet[0]);
 	m->closed = size < m->seg;
 	m->n++;
 	m->len += size;
@@ -720,7 +713,7 @@ void vb_tx_add_more(struct vb_tx *tx, uint32_t n, size_t len, const struct vb_tx
 {
 	struct message *m = &tx->msg[tx->n - 1];
 
-	m->requests = m->requests && is_request(tx->stage[tx->used]);
+	m->requests = m->requests && is_request(tx, tx->stage[tx->used]);
 	for (uint32_t i = 0; i < n; i++, m->n++, tx->used += m->seg)
 		seal_laid(tx, m, tx->stage + tx->used, (uint32_t)len, laid + i);
 	m->len += n * m->seg;
