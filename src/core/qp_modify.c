@@ -213,6 +213,8 @@ again:
 	if (!iwarp || next != IBV_QPS_RTR) /* iWARP: the state stays as it is */
 		status = enter_state(qp, cur, next);
 	unlock_both(qp);
+	if (next == IBV_QPS_SQD && mask & (IBV_QP_AV | IBV_QP_PKEY_INDEX))
+		vb_path_moved(qp);
 	if (status == VB_SQ_FAILED)
 		vb_path_settle(qp);
 	if (next == IBV_QPS_RESET || next == IBV_QPS_ERR) { /* peers write no memory for this QP after the return */

@@ -172,6 +172,12 @@ void vb_path_entered(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_state 
 		vb_local_frames_open(qp);
 }
 
+void vb_path_moved(struct vb_qp *qp)
+{
+	if (qp->ib)
+		vb_ib_moved(qp);
+}
+
 bool vb_path_idle(const struct vb_qp *qp)
 {
 	return qp->path->idle(qp);

@@ -57,6 +57,9 @@ void vb_local_settle(struct vb_qp *qp);
 /* The way through the fabric is gone, or is there again. While it is gone, nothing is sent: reliable queue pairs spend their
  * retries, the requests of others are lost. Under progress + sq_lock. */
 void vb_local_cut(struct vb_qp *qp, bool cut);
+/* The way leads to another port: the peer is forgotten, and another one gets what the old one has not acknowledged. Under
+ * progress + sq_lock. */
+void vb_local_leave_peer(struct vb_qp *qp);
 unsigned vb_local_visit(struct vb_qp *qp, bool finish);
 uint64_t vb_local_deadline(struct vb_qp *qp);
 void vb_local_start_responder(struct vb_qp *qp);

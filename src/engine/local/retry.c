@@ -176,6 +176,25 @@ void vb_local_cut(struct vb_qp *qp, bool cut)
 		qp->path->settle(qp);
 }
 
+void vb_local_leave_peer(struct vb_qp *qp)
+{
+	if (!qp->local.peer)
+		return;
+	vb_local_end_hold(qp); /* these two need the peer */
+	vb_local_release_held(qp);
+	qp->local.look = 0;
+	qp->local.owed &= VB_LOCAL_SHOWN;
+	qp->local.sq_emit_off = 0;
+	if (vb_qp_is_reliable(qp)) {
+		vb_local_go_back_to(qp, qp->local.ssn_una);
+		qp->local.acked_seen = qp->local.ssn_una;
+	}
+	qp->local.peer = NULL;
+	qp->local.remote = NULL;
+	if (qp->sq_una != qp->sq_head)
+		vb_local_wait_retry(qp);
+}
+
 void vb_local_timer_expired(struct vb_qp *qp)
 {
 	bool retry = qp->local.timer_kind == VB_TIMER_RETRY;

@@ -79,6 +79,11 @@ void client_post(struct client *c, const void *bytes, size_t len)
 	post(c, bytes, len, -1);
 }
 
+bool client_is_behind(const struct client *c)
+{
+	return c->first;
+}
+
 static void drop_first(struct client *c)
 {
 	struct queued *q = c->first;
@@ -97,8 +102,11 @@ static void flush(struct client *c)
 {
 	while (c->first && put(c->fd, c->first->bytes, c->first->len, c->first->fd))
 		drop_first(c);
-	if (!c->first)
-		watch(c, EPOLLIN);
+	if (c->first)
+		return;
+	watch(c, EPOLLIN);
+	if (c->joined)
+		join_caught_up(c->joined);
 }
 
 static int memfd_of(const void *bytes, size_t len)

@@ -24,6 +24,7 @@ struct joined {
 	struct client *client;
 	struct vb_fabric_port *port;
 	struct vb_fabric_port_is told;
+	bool untold;      /* something has changed while the client was behind */
 	struct way *ways; /* in no order; by_tag has their places + 1 */
 	uint32_t count, room;
 	uint32_t by_tag[VB_FABRIC_WAYS];
@@ -241,16 +242,20 @@ bool join_take(struct joined *j, const void *bytes, size_t n)
 
 /* --- changes --- */
 
+/* A program that does not read is told the last state alone, as soon as it reads again. */
 static void tell(struct joined *j)
 {
 	struct vb_fabric_port_is now;
 
+	j->untold = client_is_behind(j->client);
+	if (j->untold)
+		return;
 	join_show_port(j->server, j->port, &now);
 	if (memcmp(&now, &j->told, sizeof(now)) != 0) {
 		j->told = now;
 		client_post(j->client, &now, sizeof(now));
 	}
-	for (uint32_t i = 0; i < j->count; i++) {
+	for (uint32_t i = 0; i < j->count && !j->untold; i++) {
 		struct way *w = &j->ways[i];
 		struct vb_fabric_way_is is;
 
@@ -259,7 +264,14 @@ static void tell(struct joined *j)
 			continue;
 		w->told = is;
 		client_post(j->client, &is, sizeof(is));
+		j->untold = client_is_behind(j->client);
 	}
+}
+
+void join_caught_up(struct joined *j)
+{
+	if (j->untold)
+		tell(j);
 }
 
 void joined_tell(struct server *s)

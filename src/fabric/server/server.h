@@ -51,6 +51,8 @@ uint64_t clients_deadline(const struct server *s);
 void clients_close(struct server *s);
 /* Sends a message to the program, now or as soon as there is room. */
 void client_post(struct client *c, const void *bytes, size_t len);
+/* Do messages wait for room in its socket? */
+bool client_is_behind(const struct client *c);
 extern const struct vb_fabric_ops server_fabric_ops;
 
 /* --- join.c: programs that use a port by its verbs device --- */
@@ -61,6 +63,8 @@ struct joined *join_open(struct server *s, struct vb_fabric_port *p, struct clie
 void join_close(struct joined *j);
 /* Returns false if the message is none of ours. bytes is aligned to 8. */
 bool join_take(struct joined *j, const void *bytes, size_t n);
+/* The client is not behind any more: it is told what has changed meanwhile. */
+void join_caught_up(struct joined *j);
 /* Tells all programs what has changed, if it is time. */
 void joined_tell(struct server *s);
 uint64_t joined_deadline(const struct server *s);

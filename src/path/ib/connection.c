@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "core/device.h"
@@ -14,7 +15,7 @@
 #include "path/wire_mode.h"
 #include "util/log.h"
 
-enum { MESSAGES_AT_A_TIME = 256 };
+enum { MESSAGES_AT_A_TIME = 256, LAST_TRIES = 200 };
 
 static void port_told(struct vb_ib_host *host, const struct vb_ib_port *port)
 {
@@ -122,11 +123,16 @@ static int ib_start(struct vb_node *node)
 	return 0;
 }
 
-/* The connection is the parent's. */
+/* The connection is the parent's. The number of its descriptor may become another file's. */
 static void ib_in_child(struct vb_node *node)
 {
-	if (node->io->ib && node->io->ib->watch.fd >= 0)
-		close(node->io->ib->watch.fd);
+	struct vb_ib_host *host = node->io->ib;
+
+	if (!host || host->watch.fd < 0)
+		return;
+	close(host->watch.fd);
+	host->watch.fd = -1;
+	host->alive = host->watched = false;
 }
 
 static unsigned ib_poll(struct vb_node *node, bool finish)
@@ -153,16 +159,26 @@ static void ib_look(struct vb_node *node)
 	vb_ib_traffic_look(host);
 }
 
-/* Of a program that ends, perhaps without closing its devices. */
+/* Of a program that ends, perhaps without closing its devices. A signal handler that calls exit() may have interrupted a
+ * thread that holds a lock: then there is no report. */
 static void ib_last_report(struct vb_node *node)
 {
+	const struct timespec pause = {0, 100000};
 	struct vb_ib_host *host = node->io->ib;
+	bool told = !host || !host->alive;
 
-	if (!host || !host->alive)
-		return;
-	vb_mutex_lock(&node->io->meet_lock, VB_RANK_MEETING);
-	vb_ib_traffic_tell(host);
-	vb_mutex_unlock(&node->io->meet_lock);
+	for (int i = 0; i < LAST_TRIES && !told; i++) {
+		if (i)
+			nanosleep(&pause, NULL);
+		if (vb_mutex_trylock(&node->io->meet_lock, VB_RANK_MEETING))
+			continue;
+		told = vb_trylock(&node->io->questions_lock);
+		if (told) {
+			vb_unlock(&node->io->questions_lock);
+			vb_ib_traffic_tell(host);
+		}
+		vb_mutex_unlock(&node->io->meet_lock);
+	}
 }
 
 static void ib_free(struct vb_node *node)

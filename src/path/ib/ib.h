@@ -22,6 +22,7 @@ struct vb_ib_host {
 	struct vb_ib_way *unsent;                    /* by next_unsent */
 	struct vb_ib_tally *tallies, *spare_tallies; /* under io->questions_lock */
 	atomic_bool talks;                           /* unsent has entries */
+	atomic_bool forgets;                         /* a way has lost its last user since its traffic was told */
 	uint64_t report_at;                          /* ns: when traffic may be told next. The progress thread's */
 	_Atomic uint64_t
 	        report_due; /* ns: when it will be looked whether there is more; 0: nothing has moved at the last look */
@@ -32,6 +33,8 @@ struct vb_ib_host {
 /* At RTR: finds the way. True: the peer's program can be met at qp->met. No lock held. */
 bool vb_ib_connect(struct vb_qp *qp);
 void vb_ib_ah_made(struct vb_ah *ah);
+/* Gives the QP, which is in SQD, the way of its address and its P_Key of now. No lock held. */
+void vb_ib_moved(struct vb_qp *qp);
 /* Brings all queue pairs to what the ways and the P_Key table say now. Progress thread, no lock held. */
 void vb_ib_refresh(struct vb_node *node);
 
@@ -42,6 +45,8 @@ void vb_ib_refresh(struct vb_node *node);
 struct vb_ib_way *vb_ib_way_get(struct vb_node *node, const struct vb_ib_route *route, unsigned wait_ms);
 /* Any lock may be held. */
 void vb_ib_way_put(struct vb_node *node, struct vb_ib_way *way);
+/* Why it is closed (enum vb_fabric_why); VB_WAYS: there is no answer yet. */
+unsigned vb_ib_way_why(struct vb_node *node, const struct vb_ib_way *way);
 /* An answer of the fabric process. No lock held. */
 void vb_ib_way_told(struct vb_ib_host *host, const struct vb_fabric_way_is *is);
 /* The fabric process has ended: all ways are closed. */

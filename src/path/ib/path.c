@@ -3,7 +3,7 @@
 // SPDX-License-Identifier: MIT
 #include "path/ib/ib.h"
 
-#include <stdlib.h>
+#include <string.h>
 
 #include "core/device.h"
 #include "core/qp.h"
@@ -70,9 +70,22 @@ static struct vb_ib_way *change_way(struct vb_qp *qp, struct vb_ib_way *way, str
 		atomic_store(&qp->local.tally->retired, true);
 	qp->local.way = way;
 	qp->local.tally = tally;
-	if (way)
-		vb_ib_way_address(qp->node, way, &qp->met);
 	return old;
+}
+
+/* Is the way open? If it leads to another port than before, the peer is another one. Under progress + sq_lock. */
+static bool follow_way(struct vb_qp *qp)
+{
+	union ibv_gid now;
+
+	if (!way_is_open(qp->local.way))
+		return false;
+	vb_ib_way_address(qp->node, qp->local.way, &now);
+	if (memcmp(&now, &qp->met, sizeof(now)) != 0) {
+		qp->met = now;
+		vb_local_leave_peer(qp);
+	}
+	return true;
 }
 
 bool vb_ib_connect(struct vb_qp *qp)
@@ -93,16 +106,16 @@ bool vb_ib_connect(struct vb_qp *qp)
 		tally = vb_ib_tally_new(qp->node->io->ib, way);
 	if (way && !way_is_open(way))
 		vb_log(VB_LOG_INFO, "queue pair 0x%x: the fabric has no way to LID %u: %s", qp->qp.qp_num, route.dlid,
-		       why_text(way->why));
+		       why_text(vb_ib_way_why(qp->node, way)));
 	lock_both(qp);
 	set_pkey(qp, pkey);
 	struct vb_ib_way *old = change_way(qp, way, tally);
 
 	qp->local.peer = NULL;
 	qp->local.remote = NULL;
-	qp->local.cut = !datagrams && !way_is_open(way);
-	bool open = way_is_open(way);
+	bool open = follow_way(qp);
 
+	qp->local.cut = !datagrams && !open;
 	unlock_both(qp);
 	if (old)
 		vb_ib_way_put(qp->node, old);
@@ -125,21 +138,6 @@ void vb_ib_ah_made(struct vb_ah *ah)
 }
 
 /* --- changes --- */
-
-/* Does the way still lead to the same port? Otherwise the peer is another one. Under progress + sq_lock. */
-static void follow_way(struct vb_qp *qp)
-{
-	union ibv_gid now;
-
-	if (!way_is_open(qp->local.way))
-		return;
-	vb_ib_way_address(qp->node, qp->local.way, &now);
-	if (!memcmp(&now, &qp->met, sizeof(now)))
-		return;
-	qp->met = now;
-	qp->local.peer = NULL;
-	qp->local.remote = NULL;
-}
 
 /* A queue pair whose P_Key has changed needs another way. */
 struct moved {
@@ -169,18 +167,18 @@ static void refresh_qp(struct vb_qp *qp, void *arg)
 	uint16_t pkey = dev ? vb_ib_pkey(dev, qp->attr.pkey_index) : 0;
 
 	if (pkey != qp->local.pkey && qp->type != IBV_QPT_UD) {
-		moved->more |= moved->n == REFRESHED_AT_A_TIME;
-		if (moved->n < REFRESHED_AT_A_TIME) {
-			moved->qpn[moved->n] = qp->qp.qp_num;
-			moved->route[moved->n++] = vb_ib_route_of(&qp->attr.ah_attr, pkey, vb_qp_is_reliable(qp));
+		if (moved->n == REFRESHED_AT_A_TIME) { /* it keeps the old P_Key, by which the next round finds it */
+			moved->more = true;
+			return;
 		}
+		moved->qpn[moved->n] = qp->qp.qp_num;
+		moved->route[moved->n++] = vb_ib_route_of(&qp->attr.ah_attr, pkey, vb_qp_is_reliable(qp));
 	}
 	if (pkey != qp->local.pkey)
 		set_pkey(qp, pkey);
 	if (qp->type == IBV_QPT_UD)
 		return;
-	follow_way(qp);
-	vb_local_cut(qp, !way_is_open(qp->local.way));
+	vb_local_cut(qp, !follow_way(qp));
 }
 
 /* The queue pair may have been destroyed, or have left RTR and RTS, meanwhile. */
@@ -197,7 +195,7 @@ static void move_qp(struct vb_node *node, uint32_t qpn, const struct vb_ib_route
 		if (has_way(qp)) {
 			way = change_way(qp, way, tally);
 			tally = NULL;
-			vb_local_cut(qp, !way_is_open(qp->local.way));
+			vb_local_cut(qp, !follow_way(qp));
 		}
 		vb_unlock(&qp->sq_lock);
 	}
@@ -208,25 +206,43 @@ static void move_qp(struct vb_node *node, uint32_t qpn, const struct vb_ib_route
 		vb_ib_way_put(node, way);
 }
 
+void vb_ib_moved(struct vb_qp *qp)
+{
+	struct vb_device *dev = vb_qp_device(qp);
+	uint16_t pkey = dev ? vb_ib_pkey(dev, qp->attr.pkey_index) : 0;
+	struct vb_ib_route route = vb_ib_route_of(&qp->attr.ah_attr, pkey, vb_qp_is_reliable(qp));
+
+	lock_both(qp);
+	set_pkey(qp, pkey);
+	unlock_both(qp);
+	if (qp->type != IBV_QPT_UD)
+		move_qp(qp->node, qp->qp.qp_num, &route);
+}
+
 void vb_ib_refresh(struct vb_node *node)
 {
-	struct moved *moved = calloc(1, sizeof(*moved));
+	struct moved moved;
 
-	if (!moved)
-		return;
 	do {
-		moved->n = 0;
-		moved->more = false;
+		moved.n = 0;
+		moved.more = false;
 		vb_lock(&node->progress);
-		vb_node_each_qp(node, refresh_qp, moved);
+		vb_node_each_qp(node, refresh_qp, &moved);
 		vb_unlock(&node->progress);
-		for (unsigned i = 0; i < moved->n; i++)
-			move_qp(node, moved->qpn[i], &moved->route[i]);
-	} while (moved->more);
-	free(moved);
+		for (unsigned i = 0; i < moved.n; i++)
+			move_qp(node, moved.qpn[i], &moved.route[i]);
+	} while (moved.more);
 }
 
 /* --- the operations --- */
+
+/* The way may have changed since it was found: before RTR vb_ib_refresh leaves a queue pair out. */
+static void ib_entered(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_state next)
+{
+	vb_local_entered(qp, cur, next);
+	if (cur == IBV_QPS_RTR)
+		vb_local_cut(qp, !follow_way(qp));
+}
 
 static void ib_reset(struct vb_qp *qp)
 {
@@ -257,7 +273,7 @@ const struct vb_path_ops vb_ib_path_ops = {
         .visit = vb_local_visit,
         .deadline = vb_local_deadline,
         .start_responder = vb_local_start_responder,
-        .entered = vb_local_entered,
+        .entered = ib_entered,
         .idle = vb_local_idle,
         .closing = vb_local_closing,
         .closed = vb_local_closed,

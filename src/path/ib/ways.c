@@ -106,9 +106,18 @@ void vb_ib_way_put(struct vb_node *node, struct vb_ib_way *w)
 	if (!--w->users) {
 		w->asked = false;
 		atomic_store(&w->open, false);
+		atomic_store(&node->io->ib->forgets, true);
 		note_unsent(node->io->ib, w);
 	}
 	vb_unlock(&node->io->questions_lock);
+}
+
+unsigned vb_ib_way_why(struct vb_node *node, const struct vb_ib_way *w)
+{
+	vb_lock(&node->io->questions_lock);
+	unsigned why = w->answered ? w->why : VB_WAYS;
+	vb_unlock(&node->io->questions_lock);
+	return why;
 }
 
 void vb_ib_way_address(struct vb_node *node, const struct vb_ib_way *w, union ibv_gid *address)
@@ -214,8 +223,9 @@ static void send_all(struct vb_ib_host *host)
 	struct vb_ib_way *w;
 
 	while (host->alive && (w = take_unsent(host, &m))) {
-		if (m.verb == VB_FABRIC_FORGET)
-			vb_ib_traffic_tell(host); /* as long as it has a port to count for */
+		if (m.verb == VB_FABRIC_FORGET && atomic_exchange(&host->forgets, false))
+			vb_ib_traffic_tell(
+			        host); /* of all that were put until now, while they have ports to count for */
 		int err = vb_fabric_try(host->watch.fd, &(struct iovec){&m, sizeof(m)}, 1, -1);
 
 		if (err != EAGAIN && err != EINTR)

@@ -34,16 +34,18 @@ pair() {
 	[ $rc = 0 ] || said_by_both
 	return $rc
 }
-fails() { # NODE NODE PROGRAM ARGS…: its client fails; the server waits for nothing
+sees_cut() { grep -q 'Completion with error\|transport retry counter exceeded\|Failed status 12' "$work/server.out" "$work/client.out"; }
+fails() { # NODE NODE PROGRAM ARGS…: its client's retries end; the server waits for nothing
+	local rc=0
 	VERBENA_NODE=$1 start_server "${@:3}"
 	VERBENA_NODE=$2 start_client "${@:3}"
-	if wait "$client"; then
+	if wait "$client" || ! sees_cut; then
 		said_by_both
-		return 1
+		rc=1
 	fi
 	kill "$server" 2>/dev/null
 	wait "$server"
-	return 0
+	return $rc
 }
 
 # --- the device ---
@@ -127,7 +129,6 @@ goes_on() {
 	return 1
 }
 check "a switch on the way goes off, opensm leads around it, and traffic goes on" goes_on
-sees_cut() { grep -q 'Completion with error\|transport retry counter exceeded\|Failed status 12' "$work/server.out" "$work/client.out"; }
 ends() { # COMMAND ARGS…: cuts all ways in the middle: an end gets what a cut cable gives
 	local rc=0
 	VERBENA_NODE=host4 start_server ib_send_lat -d ib0 -D 10 -u 12

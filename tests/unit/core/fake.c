@@ -121,6 +121,10 @@ void vb_region_unmap(struct vb_region_map *map)
 {
 }
 
+void vb_path_moved(struct vb_qp *qp)
+{
+}
+
 void vb_path_entered(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_state next)
 {
 }
