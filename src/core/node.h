@@ -71,7 +71,8 @@ struct vb_node {
 	_Atomic uint64_t moderate_at; /* ns: when the first of their events is due; 0: never */
 	struct vb_tm *tms;            /* SRQs of tag matching; under progress */
 	atomic_bool relay_work;       /* vb_relays_work has something to do */
-	struct vb_relay_ask *asks;    /* what other processes ask for: path/local/relay.c; under progress */
+	struct vb_relay_ask *asks;    /* what other processes ask for: path/local/guest.c; under progress */
+	atomic_bool guests_end;       /* the progress thread is ending guests. Set under ctx_lock */
 	struct vb_xrc *xrc;           /* XRC domains and SRQs; NULL before the first. Set under ctx_lock */
 	struct vb_pd *pds, **pds_end; /* the same */
 	pthread_mutex_t mr_lock;      /* keys, and the key table in the segment */

@@ -472,7 +472,9 @@ void vb_qp_finish(struct vb_qp *qp)
 		vb_qp_receive_arrived(qp->node);
 	leave_table(qp);
 	atomic_thread_fence(memory_order_seq_cst);
-	vb_quiesce(qp->node, 0, qp->qp.qp_num);
+	/* Nobody copies for a guest. The progress thread ends it: it must not wait for a process that claims to copy */
+	if (!qp->xrc.initiator)
+		vb_quiesce(qp->node, 0, qp->qp.qp_num);
 	vb_mw_unbind(qp);
 	vb_raw_close(qp);
 	vb_rss_close(qp);

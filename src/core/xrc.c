@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "core/context.h"
@@ -196,6 +197,17 @@ struct ibv_xrcd *vb_open_xrcd(struct ibv_context *context, struct ibv_xrcd_init_
 	return &x->xrcd;
 }
 
+/* The progress thread may be ending guests, and drops their contexts. The last context to go ends that thread, so it is
+ * the one of an XRC domain, not of a guest. */
+static void await_guests(struct vb_node *node)
+{
+	const struct timespec ts = {0, 50000};
+
+	VB_MAY_WAIT();
+	while (atomic_load(&node->guests_end))
+		nanosleep(&ts, NULL);
+}
+
 int vb_close_xrcd(struct ibv_xrcd *xrcd)
 {
 	struct vb_xrcd *x = vb_xrcd(xrcd);
@@ -209,6 +221,7 @@ int vb_close_xrcd(struct ibv_xrcd *xrcd)
 	struct vb_qp *guests = xrcd_leave(ctx->node->xrc, x);
 	vb_mutex_unlock(&ctx->node->ctx_lock);
 	vb_xrc_guests_end(guests);
+	await_guests(ctx->node);
 	vb_object_free(x, &x->made);
 	vb_context_drop(ctx);
 	return 0;
@@ -334,7 +347,8 @@ static struct vb_srq *srq_named(const struct vb_qp *qp, uint32_t srqn)
 
 static bool is_elsewhere(const struct vb_qp *qp, uint32_t srqn)
 {
-	return VB_QP_LANE(srqn) != qp->node->lane && qp->xrc.domain->fd >= 0 && !qp->xrc.initiator;
+	/* a guest that is about to end has no domain any more */
+	return VB_QP_LANE(srqn) != qp->node->lane && !qp->xrc.initiator && qp->xrc.domain->fd >= 0;
 }
 
 enum vb_xrc_place vb_xrc_select(struct vb_qp *qp, uint32_t srqn)

@@ -100,6 +100,7 @@ static void in_child(void)
 		pthread_mutex_init(&node->io->meet_lock, NULL);
 		pthread_mutex_init(&node->ctx_lock, NULL);
 		pthread_mutex_init(&node->mcast_lock, NULL);
+		atomic_store(&node->guests_end, false);
 		vb_lock_reset(&node->progress);
 		vb_lock_reset(&node->mw_lock);
 		vb_lock_reset(&node->io->questions_lock);

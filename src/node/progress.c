@@ -256,7 +256,7 @@ static unsigned look_after(struct vb_qp *qp, bool finish)
 
 	if (__builtin_expect(atomic_load_explicit(&qp->xrc.relay_due, memory_order_relaxed) != 0, 0)) {
 		qp->active_idle = 0;
-		relayed = vb_relay_visit(qp, finish);
+		relayed = vb_relay_visit(qp);
 	}
 	if (atomic_load_explicit(&qp->sq_pending, memory_order_relaxed) ||
 	    atomic_load_explicit(&qp->due, memory_order_relaxed)) {

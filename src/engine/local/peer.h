@@ -144,6 +144,10 @@ static inline bool vb_ring_want_space(struct vb_peer *p)
  */
 struct vb_peer *vb_peer_find(struct vb_node *node, uint32_t qpn, const union ibv_gid *dgid, unsigned wait_ms, int *err);
 
+/* Has the broker answered the question of vb_peer_find since then (ns)? The answer that it returns may be older.
+ * path/local/meeting.c. Any lock may be held. */
+bool vb_peer_answered(struct vb_node *node, uint32_t qpn, const union ibv_gid *dgid, uint64_t since);
+
 /* Copies the address by which the broker finds programs at the end of the way. path/ib/ways.c. Any lock may be held. */
 void vb_ib_way_address(struct vb_node *node, const struct vb_ib_way *way, union ibv_gid *address);
 

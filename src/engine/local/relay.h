@@ -42,7 +42,7 @@ void vb_relay_data(struct vb_qp *qp, struct vb_peer *peer, const struct vb_rec *
                    const uint8_t *payload);
 
 /* Looks after a target that waits for other processes. Under progress. Returns the amount of work. */
-unsigned vb_relay_visit(struct vb_qp *qp, bool finish);
+unsigned vb_relay_visit(struct vb_qp *qp);
 /* Does the target refer to this peer? Under progress + sq_lock. */
 bool vb_relay_refers(const struct vb_qp *qp, const struct vb_peer *peer);
 

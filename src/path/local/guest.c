@@ -75,8 +75,10 @@ static void reap(struct vb_node *node)
 			over = guest;
 		}
 	}
+	atomic_store(&node->guests_end, over != NULL);
 	vb_mutex_unlock(&node->ctx_lock);
 	vb_xrc_guests_end(over);
+	atomic_store(&node->guests_end, false);
 }
 
 /* Under ctx_lock. */
@@ -143,8 +145,6 @@ static void answer_ask(const struct vb_relay_ask *a, uint32_t guest)
 
 void vb_guests_work(struct vb_node *node)
 {
-	bool any = false;
-
 	if (!node->asks) { /* what could not be noted is asked again */
 		struct vb_relay_ask *asks = calloc(ASKS, sizeof(*asks));
 
@@ -161,11 +161,9 @@ void vb_guests_work(struct vb_node *node)
 		vb_unlock(&node->progress);
 		if (!a.peer || !vb_peer_hold(a.peer))
 			continue;
-		any = true;
 		if (!a.leaves && vb_peer_alive(a.peer))
 			answer_ask(&a, guest_of(node, &a));
 		vb_peer_release(a.peer);
 	}
-	if (any)
-		reap(node);
+	reap(node);
 }

@@ -333,6 +333,18 @@ struct vb_peer *vb_peer_find(struct vb_node *node, uint32_t qpn, const union ibv
 	return *err == EAGAIN ? await_answer(node, qpn, dgid, &until, err) : p;
 }
 
+bool vb_peer_answered(struct vb_node *node, uint32_t qpn, const union ibv_gid *dgid, uint64_t since)
+{
+	struct vb_io *io = node->io;
+
+	vb_lock(&io->questions_lock);
+	const struct vb_meeting *m = meeting_of(io, qpn, dgid);
+	bool answered = m && m->answered >= since;
+
+	vb_unlock(&io->questions_lock);
+	return answered;
+}
+
 void vb_peer_remind(struct vb_peer *p)
 {
 	struct vb_io *io = p->node->io;

@@ -385,6 +385,8 @@ void vb_peer_pidfd(struct vb_node *node, struct vb_peer *p)
 			qp->path->visit(qp, true);
 	}
 	vb_unlock(&node->progress);
+	if (node->asks) /* guests of its XRC targets */
+		atomic_store(&node->relay_work, true);
 	peers_reap(node);
 }
 

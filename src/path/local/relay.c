@@ -82,12 +82,7 @@ static struct vb_way *way_to(const struct vb_qp *qp, uint32_t lane)
 
 static void forget_guest(struct vb_way *w)
 {
-	w->state = VB_GUEST_ASKED;
-	w->peer = NULL;
-	w->guest = 0;
-	w->sent = w->done = 0;
-	w->nak_seen = 0;
-	w->asked = 0;
+	*w = (struct vb_way){.next = w->next, .lane = w->lane, .state = VB_GUEST_ASKED, .gid = w->gid};
 }
 
 static void send_join(struct vb_qp *qp, struct vb_way *w, uint64_t now)
@@ -121,9 +116,11 @@ static void ask_way(struct vb_qp *qp, struct vb_way *w, uint64_t now)
 {
 	int err = 0;
 
+	if (!w->since)
+		w->since = now;
 	if (!w->peer)
 		w->peer = vb_peer_find(qp->node, w->lane << VB_LANE_SHIFT, &w->gid, 0, &err);
-	if (err == ENOENT || err == EACCES)
+	if ((err == ENOENT || err == EACCES) && vb_peer_answered(qp->node, w->lane << VB_LANE_SHIFT, &w->gid, w->since))
 		w->state = VB_GUEST_NONE;
 	else if (w->peer && !vb_peer_alive(w->peer))
 		forget_guest(w);
@@ -143,13 +140,21 @@ void vb_relay_joined(struct vb_peer *peer, const struct vb_rec *rec)
 	if (!w || w->state != VB_GUEST_ASKED || w->peer != peer || (guest && VB_QP_LANE(guest) != w->lane) ||
 	    (atomic_load_explicit(&qp->shared->gen, memory_order_relaxed) & 0xff) != vb_rec_top(rec->psn))
 		return;
-	w->state = guest ? VB_GUEST_OPEN : VB_GUEST_NONE;
-	w->guest = guest;
 	if (guest) {
 		w->shared = vb_seg_qp(w->peer->seg, guest);
 		w->gen = atomic_load_explicit(&w->shared->gen, memory_order_acquire);
+		if (!(w->gen & 1) || atomic_load_explicit(&w->shared->qpn, memory_order_relaxed) != guest)
+			return; /* it has ended since: another one is asked for */
 	}
+	w->state = guest ? VB_GUEST_OPEN : VB_GUEST_NONE;
+	w->guest = guest;
 	vb_relay_look(qp, 0);
+}
+
+/* Its process has ended, or closed the XRC domain; then the domain may be open there again. */
+static bool guest_is_over(const struct vb_way *w)
+{
+	return !vb_peer_alive(w->peer) || atomic_load_explicit(&w->shared->gen, memory_order_acquire) != w->gen;
 }
 
 enum vb_xrc_place vb_relay_place(struct vb_qp *qp, uint32_t srqn)
@@ -159,9 +164,14 @@ enum vb_xrc_place vb_relay_place(struct vb_qp *qp, uint32_t srqn)
 
 	if (w && w->state == VB_GUEST_NONE)
 		return VB_XRC_NONE;
-	if (w && w->state == VB_GUEST_OPEN && !vb_peer_alive(w->peer)) {
-		if (w->sent == w->done)
+	if (w && w->state == VB_GUEST_OPEN && guest_is_over(w)) {
+		if (w == r->current && r->in_message && w->sent == w->done)
+			return VB_XRC_NONE; /* another guest does not have the beginning of the message */
+		if (w->sent == w->done) {
+			if (w == r->current && r->fetched.state == VB_FETCH_ASKED)
+				r->fetched.state = VB_FETCH_NONE;
 			forget_guest(w); /* another process may have this lane now */
+		}
 	} else if (w && w->state == VB_GUEST_OPEN && !r->alone &&
 	           (w == r->current || (!pending(r) && !r->in_message))) {
 		r->current = w;
@@ -408,7 +418,10 @@ static bool take_answers(struct vb_qp *qp)
 	}
 	if (w->done == w->sent)
 		return true;
-	if (gens <= 1 && nak && VB_RING_NAK_COUNTER(nak) != w->nak_seen) {
+	/* a READ before the refused record is not answered yet, and the target must not go back to it */
+	bool waits = VB_RING_NAK_CODE(nak) == VB_RING_NAK_RNR && oldest(r)->type == VB_REC_READ;
+
+	if (gens <= 1 && nak && VB_RING_NAK_COUNTER(nak) != w->nak_seen && !waits) {
 		w->nak_seen = VB_RING_NAK_COUNTER(nak);
 		if (VB_RING_NAK_CODE(nak) == VB_RING_NAK_RNR) {
 			no_receive(qp);
@@ -430,12 +443,22 @@ static bool still_receives(const struct vb_qp *qp)
 	return s == IBV_QPS_RTR || s == IBV_QPS_RTS || s == IBV_QPS_SQD;
 }
 
-static bool asks(const struct vb_relay *r)
+static bool asks(const struct vb_qp *qp)
 {
-	for (const struct vb_way *w = r->ways; w; w = w->next)
+	for (const struct vb_way *w = qp->xrc.relay->ways; w; w = w->next)
 		if (w->state == VB_GUEST_ASKED)
 			return true;
-	return false;
+	return qp->xrc.wanted;
+}
+
+/* The record that waits in the ring from its requester is tried again, or dropped if the target has ended. */
+static void release_stalled(struct vb_qp *qp)
+{
+	struct vb_relay *r = qp->xrc.relay;
+
+	if (r->stalled && qp->local.peer)
+		vb_peer_look_again(qp->node, qp->local.peer);
+	r->stalled = false;
 }
 
 static unsigned look_at(struct vb_qp *qp)
@@ -450,27 +473,27 @@ static unsigned look_at(struct vb_qp *qp)
 		return 1;
 	uint64_t left = pending(r);
 
-	if (r->stalled && qp->local.peer) { /* its record is tried again */
-		r->stalled = false;
-		vb_peer_look_again(qp->node, qp->local.peer);
-	}
 	if (r->waits_for_data && r->fetched.state != VB_FETCH_ASKED)
 		answer_on(qp);
+	if (!still_receives(qp)) /* its NAK stands */
+		return 1;
 	/* what was dropped for want of room goes on when half of it is free */
-	if (r->dropped && !asks(r) && (!left || (left < VB_RELAY_RECORDS / 2 && r->in_message)))
+	if (r->dropped && !asks(qp) && (!left || (left < VB_RELAY_RECORDS / 2 && r->in_message)))
 		ask_again(qp);
-	if (left || r->dropped || r->waits_for_data || asks(r))
+	if (left || r->dropped || r->waits_for_data || asks(qp))
 		vb_relay_look(qp, left && !r->dropped ? LOOK : LOOK_SOON);
 	return before != left;
 }
 
-unsigned vb_relay_visit(struct vb_qp *qp, bool finish)
+unsigned vb_relay_visit(struct vb_qp *qp)
 {
 	struct vb_relay *r = qp->xrc.relay;
 
-	(void)finish;
 	atomic_store(&qp->xrc.relay_due, 0);
-	return r && still_receives(qp) ? look_at(qp) : 0;
+	if (!r)
+		return 0;
+	release_stalled(qp);
+	return still_receives(qp) ? look_at(qp) : 0;
 }
 
 /* --- beginning and end --- */
@@ -498,27 +521,27 @@ void vb_relay_reset(struct vb_qp *qp)
 	qp->xrc.wanted = 0;
 	if (!r)
 		return;
-	for (struct vb_way *w = r->ways; w; w = w->next) {
-		if (w->state == VB_GUEST_OPEN && vb_peer_alive(w->peer))
+	while (r->ways) {
+		struct vb_way *w = r->ways;
+
+		if (w->peer && w->asked && w->state != VB_GUEST_NONE && vb_peer_alive(w->peer))
 			leave(qp, w);
-		forget_guest(w);
+		r->ways = w->next;
+		free(w);
 	}
 	r->current = NULL;
-	r->in_message = r->alone = r->dropped = r->stalled = r->waits_for_data = false;
+	if (r->stalled) {
+		release_stalled(qp);
+		vb_timer_armed(qp->node);
+	}
+	r->stalled_since = 0;
+	r->in_message = r->alone = r->dropped = r->waits_for_data = false;
 	r->fetched.state = VB_FETCH_NONE;
 }
 
 void vb_relay_free(struct vb_qp *qp)
 {
-	struct vb_relay *r = qp->xrc.relay;
-
-	while (r && r->ways) {
-		struct vb_way *w = r->ways;
-
-		r->ways = w->next;
-		free(w);
-	}
-	free(r);
+	free(qp->xrc.relay); /* vb_relay_reset has freed its ways */
 }
 
 /* Adds what was allocated for the target with this number, if it still wants it. */

@@ -26,6 +26,7 @@ struct vb_way {
 	uint64_t sent, done;         /* records, and those of them that the guest has executed */
 	uint32_t nak_seen;
 	uint64_t asked; /* ns */
+	uint64_t since; /* ns: when the process was first looked for */
 };
 
 /* A record that was passed on. */
