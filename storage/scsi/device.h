@@ -41,7 +41,7 @@ struct sc_lu {
 	struct sc_target *target;
 	struct nb_backend *backend; /* owned */
 	uint16_t number;
-	bool stopped, starting;
+	bool stopped, starting;          /* starting: tasks that may begin are looked for later */
 	uint64_t id;                     /* the same for the same medium; identifies it in pages 80h and 83h */
 	struct sc_task *first, *last;    /* the task set, the oldest first */
 	uint32_t barriers;               /* tasks that younger ones wait for */
@@ -77,7 +77,9 @@ struct sc_manage {
 	uint8_t lun[8], function; /* enum sc_function */
 	uint64_t tag;             /* SC_ABORT_TASK: of the task */
 	void (*done)(struct sc_manage *m, enum sc_manage_result result);
-	uint32_t pending; /* aborted tasks that still run */
+	/* internal */
+	uint32_t pending;       /* aborted tasks that still run */
+	struct sc_manage *then; /* a later one, which waits for this one */
 };
 
 /*
@@ -108,7 +110,8 @@ struct sc_task {
 	struct sc_lu *lu;
 	const struct sc_row *row;
 	struct sc_task *next, *prev;
-	struct sc_manage *manage; /* that aborts it */
+	struct sc_manage *manage;  /* the first that aborts it */
+	struct sc_manage aborting; /* PREEMPT AND ABORT waits for tasks itself */
 	struct nb_request request;
 	enum sc_state state;
 	bool barrier, exclusive, fua, punch;

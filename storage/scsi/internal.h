@@ -59,16 +59,17 @@ uint32_t sc_check_reply(struct sc_task *t); /* any command whose data-in is at m
 /* inquiry.c */
 void sc_run_inquiry(struct sc_task *t);
 /* primary.c */
-void sc_run_ready(struct sc_task *t);
+void sc_run_range(struct sc_task *t); /* there is nothing to do */
 void sc_run_request_sense(struct sc_task *t);
 void sc_run_report_luns(struct sc_task *t);
 void sc_run_opcodes(struct sc_task *t);
 void sc_run_functions(struct sc_task *t);
-uint32_t sc_check_start_stop(struct sc_task *t);
 void sc_run_start_stop(struct sc_task *t);
 /* mode.c */
 void sc_run_mode_sense(struct sc_task *t);
 /* block.c */
+uint64_t sc_lu_blocks(const struct sc_lu *lu);
+uint32_t sc_lba_range(struct sc_task *t); /* reads LBA and length of the CDB, and checks them against the medium */
 uint32_t sc_check_read(struct sc_task *t);
 void sc_run_read(struct sc_task *t);
 uint32_t sc_check_write(struct sc_task *t);
@@ -81,7 +82,6 @@ void sc_run_compare_write(struct sc_task *t);
 uint32_t sc_check_range(struct sc_task *t); /* PREFETCH, SYNCHRONIZE CACHE */
 void sc_run_sync(struct sc_task *t);
 /* provision.c */
-void sc_run_range(struct sc_task *t); /* there is nothing to do */
 void sc_run_capacity10(struct sc_task *t);
 void sc_run_capacity16(struct sc_task *t);
 void sc_run_lba_status(struct sc_task *t);
@@ -89,8 +89,6 @@ uint32_t sc_check_unmap(struct sc_task *t);
 void sc_run_unmap(struct sc_task *t);
 uint32_t sc_check_write_same(struct sc_task *t);
 void sc_run_write_same(struct sc_task *t);
-uint32_t sc_lba_range(struct sc_task *t); /* reads LBA and length of the CDB, and checks them against the medium */
-uint64_t sc_lu_blocks(const struct sc_lu *lu);
 /* reserve.c */
 bool sc_conflicts(const struct sc_task *t); /* another port's reservation forbids the command */
 void sc_run_reserve(struct sc_task *t);
@@ -104,7 +102,12 @@ void sc_run_pr_in(struct sc_task *t);
 uint32_t sc_check_pr_out(struct sc_task *t);
 void sc_run_pr_out(struct sc_task *t);
 
-/* task.c: aborts the tasks of a port but one. SPC-4, 5.13.11.2.6 (PREEMPT AND ABORT) */
-void sc_abort_of_port(struct sc_lu *lu, const uint8_t port[SC_PORT_ID], const struct sc_task *but);
+/* task.c: no task begins between these two */
+bool sc_hold(struct sc_lu *lu);
+void sc_go_on(struct sc_lu *lu, bool held);
+/* task.c: one of those that m waits for has ended */
+void sc_manage_ended(struct sc_manage *m);
+/* task.c: aborts the tasks of a port but one, whose aborting waits for them. SPC-4, 5.13.11.2.6 (PREEMPT AND ABORT) */
+void sc_abort_of_port(struct sc_lu *lu, const uint8_t port[SC_PORT_ID], struct sc_task *by);
 
 #endif

@@ -1,6 +1,8 @@
 // persist.c - persistent reservations; they end with the program
 // follows: SPC-4, 5.13, 6.15, 6.16
 // SPDX-License-Identifier: MIT
+#include <stddef.h>
+
 #include "scsi/internal.h"
 
 enum { READ_KEYS, READ_RESERVATION, REPORT_CAPABILITIES, READ_FULL_STATUS };
@@ -243,14 +245,14 @@ static uint32_t preempt(struct sc_task *t, struct sc_registration *r, uint64_t k
 	bool own = r->key == key;
 	unsigned n = remove_others(t, r, key, abort);
 
+	if (!takes && lu->type && !lu->held->key) /* all registrants held it; the one that did first is gone */
+		lu->held = r;
 	if (!takes && own) { /* it removes its own registration, too */
 		unregister(lu, r);
 		n++;
 	}
 	if (!takes && !n)
 		return SC_RESERVATION_CONFLICT;
-	if (!takes && lu->type && !lu->held->key) /* all registrants held it; the one that did first is gone */
-		lu->held = r;
 	lu->generation++;
 	return SC_GOOD;
 }
@@ -263,6 +265,25 @@ static void finish_pr(struct sc_task *t, uint32_t status)
 		sc_fail(t, status);
 	else
 		sc_finish(t, (uint8_t)status);
+}
+
+static void has_aborted(struct sc_manage *m, enum sc_manage_result result)
+{
+	sc_good((struct sc_task *)(void *)((uint8_t *)m - offsetof(struct sc_task, aborting)));
+}
+
+/* It ends after the aborted tasks: then none of their writes reaches the medium any more. */
+static void preempt_and_abort(struct sc_task *t, struct sc_registration *r, uint64_t key, uint8_t type)
+{
+	t->aborting = (struct sc_manage){.done = has_aborted, .pending = 1};
+	bool held = sc_hold(t->lu);
+	uint32_t status = preempt(t, r, key, type, true);
+
+	sc_go_on(t->lu, held);
+	if (status == SC_GOOD)
+		sc_manage_ended(&t->aborting);
+	else
+		finish_pr(t, status);
 }
 
 void sc_run_pr_out(struct sc_task *t)
@@ -302,7 +323,10 @@ void sc_run_pr_out(struct sc_task *t)
 		clear_all(lu, r);
 		sc_good(t);
 		return;
+	case PREEMPT_ABORT:
+		preempt_and_abort(t, r, new_key, type);
+		return;
 	default:
-		finish_pr(t, preempt(t, r, new_key, type, action == PREEMPT_ABORT));
+		finish_pr(t, preempt(t, r, new_key, type, false));
 	}
 }

@@ -39,11 +39,6 @@ void sc_run_report_luns(struct sc_task *t)
 
 /* ---- START STOP UNIT ---- */
 
-uint32_t sc_check_start_stop(struct sc_task *t)
-{
-	return SC_S_NONE;
-}
-
 static void stopped(struct sc_task *t, int error)
 {
 	if (error) {

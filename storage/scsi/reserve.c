@@ -35,7 +35,9 @@ bool sc_conflicts(const struct sc_task *t)
 		access = t->cdb[4] & 1 ? SC_ALLOWED : SC_WRITES;
 	if (release || reserve) /* the two kinds of reservations exclude each other */
 		return any_registered(t->lu) || (reserve && t->lu->reserved && t->lu->reserved != t->nexus);
-	if (t->lu->reserved && t->lu->reserved != t->nexus && access != SC_ALWAYS)
+	bool persistent = t->row->opcode == SC_PR_IN || t->row->opcode == SC_PR_OUT;
+
+	if (t->lu->reserved && (persistent || (t->lu->reserved != t->nexus && access != SC_ALWAYS)))
 		return true;
 	return access != SC_OWN && persistent_conflict(t, access);
 }

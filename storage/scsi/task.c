@@ -37,6 +37,16 @@ static void unlink_task(struct sc_task *t)
 
 static void run_ready(struct sc_lu *lu);
 
+void sc_manage_ended(struct sc_manage *m)
+{
+	while (m && !--m->pending) {
+		struct sc_manage *then = m->then;
+
+		m->done(m, SC_COMPLETE); /* may free it */
+		m = then;
+	}
+}
+
 /* Removes the task from the task set, and tells the transport and the task management that waits for its end. */
 static void end_task(struct sc_task *t)
 {
@@ -49,8 +59,7 @@ static void end_task(struct sc_task *t)
 	t->state = SC_IDLE;
 	t->manage = NULL;
 	t->done(t);
-	if (m && !--m->pending)
-		m->done(m, SC_COMPLETE);
+	sc_manage_ended(m);
 	if (lu && (was_barrier || lu->barriers))
 		run_ready(lu);
 }
@@ -217,6 +226,20 @@ static void run_ready(struct sc_lu *lu)
 	lu->starting = false;
 }
 
+bool sc_hold(struct sc_lu *lu)
+{
+	bool held = lu->starting;
+
+	lu->starting = true;
+	return held;
+}
+
+void sc_go_on(struct sc_lu *lu, bool held)
+{
+	lu->starting = held;
+	run_ready(lu);
+}
+
 static void append_task(struct sc_task *t)
 {
 	struct sc_lu *lu = t->lu;
@@ -237,7 +260,7 @@ void sc_task_run(struct sc_task *t)
 {
 	if (t->state != SC_WAITING)
 		return;
-	if (t->lu && !may_run(t)) {
+	if (t->lu && (t->lu->starting || !may_run(t))) {
 		t->state = SC_READY;
 		return;
 	}
@@ -337,6 +360,19 @@ void sc_task_start(struct sc_task *t)
 
 /* ---- aborting, task management ---- */
 
+/* Several functions may wait for one task: it knows the first, and each of them the next. */
+static void wait_for(struct sc_task *t, struct sc_manage *m)
+{
+	struct sc_manage **at = &t->manage;
+
+	while (*at && *at != m)
+		at = &(*at)->then;
+	if (*at)
+		return;
+	*at = m;
+	m->pending++;
+}
+
 /* aborted by its own initiator: there is no response */
 static void abort_task(struct sc_task *t, bool own, struct sc_manage *m)
 {
@@ -344,10 +380,8 @@ static void abort_task(struct sc_task *t, bool own, struct sc_manage *m)
 		t->aborted = true;
 	else
 		t->status = SC_TASK_ABORTED; /* the control mode page has TAS */
-	if (m && !t->manage) {
-		t->manage = m;
-		m->pending++;
-	}
+	if (m)
+		wait_for(t, m);
 	if (t->state == SC_RUNNING)
 		return;
 	/* done may come only when no call of its own is on the stack, which holds for waiting and ready tasks */
@@ -364,21 +398,24 @@ void sc_task_abort(struct sc_task *t)
 		t->done(t);
 		return;
 	}
+	if (t->state == SC_RUNNING && !t->barrier) { /* what the initiator sends after its next login must come later */
+		t->barrier = true;
+		t->lu->barriers++;
+	}
 	abort_task(t, true, NULL);
 }
 
-void sc_abort_of_port(struct sc_lu *lu, const uint8_t port[SC_PORT_ID], const struct sc_task *but)
+void sc_abort_of_port(struct sc_lu *lu, const uint8_t port[SC_PORT_ID], struct sc_task *by)
 {
 	bool again;
 
 	do {
 		again = false;
 		for (struct sc_task *t = lu->first; t && !again; t = t->next) {
-			if (t == but || t->aborted || t->status == SC_TASK_ABORTED ||
-			    memcmp(t->nexus->port, port, SC_PORT_ID) != 0)
+			if (t == by || memcmp(t->nexus->port, port, SC_PORT_ID) != 0)
 				continue;
 			again = t->state != SC_RUNNING;
-			abort_task(t, t->nexus == but->nexus, NULL);
+			abort_task(t, t->aborted, &by->aborting);
 		}
 	} while (again);
 }
@@ -402,7 +439,7 @@ static void abort_meant(struct sc_lu *lu, struct sc_manage *m)
 	do {
 		again = false;
 		for (struct sc_task *t = lu->first; t && !again; t = t->next) {
-			if (!is_meant(t, m) || t->manage)
+			if (!is_meant(t, m))
 				continue;
 			again = t->state != SC_RUNNING;
 			/* an aborted task that still runs is waited for, too */
@@ -426,12 +463,15 @@ void sc_manage(struct sc_manage *m)
 		return;
 	}
 	m->pending = 1; /* this call */
+	m->then = NULL;
+	bool held = sc_hold(lu);
+
 	abort_meant(lu, m);
 	if (m->function == SC_LUN_RESET) {
 		lu->reserved = NULL;
 		lu->stopped = false;
 		sc_attention_set(lu, NULL, SC_UA_RESET);
 	}
-	if (!--m->pending)
-		m->done(m, SC_COMPLETE);
+	sc_manage_ended(m);
+	sc_go_on(lu, held);
 }

@@ -29,14 +29,22 @@ static void free_memory(struct sp_request *r)
 static void end_request(struct sp_request *r)
 {
 	struct sp_channel *c = r->channel;
+	uint8_t message[SP_SHORT_LEN];
 
 	free_memory(r);
 	r->state = SP_FREE;
 	c->active--;
-	if (!c->closed)
-		serve_waiting(c);
-	else if (!c->active)
-		c->ops->gone(c);
+	if (c->closed) {
+		if (!c->active)
+			c->ops->gone(c);
+		return;
+	}
+	if (c->owed && !c->active) { /* no response is due that could return them */
+		sp_short_encode(SP_CRED_REQ, c->owed, 0, message);
+		c->owed = 0;
+		c->ops->tell(c, message);
+	}
+	serve_waiting(c);
 }
 
 void sp_answered(struct sp_request *r)
@@ -50,17 +58,9 @@ void sp_answered(struct sp_request *r)
 /* Ends a request without a response. Its credit returns with the next response, or by itself if none is due. */
 static void end_silently(struct sp_request *r)
 {
-	struct sp_channel *c = r->channel;
-	uint8_t message[SP_SHORT_LEN];
-
-	if (!c->closed) {
-		c->ops->release(r);
-		c->owed++;
-		if (c->active == 1) {
-			sp_short_encode(SP_CRED_REQ, c->owed, 0, message);
-			c->owed = 0;
-			c->ops->tell(c, message);
-		}
+	if (!r->channel->closed) {
+		r->channel->ops->release(r);
+		r->channel->owed++;
 	}
 	end_request(r);
 }
@@ -198,6 +198,7 @@ static void leave_line(struct sp_request *r)
 	*at = r->next;
 	if (!r->next)
 		c->waiting_end = at;
+	r->in_line = false;
 }
 
 static void task_done(struct sc_task *t)
@@ -208,9 +209,8 @@ static void task_done(struct sc_task *t)
 		r->done = true; /* the adapter still writes to its memory */
 		return;
 	}
-	if (r->state == SP_MEMORY && r->in_line)
+	if (r->in_line)
 		leave_line(r);
-	r->in_line = false;
 	task_over(r);
 }
 
@@ -300,7 +300,6 @@ static void serve_waiting(struct sp_channel *c)
 		struct sp_request *r = c->waiting;
 
 		leave_line(r);
-		r->in_line = false;
 		has_memory(r);
 	}
 	c->serving = false;
@@ -379,6 +378,19 @@ static void managed(struct sc_manage *m, enum sc_manage_result result)
 		                                             : SP_FUNCTION_FAILED);
 }
 
+/* For SCSI a command is over while its data-in is moved. No more of it may be moved after the answer to by. */
+static void cut_data(const struct sp_request *by, const struct sp_tsk_mgmt *m)
+{
+	for (struct sp_channel *c = by->channel->target->channels; c; c = c->next)
+		for (unsigned i = 0; i < SP_SLOTS && c->nexus == by->channel->nexus; i++) {
+			struct sp_request *r = &c->requests[i];
+
+			if (r->state == SP_GIVE && !memcmp(r->task.lun, m->lun, sizeof(m->lun)) &&
+			    (m->function == SP_ABORT_TASK ? r->tag == m->task_tag : m->function != SP_CLEAR_ACA))
+				r->done = r->task.aborted = true;
+		}
+}
+
 static void take_management(struct sp_request *r, const struct sp_tsk_mgmt *m)
 {
 	static const struct {
@@ -398,6 +410,7 @@ static void take_management(struct sp_request *r, const struct sp_tsk_mgmt *m)
 			                               .tag = m->task_tag,
 			                               .done = managed};
 			memcpy(r->manage.lun, m->lun, sizeof(m->lun));
+			cut_data(r, m);
 			sc_manage(&r->manage);
 			return;
 		}
@@ -473,14 +486,14 @@ uint32_t sp_login_check(const struct sp_target *t, const struct sp_login *l)
 	return n && (l->flags & 3) == SP_MULTI_CHANNEL && n->channels >= SP_CHANNELS_OF_ONE ? SP_REJ_CHANNEL_LIMIT : 0;
 }
 
-/* A login for a single channel ends the others of its nexus. True if there were any. */
-static bool end_others(struct sp_target *t, struct sp_nexus *n)
+/* A login for a single channel ends the others of its nexus. */
+static void end_others(struct sp_target *t, struct sp_nexus *n, uint8_t *flags)
 {
 	for (struct sp_channel *c = t->channels; c; c = c->next)
 		if (c->nexus == n && !c->closed)
 			c->ops->fail(c);
 	n->leaving = true;
-	return true;
+	*flags |= SP_TERMINATED;
 }
 
 static struct sp_nexus *open_nexus(struct sp_target *t, const struct sp_login *l, uint8_t *flags)
@@ -495,8 +508,8 @@ static struct sp_nexus *open_nexus(struct sp_target *t, const struct sp_login *l
 
 	if (!made)
 		return NULL;
-	if (n && end_others(t, n))
-		*flags |= SP_TERMINATED;
+	if (n)
+		end_others(t, n, flags);
 	memcpy(made->scsi.port, l->initiator, SP_PORT_ID);
 	sc_nexus_open(&t->scsi, &made->scsi);
 	made->next = t->nexuses;

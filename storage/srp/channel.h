@@ -41,7 +41,7 @@ struct sp_request {
 	struct sp_channel *channel;
 	enum sp_state state;
 	bool managing; /* it is a management function */
-	bool done;     /* it ended while data was fetched for it */
+	bool done;     /* it ended while data was fetched for it, or was aborted while its data-in was written */
 	bool invalid;  /* its descriptors are for less data than they said */
 	bool in_line;  /* … for memory */
 	struct sc_task task;

@@ -11,6 +11,7 @@
 
 #define SENDS (SP_SLOTS * (SP_CHUNK + 1) + SP_TELLS + 1) /* each request has one chunk and a response */
 #define POLLED 32
+#define TURNS 4 /* so many times at once, before others are served */
 
 /* the low bits of a wr_id; the rest is the slot */
 enum { RECEIVED, MOVED, ANSWERED, TOLD, PROBED, KINDS = 8 };
@@ -171,11 +172,13 @@ static void take_completion(struct sp_link *k, const struct ibv_wc *wc)
 void sp_link_poll(struct sp_link *k)
 {
 	struct ibv_wc wc[POLLED];
-	int n;
+	int n = 0;
 
-	while (!k->failed && (n = ibv_poll_cq(k->cq, POLLED, wc)) > 0)
+	for (int turn = 0; !k->failed && turn < TURNS && (n = ibv_poll_cq(k->cq, POLLED, wc)) > 0; turn++)
 		for (int i = 0; i < n && !k->failed; i++)
 			take_completion(k, &wc[i]);
+	k->busy = n > 0; /* then the listener calls again, because no event may follow */
+	k->failed |= n < 0;
 }
 
 static void completions_ready(struct nt_watch *w, uint32_t events)

@@ -36,7 +36,7 @@ struct sp_link {
 	size_t memory_len, stride, message_at; /* of a slot; of the message in it */
 	uint64_t began, heard;
 	uint32_t telling; /* bits: which of SP_TELLS are sent */
-	bool opened, established, failed, closed, probing;
+	bool opened, established, failed, closed, probing, busy;
 };
 
 /* Makes the connection's queues and memory and opens the channel. 0, or a reason to reject the login. */

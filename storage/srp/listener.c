@@ -208,8 +208,13 @@ uint64_t sp_listener_turn(struct sp_listener *p, uint64_t now)
 	p->now = now;
 	if (now - p->swept >= SWEEP_MS)
 		sweep(p);
-	bool again;
+	bool again, busy = false;
 
+	for (struct sp_link *k = p->links; k; k = k->next)
+		if (k->busy && !k->closed && !k->failed) {
+			sp_link_poll(k);
+			busy |= k->busy;
+		}
 	do { /* closing one may free others, and a login may have failed some */
 		again = false;
 		for (struct sp_link *k = p->links; k && !again; k = k->next)
@@ -218,7 +223,7 @@ uint64_t sp_listener_turn(struct sp_listener *p, uint64_t now)
 				sp_link_close(k);
 			}
 	} while (again);
-	return p->links ? p->swept + SWEEP_MS : UINT64_MAX;
+	return busy ? now : p->links ? p->swept + SWEEP_MS : UINT64_MAX;
 }
 
 void sp_listener_stop(struct sp_listener *p)

@@ -14,7 +14,7 @@ int sp_listener_open(struct nt_loop *l, struct sp_target *t, const char *address
 uint16_t sp_listener_port(const struct sp_listener *p);
 /* Handles what the loop's events have left to do. Returns when to call again at the latest, in ms of nt_now. */
 uint64_t sp_listener_turn(struct sp_listener *p, uint64_t now);
-void sp_listener_stop(struct sp_listener *p);  /* no new logins; tells the initiators, and ends their connections */
-bool sp_listener_close(struct sp_listener *p); /* false: requests are in progress still */
+void sp_listener_stop(struct sp_listener *p);  /* no new logins; tells the initiators */
+bool sp_listener_close(struct sp_listener *p); /* ends their connections. False: requests are in progress still */
 
 #endif

@@ -45,12 +45,12 @@ reserves() {
 describes() {
 	there 'set -e; for p in sn di ei bl bdc lbpv; do sg_vpd -p $p /run/a; done; sg_readcap --16 /run/a | grep "lbpme=1"; sg_opcodes /run/a | grep -i "compare and write"
 		sg_luns /run/a; sg_modes -a /run/a; sg_turs /run/a; sg_requests /run/a; sg_get_lba_status -l 0 /run/a; sg_sync /run/a; sg_verify -l 0 -c 64 /run/a
-		sg_reset -d /run/b; sg_turs -n 2 /run/b || sg_turs /run/b; sg_start --stop /run/b; ! sg_turs /run/b; sg_start --start /run/b; sg_turs /run/b'
+		sg_reset -d /run/b; sg_turs -n 2 /run/b || sg_turs /run/b; sg_start --stop /run/b; if sg_turs /run/b; then exit 1; fi; sg_start --start /run/b; sg_turs /run/b'
 }
 compares() {
 	there 'set -e; head -c 512 /dev/zero >/run/z; head -c 512 /dev/urandom >/run/r; dd if=/run/z of=/run/b bs=512 count=1 oflag=direct status=none
 		cat /run/z /run/r >/run/zr; sg_compare_and_write -l 0 -n 1 -i /run/zr -x 1024 /run/b; dd if=/run/b bs=512 count=1 iflag=direct status=none | cmp - /run/r
-		! sg_compare_and_write -l 0 -n 1 -i /run/zr -x 1024 /run/b; sg_write_same --16 -l 8 -n 64 -i /run/r -x 512 /run/b
+		if sg_compare_and_write -l 0 -n 1 -i /run/zr -x 1024 /run/b; then exit 1; fi; sg_write_same --16 -l 8 -n 64 -i /run/r -x 512 /run/b
 		dd if=/run/b bs=512 skip=71 count=1 iflag=direct status=none | cmp - /run/r; sg_write_same --ndob --16 --unmap -l 8 -n 64 /run/b
 		dd if=/run/b bs=512 skip=71 count=1 iflag=direct status=none | cmp - /run/z'
 }

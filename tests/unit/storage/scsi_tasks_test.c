@@ -107,6 +107,20 @@ static void an_aborted_task_has_ended_when_the_abort_is_answered(void)
 	target_close();
 }
 
+static void a_second_function_waits_for_the_same_task(void)
+{
+	target_open();
+	begin_read(0, &nexus, SC_SIMPLE);
+	struct sc_manage m = manage(SC_ABORT_TASK, &nexus, 0), reset = manage(SC_LUN_RESET, &nexus, 0);
+
+	sc_manage(&m);
+	sc_manage(&reset);
+	SAME(managed, 0);
+	slow_finish(0);
+	SAME(managed, 2);
+	target_close();
+}
+
 static void a_task_that_waits_is_aborted_at_once(void)
 {
 	target_open();
@@ -279,6 +293,20 @@ static void a_preempted_holder_loses_all(void)
 	target_close();
 }
 
+static void the_last_of_all_registrants_takes_the_reservation_along(void)
+{
+	target_open();
+	SAME(pr_out(&nexus, REGISTER, 0, 0, 11), SC_GOOD);
+	SAME(pr_out(&other, REGISTER, 0, 0, 11), SC_GOOD);
+	SAME(pr_out(&nexus, RESERVE, 7, 11, 0), SC_GOOD);
+	SAME(pr_out(&other, PREEMPT, 7, 11, 11), SC_GOOD); /* all that have the key, itself too */
+	SAME(pr_in(1), SC_SENSE(SC_UNIT_ATTENTION, 0x2a, 0x05));
+	SAME(pr_in(1), SC_GOOD);
+	SAME(sc_get32(said.data + 4), 0);
+	SAME(writes(&nexus), SC_GOOD);
+	target_close();
+}
+
 static void preempt_and_abort_ends_the_holders_tasks(void)
 {
 	target_open();
@@ -295,8 +323,10 @@ static void preempt_and_abort_ends_the_holders_tasks(void)
 	sc_put64(said.data, 12);
 	sc_put64(said.data + 8, 11);
 	begin(&said, &other, 1, CDB(SC_PR_OUT, PREEMPT_ABORT, 1, 0, 0, 0, 0, 0, 24, 0), 24);
-	SAME(said.task.status, SC_GOOD);
+	SAME(said.done, 0); /* the medium may still write */
 	slow_finish(0);
+	SAME(said.done, 1);
+	SAME(said.task.status, SC_GOOD);
 	SAME(tasks[0].task.status, SC_TASK_ABORTED);
 	SAME(pr_in(0), SC_GOOD);
 	target_close();
@@ -309,6 +339,7 @@ static void a_reserved_unit_is_its_holders_until_the_nexus_ends(void)
 	SAME(COMMAND(SC_RESERVE10, 0, 0, 0, 0, 0, 0, 0, 0, 0), SC_GOOD);
 	SAME(reads(&other), SC_RESERVATION_CONFLICT);
 	SAME(command_of(&other, CDB(SC_RESERVE6, 0, 0, 0, 0, 0), 0), SC_RESERVATION_CONFLICT);
+	SAME(pr_out(&nexus, REGISTER, 0, 0, 11), SC_RESERVATION_CONFLICT); /* even of the holder */
 	SAME(command_of(&other, CDB(SC_INQUIRY, 0, 0, 0, 96, 0), 0), SC_GOOD);
 	SAME(command_of(&other, CDB(SC_RELEASE6, 0, 0, 0, 0, 0), 0), SC_GOOD); /* without effect */
 	SAME(reads(&other), SC_RESERVATION_CONFLICT);
@@ -326,12 +357,14 @@ int main(void)
 	RUN(an_ordered_task_waits_for_older_ones_and_younger_ones_wait_for_it);
 	RUN(no_command_runs_within_a_compare_and_write);
 	RUN(an_aborted_task_has_ended_when_the_abort_is_answered);
+	RUN(a_second_function_waits_for_the_same_task);
 	RUN(a_task_that_waits_is_aborted_at_once);
 	RUN(a_reset_aborts_all_and_tells_all);
 	RUN(a_cleared_task_set_is_told_to_the_others);
 	RUN(each_type_excludes_what_it_says);
 	RUN(keys_are_checked_and_counted);
 	RUN(a_preempted_holder_loses_all);
+	RUN(the_last_of_all_registrants_takes_the_reservation_along);
 	RUN(preempt_and_abort_ends_the_holders_tasks);
 	RUN(a_reserved_unit_is_its_holders_until_the_nexus_ends);
 	return 0;

@@ -427,6 +427,34 @@ static void a_command_is_aborted_while_its_data_is_fetched(void)
 	close_all(p);
 }
 
+static void no_more_data_follows_an_abort(void)
+{
+	struct peer *p = open_all();
+
+	p->held = true;
+	put_command(42, 1, SC_READ10, 0, 12, SP_DESC_INDIRECT);
+	message[7] = 12;
+	put_desc(0, 12 * SP_DESC_LEN);
+	sc_put32(message + message_len, 12 * BLOCK);
+	message_len += 4;
+	for (uint32_t i = 0; i < 12; i++)
+		put_desc(i * BLOCK, BLOCK);
+	CHECK(peer_send(p, message, message_len));
+	finish();
+	SAME(p->moving_count, 1); /* the first eight parts */
+	manage(p, SP_ABORT_TASK, 42);
+	SAME(p->said_count, 1);
+	SAME(answer(p, 0).code, SP_DONE);
+	peer_finish_move(p);
+	SAME(p->moving_count, 0);
+	SAME(p->said_count, 1);
+	p->held = false;
+	peer_settle(p);
+	SAME(p->said_count, 2);
+	SAME(p->said[1].bytes[0], SP_CRED_REQ);
+	close_all(p);
+}
+
 static void credits_of_another_channels_reset_return_by_themselves(void)
 {
 	struct peer *p = open_all(), *q = connect_as(1, SP_MULTI_CHANNEL);
@@ -488,6 +516,28 @@ static void a_closed_channel_is_gone_when_the_medium_is_done(void)
 	sc_target_close(&target.scsi);
 }
 
+static void a_new_login_waits_for_what_the_old_one_left_at_the_medium(void)
+{
+	struct peer *p = open_all(), *q;
+
+	put_command(1, 1, SC_READ10, 0, 1, SP_DESC_DIRECT);
+	put_desc(0, BLOCK);
+	CHECK(peer_send(p, message, message_len));
+	peer_close(p);
+	CHECK(!p->gone);
+	q = connect_as(1, 0);
+	CHECK(peer_send(q, message, message_len));
+	SAME(pending_count, 1);
+	finish();
+	CHECK(p->gone);
+	free(p);
+	SAME(pending_count, 1);
+	finish();
+	SAME(answer(q, 0).status, SC_GOOD);
+	peer_settle(q);
+	close_all(q);
+}
+
 int main(void)
 {
 	RUN(wrong_logins_are_rejected_with_a_reason);
@@ -502,8 +552,10 @@ int main(void)
 	RUN(longer_cdbs_are_refused);
 	RUN(an_abort_is_answered_after_its_task_has_ended);
 	RUN(a_command_is_aborted_while_its_data_is_fetched);
+	RUN(no_more_data_follows_an_abort);
 	RUN(credits_of_another_channels_reset_return_by_themselves);
 	RUN(more_data_than_memory_waits_its_turn);
 	RUN(a_closed_channel_is_gone_when_the_medium_is_done);
+	RUN(a_new_login_waits_for_what_the_old_one_left_at_the_medium);
 	return 0;
 }
