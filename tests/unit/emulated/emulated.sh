@@ -64,7 +64,7 @@ run_tests iwarp tests/unit/iwarp/fixture.c "$(echo src/engine/iwarp/*.c) $frame"
 run_tests cm "tests/unit/cm/fixture.c tests/unit/cm/sim.c" "$(echo src/engine/cm/*.c) $frame" conn message route
 [ "$machine" = aarch64 ] || exit 0
 core="$(sources vb_core_objects src/core) $(sources vb_fault_rule_sources src/fault) src/fault/set.c src/fault/timer.c"
-run_tests core tests/unit/core/fake.c "$core src/core/lid.c src/frame/opcode.c src/frame/net.c src/util/guard.c src/util/lock.c src/util/log.c" \
+run_tests core tests/unit/core/fake.c "$core src/core/lid.c src/core/ib.c src/frame/opcode.c src/frame/net.c src/util/guard.c src/util/lock.c src/util/log.c" \
 	ah async cq handle key mr mw post qp qp_state srq
 run_tests core src/util/lock.c "" favourite
 # the rest is compiled, so that what the layouts of structs must be is checked
