@@ -131,7 +131,8 @@ static uint8_t *ana_log(struct nt_request *r, size_t *len)
 {
 	const struct nt_subsystem *s = r->queue->ctrl->subsystem;
 	bool ids = !(r->sqe.cdw[0] >> 8 & 1); /* RGO: groups only */
-	uint8_t *d = calloc(1, 16 + NT_ANA_FENCED * 32 + NT_NAMESPACES_MAX * 4), *at = d + 16;
+	const size_t size = 16 + NT_ANA_FENCED * 32 + NT_NAMESPACES_MAX * 4;
+	uint8_t *d = calloc(1, size), *at = d + 16;
 	uint16_t groups = 0;
 
 	if (!d)
@@ -157,7 +158,7 @@ static uint8_t *ana_log(struct nt_request *r, size_t *len)
 	}
 	nv_put64(d, s->ana_changes);
 	nv_put16(d + 8, groups);
-	*len = (size_t)(at - d);
+	*len = size; /* hosts read what all groups and namespaces would need, in pieces */
 	return d;
 }
 

@@ -19,6 +19,7 @@
 #include "path/path.h"
 #include "path/roce/roce.h"
 
+#include "no_relay.h"
 #include "tagged.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -96,6 +97,13 @@ void vb_path_settle(struct vb_qp *qp)
 	qp->path->settle(qp);
 	vb_unlock(&qp->sq_lock);
 	vb_unlock(&qp->node->progress);
+}
+
+/* There is no ring between programs here. */
+struct vb_local_req;
+enum vb_verdict vb_relay_record(struct vb_qp *qp, struct vb_local_req *q)
+{
+	abort();
 }
 
 void vb_path_moved(struct vb_qp *qp)

@@ -15,11 +15,11 @@
 #include "core/verbs.h"
 #include "core/xrc.h"
 #include "engine/local/local.h"
-#include "engine/local/relay.h"
 #include "engine/local/responder.h"
 #include "engine/local/ring.h"
 #include "path/path.h"
 
+#include "no_relay.h"
 #include "tagged.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -102,52 +102,9 @@ void vb_path_settle(struct vb_qp *qp)
 	vb_unlock(&qp->node->progress);
 }
 
-/* XRC between processes: path/local, which is not part of this target */
-enum vb_xrc_place vb_relay_place(struct vb_qp *qp, uint32_t srqn)
-{
-	return srqn & 1 ? VB_XRC_THERE : VB_XRC_BUSY;
-}
-
-bool vb_relay_allows(struct vb_qp *qp)
-{
-	return true;
-}
-
-void vb_relay_reset(struct vb_qp *qp)
-{
-}
-
-void vb_relay_free(struct vb_qp *qp)
-{
-}
-
 enum vb_verdict vb_relay_record(struct vb_qp *qp, struct vb_local_req *q)
 {
 	return VB_VERDICT_AGAIN;
-}
-
-bool vb_relay_oldest(const struct vb_qp *qp, uint32_t *psn, uint64_t *count)
-{
-	return false;
-}
-
-enum vb_relay_result vb_relay_read(struct vb_qp *qp, uint64_t request, uint32_t srqn, uint32_t key, uint64_t addr,
-                                   uint32_t total, void *to, uint32_t length)
-{
-	return VB_RELAY_GONE;
-}
-
-void vb_relay_data(struct vb_qp *qp, struct vb_peer *p, const struct vb_rec *rec, const struct vb_rec_ext *ext,
-                   const uint8_t *payload)
-{
-}
-
-void vb_relay_asked(struct vb_peer *p, bool leaves, const struct vb_rec *rec, const struct vb_rec_ext *ext)
-{
-}
-
-void vb_relay_joined(struct vb_peer *p, const struct vb_rec *rec)
-{
 }
 
 void vb_roce_take_forwarded(struct vb_node *n, const uint8_t *record, uint32_t length)

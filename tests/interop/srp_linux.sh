@@ -21,8 +21,12 @@ serve() {
 	target=$!
 	wait_for 20 grep -q "$guid" "$work/target.out"
 }
-logs_in() { # DEST SRC
-	there "echo '$guid,dest=$1,src=$2' >/sys/class/infiniband_srp/srp-rxe0-1/add_target || { dmesg | tail -5; exit 1; }
+logs_in() { # DEST SRC. ib_srp refuses it for a while after a logout: "Already connected"
+	there "for i in \$(seq 20); do
+			echo '$guid,dest=$1,src=$2' >/sys/class/infiniband_srp/srp-rxe0-1/add_target && break
+			dmesg | tail -2 | grep -q 'Already connected' || { dmesg | tail -5; exit 1; }
+			sleep 0.5
+		done
 		for i in \$(seq 100); do
 			set -- /sys/class/scsi_disk/*:0:0:0/device/block/* /sys/class/scsi_disk/*:0:0:1/device/block/*
 			[ -b /dev/\${1##*/} -a -b /dev/\${2##*/} ] && ln -sf /dev/\${1##*/} /run/a && ln -sf /dev/\${2##*/} /run/b && exit 0
