@@ -44,10 +44,8 @@ bool nt_memory_park(struct nt_request *r);
 bool nt_qos_pass(struct nt_request *r); /* true: it may go on; false: it waits, and nt_admit will be called */
 void nt_qos_leave(struct nt_request *r);
 uint64_t nt_qos_due(const struct nt_target *t);
-/* True: the medium of its namespace has room. False: it waits, and nt_launch will be called */
-bool nt_turn_take(struct nt_request *r);
+void nt_turn(struct nt_request *r);      /* calls nt_launch as soon as the medium of its namespace has room */
 void nt_turn_done(struct nt_request *r); /* its answer has come, or it will not be sent to the medium */
-void nt_launch(struct nt_request *r);    /* io.c */
 void nt_gate_open(struct nt_gate *g, struct nt_target *t);
 void nt_gate_lift(struct nt_gate *g); /* lets everything go that waits there, and all that comes */
 struct nt_account *nt_account_join(struct nt_target *t, const char *hostnqn); /* NULL: no memory */
@@ -83,9 +81,14 @@ bool nt_event_forget(struct nt_controller *c, const struct nt_request *r); /* tr
 bool nt_event_drop(struct nt_controller *c, uint16_t cid); /* … with this command id, without an answer */
 
 /* io.c */
+void nt_launch(struct nt_request *r); /* executes it at the medium */
+void nt_fuse(struct nt_request *first, struct nt_request *second);
+
+/* order.c */
+void nt_write_turn(struct nt_request *r); /* calls nt_turn when no fused pair forbids it */
 void nt_write_done(struct nt_request *r);
 void nt_waiting_remove(struct nt_request *r); /* to be followed by nt_waiting_go */
-void nt_waiting_go(struct nt_namespace *ns);
+void nt_waiting_go(struct nt_namespace *ns);  /* starts writes that need not wait any more */
 
 /* losses.c */
 void nt_lost(struct nt_namespace *ns); /* the medium has lost data that hosts wrote and did not flush */
@@ -96,7 +99,6 @@ bool nt_tell_loss(struct nt_controller *c,
 void nt_losses_begin(struct nt_controller *c);    /* when it is enabled: its host has authenticated */
 void nt_losses_end(struct nt_controller *c);
 void nt_losses_forget(const struct nt_subsystem *s);
-void nt_fuse(struct nt_request *first, struct nt_request *second);
 
 /* peer.c */
 bool nt_peer_discovers(struct nt_queue *q); /* the queue is for the discovery log; false: there are too many of these */

@@ -280,12 +280,6 @@ void nt_launch(struct nt_request *r)
 	run_steps(r);
 }
 
-static void start_steps(struct nt_request *r)
-{
-	if (nt_turn_take(r))
-		nt_launch(r);
-}
-
 /* True if the write must be durable when complete: the host asks for FUA, or has disabled the cache. */
 static bool must_be_durable(const struct nt_request *r)
 {
@@ -456,87 +450,12 @@ static enum step next_step(struct nt_request *r)
 	}
 }
 
-/* ---- order of writes: a fused pair runs alone ---- */
-
-/* Starts waiting writes in order: writers together, a fused pair alone. Does nothing if called from within itself. */
-static void start_waiting(struct nt_namespace *ns)
-{
-	if (ns->pumping)
-		return;
-	ns->pumping = true;
-	ns->users++; /* keeps the namespace: the last writer of a removed one may end here */
-	while (ns->waiting && !ns->fused && (!ns->waiting->fused || !ns->writers)) {
-		struct nt_request *r = ns->waiting;
-
-		ns->waiting = r->next;
-		r->next = NULL;
-		if (r->fused) {
-			ns->fused = r->fused;
-			r->fused->writing = true;
-		} else {
-			ns->writers++;
-			r->writing = true;
-		}
-		start_steps(r);
-	}
-	ns->pumping = false;
-	nt_ns_put(ns);
-}
-
-static void write_turn(struct nt_request *r)
-{
-	struct nt_namespace *ns = r->ns;
-	struct nt_request **at = &ns->waiting;
-
-	nt_hold(r);
-	while (*at)
-		at = &(*at)->next;
-	r->next = NULL;
-	*at = r;
-	start_waiting(ns);
-}
-
-void nt_write_done(struct nt_request *r)
-{
-	struct nt_namespace *ns = r->ns;
-
-	r->writing = false;
-	if (ns->fused == r)
-		ns->fused = NULL;
-	else
-		ns->writers--;
-	if (ns->waiting)
-		start_waiting(ns);
-}
-
-void nt_waiting_remove(struct nt_request *r)
-{
-	struct nt_request **at = &r->ns->waiting;
-
-	while (*at && *at != r)
-		at = &(*at)->next;
-	if (!*at)
-		return;
-	*at = r->next;
-	r->fused = NULL;
-}
-
-void nt_waiting_go(struct nt_namespace *ns)
-{
-	start_waiting(ns);
-}
-
 /* ---- running a command once its data has arrived ---- */
-
-static void run_now(struct nt_request *r)
-{
-	start_steps(r);
-}
 
 static void read_run(struct nt_request *r)
 {
 	if (!r->borrowed) {
-		start_steps(r);
+		nt_turn(r);
 		return;
 	}
 	count_io(r);
@@ -560,7 +479,7 @@ static void fused_run(struct nt_request *r)
 	if (!first || !second || !first->ready || !second->ready)
 		return;
 	second->fused = NULL; /* from now on the first command ends alone */
-	write_turn(first);
+	nt_write_turn(first);
 }
 
 static void compare_run(struct nt_request *r)
@@ -568,7 +487,7 @@ static void compare_run(struct nt_request *r)
 	if (r->sqe.fuse)
 		fused_run(r);
 	else
-		start_steps(r);
+		nt_turn(r);
 }
 
 static void write_run(struct nt_request *r)
@@ -576,7 +495,7 @@ static void write_run(struct nt_request *r)
 	if (r->sqe.fuse)
 		fused_run(r);
 	else
-		write_turn(r);
+		nt_write_turn(r);
 }
 
 static void dsm_run(struct nt_request *r)
@@ -592,7 +511,7 @@ static void dsm_run(struct nt_request *r)
 		return;
 	}
 	if (r->sqe.cdw[1] & DSM_DEALLOCATE)
-		write_turn(r);
+		nt_write_turn(r);
 	else
 		nt_complete(r, 0); /* the access hints are ignored */
 }
@@ -600,11 +519,11 @@ static void dsm_run(struct nt_request *r)
 static const struct nt_command_info commands[] = {
         {.opcode = NV_IO_READ, .way = NT_TO_HOST, .check = read_check, .run = read_run},
         {.opcode = NV_IO_WRITE, .way = NT_FROM_HOST, .check = write_check, .run = write_run},
-        {.opcode = NV_IO_FLUSH, .check = flush_check, .run = run_now},
+        {.opcode = NV_IO_FLUSH, .check = flush_check, .run = nt_turn},
         {.opcode = NV_IO_COMPARE, .way = NT_FROM_HOST, .two_buffers = true, .check = compare_check, .run = compare_run},
-        {.opcode = NV_IO_WRITE_ZEROES, .check = zeroes_check, .run = write_turn},
+        {.opcode = NV_IO_WRITE_ZEROES, .check = zeroes_check, .run = nt_write_turn},
         {.opcode = NV_IO_DSM, .way = NT_FROM_HOST, .check = dsm_check, .run = dsm_run},
-        {.opcode = NV_IO_VERIFY, .check = verify_check, .run = run_now},
+        {.opcode = NV_IO_VERIFY, .check = verify_check, .run = nt_turn},
 };
 
 const struct nt_command_info *nt_io_info(struct nt_request *r, uint16_t *status)

@@ -11,7 +11,7 @@
 /*
  * A request passes the gate of its host, then that of its namespace, then it gets memory. So what waits for a limit has
  * no memory, apart from data that came with the capsule. Where the medium of a namespace has enough requests, others
- * wait for their turn with their data (nt_turn_take): only then can a host that does not send its data hold nobody up.
+ * wait for their turn with their data (nt_turn): only then can a host that does not send its data hold nobody up.
  */
 enum { GATE_HOST, GATE_NAMESPACE, GATES };
 
@@ -267,20 +267,26 @@ static bool medium_has_room(const struct nt_namespace *ns)
 	return ns->at_medium < (ns->gate.limits.depth ? ns->gate.limits.depth : NT_DEPTH);
 }
 
-bool nt_turn_take(struct nt_request *r)
+static void go_to_medium(struct nt_request *r)
+{
+	r->ns->at_medium++;
+	r->at_medium = true;
+	nt_launch(r);
+}
+
+void nt_turn(struct nt_request *r)
 {
 	struct nt_namespace *ns = r->ns;
+
 	if (!ns->turns.count && medium_has_room(ns)) {
-		ns->at_medium++;
-		r->at_medium = true;
-		return true;
+		go_to_medium(r);
+		return;
 	}
 	struct nt_account *a = account_of(r);
 
 	r->state = NT_QUEUED;
 	r->io.since = a->gate.target->now; /* the host waits for the medium from now on */
 	nt_fair_enter(&ns->turns, &r->place, a, a->gate.limits.weight, bytes_of(r));
-	return false;
 }
 
 /* Does nothing if called from within itself. */
@@ -294,10 +300,8 @@ static void take_turns(struct nt_namespace *ns)
 		struct nt_request *r = request_at(p);
 
 		nt_fair_serve(p);
-		ns->at_medium++;
-		r->at_medium = true;
 		r->state = NT_HELD;
-		nt_launch(r);
+		go_to_medium(r);
 	}
 	ns->turning = false;
 	nt_ns_put(ns);
