@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "target/server.h"
+#include "target/size.h"
 
 #define STOP_MS 5000 /* time for outstanding requests when the program must end */
 
