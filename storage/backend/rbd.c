@@ -343,8 +343,30 @@ static void image_closed(struct nb_post *p)
 {
 	struct nb_rbd *d = (struct nb_rbd *)(void *)((uint8_t *)p - offsetof(struct nb_rbd, closed));
 
+	nb_rbd_closed(d);
 	nb_ring_let_go(d->ring);
 	free_rbd(d);
+}
+
+/* Nobody was told of a change between the opening and the watch. librbd asks the cluster only if there was one. A size
+ * that the watch has seen since is newer. */
+static void see_size_again(struct nb_rbd *d)
+{
+	uint64_t seen = __atomic_load_n(&d->seen_size, __ATOMIC_ACQUIRE), size;
+
+	if (!d->lib->rbd_get_size(d->image, &size))
+		__atomic_compare_exchange_n(&d->seen_size, &seen, size, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+}
+
+static int watch_header(struct nb_rbd *d)
+{
+	if (d->b.readonly) /* librbd does not watch what it cannot change */
+		return 0;
+	if (d->lib->rbd_update_watch(d->image, &d->watch, header_changed, d))
+		return EIO;
+	d->watching = true;
+	see_size_again(d);
+	return 0;
 }
 
 static int set_up(struct nb_rbd *d, const struct nb_config *config, char *why)
@@ -355,14 +377,14 @@ static int set_up(struct nb_rbd *d, const struct nb_config *config, char *why)
 		return config->path ? ENODEV : EINVAL;
 	if ((error = nb_rbd_open_image(d, config, why)))
 		return error;
+	error = watch_header(d);
 	d->b.size = size_to_serve(d);
-	if (d->b.size && config->size <= d->seen_size) {
-		if (d->b.readonly || !d->lib->rbd_update_watch(d->image, &d->watch, header_changed, d)) {
-			d->watching = !d->b.readonly; /* librbd does not watch what it cannot change */
-			return 0;
-		}
-	}
-	error = !d->b.size ? ENODATA : config->size > d->seen_size ? EFBIG : EIO;
+	if (!error && !d->b.size)
+		error = ENODATA;
+	else if (!error && d->fixed > __atomic_load_n(&d->seen_size, __ATOMIC_ACQUIRE))
+		error = EFBIG;
+	if (!error)
+		return 0;
 	d->closed.run = image_closed;
 	nb_ring_hold(d->ring);
 	nb_rbd_close_image(d); /* it frees d */

@@ -4,6 +4,8 @@
 #ifndef NB_RBD_H
 #define NB_RBD_H
 
+#include <pthread.h>
+
 #include "backend/rbd_library.h"
 #include "backend/ring.h"
 
@@ -38,12 +40,16 @@ struct nb_rbd {
 	uint64_t seen_size;
 	bool resized; /* the post is on its way; atomic */
 	struct nb_post resize, closed;
+
+	pthread_t closer; /* the thread that closes the image, if has_closer */
+	bool has_closer;
 };
 
 /* Opens an image: POOL/[NAMESPACE/]IMAGE[@SNAP]. 0 or errno, with a message in why. */
 int nb_rbd_open_image(struct nb_rbd *r, const struct nb_config *config, char *why);
-/* Closes it in a thread, which posts r->closed at the end. */
+/* Closes it in a thread, which posts r->closed at the end. That calls nb_rbd_closed. */
 void nb_rbd_close_image(struct nb_rbd *r);
+void nb_rbd_closed(struct nb_rbd *r); /* waits for the end of the thread, which uses the ring until then */
 /* No other image may use this connection any more. */
 void nb_rbd_shut_out(struct nb_rbd *r);
 

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <pthread.h>
 #include <rbd/features.h>
-#include <semaphore.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -84,8 +83,9 @@ struct opening {
 	bool connected;
 	int error;
 	char why[NB_WHY];
-	sem_t ready;
-	bool over; /* the thread is ready, or the caller has given up; atomic */
+	pthread_mutex_t lock; /* guards the two below */
+	pthread_cond_t changed;
+	bool ready, given_up; /* whoever comes second frees it */
 };
 
 __attribute__((format(printf, 3, 4))) static int fails(struct opening *o, int error, const char *format, ...)
@@ -221,9 +221,25 @@ static int open_pool(struct opening *o)
 	return error;
 }
 
+static struct opening *new_opening(void)
+{
+	struct opening *o = calloc(1, sizeof(*o));
+	pthread_condattr_t a;
+
+	if (!o)
+		return NULL;
+	pthread_mutex_init(&o->lock, NULL);
+	pthread_condattr_init(&a);
+	pthread_condattr_setclock(&a, CLOCK_MONOTONIC);
+	pthread_cond_init(&o->changed, &a);
+	pthread_condattr_destroy(&a);
+	return o;
+}
+
 static void free_opening(struct opening *o)
 {
-	sem_destroy(&o->ready);
+	pthread_cond_destroy(&o->changed);
+	pthread_mutex_destroy(&o->lock);
 	free(o->pool); /* the other names are in the same string */
 	free(o);
 }
@@ -239,11 +255,14 @@ static void *open_in_thread(void *arg)
 		let_go(o->rbd.lib, o->cluster);
 	else if (!joined)
 		free_cluster(o->cluster);
-	if (!__atomic_exchange_n(&o->over, true, __ATOMIC_ACQ_REL)) {
-		sem_post(&o->ready);
+	pthread_mutex_lock(&o->lock);
+	bool wanted = !o->given_up;
+
+	o->ready = true;
+	pthread_cond_signal(&o->changed);
+	pthread_mutex_unlock(&o->lock);
+	if (wanted)
 		return NULL;
-	}
-	/* nobody waits for it any more */
 	if (!o->error) {
 		o->rbd.lib->rbd_close(o->rbd.image);
 		o->rbd.lib->rados_ioctx_destroy(o->rbd.io);
@@ -295,14 +314,31 @@ static struct nb_rbd_cluster *find_cluster(const struct nb_config *config, bool 
 	return NULL;
 }
 
-static int start_thread(void *(*run)(void *), void *arg)
+static int start_opening(struct opening *o)
 {
 	pthread_t t;
-	int error = pthread_create(&t, NULL, run, arg);
+	int error = pthread_create(&t, NULL, open_in_thread, o);
 
 	if (!error)
 		pthread_detach(t);
 	return error;
+}
+
+/* False: it takes too long, and the thread frees o. */
+static bool await_opening(struct opening *o)
+{
+	struct timespec until;
+
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_sec += OPEN_S;
+	pthread_mutex_lock(&o->lock);
+	while (!o->ready && !pthread_cond_timedwait(&o->changed, &o->lock, &until))
+		;
+	bool ready = o->ready;
+
+	o->given_up = !ready;
+	pthread_mutex_unlock(&o->lock);
+	return ready;
 }
 
 static int take_result(struct nb_rbd *r, struct opening *o, char *why)
@@ -327,12 +363,10 @@ static int take_result(struct nb_rbd *r, struct opening *o, char *why)
 
 int nb_rbd_open_image(struct nb_rbd *r, const struct nb_config *config, char *why)
 {
-	struct opening *o = calloc(1, sizeof(*o));
-	struct timespec until;
+	struct opening *o = new_opening();
 
 	if (!o)
 		return ENOMEM;
-	sem_init(&o->ready, 0, 0);
 	if (!take_names(o, config->path)) {
 		free_opening(o);
 		snprintf(why, NB_WHY, "wanted: POOL/IMAGE, POOL/NAMESPACE/IMAGE, or either with @SNAPSHOT");
@@ -341,7 +375,7 @@ int nb_rbd_open_image(struct nb_rbd *r, const struct nb_config *config, char *wh
 	o->rbd.lib = r->lib;
 	o->rbd.b.readonly = config->readonly || o->snap;
 	o->cluster = find_cluster(config, &o->connected);
-	if (!o->cluster || start_thread(open_in_thread, o)) {
+	if (!o->cluster || start_opening(o)) {
 		if (o->cluster && o->connected)
 			let_go(r->lib, o->cluster);
 		else if (o->cluster)
@@ -349,23 +383,10 @@ int nb_rbd_open_image(struct nb_rbd *r, const struct nb_config *config, char *wh
 		free_opening(o);
 		return ENOMEM;
 	}
-	clock_gettime(CLOCK_REALTIME, &until);
-	until.tv_sec += OPEN_S;
-	while (sem_timedwait(&o->ready, &until)) {
-		if (errno == EINTR)
-			continue;
-		if (__atomic_exchange_n(&o->over, true, __ATOMIC_ACQ_REL)) {
-			while (sem_wait(&o->ready)) /* it was ready just now */
-				;
-			break;
-		}
-		snprintf(why, NB_WHY,
-		         "the cluster does not answer within "
-		         "%d s",
-		         OPEN_S);
-		return ETIMEDOUT;
-	}
-	return take_result(r, o, why);
+	if (await_opening(o))
+		return take_result(r, o, why);
+	snprintf(why, NB_WHY, "the cluster does not answer within %d s", OPEN_S);
+	return ETIMEDOUT;
 }
 
 /* ---- closing ---- */
@@ -385,6 +406,13 @@ static void *close_in_thread(void *arg)
 
 void nb_rbd_close_image(struct nb_rbd *r)
 {
-	if (start_thread(close_in_thread, r))
+	r->has_closer = !pthread_create(&r->closer, NULL, close_in_thread, r);
+	if (!r->has_closer)
 		close_in_thread(r);
+}
+
+void nb_rbd_closed(struct nb_rbd *r)
+{
+	if (r->has_closer)
+		pthread_join(r->closer, NULL);
 }

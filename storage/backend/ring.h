@@ -21,7 +21,8 @@ void nb_ring_flush(struct nb_ring *ring);
 const char *nb_ring_name(const struct nb_ring *ring);
 
 /* A message of any thread to the thread of the ring, which calls run from nb_ring_reap. The memory is the sender's until
- * then, and run may free it. */
+ * then, and run may free it. nb_ring_post uses the ring until it returns, perhaps after run: whoever closes the ring
+ * waits for the sender first. */
 struct nb_post {
 	struct nb_post *next;
 	void (*run)(struct nb_post *p);

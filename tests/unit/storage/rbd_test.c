@@ -35,7 +35,7 @@ static bool stopped, ends;
 static int fails; /* errno of all requests */
 static uint32_t answered;
 static char bytes[SIZE];
-static uint64_t size = SIZE;
+static uint64_t size = SIZE, size_at_watch; /* 0: it does not change then */
 static uint64_t features = RBD_FEATURE_EXCLUSIVE_LOCK;
 static const char *rbd_cache = "false";
 static int connect_error, pool_error, open_error;
@@ -226,6 +226,7 @@ static int fake_watch(rbd_image_t i, uint64_t *handle, rbd_update_callback_t fn,
 {
 	watcher = fn;
 	watcher_arg = arg;
+	size = size_at_watch ? size_at_watch : size;
 	return 0;
 }
 static int fake_unwatch(rbd_image_t i, uint64_t handle)
@@ -514,6 +515,18 @@ static void another_size_is_told(void)
 	down();
 }
 
+/* Before it is watched, nobody tells of a change. */
+static void a_size_that_changes_while_the_image_is_opened_is_seen(void)
+{
+	size_at_watch = SIZE / 2;
+	up();
+	SAME(ns->backend->size, SIZE / 2);
+	SAME(act(io_command(NV_IO_READ, SIZE / 512 - 1, 1)), NV_LBA_RANGE | NV_DNR);
+	down();
+	size_at_watch = 0;
+	size = SIZE;
+}
+
 static void snapshots_are_read_only(void)
 {
 	struct nb_backend *b;
@@ -581,6 +594,7 @@ int main(void)
 	RUN(a_host_that_leaves_meanwhile_is_no_matter);
 	RUN(a_blocklisted_target_sends_hosts_to_another);
 	RUN(another_size_is_told);
+	RUN(a_size_that_changes_while_the_image_is_opened_is_seen);
 	RUN(snapshots_are_read_only);
 	RUN(every_failure_has_one_line);
 	nb_ring_close(ring);
