@@ -324,9 +324,7 @@ static void event_requests_are_limited_and_can_be_aborted(void)
 
 	SAME(host_answer(h, cid)->status, NV_ABORT_REQUESTED);
 	SAME(host_answer(h, abort)->result, 0);
-	SAME(host_do(h, (struct nv_sqe){.opcode = NV_ADMIN_ABORT, .sgl = by_transport(0), .cdw = {(uint32_t)cid << 16}})
-	             .result,
-	     1);
+	SAME(host_abort(h, 0, cid), 1);
 	SAME(host_do(h, (struct nv_sqe){.opcode = NV_ADMIN_ABORT, .sgl = by_transport(0), .cdw = {9}}).status,
 	     DNR(NV_INVALID_FIELD));
 	down();

@@ -265,22 +265,42 @@ struct answer property_get(struct host *h, uint32_t offset, unsigned attrib)
 	               (struct nv_sqe){.opcode = NV_FABRICS, .fctype = NV_FCT_PROPERTY_GET, .cdw = {attrib, offset}});
 }
 
-struct host *host_admin(void)
+struct host *host_admin_of(const char *hostnqn)
 {
 	struct host *h = host_open();
+	struct nv_sqe c = connect_command(h, 0, NV_CNTLID_DYNAMIC);
 
-	SAME(host_do(h, connect_command(h, 0, NV_CNTLID_DYNAMIC)).status, 0);
+	strcpy((char *)h->out + NV_CONNECT_AT_HOSTNQN, hostnqn);
+	SAME(host_do(h, c).status, 0);
 	SAME(property_set(h, NV_PROP_CC, 0x460001, 0).status, 0);
 	SAME(property_get(h, NV_PROP_CSTS, 0).result, NV_CSTS_RDY);
 	return h;
 }
 
+struct host *host_admin(void)
+{
+	return host_admin_of(HOSTNQN);
+}
+
 struct host *host_io(struct host *admin, uint16_t qid)
 {
 	struct host *h = host_open();
+	struct nv_sqe c = connect_command(h, qid, admin->q.ctrl->id);
 
-	SAME(host_do(h, connect_command(h, qid, admin->q.ctrl->id)).status, 0);
+	strcpy((char *)h->out + NV_CONNECT_AT_HOSTNQN, admin->q.ctrl->hostnqn);
+	SAME(host_do(h, c).status, 0);
+	h->count = 0;
 	return h;
+}
+
+uint64_t host_abort(struct host *admin, uint16_t qid, uint16_t cid)
+{
+	struct answer a = host_do(
+	        admin,
+	        (struct nv_sqe){.opcode = NV_ADMIN_ABORT, .sgl = by_transport(0), .cdw = {qid | (uint32_t)cid << 16}});
+
+	SAME(a.status, 0);
+	return a.result;
 }
 
 struct nv_sqe identify(uint8_t cns, uint32_t nsid)

@@ -75,8 +75,10 @@ const struct answer *host_answer(const struct host *h, uint16_t cid); /* the las
 struct nv_sqe connect_command(struct host *h, uint16_t qid, uint16_t cntlid);
 struct host *host_admin(void); /* connected and enabled */
 struct host *host_io(struct host *admin, uint16_t qid);
+struct host *host_admin_of(const char *hostnqn);
 struct answer property_set(struct host *h, uint32_t offset, uint64_t value, unsigned attrib);
 struct answer property_get(struct host *h, uint32_t offset, unsigned attrib);
+uint64_t host_abort(struct host *admin, uint16_t qid, uint16_t cid); /* the result: 0 if it was aborted */
 struct nv_sqe identify(uint8_t cns, uint32_t nsid);
 struct nv_sqe get_log(uint32_t id, uint32_t length, uint64_t offset);
 struct nv_sqe io_command(uint8_t opcode, uint64_t block, uint32_t blocks); /* of 512 bytes, namespace 1 */

@@ -17,7 +17,6 @@ static void up(uint32_t memory)
 	medium_add(m, 1);
 	admin = host_admin();
 	h = host_io(admin, 1);
-	h->count = 0;
 }
 
 static void down(void)
@@ -740,11 +739,7 @@ static void a_command_that_waits_for_memory_can_be_aborted(void)
 		host_post(h, io_command(NV_IO_WRITE, 0, 2048), 0);
 	uint16_t cid = host_post(h, io_command(NV_IO_WRITE, 0, 2048), 0);
 
-	SAME(host_do(admin, (struct nv_sqe){.opcode = NV_ADMIN_ABORT,
-	                                    .sgl = by_transport(0),
-	                                    .cdw = {1 | (uint32_t)cid << 16}})
-	             .result,
-	     0);
+	SAME(host_abort(admin, 1, cid), 0);
 	SAME(host_answer(h, cid)->status, NV_ABORT_REQUESTED);
 	down();
 }

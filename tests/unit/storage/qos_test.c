@@ -257,35 +257,13 @@ static struct medium *m;
 static struct nt_namespace *ns;
 static struct host *admin, *h;
 
-static struct host *admin_of(const char *hostnqn)
-{
-	struct host *a = host_open();
-	struct nv_sqe c = connect_command(a, 0, NV_CNTLID_DYNAMIC);
-
-	strcpy((char *)a->out + NV_CONNECT_AT_HOSTNQN, hostnqn);
-	SAME(host_do(a, c).status, 0);
-	SAME(property_set(a, NV_PROP_CC, 0x460001, 0).status, 0);
-	return a;
-}
-
-static struct host *io_of(struct host *a, uint16_t qid)
-{
-	struct host *io = host_open();
-	struct nv_sqe c = connect_command(io, qid, a->q.ctrl->id);
-
-	strcpy((char *)io->out + NV_CONNECT_AT_HOSTNQN, a->q.ctrl->hostnqn);
-	SAME(host_do(io, c).status, 0);
-	io->count = 0;
-	return io;
-}
-
 static void up(void)
 {
 	target_open(16 << 20);
 	m = medium_open(8 << 20, 512);
 	ns = medium_add(m, 1);
-	admin = admin_of(HOSTNQN);
-	h = io_of(admin, 1);
+	admin = host_admin_of(HOSTNQN);
+	h = host_io(admin, 1);
 }
 
 static void down(void)
@@ -411,8 +389,8 @@ static void a_host_has_its_rate_over_all_its_controllers(void)
 {
 	up();
 	limit_host(HOSTNQN, "iops=100,burst=10");
-	struct host *second = admin_of(HOSTNQN), *io = io_of(second, 1);
-	struct host *other = admin_of("nqn.2026-01.test:other"), *free_io = io_of(other, 1);
+	struct host *second = host_admin_of(HOSTNQN), *io = host_io(second, 1);
+	struct host *other = host_admin_of("nqn.2026-01.test:other"), *free_io = host_io(other, 1);
 
 	post(h, 60, NV_IO_READ);
 	post(io, 60, NV_IO_READ);
@@ -461,7 +439,7 @@ static void what_waits_ends_with_its_queue_its_controller_its_namespace_and_the_
 	up();
 	limit_ns("iops=1,burst=1");
 	limit_host(HOSTNQN, "riops=1,burst=1");
-	struct host *io = io_of(admin, 2);
+	struct host *io = host_io(admin, 2);
 
 	post(h, 5, NV_IO_READ);
 	post(io, 5, NV_IO_READ);
@@ -473,11 +451,7 @@ static void what_waits_ends_with_its_queue_its_controller_its_namespace_and_the_
 	/* an abort */
 	uint16_t cid = host_post(h, io_command(NV_IO_WRITE, 0, 8), 0);
 
-	SAME(host_do(admin, (struct nv_sqe){.opcode = NV_ADMIN_ABORT,
-	                                    .sgl = by_transport(0),
-	                                    .cdw = {1 | (uint32_t)cid << 16}})
-	             .result,
-	     0);
+	SAME(host_abort(admin, 1, cid), 0);
 	SAME(host_answer(h, cid)->status, NV_ABORT_REQUESTED);
 	answered(h);
 	/* the namespace: what waits for it is executed */
@@ -505,7 +479,7 @@ static void what_waits_ends_with_its_queue_its_controller_its_namespace_and_the_
 	CHECK(!target.gates);
 	/* the end of the target: nothing is held back */
 	SAME(property_set(admin, NV_PROP_CC, 0x460001, 0).status, 0);
-	h = io_of(admin, 1);
+	h = host_io(admin, 1);
 	for (int i = 0; i < 4; i++) {
 		struct nv_sqe c = io_command(NV_IO_WRITE, 0, 8);
 
@@ -537,7 +511,7 @@ static void data_in_capsules_waits_in_a_bounded_part_of_the_memory(void)
 
 	c.sgl = in_capsule(8192);
 	for (int q = 2; q < 12; q++) {
-		struct host *io = io_of(admin, (uint16_t)q);
+		struct host *io = host_io(admin, (uint16_t)q);
 
 		for (int i = 0; i < 60; i++) {
 			struct nt_request *r;
@@ -588,11 +562,7 @@ static void a_fused_pair_waits_together(void)
 	SAME(answered(h), 2);
 	uint16_t first = (uint16_t)(h->next_cid - 2);
 
-	SAME(host_do(admin, (struct nv_sqe){.opcode = NV_ADMIN_ABORT,
-	                                    .sgl = by_transport(0),
-	                                    .cdw = {1 | (uint32_t)first << 16}})
-	             .result,
-	     0);
+	SAME(host_abort(admin, 1, first), 0);
 	SAME(host_answer(h, first)->status, NV_ABORT_REQUESTED);
 	SAME(host_answer(h, (uint16_t)(first + 1))->status, NV_FUSED_FAILED);
 	CHECK(!target.gates);
@@ -605,7 +575,8 @@ static void a_host_with_deep_queues_does_not_starve_one_of_depth_one(void)
 {
 	up();
 	limit_ns("depth=4");
-	struct host *more = io_of(admin, 2), *other = admin_of("nqn.2026-01.test:small"), *small = io_of(other, 1);
+	struct host *more = host_io(admin, 2), *other = host_admin_of("nqn.2026-01.test:small"),
+	            *small = host_io(other, 1);
 	uint32_t got = 0, deep = 0;
 
 	m->slow = true;
@@ -648,7 +619,7 @@ static void what_waits_for_its_turn_can_end(void)
 	memset(h->out, 0, 4096);
 	limit_ns("depth=1");
 	m->slow = true;
-	struct host *io = io_of(admin, 2), *third = io_of(admin, 3);
+	struct host *io = host_io(admin, 2), *third = host_io(admin, 3);
 
 	post(h, 1, NV_IO_READ); /* at the medium */
 	post(io, 3, NV_IO_WRITE);
@@ -657,11 +628,7 @@ static void what_waits_for_its_turn_can_end(void)
 	uint16_t cid = host_post(h, io_command(NV_IO_WRITE, 0, 8), 0);
 
 	SAME(ns->writers, 4);
-	SAME(host_do(admin, (struct nv_sqe){.opcode = NV_ADMIN_ABORT,
-	                                    .sgl = by_transport(0),
-	                                    .cdw = {1 | (uint32_t)cid << 16}})
-	             .result,
-	     0);
+	SAME(host_abort(admin, 1, cid), 0);
 	SAME(ns->writers, 3);
 	host_close(io);
 	SAME(ns->writers, 0);
@@ -685,7 +652,7 @@ static void what_waits_for_its_turn_can_end(void)
 static void hosts_of_unequal_depth_share_the_limit_of_a_namespace(void)
 {
 	up();
-	struct host *other = admin_of("nqn.2026-01.test:small"), *small = io_of(other, 1);
+	struct host *other = host_admin_of("nqn.2026-01.test:small"), *small = host_io(other, 1);
 	uint32_t got = 0, deep = 0;
 
 	limit_ns("iops=1000,burst=1");
@@ -742,8 +709,8 @@ static void many_hosts_and_namespaces_wait_without_any_further_memory(void)
 	nt_peers_limit(&target, 4096, 4096);
 	for (uint32_t i = 0; i < MANY; i++) {
 		snprintf(nqn, sizeof(nqn), "nqn.2026-01.test:host-%u", i);
-		admins[i] = admin_of(nqn);
-		ios[i] = io_of(admins[i], 1);
+		admins[i] = host_admin_of(nqn);
+		ios[i] = host_io(admins[i], 1);
 	}
 	size_t before = allocated();
 

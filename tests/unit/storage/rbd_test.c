@@ -321,7 +321,6 @@ static void up(void)
 	CHECK(ns);
 	admin = host_admin();
 	h = host_io(admin, 1);
-	h->count = 0;
 }
 
 static void down(void)
