@@ -151,9 +151,9 @@ static int by_tcp(struct vn_disk *d, uint64_t deadline, struct vn_association *a
 
 void vn_rdma_again(struct vn_disk *d, const char *why)
 {
-	vn_lock(d);
 	d->rdma_pause =
 	        !d->rdma_pause ? d->options.rdma_again_ms : (uint32_t)min_u64(2ull * d->rdma_pause, RDMA_AGAIN_MAX_MS);
+	vn_lock(d);
 	d->rdma_at = vn_now() + d->rdma_pause;
 	snprintf(d->rdma_why, sizeof(d->rdma_why), "%s", why);
 	pthread_mutex_unlock(&d->lock);
@@ -243,13 +243,6 @@ static int by_rdma_alone(struct vn_disk *d, uint64_t deadline, struct vn_associa
 	return e;
 }
 
-static void rdma_worked(struct vn_disk *d)
-{
-	vn_lock(d);
-	d->rdma_pause = 0;
-	pthread_mutex_unlock(&d->lock);
-}
-
 static int by_either(struct vn_disk *d, unsigned tries, uint64_t deadline, struct vn_association *a)
 {
 	bool due = vn_now() >= d->rdma_at;
@@ -259,7 +252,7 @@ static int by_either(struct vn_disk *d, unsigned tries, uint64_t deadline, struc
 	int e = due ? by_any_rdma(d, deadline, a) : -ENODEV;
 
 	if (!e)
-		rdma_worked(d);
+		d->rdma_pause = 0;
 	char why[sizeof(d->why)];
 
 	strcpy(why, d->why); /* TCP may overwrite it */

@@ -306,8 +306,7 @@ struct vn_disk {
 	struct vn_statistics stats;
 	struct vn_domain domain; /* has its own lock */
 	uint64_t rdma_at; /* ms; auto: when RDMA is tried again after a fallback to TCP; only the caretaker writes it */
-	uint32_t rdma_pause; /* … the length of that pause; 0: RDMA has worked */
-	char rdma_why[120];  /* … why it failed last */
+	char rdma_why[120]; /* … why it failed last */
 
 	/* constant */
 	struct vn_options options;
@@ -317,9 +316,10 @@ struct vn_disk {
 	struct vn_names names;
 	uint32_t max_part;
 	/* used by vn_open and then by the caretaker */
-	uint64_t latest;  /* ms: the latest end of the present attempt to connect */
-	bool by_iwarp;    /* with two kinds of RDMA, iWARP is the one that worked */
-	atomic_bool stop; /* vn_close has been called */
+	uint32_t rdma_pause; /* ms: the length of the pause until rdma_at; 0: RDMA has worked */
+	uint64_t latest;     /* ms: the latest end of the present attempt to connect */
+	bool by_iwarp;       /* with two kinds of RDMA, iWARP is the one that worked */
+	atomic_bool stop;    /* vn_close has been called */
 	char why[120];
 };
 
