@@ -156,12 +156,16 @@ check "one host: fio verifies through requests that are lost and late, and ports
 check "iWARP: fio verifies through wrong FPDUs, connections that are cut, and a port that goes down" came_through iwarp VERBENA_WIRE=always VERBENA_DEVICES=iwarp:lo VERBENA_MPA=crc
 
 # --- an adapter that is removed: requests go on by TCP where they may, and fail where they may not ---
+is_by_tcp() { # the target says so of its host
+	local port=${url#*://*:}
+	"$TARGET" status --port "${port%%/*}" >"$dir/status.out" && grep -q '"way": "TCP"' "$dir/status.out" && ! grep '"way": "[^T]' "$dir/status.out"
+}
 # goes_by_tcp HOST-RULE TARGET-RULE
 goes_by_tcp() {
 	local dir=$work/tcp server= target= status=0 host_rules=$1 target_rules=$2
 	rm -rf "$dir"
 	mkdir "$dir"
-	serve auto && plugged "${url/nvme+tcp/nvme+auto}" && verifies 3 || status=1
+	serve auto && plugged "${url/nvme+tcp/nvme+auto}" && verifies 3 && is_by_tcp || status=1
 	ends || { echo "an end does not end in order"; status=1; }
 	[ $status = 0 ] || told
 	return $status

@@ -123,7 +123,7 @@ changes_under_load() {
 	ctl add $NQN nsid=3 backend=memory size=4M iops=1 burst=1 && ! ctl add $NQN nsid=3 backend=memory size=4M && is 'ns(3)["limits"] == {"iops": 1, "burst": 1}' || return 1
 	load waits waits "$tcp/$NQN?nsid=3" --depth=32
 	wait_for 20 is 'ns(3)["waiting"] > 20' && ctl remove $NQN 3 && ! ctl remove $NQN 3 || return 1
-	wait_for 20 gone $pid && cat "$work/waits.out" && ! wait $pid # what waited is executed, the next one fails
+	wait_for 20 gone $pid && cat "$work/waits.out" && ! wait $pid || return 1 # what waited is executed, the next one fails
 	is 'not any(x["nsid"] == 3 for x in disks["namespaces"])' && is 'ns(2)["reads"] > 2000' && ! gone "${pids[0]}"
 }
 check "namespaces come and go under load, also with requests that wait" changes_under_load
