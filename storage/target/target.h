@@ -235,7 +235,8 @@ struct nt_account {
 	struct nt_gate gate;
 };
 
-/* All take effect at once, also for requests that wait. False: no memory, or not a valid name. */
+/* All take effect at once, also for requests that wait; a weight only for those that come later. False: no memory, or
+ * not a valid name. */
 void nt_limit_namespace(struct nt_namespace *ns, const struct nt_limits *l);
 bool nt_limit_host(struct nt_target *t, const char *nqn, const struct nt_limits *l); /* NULL: those of each host */
 /* Only hosts that keep is true for have limits of their own any more. */
