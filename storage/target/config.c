@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include "target/server.h"
+#include "target/size.h"
 
 #define MEMORY_DEFAULT (64u << 20)
 #define MEMORY_MIN (16u << 20)
@@ -105,22 +106,6 @@ bool nt_config_host(struct nt_config_subsystem *s, const char *nqn)
 	struct nt_config_host *h = append_element(&s->hosts, &s->host_count, sizeof(*s->hosts));
 
 	return h && (h->nqn = strdup(nqn));
-}
-
-bool nt_size_parse(const char *text, uint64_t *size)
-{
-	static const char units[] = "KMGTP";
-	char *end;
-
-	errno = 0;
-	unsigned long long n = strtoull(text, &end, 10);
-	const char *unit = *end ? strchr(units, *end) : NULL;
-	unsigned shift = unit ? 10 * (unsigned)(unit - units + 1) : 0;
-
-	if (errno || end == text || *text == '-' || (*end && (!unit || end[1])) || n > UINT64_MAX >> shift)
-		return false;
-	*size = n << shift;
-	return true;
 }
 
 /* ---- the file ---- */

@@ -3,10 +3,10 @@
 // SPDX-License-Identifier: MIT
 #include "target/limit.h"
 
-#include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
+
+#include "target/size.h"
 
 const char *const nt_rate_names[NT_RATES] = {"iops", "bps", "riops", "rbps", "wiops", "wbps"};
 
@@ -19,23 +19,6 @@ static bool wrong_limit(char why[NT_LIMIT_WHY], const char *name, const char *va
 {
 	snprintf(why, NT_LIMIT_WHY, "%.40s=%.40s: %s", name, value, what);
 	return false;
-}
-
-/* Parses 1000, 64K, 10M, 1G, 1T, with powers of 1024. */
-static bool parse_amount(const char *text, uint64_t *out)
-{
-	static const char units[] = "KMGT";
-	char *end;
-
-	errno = 0;
-	unsigned long long n = strtoull(text, &end, 10);
-	const char *unit = *end ? strchr(units, *end) : NULL;
-	unsigned shift = unit ? 10 * (unsigned)(unit - units + 1) : 0;
-
-	if (errno || *text < '0' || *text > '9' || (*end && (!unit || end[1])) || n > UINT64_MAX >> shift)
-		return false;
-	*out = n << shift;
-	return true;
 }
 
 static int rate_number(const char *name)
@@ -87,7 +70,7 @@ bool nt_limit_set(struct nt_limits *l, enum nt_limited of, const char *name, con
 		                   "weight and depth");
 	if (rate < 0 && none)
 		return wrong_limit(why, name, value, "must be a number");
-	if (!none && !parse_amount(value, &n))
+	if (!none && !nt_size_parse(value, &n))
 		return wrong_limit(why, name, value, rate < 0 ? "must be a number" : "must be a number or max");
 	if (rate < 0)
 		return set_other(l, of, name, value, n, why);

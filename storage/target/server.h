@@ -68,7 +68,6 @@ struct nt_config_address *nt_config_listen(struct nt_config *c);
 struct nt_config_subsystem *nt_config_subsystem(struct nt_config *c);
 struct nt_config_ns *nt_config_ns(struct nt_config_subsystem *s);
 bool nt_config_host(struct nt_config_subsystem *s, const char *nqn);
-bool nt_size_parse(const char *text, uint64_t *size); /* 4096, 64K, 10G, 1T */
 
 /* Reads a namespace from its JSON object, as it is in the file. False with *why (malloc'd), and nothing to free. */
 bool nt_config_read_ns(struct json_object *o, struct nt_config_ns *ns, char **why);
@@ -87,7 +86,6 @@ struct nt_server {
 		bool leaving;
 	} * listeners;
 	struct nt_control *control;
-	struct nt_watch signals, backend;
 	const char *file;
 	bool reload, stop;
 };
