@@ -25,7 +25,7 @@ struct view {
 	struct ibv_port_attr port;
 	struct ibv_gid_entry gids[VB_GID_TBL_LEN];
 	ssize_t n_gids;
-	char guid[24], rate[64];
+	char guid[24], rate[64], state[32];
 };
 
 static void view_read(struct view *v, struct ibv_device *dev)
@@ -36,6 +36,7 @@ static void view_read(struct view *v, struct ibv_device *dev)
 	v->n_gids = vb_query_gid_list(v->dev, v->gids, VB_GID_TBL_LEN);
 	vb_device_attr_text(v->dev, "node_guid", v->guid, sizeof(v->guid));
 	vb_device_attr_text(v->dev, "ports/1/rate", v->rate, sizeof(v->rate));
+	vb_device_attr_text(v->dev, "ports/1/state", v->state, sizeof(v->state));
 }
 
 static int mtu_bytes(const struct view *v)
@@ -43,13 +44,10 @@ static int mtu_bytes(const struct view *v)
 	return 128 << v->port.active_mtu;
 }
 
-static const char *state_text(const struct view *v)
+/* The text is "4: ACTIVE". */
+static const char *state_name(const struct view *v)
 {
-	static const char *const name[] = {"NOP", "DOWN", "INIT", "ARMED", "ACTIVE"};
-
-	if (v->dev->ib)
-		return name[v->port.state];
-	return v->port.state == IBV_PORT_ACTIVE ? "ACTIVE" : "DOWN";
+	return v->state + strlen("4: ");
 }
 
 /* inet_ntop prints an IPv4-mapped GID as ::ffff:a.b.c.d. */
@@ -63,7 +61,7 @@ static void print_table(const struct view *v)
 	char mtu[32], gid[INET6_ADDRSTRLEN];
 
 	snprintf(mtu, sizeof(mtu), v->dev->ib ? "%d" : "%d/%u", mtu_bytes(v), v->nd.mtu);
-	printf("%-16s %-12s %-7s %-11s %-23s %-20s", v->dev->dev.name, v->dev->ib ? "-" : v->nd.name, state_text(v),
+	printf("%-16s %-12s %-7s %-11s %-23s %-20s", v->dev->dev.name, v->dev->ib ? "-" : v->nd.name, state_name(v),
 	       mtu, v->rate, v->guid);
 	for (ssize_t i = 0; i < v->n_gids; i++)
 		printf("%*s%3u  %s\n", i ? 95 : 1, "", v->gids[i].gid_index, gid_text(&v->gids[i].gid, gid));
@@ -81,7 +79,7 @@ static void print_json(const struct view *v)
 	       v->dev->ib      ? "infiniband"
 	       : v->dev->iwarp ? "iwarp"
 	                       : "roce",
-	       state_text(v), mtu_bytes(v), v->nd.mtu, v->rate, v->guid);
+	       state_name(v), mtu_bytes(v), v->nd.mtu, v->rate, v->guid);
 	for (ssize_t i = 0; i < v->n_gids; i++)
 		printf("%s{\"index\": %u, \"gid\": \"%s\", \"type\": \"%s\"}", i ? ", " : "", v->gids[i].gid_index,
 		       gid_text(&v->gids[i].gid, gid), v->dev->iwarp || v->dev->ib ? "IB" : "RoCE v2");
@@ -141,11 +139,6 @@ int cmd_devices(int argc, char **argv)
 	size_t wrong;
 	int n;
 
-	if (argc == 2 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))) {
-		puts("usage: verbena devices [--json]\nShows the adapters of this machine, as a table or as JSON.\n"
-		     "Exit status: 0 success, 1 failure, 2 wrong usage.\nMore: man verbena-devices");
-		return 0;
-	}
 	if (argc > 1 && !json) {
 		cmd_complain("devices", "the only option is --json");
 		return 2;

@@ -23,7 +23,7 @@
 #define DEFAULT_ADDRESS "127.0.0.1:9975"
 #define BACKLOG 64
 
-static const char *const usage = "usage: verbena exporter [--listen ADDRESS:PORT|unix:PATH] [--device NAME]\n"
+static const char *const usage = "Usage: verbena exporter [--listen ADDRESS:PORT|unix:PATH] [--device NAME]\n"
                                  "Serves the counters of running programs to Prometheus, at /metrics, and those of\n"
                                  "verbena-target at /target/PORT, until it gets SIGTERM or SIGINT.\n"
                                  "\n"
@@ -33,8 +33,7 @@ static const char *const usage = "usage: verbena exporter [--listen ADDRESS:PORT
                                  "  --device NAME           only this adapter\n"
                                  "  --help                  show this\n"
                                  "\n"
-                                 "Exit status: 0 after a signal, 1 failure, 2 wrong usage.\n"
-                                 "More: man verbena-exporter\n";
+                                 "Exit status: 0 after a signal, 1 failure, 2 wrong usage.\n";
 
 static struct stat_query query;
 
@@ -204,6 +203,7 @@ int cmd_exporter(int argc, char **argv)
 	for (int i = 1; i < argc; i++) {
 		if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) {
 			fputs(usage, stdout);
+			cmd_name_manual(stdout, "verbena-exporter");
 			return 0;
 		}
 		if (stat_option(argv, &i, "--listen", &value)) {

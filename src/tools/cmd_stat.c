@@ -13,7 +13,7 @@
 #include "tools/stat_table.h"
 #include "tools/verbena.h"
 
-static const char *const usage = "usage: verbena stat [devices|qps|cqs|mrs|connections|processes] [OPTION...]\n"
+static const char *const usage = "Usage: verbena stat [devices|qps|cqs|mrs|connections|processes] [OPTION...]\n"
                                  "Shows what the running programs of this user have; root sees those of all users.\n"
                                  "\n"
                                  "  devices      adapters: programs, queue pairs, counters (the default)\n"
@@ -30,8 +30,7 @@ static const char *const usage = "usage: verbena stat [devices|qps|cqs|mrs|conne
                                  "  --openmetrics     print the counters as OpenMetrics text\n"
                                  "  --help            show this\n"
                                  "\n"
-                                 "Exit status: 0 success, 1 failure or a program did not answer, 2 wrong usage.\n"
-                                 "More: man verbena-stat\n";
+                                 "Exit status: 0 success, 1 failure or a program did not answer, 2 wrong usage.\n";
 
 struct stat_options {
 	const char *what;
@@ -179,6 +178,7 @@ int cmd_stat(int argc, char **argv)
 		return 2;
 	if (o.help) {
 		fputs(usage, stdout);
+		cmd_name_manual(stdout, "verbena-stat");
 		return 0;
 	}
 	return o.openmetrics ? print_openmetrics(&o) : show(&o);

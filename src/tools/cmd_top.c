@@ -25,7 +25,7 @@
 #define LINES_WITH_KEYS 8 /* a smaller terminal has no line for the keys */
 #define SECOND_LOOK 0.5   /* s */
 
-static const char *const usage = "usage: verbena top [qps|devices|processes] [OPTION...]\n"
+static const char *const usage = "Usage: verbena top [qps|devices|processes] [OPTION...]\n"
                                  "Shows what running programs send, live, the busiest first.\n"
                                  "\n"
                                  "  --pid N            only this process\n"
@@ -39,8 +39,7 @@ static const char *const usage = "usage: verbena top [qps|devices|processes] [OP
                                  "received, packets; arrows and page keys scroll; space looks at once.\n"
                                  "\n"
                                  "Exit status: 0 success, 1 failure, no terminal, or a program did not answer\n"
-                                 "(--once), 2 wrong usage.\n"
-                                 "More: man verbena-top\n";
+                                 "(--once), 2 wrong usage.\n";
 
 struct top {
 	const char *what;
@@ -391,6 +390,7 @@ int cmd_top(int argc, char **argv)
 
 	if (status == 1) {
 		fputs(usage, stdout);
+		cmd_name_manual(stdout, "verbena-top");
 		return 0;
 	}
 	if (!status)

@@ -1,21 +1,18 @@
 // main.c - verbena-srp-target: serves files, block devices and memory as SCSI disks over SRP
 // follows: man/verbena-srp-target.8
 // SPDX-License-Identifier: MIT
-#include <arpa/inet.h>
 #include <errno.h>
 #include <getopt.h>
-#include <ifaddrs.h>
-#include <net/if.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/epoll.h>
-#include <sys/signalfd.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "backend/ring.h"
 #include "srp/listener.h"
+#include "target/program.h"
+#include "target/size.h"
 
 #define PORT_DEFAULT 5555
 #define LINGER_MS 200 /* for the last messages */
@@ -48,7 +45,6 @@ static struct {
 	struct nb_ring *ring;
 	struct sp_target target;
 	struct sp_listener *listener;
-	struct nt_watch signals, backend;
 	uint64_t now;
 	bool stop;
 } server;
@@ -63,33 +59,7 @@ static bool report_wrong(const char *what, const char *why)
 
 static bool parse_limited(const char *name, const char *text, int base, uint64_t most, uint64_t *out)
 {
-	char *end;
-
-	errno = 0;
-	*out = strtoull(text, &end, base);
-	return (*text && *text != '-' && *text != ' ' && !*end && !errno && *out <= most) || report_wrong(name, text);
-}
-
-static bool parse_size(const char *text, uint64_t *size)
-{
-	static const char units[] = "KMGT";
-	char *end;
-	const char *unit;
-
-	errno = 0;
-	*size = strtoull(text, &end, 10);
-	if (*text < '0' || *text > '9' || errno)
-		return false;
-	if (!*end)
-		return true;
-	if (end[1] || !(unit = strchr(units, *end)))
-		return false;
-	unsigned shift = 10 * (unsigned)(unit - units + 1);
-
-	if (*size > NB_SIZE_MAX >> shift)
-		return false;
-	*size <<= shift;
-	return true;
+	return nt_number_parse(text, base, most, out) || report_wrong(name, text);
 }
 
 static bool take_option(int c, const char *value, struct options *o)
@@ -164,7 +134,7 @@ static int open_backend(const struct options *o, const char *what, struct nb_bac
 
 	if (colon && (!strncmp(what, "memory:", 7) || !strncmp(what, "null:", 5))) {
 		c.kind = *what == 'm' ? "memory" : "null";
-		return parse_size(colon + 1, &c.size) ? nb_open(&c, server.ring, b) : EINVAL;
+		return nt_size_parse(colon + 1, &c.size) ? nb_open(&c, server.ring, b) : EINVAL;
 	}
 	if (stat(what, &st))
 		return errno;
@@ -196,19 +166,6 @@ static bool add_units(const struct options *o)
 
 /* ---- the loop ---- */
 
-static void signals_ready(struct nt_watch *w, uint32_t events)
-{
-	struct signalfd_siginfo si;
-
-	while (read(w->fd, &si, sizeof(si)) == sizeof(si))
-		server.stop = true;
-}
-
-static void backend_done(struct nt_watch *w, uint32_t events)
-{
-	nb_ring_reap(server.ring);
-}
-
 static void run_turn(uint64_t until)
 {
 	uint64_t next = sp_listener_turn(server.listener, server.now);
@@ -239,25 +196,11 @@ static bool stop_server(void)
 
 static bool set_up(const struct options *o)
 {
-	sigset_t set;
 	int error;
 
-	signal(SIGPIPE, SIG_IGN);
-	signal(SIGXFSZ, SIG_IGN); /* exceeding a file size limit is only an error of one request */
-	sigemptyset(&set);
-	sigaddset(&set, SIGINT);
-	sigaddset(&set, SIGTERM);
-	sigprocmask(SIG_BLOCK, &set, NULL); /* the ring's threads inherit the mask */
 	server.now = nt_now();
-	if (!(server.loop = nt_loop_open()))
-		return report_wrong("epoll", strerror(errno));
-	if ((error = nb_ring_open(&server.ring, o->threads)))
-		return report_wrong("io_uring", strerror(error));
-	server.signals = (struct nt_watch){
-	        .fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK), .events = EPOLLIN, .ready = signals_ready};
-	server.backend = (struct nt_watch){.fd = nb_ring_fd(server.ring), .events = EPOLLIN, .ready = backend_done};
-	if ((error = nt_loop_add(server.loop, &server.signals)) || (error = nt_loop_add(server.loop, &server.backend)))
-		return report_wrong("epoll", strerror(error));
+	if ((error = nt_program_open(&server.loop, &server.ring, o->threads, &server.stop, NULL)))
+		return report_wrong("the event loop", strerror(error));
 	if (!add_units(o))
 		return false;
 	if ((error = sp_listener_open(server.loop, &server.target, o->listen, o->port, &server.listener)))
@@ -295,8 +238,7 @@ int main(int argc, char **argv)
 			_exit(1);
 	}
 	sc_target_close(&server.target.scsi);
-	if (server.ring)
-		nb_ring_close(server.ring);
+	nb_ring_close(server.ring);
 	nt_loop_close(server.loop);
 	return !served;
 }

@@ -8,16 +8,14 @@
 #include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
-#include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "target/program.h"
 #include "target/server.h"
 #include "target/size.h"
 
@@ -79,13 +77,9 @@ static bool report_bad(const char *what, const char *value)
 	return false;
 }
 
-static bool number_option(const char *name, const char *value, unsigned long most, unsigned long *out)
+static bool number_option(const char *name, const char *value, uint64_t most, uint64_t *out)
 {
-	char *end;
-
-	errno = 0;
-	*out = strtoul(value, &end, 10);
-	return (*value >= '0' && *value <= '9' && !*end && !errno && *out <= most) || report_bad(name, value);
+	return nt_number_parse(value, 10, most, out) || report_bad(name, value);
 }
 
 static bool limit_option(const char *name, const char *value, enum nt_limited of, struct nt_limits *l)
@@ -97,7 +91,7 @@ static bool limit_option(const char *name, const char *value, enum nt_limited of
 
 static bool take_target_option(int c, const char *value, struct options *o)
 {
-	unsigned long n = 0;
+	uint64_t n = 0;
 
 	switch (c) {
 	case 'e':
@@ -342,23 +336,6 @@ static void print_urls(const struct nt_server *s)
 
 static struct nt_server server;
 
-static void signals_ready(struct nt_watch *w, uint32_t events)
-{
-	struct signalfd_siginfo si;
-
-	while (read(w->fd, &si, sizeof(si)) == sizeof(si)) {
-		if (si.ssi_signo == SIGHUP)
-			server.reload = true;
-		else
-			server.stop = true;
-	}
-}
-
-static void backend_done(struct nt_watch *w, uint32_t events)
-{
-	nb_ring_reap(server.ring);
-}
-
 static void reload_config(void)
 {
 	struct nt_config c;
@@ -427,19 +404,10 @@ static void stop_server(void)
 
 static bool set_up_server(const struct options *o, struct nt_config *c)
 {
-	sigset_t set;
 	int error;
 
-	signal(SIGPIPE, SIG_IGN);
-	signal(SIGXFSZ, SIG_IGN); /* exceeding a file size limit is only an error of one request */
-	sigemptyset(&set);
-	sigaddset(&set, SIGHUP);
-	sigaddset(&set, SIGINT);
-	sigaddset(&set, SIGTERM);
-	sigprocmask(SIG_BLOCK, &set, NULL); /* the ring's threads inherit the mask */
 	server.file = o->config;
-	server.loop = nt_loop_open();
-	error = server.loop ? nb_ring_open(&server.ring, o->threads) : ENOMEM;
+	error = nt_program_open(&server.loop, &server.ring, o->threads, &server.stop, &server.reload);
 	if (!error)
 		error = nt_target_init(&server.target, c->memory);
 	if (error) {
@@ -451,13 +419,6 @@ static bool set_up_server(const struct options *o, struct nt_config *c)
 	server.target.auth = &nt_dhchap;
 #endif
 	server.target.now = server.target.started = nt_now();
-	server.signals = (struct nt_watch){
-	        .fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK), .events = EPOLLIN, .ready = signals_ready};
-	server.backend = (struct nt_watch){.fd = nb_ring_fd(server.ring), .events = EPOLLIN, .ready = backend_done};
-	if (nt_loop_add(server.loop, &server.signals) || nt_loop_add(server.loop, &server.backend)) {
-		nt_say("%s", strerror(errno));
-		return false;
-	}
 	return !nt_apply(&server, c) && server.listeners;
 }
 

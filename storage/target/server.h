@@ -86,7 +86,6 @@ struct nt_server {
 		bool leaving;
 	} * listeners;
 	struct nt_control *control;
-	struct nt_watch signals, backend;
 	const char *file;
 	bool reload, stop;
 };

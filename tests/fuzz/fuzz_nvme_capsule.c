@@ -5,33 +5,15 @@
 #include <stdint.h>
 
 #include "host.h"
+#include "input.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #define QUEUES 4u
 
-struct input {
-	const uint8_t *at;
-	size_t left;
-};
-
 static struct host *queues[QUEUES];
 static struct medium *media[64];
 static unsigned medium_count;
-
-static uint8_t byte(struct input *in)
-{
-	if (!in->left)
-		return 0;
-	in->left--;
-	return *in->at++;
-}
-
-static void bytes(struct input *in, uint8_t *out, size_t n)
-{
-	for (size_t i = 0; i < n; i++)
-		out[i] = byte(in);
-}
 
 static void command(struct host *h, const uint8_t *sqe, uint32_t capsule)
 {

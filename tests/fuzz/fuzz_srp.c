@@ -11,6 +11,8 @@
 		fprintf(stderr, "%s:%d: " fmt "\n", __FILE__, __LINE__, ##__VA_ARGS__); \
 		abort();                                                                \
 	} while (0)
+#include "input.h"
+#include "slow_medium.h"
 #include "srp_peer.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -18,56 +20,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 #define CHANNELS 3u
 #define SIZE (2u << 20)
 
-struct input {
-	const uint8_t *at;
-	size_t left;
-};
-
 static struct sp_target target;
 static struct peer *peers[CHANNELS];
-static struct nb_request *pending[CHANNELS * SP_SLOTS];
-static unsigned pending_count;
-
-static uint8_t byte(struct input *in)
-{
-	if (!in->left)
-		return 0;
-	in->left--;
-	return *in->at++;
-}
-
-static void bytes(struct input *in, uint8_t *out, size_t n)
-{
-	for (size_t i = 0; i < n; i++)
-		out[i] = byte(in);
-}
-
-/* ---- a medium that finishes when it is told to ---- */
-
-static void slow_submit(struct nb_backend *b, struct nb_request *r)
-{
-	CHECK(r->op == NB_FLUSH || (r->offset <= SIZE && r->length <= SIZE - r->offset));
-	CHECK(pending_count < CHANNELS * SP_SLOTS);
-	pending[pending_count++] = r;
-}
-
-static void slow_close(struct nb_backend *b)
-{
-}
-
-static const struct nb_kind slow_kind = {"slow", NULL, slow_submit, NULL, slow_close};
-static struct nb_backend slow;
-
-static void finish(unsigned i, int error)
-{
-	struct nb_request *r = pending[i];
-
-	pending[i] = pending[--pending_count];
-	if (!error && r->op == NB_READ)
-		memset(r->data, 0x33,
-		       r->length); /* it is the adapter's memory: a sanitizer sees whether all of it is there */
-	r->done(r, error);
-}
 
 /* ---- initiators ---- */
 
@@ -98,8 +52,8 @@ static void close_one(unsigned i)
 		return;
 	peer_close(peers[i]);
 	while (!peers[i]->gone) {
-		CHECK(pending_count);
-		finish(0, 0);
+		CHECK(slow.count);
+		slow_finish(0, 0);
 	}
 	free(peers[i]);
 	peers[i] = NULL;
@@ -179,8 +133,8 @@ static void act(struct input *in)
 	struct peer *p = i < CHANNELS ? peers[i] : NULL;
 
 	if (i == CHANNELS) {
-		if (pending_count)
-			finish(byte(in) % pending_count, what & 1 ? EIO : what & 2 ? ENOSPC : 0);
+		if (slow.count)
+			slow_finish(byte(in) % slow.count, what & 1 ? EIO : what & 2 ? ENOSPC : 0);
 		return;
 	}
 	if (!p) {
@@ -223,16 +177,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct input in = {data, size};
 
 	memset(&target, 0, sizeof(target));
-	pending_count = 0;
 	CHECK(!nb_open(&c, NULL, &b) && !sc_lu_add(&target.scsi, 0, b, "fuzz"));
-	slow = (struct nb_backend){.kind = &slow_kind, .size = SIZE, .block = 512, .volatile_cache = true};
-	CHECK(!sc_lu_add(&target.scsi, 1, &slow, "slow"));
+	CHECK(!sc_lu_add(&target.scsi, 1, slow_open(SIZE, NULL), "slow"));
 	while (in.left)
 		act(&in);
 	for (unsigned i = 0; i < CHANNELS; i++)
 		close_one(i);
-	while (pending_count) /* there is none: closed channels have waited for theirs */
-		abort();
+	CHECK(!slow.count); /* closed channels have waited for theirs */
 	CHECK(!target.count && !target.nexuses && !target.scsi.nexuses);
 	CHECK(!target.scsi.lus[0]->first && !target.scsi.lus[1]->first && !target.scsi.lus[1]->barriers);
 	sc_target_close(&target.scsi);

@@ -72,7 +72,7 @@ check "what was written is read, all sizes; from memory, beyond what one request
 check "a file system is made, filled, checked and trimmed" there 'set -e; mkfs.ext4 -q /run/a; mkdir -p /m; mount /run/a /m; cp -r /usr/bin/b* /m
 	cd /usr/bin; find b* -type f | xargs md5sum >/run/sums; umount /m; fsck.ext4 -fn /run/a; mount /run/a /m; cd /m; md5sum --quiet -c /run/sums
 	cd /; fstrim /m; umount /m'
-check "discarded blocks read as zeros, and the image has holes" there 'set -e; blkdiscard /run/a; cmp -n 4194304 /run/a /dev/zero'
+check "discarded blocks read as zeros" there 'set -e; blkdiscard /run/a; cmp -n 4194304 /run/a /dev/zero'
 check "… and the image has holes" test "$(stat -c %b "$work/a.img")" -lt 20000
 works_on 'set -e; mkfs.ext4 -q /run/a; mount /run/a /m; touch /run/begun; for i in 1 2; do cp -r /usr/bin/[ab]* /m; sync; rm -rf /m/*; done; umount /m; fsck.ext4 -fn /run/a'
 check "the target is killed in the middle of it" killed

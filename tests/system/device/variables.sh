@@ -100,7 +100,9 @@ fi
 # --- output that cannot be written, and help ---
 "$verbena" devices >/dev/full 2>"$work/err" && fail "devices >/dev/full exits 0"
 grep -q 'No space left' "$work/err" || fail "devices >/dev/full: no reason is given"
-for command in $("$verbena" help | sed -n 's/^  verbena \([a-z]*\).*/\1/p' | sort -u); do
+commands=$("$verbena" help | sed -n 's/^  \([a-z][a-z]*\) .*/\1/p')
+[ "$(wc -l <<<"$commands")" -gt 5 ] || fail "verbena help lists no commands"
+for command in $commands; do
 	"$verbena" $command --help >"$work/out" 2>"$work/err" || fail "$command --help: exit status $?"
 	grep -q "^Usage: verbena $command" "$work/out" || fail "$command --help prints no usage"
 	[ "$(wc -l <"$work/out")" -le 24 ] || fail "$command --help does not fit a screen"

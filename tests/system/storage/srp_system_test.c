@@ -287,7 +287,7 @@ static void hostile_initiators_harm_themselves_alone(void)
 	host_close(good);
 }
 
-static void initiators_that_vanish_leave_room_for_others(void)
+static void initiators_that_disconnect_leave_room_for_others(void)
 {
 	for (unsigned i = 0; i < 70; i++) { /* more than there may be at a time */
 		struct host *h = connect_as((uint8_t)i, 0);
@@ -330,7 +330,7 @@ int main(int argc, char **argv)
 	RUN(a_second_login_takes_over_and_a_second_channel_does_not);
 	RUN(management_is_answered);
 	RUN(hostile_initiators_harm_themselves_alone);
-	RUN(initiators_that_vanish_leave_room_for_others);
+	RUN(initiators_that_disconnect_leave_room_for_others);
 	RUN(a_stopped_target_logs_out_and_a_killed_one_ends_the_connection);
 	end(SIGTERM, true);
 	return 0;

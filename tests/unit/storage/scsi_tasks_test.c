@@ -41,18 +41,18 @@ static void an_ordered_task_waits_for_older_ones_and_younger_ones_wait_for_it(vo
 	begin_read(0, &nexus, SC_SIMPLE);
 	begin_read(1, &nexus, SC_ORDERED);
 	begin_read(2, &other, SC_SIMPLE);
-	SAME(slow->count, 1);
-	slow_finish(0);
+	SAME(slow.count, 1);
+	slow_finish(0, 0);
 	SAME(tasks[0].done, 1);
-	SAME(slow->count, 1); /* the ordered task alone */
+	SAME(slow.count, 1); /* the ordered task alone */
 	begin_read(3, &other, SC_HEAD);
-	SAME(slow->count, 2); /* it goes before all */
-	slow_finish(0);
+	SAME(slow.count, 2); /* it goes before all */
+	slow_finish(0, 0);
 	SAME(tasks[1].done, 1);
-	slow_finish(0);
+	slow_finish(0, 0);
 	SAME(tasks[3].done, 1);
-	SAME(slow->count, 1);
-	slow_finish(0);
+	SAME(slow.count, 1);
+	slow_finish(0, 0);
 	SAME(tasks[2].done, 1);
 	target_close();
 }
@@ -65,20 +65,20 @@ static void no_command_runs_within_a_compare_and_write(void)
 	begin(&said, &nexus, 1, CDB(SC_COMPARE_WRITE, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0), 2 * BLOCK);
 	begin_read(1, &other, SC_SIMPLE);
 	begin_read(2, &other, SC_HEAD); /* the comparison has not begun */
-	SAME(slow->count, 2);
-	slow_finish(0);
-	SAME(slow->count, 1);
-	slow_finish(0);
-	SAME(slow->count, 1); /* the comparison */
+	SAME(slow.count, 2);
+	slow_finish(0, 0);
+	SAME(slow.count, 1);
+	slow_finish(0, 0);
+	SAME(slow.count, 1); /* the comparison */
 	begin_read(3, &other, SC_HEAD);
-	SAME(slow->count, 1);
-	slow_finish(0); /* it reads */
-	SAME(slow->count, 1);
-	slow_finish(0); /* it writes */
+	SAME(slow.count, 1);
+	slow_finish(0, 0); /* it reads */
+	SAME(slow.count, 1);
+	slow_finish(0, 0); /* it writes */
 	SAME(said.done, 1);
-	SAME(slow->count, 2);
-	slow_finish(0);
-	slow_finish(0);
+	SAME(slow.count, 2);
+	slow_finish(0, 0);
+	slow_finish(0, 0);
 	target_close();
 }
 
@@ -92,7 +92,7 @@ static void an_aborted_task_has_ended_when_the_abort_is_answered(void)
 	sc_manage(&m);
 	SAME(managed, 0); /* the medium writes to its memory still */
 	SAME(tasks[0].done, 0);
-	slow_finish(0);
+	slow_finish(0, 0);
 	SAME(managed, 1);
 	SAME(result, SC_COMPLETE);
 	SAME(tasks[0].done, 1);
@@ -101,7 +101,7 @@ static void an_aborted_task_has_ended_when_the_abort_is_answered(void)
 	m = manage(SC_ABORT_TASK, &other, 1); /* another nexus's task */
 	sc_manage(&m);
 	SAME(managed, 1);
-	slow_finish(0);
+	slow_finish(0, 0);
 	CHECK(!tasks[1].task.aborted);
 	SAME(tasks[1].task.status, SC_GOOD);
 	target_close();
@@ -116,7 +116,7 @@ static void a_second_function_waits_for_the_same_task(void)
 	sc_manage(&m);
 	sc_manage(&reset);
 	SAME(managed, 0);
-	slow_finish(0);
+	slow_finish(0, 0);
 	SAME(managed, 2);
 	target_close();
 }
@@ -132,9 +132,9 @@ static void a_task_that_waits_is_aborted_at_once(void)
 	sc_manage(&m);
 	SAME(managed, 1);
 	SAME(tasks[1].done, 1);
-	SAME(slow->count, 2); /* the youngest does not wait any more */
-	slow_finish(0);
-	slow_finish(0);
+	SAME(slow.count, 2); /* the youngest does not wait any more */
+	slow_finish(0, 0);
+	slow_finish(0, 0);
 	target_close();
 }
 
@@ -150,9 +150,9 @@ static void a_reset_aborts_all_and_tells_all(void)
 	SAME(tasks[2].done, 1);
 	SAME(tasks[2].task.status, SC_TASK_ABORTED); /* another initiator aborted it: TAS */
 	CHECK(!tasks[2].task.aborted);
-	slow_finish(0);
+	slow_finish(0, 0);
 	SAME(managed, 0);
-	slow_finish(0);
+	slow_finish(0, 0);
 	SAME(managed, 1);
 	CHECK(tasks[0].task.aborted);
 	SAME(tasks[1].task.status, SC_TASK_ABORTED);
@@ -177,12 +177,12 @@ static void a_cleared_task_set_is_told_to_the_others(void)
 	struct sc_manage m = manage(SC_ABORT_TASK_SET, &nexus, 0);
 
 	sc_manage(&m);
-	slow_finish(0);
+	slow_finish(0, 0);
 	SAME(managed, 1);
 	SAME(tasks[1].done, 0);
 	m = manage(SC_CLEAR_TASK_SET, &nexus, 0);
 	sc_manage(&m);
-	slow_finish(0);
+	slow_finish(0, 0);
 	SAME(managed, 1);
 	SAME(tasks[1].task.status, SC_TASK_ABORTED);
 	SAME(other.attention[1], 1u << SC_UA_CLEARED);
@@ -324,7 +324,7 @@ static void preempt_and_abort_ends_the_holders_tasks(void)
 	sc_put64(said.data + 8, 11);
 	begin(&said, &other, 1, CDB(SC_PR_OUT, PREEMPT_ABORT, 1, 0, 0, 0, 0, 0, 24, 0), 24);
 	SAME(said.done, 0); /* the medium may still write */
-	slow_finish(0);
+	slow_finish(0, 0);
 	SAME(said.done, 1);
 	SAME(said.task.status, SC_GOOD);
 	SAME(tasks[0].task.status, SC_TASK_ABORTED);

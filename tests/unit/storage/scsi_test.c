@@ -282,7 +282,7 @@ static void errors_of_the_medium_become_sense_codes(void)
 	target_open();
 	for (unsigned i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
 		begin(&said, &nexus, 1, CDB(rows[i].write ? SC_WRITE10 : SC_READ10, 0, 0, 0, 0, 0, 0, 0, 1, 0), BLOCK);
-		slow_finish(rows[i].error);
+		slow_finish(0, rows[i].error);
 		SAME(said.done, 1);
 		SAME(SC_SENSE(said.task.sense[2], said.task.sense[12], said.task.sense[13]), rows[i].sense);
 		SAME(said.task.given, 0);

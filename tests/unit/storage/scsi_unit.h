@@ -5,6 +5,7 @@
 
 #include "../../support/check.h"
 #include "scsi/device.h"
+#include "slow_medium.h"
 
 #define BLOCK 512u
 #define BLOCKS 4096u
@@ -24,40 +25,6 @@ static void outcome_done(struct sc_task *t)
 	((struct outcome *)(void *)t)->done++;
 }
 
-/* A medium whose requests the test finishes. */
-struct slow {
-	struct nb_backend b;
-	struct nb_request *pending[64];
-	unsigned count;
-	uint8_t bytes[BLOCK * BLOCKS];
-};
-
-static struct slow *slow;
-
-static void slow_submit(struct nb_backend *b, struct nb_request *r)
-{
-	slow->pending[slow->count++] = r;
-}
-
-static void slow_close(struct nb_backend *b)
-{
-}
-
-/* Finishes the oldest request. */
-static void slow_finish(int error)
-{
-	struct nb_request *r = slow->pending[0];
-
-	memmove(slow->pending, slow->pending + 1, --slow->count * sizeof(r));
-	if (!error && r->op == NB_READ)
-		memcpy(r->data, slow->bytes + r->offset, r->length);
-	if (!error && r->op == NB_WRITE)
-		memcpy(slow->bytes + r->offset, r->data, r->length);
-	r->done(r, error);
-}
-
-static const struct nb_kind slow_kind = {"slow", NULL, slow_submit, NULL, slow_close};
-
 /* Unit 0 is memory, unit 1 a slow medium. */
 static void target_open(void)
 {
@@ -67,11 +34,8 @@ static void target_open(void)
 	memset(&target, 0, sizeof(target));
 	CHECK(!nb_open(&c, NULL, &b));
 	CHECK(!sc_lu_add(&target, 0, b, "test"));
-	slow = calloc(1, sizeof(*slow));
-	CHECK(slow);
-	slow->b =
-	        (struct nb_backend){.kind = &slow_kind, .size = BLOCK * BLOCKS, .block = BLOCK, .volatile_cache = true};
-	CHECK(!sc_lu_add(&target, 1, &slow->b, "slow"));
+	CHECK((b = slow_open(BLOCK * BLOCKS, calloc(BLOCKS, BLOCK))) && slow.bytes);
+	CHECK(!sc_lu_add(&target, 1, b, "slow"));
 	memset(&nexus, 0, sizeof(nexus));
 	memset(&other, 0, sizeof(other));
 	nexus.port[0] = 1;
@@ -87,7 +51,7 @@ static void target_close(void)
 	sc_nexus_close(&nexus);
 	sc_nexus_close(&other);
 	sc_target_close(&target);
-	free(slow);
+	free(slow.bytes);
 }
 
 /* Starts a command; data-out is in o->data already. */

@@ -1,35 +1,14 @@
 // srp_test.c - the SRP target without an adapter: logins, descriptors, responses, credits, task management
 // follows: SRP (ANSI INCITS 365, T10/1415-D)
 // SPDX-License-Identifier: MIT
+#include "slow_medium.h"
 #include "srp_peer.h"
 
 #define BLOCK 512u
 
 static struct sp_target target;
-static struct nb_request *pending[64]; /* of the slow medium, unit 1 */
-static unsigned pending_count;
 static struct sp_login_rsp login;
 static uint32_t reason;
-
-static void slow_submit(struct nb_backend *b, struct nb_request *r)
-{
-	pending[pending_count++] = r;
-}
-
-static void slow_close(struct nb_backend *b)
-{
-}
-
-static const struct nb_kind slow_kind = {"slow", NULL, slow_submit, NULL, slow_close};
-static struct nb_backend slow;
-
-static void finish(void)
-{
-	struct nb_request *r = pending[0];
-
-	memmove(pending, pending + 1, --pending_count * sizeof(r));
-	r->done(r, 0);
-}
 
 static struct sp_login hello(uint8_t port, uint8_t flags)
 {
@@ -63,9 +42,7 @@ static struct peer *open_all(void)
 	memset(&target, 0, sizeof(target));
 	target.scsi.port[7] = target.scsi.port[15] = 9;
 	CHECK(!nb_open(&c, NULL, &b) && !sc_lu_add(&target.scsi, 0, b, "srp"));
-	slow = (struct nb_backend){.kind = &slow_kind, .size = 8u << 20, .block = BLOCK};
-	CHECK(!sc_lu_add(&target.scsi, 1, &slow, "slow"));
-	pending_count = 0;
+	CHECK(!sc_lu_add(&target.scsi, 1, slow_open(8u << 20, NULL), "slow"));
 	return connect_as(1, 0);
 }
 
@@ -395,7 +372,7 @@ static void an_abort_is_answered_after_its_task_has_ended(void)
 	CHECK(peer_send(p, message, message_len));
 	manage(p, SP_ABORT_TASK, 42);
 	SAME(p->said_count, 0);
-	finish();
+	slow_finish(0, 0);
 	SAME(p->said_count, 1);
 	SAME(answer(p, 0).tag, 77);
 	SAME(answer(p, 0).code, SP_DONE);
@@ -421,7 +398,7 @@ static void a_command_is_aborted_while_its_data_is_fetched(void)
 	CHECK(p->given[0]);     /* the adapter writes to its memory still */
 	peer_finish_move(p);
 	CHECK(!p->given[0]);
-	SAME(pending_count, 0);
+	SAME(slow.count, 0);
 	p->held = false;
 	peer_settle(p);
 	close_all(p);
@@ -440,7 +417,7 @@ static void no_more_data_follows_an_abort(void)
 	for (uint32_t i = 0; i < 12; i++)
 		put_desc(i * BLOCK, BLOCK);
 	CHECK(peer_send(p, message, message_len));
-	finish();
+	slow_finish(0, 0);
 	SAME(p->moving_count, 1); /* the first eight parts */
 	manage(p, SP_ABORT_TASK, 42);
 	SAME(p->said_count, 1);
@@ -463,7 +440,7 @@ static void credits_of_another_channels_reset_return_by_themselves(void)
 	put_desc(0, BLOCK);
 	CHECK(peer_send(q, message, message_len));
 	manage(p, SP_LUN_RESET, 0);
-	finish();
+	slow_finish(0, 0);
 	SAME(answer(p, 0).credits, 1);
 	SAME(q->said_count, 1);
 	SAME(q->said[0].bytes[0], SP_CRED_REQ);
@@ -483,9 +460,9 @@ static void more_data_than_memory_waits_its_turn(void)
 		put_desc(0, 2048 * BLOCK);
 		CHECK(peer_send(p, message, message_len));
 	}
-	SAME(pending_count, SP_POOL / (2048 * BLOCK));
-	while (pending_count) {
-		finish();
+	SAME(slow.count, SP_POOL / (2048 * BLOCK));
+	while (slow.count) {
+		slow_finish(0, 0);
 		peer_settle(p);
 	}
 	SAME(p->said_count, n);
@@ -506,10 +483,10 @@ static void a_closed_channel_is_gone_when_the_medium_is_done(void)
 	manage(p, SP_LUN_RESET, 0);
 	peer_close(p);
 	CHECK(!p->gone);
-	finish();
-	finish();
+	slow_finish(0, 0);
+	slow_finish(0, 0);
 	CHECK(!p->gone);
-	finish();
+	slow_finish(0, 0);
 	CHECK(p->gone);
 	SAME(p->said_count, 0);
 	free(p);
@@ -527,12 +504,12 @@ static void a_new_login_waits_for_what_the_old_one_left_at_the_medium(void)
 	CHECK(!p->gone);
 	q = connect_as(1, 0);
 	CHECK(peer_send(q, message, message_len));
-	SAME(pending_count, 1);
-	finish();
+	SAME(slow.count, 1);
+	slow_finish(0, 0);
 	CHECK(p->gone);
 	free(p);
-	SAME(pending_count, 1);
-	finish();
+	SAME(slow.count, 1);
+	slow_finish(0, 0);
 	SAME(answer(q, 0).status, SC_GOOD);
 	peer_settle(q);
 	close_all(q);
