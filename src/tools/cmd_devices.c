@@ -25,7 +25,7 @@ struct view {
 	struct ibv_port_attr port;
 	struct ibv_gid_entry gids[VB_GID_TBL_LEN];
 	ssize_t n_gids;
-	char guid[24], rate[64];
+	char guid[24], rate[64], state[32];
 };
 
 static void view_read(struct view *v, struct ibv_device *dev)
@@ -36,6 +36,7 @@ static void view_read(struct view *v, struct ibv_device *dev)
 	v->n_gids = vb_query_gid_list(v->dev, v->gids, VB_GID_TBL_LEN);
 	vb_device_attr_text(v->dev, "node_guid", v->guid, sizeof(v->guid));
 	vb_device_attr_text(v->dev, "ports/1/rate", v->rate, sizeof(v->rate));
+	vb_device_attr_text(v->dev, "ports/1/state", v->state, sizeof(v->state));
 }
 
 static int mtu_bytes(const struct view *v)
@@ -43,13 +44,12 @@ static int mtu_bytes(const struct view *v)
 	return 128 << v->port.active_mtu;
 }
 
+/* Without the number in front of it. */
 static const char *state_text(const struct view *v)
 {
-	static const char *const name[] = {"NOP", "DOWN", "INIT", "ARMED", "ACTIVE"};
+	const char *colon = strchr(v->state, ':');
 
-	if (v->dev->ib)
-		return name[v->port.state];
-	return v->port.state == IBV_PORT_ACTIVE ? "ACTIVE" : "DOWN";
+	return colon ? colon + 2 : "DOWN";
 }
 
 /* inet_ntop prints an IPv4-mapped GID as ::ffff:a.b.c.d. */
