@@ -116,6 +116,16 @@ static int lid_text(struct vb_device *dev, struct text *t)
 	return snprintf(t->buf, t->size, "0x%x", t->port.lid);
 }
 
+static int lmc_text(struct vb_device *dev, struct text *t)
+{
+	return snprintf(t->buf, t->size, "%u", t->port.lmc);
+}
+
+static int sm_sl(struct vb_device *dev, struct text *t)
+{
+	return snprintf(t->buf, t->size, "%u", t->port.sm_sl);
+}
+
 static int sm_lid(struct vb_device *dev, struct text *t)
 {
 	return snprintf(t->buf, t->size, "0x%x", t->port.sm_lid);
@@ -166,9 +176,9 @@ static const struct {
         {"ports/1/rate", rate_text},
         {"ports/1/link_layer", link_layer},
         {"ports/1/lid", lid_text},
-        {"ports/1/lid_mask_count", zero_text},
+        {"ports/1/lid_mask_count", lmc_text},
         {"ports/1/sm_lid", sm_lid},
-        {"ports/1/sm_sl", zero_text},
+        {"ports/1/sm_sl", sm_sl},
         {"ports/1/cap_mask", cap_mask},
         {"ports/1/pkeys/0", pkey_text},
         {"device/vendor", none_id},

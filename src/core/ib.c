@@ -9,8 +9,6 @@
 
 #include "core/device.h"
 
-#define LINK_LOCAL 0xfe80000000000000ull
-
 enum { LAST_UNICAST = 0xbfff, LAST_LID = 0xfffe, SLS = 16, MTU_256 = 1, MTU_4096 = 5, LMC_MAX = 7 };
 
 static void set_gids(struct vb_device *dev)
@@ -65,14 +63,7 @@ static unsigned changes(const struct vb_ib_port *old, const struct vb_ib_port *n
 void vb_device_apply_ib(struct vb_device *dev, const struct vb_ib_port *port)
 {
 	vb_lock(&dev->lock);
-	struct vb_ib_port now = dev->port;
-
-	if (port) {
-		now = possible_port(port);
-	} else {
-		now.state = IBV_PORT_DOWN;
-		now.phys = 3; /* Disabled */
-	}
+	struct vb_ib_port now = possible_port(port);
 	unsigned bits = changes(&dev->port, &now);
 
 	if (bits & (VB_DEV_PORT_UP | VB_DEV_PORT_DOWN)) /* a change that is undone before it is told is not reported */

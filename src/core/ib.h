@@ -46,8 +46,8 @@ struct vb_ib_tally {
 	struct vb_ib_tally *next;
 };
 
-/* Stores what the fabric process said; NULL: it has ended. Records what changed for vb_device_take_pending. Values that
- * no port can have are replaced. */
+/* Stores what the fabric process said. Records what changed for vb_device_take_pending. Values that no port can have are
+ * replaced. */
 void vb_device_apply_ib(struct vb_device *dev, const struct vb_ib_port *port);
 /* Copies the port. */
 void vb_device_ib_port(struct vb_device *dev, struct vb_ib_port *port);

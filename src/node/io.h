@@ -67,6 +67,8 @@ struct vb_io {
 struct vb_peer *vb_peer_self(struct vb_node *node);
 void vb_peer_on_introduced(struct vb_node *node, const struct vb_peer_info *info); /* takes the descriptors */
 void vb_peer_pidfd(struct vb_node *node, struct vb_peer *peer);                    /* its pidfd became readable */
+/* Unmaps the dead peers that no queue pair refers to and no thread holds. Progress thread, no lock held. */
+void vb_peers_reap(struct vb_node *node);
 void vb_peers_free(struct vb_node *node);
 void vb_peers_in_child(struct vb_node *node); /* in a child of fork(): maps private memory in place of peers' memory */
 

@@ -44,10 +44,12 @@ static int mtu_bytes(const struct view *v)
 	return 128 << v->port.active_mtu;
 }
 
-/* The text is "4: ACTIVE". */
-static const char *state_name(const struct view *v)
+/* Without the number in front of it. */
+static const char *state_text(const struct view *v)
 {
-	return v->state + strlen("4: ");
+	const char *colon = strchr(v->state, ':');
+
+	return colon ? colon + 2 : "DOWN";
 }
 
 /* inet_ntop prints an IPv4-mapped GID as ::ffff:a.b.c.d. */
@@ -61,7 +63,7 @@ static void print_table(const struct view *v)
 	char mtu[32], gid[INET6_ADDRSTRLEN];
 
 	snprintf(mtu, sizeof(mtu), v->dev->ib ? "%d" : "%d/%u", mtu_bytes(v), v->nd.mtu);
-	printf("%-16s %-12s %-7s %-11s %-23s %-20s", v->dev->dev.name, v->dev->ib ? "-" : v->nd.name, state_name(v),
+	printf("%-16s %-12s %-7s %-11s %-23s %-20s", v->dev->dev.name, v->dev->ib ? "-" : v->nd.name, state_text(v),
 	       mtu, v->rate, v->guid);
 	for (ssize_t i = 0; i < v->n_gids; i++)
 		printf("%*s%3u  %s\n", i ? 95 : 1, "", v->gids[i].gid_index, gid_text(&v->gids[i].gid, gid));
@@ -79,7 +81,7 @@ static void print_json(const struct view *v)
 	       v->dev->ib      ? "infiniband"
 	       : v->dev->iwarp ? "iwarp"
 	                       : "roce",
-	       state_name(v), mtu_bytes(v), v->nd.mtu, v->rate, v->guid);
+	       state_text(v), mtu_bytes(v), v->nd.mtu, v->rate, v->guid);
 	for (ssize_t i = 0; i < v->n_gids; i++)
 		printf("%s{\"index\": %u, \"gid\": \"%s\", \"type\": \"%s\"}", i ? ", " : "", v->gids[i].gid_index,
 		       gid_text(&v->gids[i].gid, gid), v->dev->iwarp || v->dev->ib ? "IB" : "RoCE v2");

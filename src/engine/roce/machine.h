@@ -155,6 +155,9 @@ void vb_roce_resource_replay(struct vb_roce_qp *qp, const struct vb_packet *p);
 struct vb_roce_resource *vb_roce_resource_unanswered(struct vb_roce_qp *qp);
 void vb_roce_resource_sent(struct vb_roce_qp *qp, struct vb_roce_resource *r);
 
+/* passed.c: passes on a request whose SRQ is elsewhere. Returns false if it cannot do so now. */
+bool vb_roce_pass_on(struct vb_roce_qp *qp, const struct vb_packet *p, const uint8_t *payload);
+
 /* reply.c */
 void vb_roce_owe_ack(struct vb_roce_qp *qp, uint64_t now);
 void vb_roce_owe_rnr(struct vb_roce_qp *qp);

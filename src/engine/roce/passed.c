@@ -5,6 +5,41 @@
 
 /* They are in sequence, and count as received. The owner says when they are executed: then they are acknowledged. */
 
+/* An atomic waits for its result. */
+static void add_atomic(struct vb_roce_qp *qp, const struct vb_packet *p)
+{
+	struct vb_roce_resource r = {.atomic = true,
+	                             .waits = true,
+	                             .psn = p->bth.psn,
+	                             .packets = 1,
+	                             .va = p->atomic.va,
+	                             .rkey = p->atomic.rkey,
+	                             .msn = (qp->rs.msn + 1) & VB_MSN_MASK};
+
+	vb_roce_resource_add(qp, &r);
+}
+
+bool vb_roce_pass_on(struct vb_roce_qp *qp, const struct vb_packet *p, const uint8_t *payload)
+{
+	struct vb_roce_responder *rs = &qp->rs;
+	bool write = p->info->op == VB_OP_WRITE;
+
+	if (!qp->ops->pass(qp->own, p, payload, &rs->in, p->bth.psn, rs->msn))
+		return false;
+	if (p->info->ext & VB_EXT_ATOMIC)
+		add_atomic(qp, p);
+	rs->kept_in = write && !(p->info->flags & VB_FIRST) && p->info->ext & VB_EXT_IMMDT;
+	if (rs->kept_in) {
+		rs->in_before = rs->in;
+		rs->in_psn = p->bth.psn;
+	}
+	if (write) {
+		rs->in.va += p->payload_len;
+		rs->in.left -= p->payload_len;
+	}
+	return true;
+}
+
 void vb_roce_passed_again(struct vb_roce_qp *qp)
 {
 	struct vb_roce_responder *rs = &qp->rs;

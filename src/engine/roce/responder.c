@@ -190,45 +190,14 @@ static enum state check_key(struct job *j)
 	return j->there ? PASS : EXECUTE;
 }
 
-/* An atomic waits for its result. */
-static bool add_passed_atomic(struct job *j)
-{
-	const struct vb_atomic *a = &j->p->atomic;
-	struct vb_roce_resource r = {.atomic = true,
-	                             .waits = true,
-	                             .psn = j->p->bth.psn,
-	                             .packets = 1,
-	                             .va = a->va,
-	                             .rkey = a->rkey,
-	                             .msn = (j->qp->rs.msn + 1) & VB_MSN_MASK};
-
-	return vb_roce_resource_add(j->qp, &r);
-}
-
 /* XRC: the process that has the SRQ executes it. */
 static enum state pass_request(struct job *j)
 {
-	struct vb_roce_qp *qp = j->qp;
-	struct vb_roce_responder *rs = &qp->rs;
 	bool atomic = j->p->info->ext & VB_EXT_ATOMIC;
-	struct vb_roce_inbound before = rs->in;
 
-	if (atomic && (j->p->atomic.va & 7 || !vb_roce_resource_room(qp)))
+	if (atomic && (j->p->atomic.va & 7 || !vb_roce_resource_room(j->qp)))
 		return ERROR_INVALID;
-	if (!qp->ops->pass(qp->own, j->p, j->payload, &rs->in, j->p->bth.psn, rs->msn))
-		return ERROR_BUSY;
-	if (atomic)
-		add_passed_atomic(j);
-	rs->kept_in = j->p->info->op == VB_OP_WRITE && !(j->flags & VB_FIRST) && j->p->info->ext & VB_EXT_IMMDT;
-	if (rs->kept_in) {
-		rs->in_before = before;
-		rs->in_psn = j->p->bth.psn;
-	}
-	if (j->p->info->op == VB_OP_WRITE) {
-		rs->in.va += j->p->payload_len;
-		rs->in.left -= j->p->payload_len;
-	}
-	return COMPLETE;
+	return vb_roce_pass_on(j->qp, j->p, j->payload) ? COMPLETE : ERROR_BUSY;
 }
 
 static enum state execute_send(struct job *j)

@@ -27,6 +27,19 @@ static void unlock_both(struct vb_qp *qp)
 	vb_unlock(&qp->node->progress);
 }
 
+/* The P_Key that its port has for it now. */
+static uint16_t pkey_of(const struct vb_qp *qp)
+{
+	struct vb_device *dev = vb_qp_device(qp);
+
+	return dev ? vb_ib_pkey(dev, qp->attr.pkey_index) : 0;
+}
+
+static struct vb_ib_route route_of(const struct vb_qp *qp, uint16_t pkey)
+{
+	return vb_ib_route_of(&qp->attr.ah_attr, pkey, vb_qp_is_reliable(qp));
+}
+
 /* Under progress + sq_lock. */
 static void set_pkey(struct vb_qp *qp, uint16_t pkey)
 {
@@ -90,10 +103,9 @@ static bool follow_way(struct vb_qp *qp)
 
 bool vb_ib_connect(struct vb_qp *qp)
 {
-	struct vb_device *dev = vb_qp_device(qp);
-	uint16_t pkey = dev ? vb_ib_pkey(dev, qp->attr.pkey_index) : 0;
+	uint16_t pkey = pkey_of(qp);
 	bool datagrams = qp->type == IBV_QPT_UD, always = vb_wire_mode() == VB_WIRE_MODE_ALWAYS;
-	struct vb_ib_route route = vb_ib_route_of(&qp->attr.ah_attr, pkey, vb_qp_is_reliable(qp));
+	struct vb_ib_route route = route_of(qp, pkey);
 	struct vb_ib_way *way = NULL;
 	struct vb_ib_tally *tally = NULL;
 
@@ -163,8 +175,7 @@ static void refresh_qp(struct vb_qp *qp, void *arg)
 
 	if (!qp->ib || !has_way(qp))
 		return;
-	struct vb_device *dev = vb_qp_device(qp);
-	uint16_t pkey = dev ? vb_ib_pkey(dev, qp->attr.pkey_index) : 0;
+	uint16_t pkey = pkey_of(qp);
 
 	if (pkey != qp->local.pkey && qp->type != IBV_QPT_UD) {
 		if (moved->n == REFRESHED_AT_A_TIME) { /* it keeps the old P_Key, by which the next round finds it */
@@ -172,7 +183,7 @@ static void refresh_qp(struct vb_qp *qp, void *arg)
 			return;
 		}
 		moved->qpn[moved->n] = qp->qp.qp_num;
-		moved->route[moved->n++] = vb_ib_route_of(&qp->attr.ah_attr, pkey, vb_qp_is_reliable(qp));
+		moved->route[moved->n++] = route_of(qp, pkey);
 	}
 	if (pkey != qp->local.pkey)
 		set_pkey(qp, pkey);
@@ -208,9 +219,8 @@ static void move_qp(struct vb_node *node, uint32_t qpn, const struct vb_ib_route
 
 void vb_ib_moved(struct vb_qp *qp)
 {
-	struct vb_device *dev = vb_qp_device(qp);
-	uint16_t pkey = dev ? vb_ib_pkey(dev, qp->attr.pkey_index) : 0;
-	struct vb_ib_route route = vb_ib_route_of(&qp->attr.ah_attr, pkey, vb_qp_is_reliable(qp));
+	uint16_t pkey = pkey_of(qp);
+	struct vb_ib_route route = route_of(qp, pkey);
 
 	lock_both(qp);
 	set_pkey(qp, pkey);

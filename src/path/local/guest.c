@@ -8,6 +8,7 @@
 #include "engine/local/responder.h"
 #include "engine/local/ring.h"
 #include "node/io.h"
+#include "path/local/relay_state.h"
 
 #define ASKS 32u /* what does not fit is asked again */
 
@@ -19,6 +20,26 @@ struct vb_relay_ask {
 	uint8_t path_mtu;
 	struct vb_xrc_id id;
 };
+
+void vb_relay_say(struct vb_peer *peer, uint32_t dest, uint32_t src, uint32_t gen, const struct vb_rec_ext *ext)
+{
+	uint32_t size = ext ? VB_REC_HEAD_EXT : VB_REC_HEAD;
+
+	vb_lock(&peer->tx_lock);
+	struct vb_rec *rec = vb_ring_reserve(peer, size);
+
+	if (rec) {
+		rec->dest = dest;
+		rec->src = src;
+		rec->psn = vb_rec_word(0, gen);
+		rec->length = rec->ack = rec->imm = 0;
+		if (ext)
+			*(struct vb_rec_ext *)(rec + 1) = *ext;
+		vb_ring_commit(peer, size);
+		vb_peer_notify(peer);
+	}
+	vb_unlock(&peer->tx_lock);
+}
 
 void vb_relay_asked(struct vb_peer *peer, bool leaves, const struct vb_rec *rec, const struct vb_rec_ext *ext)
 {
@@ -77,8 +98,11 @@ static void reap(struct vb_node *node)
 	}
 	atomic_store(&node->guests_end, over != NULL);
 	vb_mutex_unlock(&node->ctx_lock);
+	if (!over)
+		return;
 	vb_xrc_guests_end(over);
 	atomic_store(&node->guests_end, false);
+	vb_peers_reap(node); /* their targets' processes may have ended */
 }
 
 /* Under ctx_lock. */
@@ -126,23 +150,6 @@ static uint32_t guest_of(struct vb_node *node, const struct vb_relay_ask *a)
 	return qpn;
 }
 
-/* If there is no room for it, the target asks again. */
-static void answer_ask(const struct vb_relay_ask *a, uint32_t guest)
-{
-	vb_lock(&a->peer->tx_lock);
-	struct vb_rec *rec = vb_ring_reserve(a->peer, VB_REC_HEAD);
-
-	if (rec) {
-		rec->dest = vb_rec_word(a->qpn, VB_REC_JOINED);
-		rec->src = guest;
-		rec->psn = vb_rec_word(0, a->gen);
-		rec->length = rec->ack = rec->imm = 0;
-		vb_ring_commit(a->peer, VB_REC_HEAD);
-		vb_peer_notify(a->peer);
-	}
-	vb_unlock(&a->peer->tx_lock);
-}
-
 void vb_guests_work(struct vb_node *node)
 {
 	if (!node->asks) { /* what could not be noted is asked again */
@@ -162,7 +169,7 @@ void vb_guests_work(struct vb_node *node)
 		if (!a.peer || !vb_peer_hold(a.peer))
 			continue;
 		if (!a.leaves && vb_peer_alive(a.peer))
-			answer_ask(&a, guest_of(node, &a));
+			vb_relay_say(a.peer, vb_rec_word(a.qpn, VB_REC_JOINED), guest_of(node, &a), a.gen, NULL);
 		vb_peer_release(a.peer);
 	}
 	reap(node);

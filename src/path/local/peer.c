@@ -174,9 +174,8 @@ static bool may_unmap(struct vb_node *node, struct vb_peer *p)
 	return !atomic_load(&node->io->scanning) && !referred_to(node, p);
 }
 
-/* Unmaps the dead peers that no queue pair refers to and no thread holds. Their structs stay, because address handles
- * point to them. Called by the progress thread with no lock held. */
-static void peers_reap(struct vb_node *node)
+/* The structs stay, because address handles point to them. */
+void vb_peers_reap(struct vb_node *node)
 {
 	struct vb_io *io = node->io;
 
@@ -319,7 +318,7 @@ struct vb_peer *vb_peer_meet(struct vb_node *node, const struct vb_peer_info *in
 		vb_peer_info_close(info);
 		return NULL;
 	}
-	peers_reap(node);
+	vb_peers_reap(node);
 	old = atomic_load_explicit(&node->peers[info->lane], memory_order_acquire);
 	if (old && old->incarnation == info->incarnation) {
 		vb_peer_info_close(info);
@@ -387,7 +386,7 @@ void vb_peer_pidfd(struct vb_node *node, struct vb_peer *p)
 	vb_unlock(&node->progress);
 	if (node->asks) /* guests of its XRC targets */
 		atomic_store(&node->relay_work, true);
-	peers_reap(node);
+	vb_peers_reap(node);
 }
 
 void vb_peers_free(struct vb_node *node)

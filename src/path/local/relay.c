@@ -85,6 +85,11 @@ static void forget_guest(struct vb_way *w)
 	*w = (struct vb_way){.next = w->next, .lane = w->lane, .state = VB_GUEST_ASKED, .gid = w->gid};
 }
 
+static uint32_t gen_of(const struct vb_qp *qp)
+{
+	return atomic_load_explicit(&qp->shared->gen, memory_order_relaxed) & 0xff;
+}
+
 static void send_join(struct vb_qp *qp, struct vb_way *w, uint64_t now)
 {
 	struct vb_xrc_id id;
@@ -92,23 +97,13 @@ static void send_join(struct vb_qp *qp, struct vb_way *w, uint64_t now)
 	w->asked = now;
 	if (!vb_xrc_id_of(qp->xrc.domain, &id))
 		return;
-	vb_lock(&w->peer->tx_lock);
-	struct vb_rec *rec = vb_ring_reserve(w->peer, VB_REC_HEAD_EXT);
+	const struct vb_rec_ext ext = {.remote_addr = id.st_dev,
+	                               .rkey = qp->attr.dest_qp_num,
+	                               .total = qp->attr.path_mtu,
+	                               .compare_add = id.st_ino,
+	                               .swap = id.device};
 
-	if (rec) {
-		rec->dest = vb_rec_word(0, VB_REC_JOIN);
-		rec->src = qp->qp.qp_num;
-		rec->psn = vb_rec_word(0, atomic_load_explicit(&qp->shared->gen, memory_order_relaxed) & 0xff);
-		rec->length = rec->ack = rec->imm = 0;
-		*(struct vb_rec_ext *)(rec + 1) = (struct vb_rec_ext){.remote_addr = id.st_dev,
-		                                                      .rkey = qp->attr.dest_qp_num,
-		                                                      .total = qp->attr.path_mtu,
-		                                                      .compare_add = id.st_ino,
-		                                                      .swap = id.device};
-		vb_ring_commit(w->peer, VB_REC_HEAD_EXT);
-		vb_peer_notify(w->peer);
-	}
-	vb_unlock(&w->peer->tx_lock);
+	vb_relay_say(w->peer, vb_rec_word(0, VB_REC_JOIN), qp->qp.qp_num, gen_of(qp), &ext);
 }
 
 /* Meets the process, and asks it for a guest. */
@@ -138,7 +133,7 @@ void vb_relay_joined(struct vb_peer *peer, const struct vb_rec *rec)
 	struct vb_way *w = qp && qp->qp.qp_num == qpn && qp->xrc.relay ? way_to(qp, peer->lane) : NULL;
 
 	if (!w || w->state != VB_GUEST_ASKED || w->peer != peer || (guest && VB_QP_LANE(guest) != w->lane) ||
-	    (atomic_load_explicit(&qp->shared->gen, memory_order_relaxed) & 0xff) != vb_rec_top(rec->psn))
+	    gen_of(qp) != vb_rec_top(rec->psn))
 		return;
 	if (guest) {
 		w->shared = vb_seg_qp(w->peer->seg, guest);
@@ -223,8 +218,7 @@ static bool write_record(struct vb_qp *qp, struct vb_way *w, const struct vb_rel
 	if (rec) {
 		rec->dest = vb_rec_word(w->guest, what->type);
 		rec->src = vb_rec_word(qp->qp.qp_num, what->flags);
-		rec->psn = vb_rec_word((uint32_t)w->sent & VB_PSN_MASK,
-		                       atomic_load_explicit(&qp->shared->gen, memory_order_relaxed) & 0xff);
+		rec->psn = vb_rec_word((uint32_t)w->sent & VB_PSN_MASK, gen_of(qp));
 		rec->length = what->length;
 		rec->ack = what->srqn;
 		rec->imm = what->imm;
@@ -498,21 +492,6 @@ unsigned vb_relay_visit(struct vb_qp *qp)
 
 /* --- beginning and end --- */
 
-static void leave(struct vb_qp *qp, struct vb_way *w)
-{
-	vb_lock(&w->peer->tx_lock);
-	struct vb_rec *rec = vb_ring_reserve(w->peer, VB_REC_HEAD);
-
-	if (rec) {
-		rec->dest = vb_rec_word(0, VB_REC_LEAVE);
-		rec->src = qp->qp.qp_num;
-		rec->psn = rec->length = rec->ack = rec->imm = 0;
-		vb_ring_commit(w->peer, VB_REC_HEAD);
-		vb_peer_notify(w->peer);
-	}
-	vb_unlock(&w->peer->tx_lock);
-}
-
 void vb_relay_reset(struct vb_qp *qp)
 {
 	struct vb_relay *r = qp->xrc.relay;
@@ -525,7 +504,7 @@ void vb_relay_reset(struct vb_qp *qp)
 		struct vb_way *w = r->ways;
 
 		if (w->peer && w->asked && w->state != VB_GUEST_NONE && vb_peer_alive(w->peer))
-			leave(qp, w);
+			vb_relay_say(w->peer, vb_rec_word(0, VB_REC_LEAVE), qp->qp.qp_num, 0, NULL);
 		r->ways = w->next;
 		free(w);
 	}
@@ -580,6 +559,8 @@ void vb_relays_work(struct vb_node *node)
 		return;
 	vb_guests_work(node);
 	for (uint32_t i = 0; i < VB_LANE_QPS; i++) {
+		if (!atomic_load_explicit(&node->qps[i], memory_order_relaxed))
+			continue;
 		vb_lock(&node->progress);
 		const struct vb_qp *qp = atomic_load_explicit(&node->qps[i], memory_order_relaxed);
 		uint32_t qpn = qp && qp->type == IBV_QPT_XRC_RECV && qp->xrc.wanted ? qp->qp.qp_num : 0;

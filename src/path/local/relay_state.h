@@ -62,4 +62,8 @@ struct vb_relay {
 /* The target is looked after within this time (ns). Under progress. */
 void vb_relay_look(struct vb_qp *qp, uint64_t within);
 
+/* A record about guests, between a target and a process of its domain. It is lost if there is no room: the target asks
+ * again, and guests end without it. ext may be NULL. guest.c */
+void vb_relay_say(struct vb_peer *peer, uint32_t dest, uint32_t src, uint32_t gen, const struct vb_rec_ext *ext);
+
 #endif

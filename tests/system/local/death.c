@@ -331,18 +331,6 @@ static void what_a_killed_sender_saw_complete_is_received(void)
 
 /* --- many short-lived peers --- */
 
-static unsigned open_descriptors(void)
-{
-	DIR *d = opendir("/proc/self/fd");
-	unsigned n = 0;
-
-	CHECK(d);
-	while (readdir(d))
-		n++;
-	closedir(d);
-	return n;
-}
-
 static void short_client(int fd, void *arg)
 {
 	struct dev d;

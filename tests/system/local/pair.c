@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: MIT
 #include "pair.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
@@ -238,6 +239,18 @@ void finish(struct peer *p)
 		_exit(1);
 	SAME(WEXITSTATUS(status), 0);
 	close(p->fd);
+}
+
+unsigned open_descriptors(void)
+{
+	DIR *d = opendir("/proc/self/fd");
+	unsigned n = 0;
+
+	CHECK(d);
+	while (readdir(d))
+		n++;
+	closedir(d);
+	return n;
 }
 
 void kill_peer(struct peer *p)

@@ -57,6 +57,7 @@ bool heard(int fd, int ms); /* true if a message is waiting */
 #define PATIENCE 60000      /* ms: limit for expected events, also on a busy machine */
 void meet_up(int fd);       /* waits until both sides have come this far */
 uint64_t now_ms(void);
+unsigned open_descriptors(void); /* of this process; only differences mean something */
 void sleep_ms(unsigned ms);
 
 /* Addresses where nothing is mapped by default, and which sanitizers leave to programs. */
