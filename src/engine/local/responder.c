@@ -311,11 +311,7 @@ static void request_input(struct vb_local_req *q)
 		input_ud(qp, q);
 		return;
 	}
-	/* must be from the connected QP, in its current generation or the one that has just ended */
-	struct vb_qp_shared *from = vb_seg_qp(q->peer->seg, q->rec.src & VB_QPN_MASK);
-
-	if (qp->attr.dest_qp_num != (q->rec.src & VB_QPN_MASK) || VB_QP_LANE(q->rec.src) != q->peer->lane ||
-	    ((atomic_load_explicit(&from->gen, memory_order_relaxed) - vb_rec_top(q->rec.psn)) & 0xff) > 1) {
+	if (!vb_local_is_of_peer(qp, q->peer, &q->rec)) {
 		VB_COUNT(drop_stale, 1);
 		note_dropped(q);
 		return;

@@ -47,6 +47,16 @@ void vb_local_refuse_read(struct vb_qp *qp);
 /* Has the peer withdrawn its read with this PSN? Then it has completed, and its memory may be gone. */
 bool vb_local_is_withdrawn(const struct vb_qp *qp, const struct vb_peer *peer, uint32_t psn);
 
+/* Is the record from the queue pair to which its receiver is connected, in its current generation or the one that has
+ * just ended? */
+static inline bool vb_local_is_of_peer(const struct vb_qp *qp, const struct vb_peer *peer, const struct vb_rec *rec)
+{
+	const struct vb_qp_shared *from = vb_seg_qp(peer->seg, rec->src & VB_QPN_MASK);
+
+	return qp->attr.dest_qp_num == (rec->src & VB_QPN_MASK) && VB_QP_LANE(rec->src) == peer->lane &&
+	       ((atomic_load_explicit(&from->gen, memory_order_relaxed) - vb_rec_top(rec->psn)) & 0xff) <= 1;
+}
+
 /* Counts an executed request: it is acknowledged, unless a read before it is not answered yet. */
 static inline void vb_local_count_taken(struct vb_qp *qp)
 {
