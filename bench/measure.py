@@ -178,14 +178,19 @@ def verbena(*argv):
     return [path, "run", *argv]
 
 
-def perftest(name, *args, before=(), seconds=30, server_args=()):
-    """One of Debian's perftest programs, unmodified, against itself. Returns the last row of its table, as numbers."""
-    out = pair(lambda port: ([*before, *verbena(name, *PERFTEST, "-p", str(port), *args, *server_args)],
-                             [*before, *verbena(name, *PERFTEST, "-p", str(port), *args, HOST)]), seconds)
+def last_row(name, out):
+    """The last row of a table that one of perftest's programs has printed, as numbers."""
     rows = [line.split() for line in out.splitlines() if re.fullmatch(r"\s*\d+(\s+-?[\d.]+|\s+-?nan|\s+inf)+\s*", line)]
     if not rows:
         raise Failed(f"{name} printed no figures: {out.strip().splitlines()[-1] if out.strip() else 'nothing at all'}")
     return [float(x) for x in rows[-1]]
+
+
+def perftest(name, *args, before=(), seconds=30, server_args=()):
+    """One of Debian's perftest programs, unmodified, against itself. Returns the last row of its table, as numbers."""
+    out = pair(lambda port: ([*before, *verbena(name, *PERFTEST, "-p", str(port), *args, *server_args)],
+                             [*before, *verbena(name, *PERFTEST, "-p", str(port), *args, HOST)]), seconds)
+    return last_row(name, out)
 
 
 def ucx(test, size, n, tls, seconds=30, **more):
@@ -202,6 +207,17 @@ def ucx(test, size, n, tls, seconds=30, **more):
 
 # A peer is never handicapped: each of these settings is measured, and the best one counts.
 UCX_SETTINGS = [{"tls": "posix,self"}, {"tls": "posix,cma,self"}, {"tls": "sm,self"}]
+
+
+def stream_floor(a, b, steps, window, pieces, packet):
+    """Gb/s of a stream of packets over UDP from b to a, as a bare loop (stream_floor.c)."""
+    argv = [str(free_port()), steps, str(window), str(pieces), str(packet)]
+    receiver = start(a.within([tool("stream_floor"), "receive", a.address, b.address, *argv]), 0)
+    try:
+        time.sleep(0.2)
+        return float(finish(start(b.within([tool("stream_floor"), "send", b.address, a.address, *argv]), 1), 20, ["stream_floor"]))
+    finally:
+        stop(receiver)
 
 
 def iperf3_rate(out):

@@ -102,20 +102,10 @@ def figures(a, b, aim):
     bandwidth(a, b, 1 << 20, 400, both, aim)
 
 
-def bare(a, b, steps):
-    argv = [str(free_port()), steps, str(1 << 18), "5000", "1024"]
-    receiver = start(a.within([tool("stream_floor"), "receive", a.address, b.address, *argv]), 0)
-    try:
-        time.sleep(0.2)
-        return float(finish(start(b.within([tool("stream_floor"), "send", b.address, a.address, *argv]), 1), 20, ["stream_floor"]))
-    finally:
-        stop(receiver)
-
-
 def floor(a, b):
     """What rsockets can reach at best over RoCE: with all of their copies, and with none."""
-    for steps, name in (("usrv", "bare loop over UDP with the copies of rsockets"), ("usrvcp", "bare loop over UDP with the copies and sums, from pages"), ("-", "bare loop over UDP without copies")):
-        ours, peer, ratio, spread = turns(lambda: bare(a, b, steps), [lambda: rstream(a, b, GB_SEC, "-S", "65536", "-C", "5000", "-I", "2", tcp=True)], max)
+    for steps, name in (("usrvw", "bare loop over UDP with the copies of rsockets"), ("usrvcpw", "bare loop over UDP with the copies and sums, from pages"), ("w", "bare loop over UDP without copies")):
+        ours, peer, ratio, spread = turns(lambda: stream_floor(a, b, steps, 1 << 18, 5000, 1024), [lambda: rstream(a, b, GB_SEC, "-S", "65536", "-C", "5000", "-I", "2", tcp=True)], max)
         row(f"{name}, 65536 bytes, {where} / TCP", f"{ours:.2f} Gb/s", f"{peer:.2f} Gb/s", ratio, 0, "none", spread, at_most=False)
 
 

@@ -11,9 +11,9 @@
 #include "net/udp_slots.h"
 
 /*
- * The sender sends pieces of 64 KiB, and has at most WINDOW bytes that are not acknowledged. A piece is packets of
- * PACKET bytes behind a header of 12 and before 4 bytes of CRC; the first two go by themselves, because the first packet
- * of a write is longer. STEPS says which copies of rsockets and of the adapter are made:
+ * The sender sends pieces, and has at most WINDOW bytes that are not acknowledged. A piece is packets of PACKET bytes
+ * behind a header of 12 and before 4 bytes of CRC: as many as one send takes, as in a long write. STEPS says which copies
+ * of rsockets and of the adapter are made:
  *   u  sender: from the program into the send buffer
  *   s  sender: from there into packets
  *   r  receiver: from packets into the receive buffer
@@ -21,14 +21,17 @@
  * and what else is done:
  *   c  both: the CRC of each packet
  *   p  sender: sends from pages that the kernel passes on (src/net/udp_slots.h)
- * ib_write_bw makes srcp. Both ends spin, as rstream does.
+ *   w  sender: each piece is a write of 64 KiB. Its first two packets go by themselves, because the first packet of a
+ *      write is longer
+ * ib_write_bw makes srcp, rstream usrvcpw. Both ends spin, as rstream does.
  */
-enum { PIECE = 64 << 10, HEADER = 12, TAIL = 4, SOCKET_BUFFER = 8 << 20 };
+enum { WRITE = 64 << 10, HEADER = 12, TAIL = 4, SOCKET_BUFFER = 8 << 20, SEND = 65000, SEND_PACKETS = 64 };
 
 static const char *steps;
 static uint64_t total, window;
-static size_t packet, segment, first, wire; /* bytes: payload, packet, the first two packets, a piece */
-static uint8_t user[PIECE], packets[2 * PIECE + 64];
+static size_t packet, segment;    /* bytes: payload, packet */
+static size_t piece, first, wire; /* bytes: payload of a piece; its packets that go by themselves; all of them */
+static uint8_t user[WRITE], packets[2 * WRITE + 64];
 static struct vb_udp_slots *slots;
 static struct vb_udp_slot_use use = {.owner = 1};
 static volatile uint32_t sums;
@@ -97,12 +100,13 @@ static void send_packets(int fd, uint8_t *from, size_t len)
 
 static void send_piece(int fd, uint8_t *place)
 {
-	const uint8_t *from = makes('u') ? memcpy(place, user, PIECE) : user;
+	const uint8_t *from = makes('u') ? memcpy(place, user, piece) : user;
 
-	for (size_t i = 0; makes('s') && i < PIECE / packet; i++)
+	for (size_t i = 0; makes('s') && i < piece / packet; i++)
 		memcpy(packets + i * segment + HEADER, from + i * packet, packet);
 	sum(packets, wire);
-	send_packets(fd, packets, first);
+	if (first)
+		send_packets(fd, packets, first);
 	send_packets(fd, packets + first, wire - first);
 }
 
@@ -115,16 +119,16 @@ static double send_all(int fd)
 	while (acked < total) {
 		if (recv(fd, &number, sizeof(number), MSG_DONTWAIT) == sizeof(number)) {
 			acked = number;
-			use.acked = acked / PIECE * 2;
+			use.acked = acked / piece * (first ? 2 : 1);
 			heard = now_ns();
 		} else if (now_ns() - heard > 1000000000) {
 			fprintf(stderr, "stream_floor: a packet was lost\n");
 			exit(1);
 		}
-		if (sent == total || sent - acked + PIECE > window)
+		if (sent == total || sent - acked + piece > window)
 			continue;
 		send_piece(fd, ring + sent % window);
-		sent += PIECE;
+		sent += piece;
 	}
 	return (double)total * 8 / (double)(now_ns() - start);
 }
@@ -142,7 +146,7 @@ static void receive_all(int fd)
 	uint8_t *ring = buffer();
 
 	while (done < total) {
-		ssize_t n = recv(fd, packets, PIECE, MSG_DONTWAIT);
+		ssize_t n = recv(fd, packets, sizeof(packets), MSG_DONTWAIT);
 
 		if (n <= 0)
 			continue;
@@ -152,8 +156,8 @@ static void receive_all(int fd)
 			continue;
 		came -= wire;
 		if (makes('v'))
-			memcpy(user, ring + done % window, PIECE);
-		done += PIECE;
+			memcpy(user, ring + done % window, piece);
+		done += piece;
 		send(fd, &done, sizeof(done), 0);
 	}
 }
@@ -168,14 +172,19 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	steps = argv[5];
-	window = strtoull(argv[6], NULL, 0) / PIECE * PIECE;
-	total = strtoull(argv[7], NULL, 0) * PIECE;
 	packet = strtoull(argv[8], NULL, 0);
-	if (!window || !total || packet < 1024 || packet > 4096 || PIECE % packet)
+	if (packet < 1024 || packet > 4096 || WRITE % packet)
 		return 2;
 	segment = HEADER + packet + TAIL;
-	first = 2 * segment;
-	wire = PIECE / packet * segment;
+	piece = packet * (SEND / segment < SEND_PACKETS ? SEND / segment : SEND_PACKETS);
+	if (makes('w'))
+		piece = WRITE;
+	first = makes('w') ? 2 * segment : 0;
+	wire = piece / packet * segment;
+	window = strtoull(argv[6], NULL, 0) / piece * piece;
+	total = strtoull(argv[7], NULL, 0) * piece;
+	if (!window || !total)
+		return 2;
 	slots = makes('p') ? vb_udp_slots_new() : NULL;
 	int fd = open_socket(argv[2], argv[3], argv[4]);
 

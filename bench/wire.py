@@ -159,13 +159,6 @@ class Pair:
         stop(self.server)
 
 
-def last_row(program, out):
-    rows = [x.split() for x in out.splitlines() if re.fullmatch(r"\s*\d+(\s+-?[\d.]+|\s+-?nan|\s+inf)+\s*", x)]
-    if not rows:
-        raise Failed(f"{program} printed no figures")
-    return [float(x) for x in rows[-1]]
-
-
 def start_perftest(a, b, program, *args, env=None, seconds=20):
     own = [program, *PERFTEST, *args]
     return Pair(a, b, lambda port: verbena(*own, *a.device(), "-p", str(port)),
@@ -189,17 +182,6 @@ def udp(a, b, *what):
     out = Pair(a, b, lambda port: [tool("wire_udp"), "serve", a.address, str(port)],
                lambda port, host: [tool("wire_udp"), what[0], host, str(port), *what[1:]]).result()
     return float(out.split()[0])
-
-
-def bare(a, b, steps, mtu):
-    """Gb/s of the steps of ib_write_bw as a bare loop (stream_floor)."""
-    argv = [str(free_port()), steps, MIB, "20000", "4096" if mtu > 4200 else "1024"]
-    receiver = start(a.within([tool("stream_floor"), "receive", a.address, b.address, *argv]), 0)
-    try:
-        time.sleep(0.2)
-        return float(finish(start(b.within([tool("stream_floor"), "send", b.address, a.address, *argv]), 1), 20, ["stream_floor"]))
-    finally:
-        stop(receiver)
 
 
 def ucx_lat(a, b, test):
@@ -344,12 +326,14 @@ def lat(a, b):
 def bw(a, b):
     for mtu in (1500, 9000):
         heading(f"veth, MTU {mtu}: bandwidth, messages of 1 MiB")
+        packet = 4096 if mtu > 4200 else 1024  # the path MTU
         veth(a, b, mtu)
         got = turns(max, udp=placed(lambda: udp(a, b, "bulk", str(mtu))),
                     write=placed(lambda: perf_bw(a, b, "ib_write_bw", 2)),
                     iperf3=placed(*[lambda c=c: iperf3(a, b, 1, c) for c in CONGESTION]),
                     read=placed(lambda: perf_bw(a, b, "ib_read_bw", 2)),
-                    copied=placed(lambda: bare(a, b, "src", mtu)), pages=placed(lambda: bare(a, b, "srcp", mtu)),
+                    copied=placed(lambda: stream_floor(a, b, "src", 1 << 20, 20000, packet)),
+                    pages=placed(lambda: stream_floor(a, b, "srcp", 1 << 20, 20000, packet)),
                     fabric=lambda: fabric(a, b, MIB, 500)[0] * 8e-3)
         for name in ("write", "read"):
             compare(f"ib_{name}_bw / plain UDP, GSO and GRO", got, name, "udp", 0.5, 0.8, gb)

@@ -1,5 +1,5 @@
-// wire_udp.c - plain UDP on a network path: a spinning ping-pong (of 8 bytes, if not said), and bulk data with GSO and GRO
-// and a ping-pong with the steps of RoCE: what ib_send_lat can reach at best
+// wire_udp.c - plain UDP on a network path: a spinning ping-pong (of 8 bytes, if not said), bulk data with GSO and GRO, and
+// a ping-pong with the steps of RoCE: what ib_send_lat can reach at best
 // follows: udp(7), UDP_SEGMENT and UDP_GRO. A TCP connection on the same port carries the commands.
 // SPDX-License-Identifier: MIT
 #include <arpa/inet.h>

@@ -146,16 +146,10 @@ static void hot_forget(struct vb_io *io, struct vb_peer *p)
 	atomic_store(&p->ours->hot, 0);
 }
 
-/* Rings our own doorbell for records that the peer published while the ring looked hot to it. */
-static void ring_own_doorbell(struct vb_node *node, struct vb_peer *p)
+void vb_peer_look_again(struct vb_node *node, struct vb_peer *p)
 {
 	atomic_fetch_or(&node->doorbell->word[p->lane / 64], 1ull << (p->lane % 64));
 	atomic_fetch_or(&node->doorbell->summary, 1ull << (p->lane / 64));
-}
-
-void vb_peer_look_again(struct vb_node *node, struct vb_peer *p)
-{
-	ring_own_doorbell(node, p);
 }
 
 void vb_hot_drop(struct vb_node *node, struct vb_peer *p)
@@ -164,7 +158,7 @@ void vb_hot_drop(struct vb_node *node, struct vb_peer *p)
 		return;
 	hot_forget(node->io, p);
 	vb_fence_all(node);
-	ring_own_doorbell(node, p);
+	vb_peer_look_again(node, p); /* for records that it published while the ring looked hot to it */
 }
 
 /* --- progress --- */
@@ -244,7 +238,7 @@ static unsigned answer_doorbells(struct vb_node *node, struct vb_cq *cq, unsigne
 				hot_add(node, p);
 			if (vb_ring_ready(p) && !p->held &&
 			    atomic_load_explicit(&p->state, memory_order_relaxed) != VB_PEER_DEAD)
-				ring_own_doorbell(node, p);
+				vb_peer_look_again(node, p);
 		}
 	}
 	return done;
@@ -571,7 +565,7 @@ void vb_thread_takes_over(struct vb_node *node)
 		struct vb_peer *p = atomic_load_explicit(&node->peers[lane], memory_order_acquire);
 
 		if (p && vb_ring_ready(p))
-			ring_own_doorbell(node, p);
+			vb_peer_look_again(node, p);
 	}
 }
 

@@ -30,25 +30,12 @@ static inline const void *bytes_of(struct vb_qp *qp, const struct vb_swqe *w)
 	               : NULL;
 }
 
-/* Room for a record at the tail, without a look at what the peer has consumed since; or NULL. Under tx_lock. */
-static inline struct vb_rec *room_at(struct vb_peer *peer, uint64_t tail, uint32_t size)
-{
-	if (tail + size + VB_LINE - peer->tx_head > VB_RING_BYTES || (tail & VB_RING_MASK) + size > VB_RING_BYTES ||
-	    __builtin_expect(atomic_load_explicit(&peer->state, memory_order_relaxed) == VB_PEER_DEAD, 0))
-		return NULL;
-	return (struct vb_rec *)(peer->tx + (tail & VB_RING_MASK));
-}
-
 /* Writes the request at sq_emit. False, with nothing sent: the way of all others has to judge it. Under tx_lock. */
 static inline bool write_one(struct vb_qp *qp, struct vb_peer *peer, struct vb_swqe *w, bool reliable)
 {
 	uint32_t length = w->length, head = vb_rec_send_head(length), size = vb_ring_size(head + length);
 	uint32_t psn = (uint32_t)(qp->attr.sq_psn + qp->local.ssn_emit) & VB_PSN_MASK;
-	uint64_t tail = peer->tx_tail;
-	struct vb_rec *rec = room_at(peer, tail, size);
-
-	if (!rec)
-		rec = vb_ring_reserve(peer, size);
+	struct vb_rec *rec = vb_ring_reserve(peer, head + length);
 	const void *from = rec ? bytes_of(qp, w) : NULL;
 
 	if (!from || !vb_guard_copy((uint8_t *)rec + head, from, length))

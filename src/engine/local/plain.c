@@ -44,17 +44,6 @@ static inline uint32_t load_plain(const struct vb_peer *peer, uint64_t pos, stru
 	return size;
 }
 
-/* Is the record from the queue pair to which its receiver is connected, in its current generation or the one that has
- * just ended? */
-static bool is_of_peer(const struct vb_qp *qp, const struct vb_peer *peer, const struct vb_rec *rec)
-{
-	const struct vb_qp_shared *from = vb_seg_qp(peer->seg, rec->src & VB_QPN_MASK);
-
-	return qp->attr.dest_qp_num == (rec->src & VB_QPN_MASK) && VB_QP_LANE(rec->src) == peer->lane &&
-	       qp->local.peer == peer &&
-	       ((atomic_load_explicit(&from->gen, memory_order_relaxed) - vb_rec_top(rec->psn)) & 0xff) <= 1;
-}
-
 static inline bool takes_requests(const struct vb_qp *qp)
 {
 	unsigned state = atomic_load_explicit(&qp->state, memory_order_relaxed);
@@ -78,8 +67,8 @@ static inline bool begin_run(struct run *r, struct vb_peer *peer, const struct v
 	struct vb_qp *qp = atomic_load_explicit(&node->qps[VB_QP_INDEX(rec->dest & VB_QPN_MASK)], memory_order_relaxed);
 
 	if (vb_rec_top(rec->dest) != VB_REC_SEND || !qp || qp->qp.qp_num != (rec->dest & VB_QPN_MASK) ||
-	    (qp->type != IBV_QPT_RC && qp->type != IBV_QPT_UC) || !qp->path->ring || !is_of_peer(qp, peer, rec) ||
-	    !takes_plain(qp, rec->psn))
+	    (qp->type != IBV_QPT_RC && qp->type != IBV_QPT_UC) || !qp->path->ring ||
+	    !vb_local_is_of_peer(qp, peer, rec) || qp->local.peer != peer || !takes_plain(qp, rec->psn))
 		return false;
 	/* a request of ours must complete before the peer's answer to it is received */
 	if (qp->type == IBV_QPT_RC && vb_local_ack(qp, rec->ack) &&

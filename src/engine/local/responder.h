@@ -47,6 +47,16 @@ void vb_local_refuse_read(struct vb_qp *qp);
 /* Has the peer withdrawn its read with this PSN? Then it has completed, and its memory may be gone. */
 bool vb_local_is_withdrawn(const struct vb_qp *qp, const struct vb_peer *peer, uint32_t psn);
 
+/* Is the record from the queue pair to which its receiver is connected, in its current generation or the one that has
+ * just ended? */
+static inline bool vb_local_is_of_peer(const struct vb_qp *qp, const struct vb_peer *peer, const struct vb_rec *rec)
+{
+	const struct vb_qp_shared *from = vb_seg_qp(peer->seg, rec->src & VB_QPN_MASK);
+
+	return qp->attr.dest_qp_num == (rec->src & VB_QPN_MASK) && VB_QP_LANE(rec->src) == peer->lane &&
+	       ((atomic_load_explicit(&from->gen, memory_order_relaxed) - vb_rec_top(rec->psn)) & 0xff) <= 1;
+}
+
 /* Counts an executed request: it is acknowledged, unless a read before it is not answered yet. */
 static inline void vb_local_count_taken(struct vb_qp *qp)
 {
@@ -56,7 +66,17 @@ static inline void vb_local_count_taken(struct vb_qp *qp)
 	vb_local_update_ackable(qp);
 }
 
-/* Completes the receive in use. q: its last record, or NULL. */
+/* Stores a part of a message in the receive in use. */
+static inline enum vb_verdict vb_local_scatter(struct vb_qp *qp, const uint8_t *src, uint32_t n)
+{
+	if (!vb_receive_store(qp, qp->inbound->offset, src, n))
+		return VB_VERDICT_RECEIVE;
+	qp->inbound->offset += n;
+	VB_COUNT_PROGRESS(ring_bytes, n);
+	return VB_VERDICT_OK;
+}
+
+/* Completes the receive in use. q: its last record, or NULL. execute.c */
 void vb_local_receive_complete(struct vb_qp *qp, struct vb_local_req *q, enum ibv_wc_status status,
                                enum ibv_wc_opcode opcode, uint32_t length);
 /* Invalidates the key that a SEND with Invalidate names (IBA 10.6.5). */
@@ -73,6 +93,8 @@ static inline bool vb_local_allows(const struct vb_qp *qp, uint32_t access)
 	return (qp->attr.qp_access_flags & access) == access;
 }
 
+/* Executes a request of a connected peer that is next in order. execute.c */
+enum vb_verdict vb_local_execute(struct vb_qp *qp, struct vb_local_req *q);
 /* Executes a SEND whose data this side fetches. pull.c */
 enum vb_verdict vb_local_pull(struct vb_qp *qp, struct vb_local_req *q);
 /* Checks a read and answers it as far as there is room. answer.c */

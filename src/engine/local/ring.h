@@ -57,19 +57,15 @@ static inline void vb_ring_publish(struct vb_peer *p, uint64_t pos, uint32_t siz
 	                      memory_order_release);
 }
 
-/*
- * Returns contiguous space for a record of `bytes`, or NULL if the ring is full. Under tx_lock. The caller fills all
- * but the mark and calls vb_ring_commit with the same size.
- */
-static inline __attribute__((always_inline)) struct vb_rec *vb_ring_reserve(struct vb_peer *p, uint32_t bytes)
+/* What vb_ring_reserve does if the peer must have consumed more, or if the record does not fit before the ring's end. */
+static inline __attribute__((cold)) struct vb_rec *vb_ring_make_room(struct vb_peer *p, uint32_t size)
 {
-	uint32_t size = vb_ring_size(bytes), left = VB_RING_BYTES - (p->tx_tail & VB_RING_MASK);
+	uint32_t left = VB_RING_BYTES - (p->tx_tail & VB_RING_MASK);
 	uint64_t need = size + (size > left ? left : 0);
 
 	/* another process may own the lane and the ring now (path/local/peer.c, reset_lane) */
-	if (__builtin_expect(atomic_load_explicit(&p->state, memory_order_relaxed) == VB_PEER_DEAD, 0))
+	if (atomic_load_explicit(&p->state, memory_order_relaxed) == VB_PEER_DEAD)
 		return NULL;
-
 	if (!vb_ring_room(p, need)) {
 		vb_ring_consumed(p);
 		if (!vb_ring_room(p, need))
@@ -81,6 +77,21 @@ static inline __attribute__((always_inline)) struct vb_rec *vb_ring_reserve(stru
 		pad->dest = vb_rec_word(0, VB_REC_PAD);
 		vb_ring_publish(p, p->tx_tail, left);
 	}
+	return (struct vb_rec *)(p->tx + (p->tx_tail & VB_RING_MASK));
+}
+
+/*
+ * Returns contiguous space for a record of `bytes`, or NULL if the ring is full. Under tx_lock. The caller fills all
+ * but the mark and calls vb_ring_commit with the same size.
+ */
+static inline __attribute__((always_inline)) struct vb_rec *vb_ring_reserve(struct vb_peer *p, uint32_t bytes)
+{
+	uint32_t size = vb_ring_size(bytes);
+
+	if (__builtin_expect(!vb_ring_room(p, size) || (p->tx_tail & VB_RING_MASK) + size > VB_RING_BYTES ||
+	                             atomic_load_explicit(&p->state, memory_order_relaxed) == VB_PEER_DEAD,
+	                     0))
+		return vb_ring_make_room(p, size);
 	return (struct vb_rec *)(p->tx + (p->tx_tail & VB_RING_MASK));
 }
 
