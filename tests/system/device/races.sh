@@ -2,10 +2,10 @@
 # races.sh - interfaces come and go, and with them adapters, while programs list, open and connect
 # follows: ibv_get_device_list(3), rdma_resolve_addr(3), ip-link(8)
 # SPDX-License-Identifier: MIT
-# usage: own-network races.sh RACES, with BUILD in the environment; RACES is races.c's program
+# usage: own-network races.sh RACES CONNECT, with BUILD in the environment; the arguments are races.c's program and connect.c's
 source "$(dirname "${BASH_SOURCE[0]}")/../../support/lib.sh"
-races=$1
-need ip rping ibv_rc_pingpong
+races=$1 connect=$2
+need ip ucmatose ibv_rc_pingpong
 if [ "$(id -u)" != 0 ] || [ "$(ip -o link | wc -l)" -gt 3 ]; then # lo, own0, own1
 	skip "interfaces that come and go" "not root in a network namespace of its own"
 	exit 0
@@ -32,13 +32,14 @@ lists() { # the commands that a person gives; each ends, and says what there is
 	done
 	[ $n -gt 0 ]
 }
-# on lo, connections succeed whatever the others do
+# on lo, connections succeed whatever the others do. Not by rping, whose thread asks for events of a channel that its
+# main thread has destroyed
 connects() {
 	local n=0 s c
 	until [ -e "$work/stop" ]; do
-		timeout 30 "${run[@]}" rping -s -a 127.0.0.1 -C 2 >"$work/s" 2>&1 </dev/null & s=$!
+		timeout 30 "${run[@]}" ucmatose -b 127.0.0.1 -C 2 >"$work/s" 2>&1 </dev/null & s=$!
 		wait_for 20 sees_listener
-		timeout 30 "${run[@]}" rping -c -a 127.0.0.1 -C 2 >"$work/c" 2>&1 </dev/null
+		timeout 30 "${run[@]}" ucmatose -s 127.0.0.1 -C 2 >"$work/c" 2>&1 </dev/null
 		c=$?
 		wait $s && [ $c = 0 ] || { echo "round $n: client $c"; cat "$work/s" "$work/c"; return 1; }
 		n=$((n + 1))
@@ -46,14 +47,14 @@ connects() {
 	[ $n -gt 0 ]
 }
 sees_listener() { "$VERBENA" stat connections 2>/dev/null | grep -q LISTEN; }
-# to the address that comes and goes, a program connects or is refused, and ends
+# to the address that comes and goes, no program connects; each is told why
 gives_up() {
 	local n=0 c
 	until [ -e "$work/stop" ]; do
-		timeout $((30 * SLOW)) "${run[@]}" rping -c -a 10.88.0.1 -p 7199 -C 1 >"$work/refused" 2>&1 </dev/null
+		timeout $((30 * SLOW)) "${run[@]}" "$connect" 10.88.0.1 7199 >"$work/refused" 2>&1 </dev/null
 		c=$?
-		# 255 is rping's; not a limit of time, nor a signal
-		[ $c != 0 ] && { [ $c -lt 124 ] || [ $c = 255 ]; } || { echo "round $n: $c"; cat "$work/refused"; return 1; }
+		[ $c = 1 ] || { echo "round $n: $c"; cat "$work/refused"; return 1; }
+		grep -o 'RDMA_CM_EVENT_.*' "$work/refused" >>"$work/ends"
 		n=$((n + 1))
 	done
 	[ $n -gt 0 ]
