@@ -94,6 +94,14 @@ static int fill_context(struct vb_context *ctx, int cmd_fd)
 	return 0;
 }
 
+static void refuse(struct vb_context *ctx, int cmd_fd, int err)
+{
+	if (cmd_fd >= 0)
+		ctx->vctx.context.cmd_fd = -1; /* it stays the program's */
+	free_context(ctx);
+	errno = err;
+}
+
 static struct ibv_context *open_context(struct ibv_device *device, int cmd_fd)
 {
 	struct vb_context *ctx = calloc(1, sizeof(*ctx) + TAIL);
@@ -114,13 +122,15 @@ static struct ibv_context *open_context(struct ibv_device *device, int cmd_fd)
 	if (!err && vb_fault_is_armed(VB_FAULT_ARM_STATE) && vb_fault_device_is_gone(device->name))
 		err = EIO;
 	if (err) {
-		if (cmd_fd >= 0)
-			ctx->vctx.context.cmd_fd = -1; /* it stays the program's */
-		free_context(ctx);
-		errno = err;
+		refuse(ctx, cmd_fd, err);
 		return NULL;
 	}
 	list_insert(ctx);
+	if (!vb_device_is_there(ctx->dev)) { /* no later change would tell this context */
+		list_remove(ctx);
+		refuse(ctx, cmd_fd, ENODEV);
+		return NULL;
+	}
 	vb_faults_opened();
 	return &ctx->vctx.context;
 }

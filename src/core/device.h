@@ -90,6 +90,9 @@ void vb_device_list_beside(struct ibv_device *const *hardware, int n);
  * Each bit is returned once, so only one thread of the process may call this for a device. */
 unsigned vb_device_refresh(struct vb_device *dev);
 
+/* Reads the state of the interface again. False: it has gone. What has changed is left for vb_device_refresh. */
+bool vb_device_is_there(struct vb_device *dev);
+
 struct vb_node;
 /* Fills the counters of packets with a wrong P_Key and of datagrams with a wrong Q_Key: those that this program's queue
  * pairs on the device have dropped. No lock held except control mutexes. node/violations.c */

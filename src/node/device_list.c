@@ -493,13 +493,10 @@ void vb_device_list_free(struct ibv_device **list)
 	free(list);
 }
 
-unsigned vb_device_refresh(struct vb_device *dev)
+/* Applies what the interface is now. The scan's lock is held. */
+static void look_at(struct vb_device *dev)
 {
 	struct vb_netdev nd;
-
-	if (dev->ib)
-		return vb_device_take_pending(dev);
-	lock_scan();
 	int rc = vb_netdev_get(dev->ifindex, &nd);
 	const struct vb_links *links = rc ? NULL : kept_links();
 	if (!rc)
@@ -509,9 +506,28 @@ unsigned vb_device_refresh(struct vb_device *dev)
 	/* ENODEV is a state of the interface, or its adapter was removed from the file. Other errors say nothing about it. */
 	if (!rc || rc == ENODEV)
 		vb_device_apply(dev, rc ? NULL : &nd);
+}
+
+unsigned vb_device_refresh(struct vb_device *dev)
+{
+	if (dev->ib)
+		return vb_device_take_pending(dev);
+	lock_scan();
+	look_at(dev);
 	unsigned changes = vb_device_take_pending(dev);
 	unlock_scan();
 	return changes;
+}
+
+bool vb_device_is_there(struct vb_device *dev)
+{
+	if (dev->ib)
+		return true;
+	lock_scan();
+	look_at(dev);
+	bool there = !dev->gone;
+	unlock_scan();
+	return there;
 }
 
 static bool has_gid(const struct vb_netdev *nd, const union ibv_gid *gid)

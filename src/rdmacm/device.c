@@ -91,11 +91,9 @@ static void tell_removal(struct rcm_id *id, const struct rcm_device *dev)
 	}
 }
 
-/* The adapter vanished with its interface: notifies its users once. */
+/* The adapter vanished with its interface: notifies those of its users that do not know yet. */
 static void remove_device(struct rcm_device *dev)
 {
-	if (dev->gone)
-		return;
 	dev->gone = true;
 	rcm_lock();
 	tell_removal(rcm.ids, dev);
@@ -278,8 +276,10 @@ int rcm_device_pd(struct rcm_device *dev)
 		dev->pd = ibv_alloc_pd(dev->verbs);
 	int err = dev->pd ? 0 : errno;
 
-	if (!dev->watch)
+	if (!dev->gone && !dev->watch)
 		rcm_watch(dev);
+	if (dev->gone) /* the caller's id may have got the device after the others were notified */
+		remove_device(dev);
 	unlock_devices(cancel);
 	return err;
 }

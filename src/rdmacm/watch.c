@@ -54,7 +54,7 @@ int rcm_thread(void *(*fn)(void *), void *arg)
 	return err;
 }
 
-/* The lock of device.c is held. If there is no memory, the next look for devices notices the removal. */
+/* The lock of device.c is held. Marks a device as gone that no change reports any more. If there is no memory, the next look for devices notices the removal. */
 void rcm_watch(struct rcm_device *dev)
 {
 	struct epoll_event ev = {.events = EPOLLIN, .data.ptr = dev};
@@ -65,6 +65,7 @@ void rcm_watch(struct rcm_device *dev)
 			return;
 	}
 	dev->watch = ibv_open_device(dev->verbs->device);
+	dev->gone |= !dev->watch && errno == ENODEV;
 	if (dev->watch)
 		epoll_ctl(watched, EPOLL_CTL_ADD, dev->watch->async_fd, &ev);
 }
