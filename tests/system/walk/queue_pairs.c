@@ -302,7 +302,7 @@ static void check_state(struct object *o, const struct ibv_qp_attr *set, int mas
 
 	ANSWER(ibv_query_qp(qp, &attr, (1 << 21) - 1, &init), 0);
 	SAME(attr.qp_state, o->qp.state);
-	SAME(qp->state, o->qp.state);
+	SAME(__atomic_load_n(&qp->state, __ATOMIC_RELAXED), o->qp.state);
 	CHECK(init.qp_type == o->qp.type && init.qp_context == o && init.send_cq == qp->send_cq && init.srq == qp->srq);
 	if (o->ctx->c.iwarp)
 		return;
