@@ -94,7 +94,7 @@ static int fill_context(struct vb_context *ctx, int cmd_fd)
 	return 0;
 }
 
-static void refuse(struct vb_context *ctx, int cmd_fd, int err)
+static void fail_open(struct vb_context *ctx, int cmd_fd, int err)
 {
 	if (cmd_fd >= 0)
 		ctx->vctx.context.cmd_fd = -1; /* it stays the program's */
@@ -122,13 +122,13 @@ static struct ibv_context *open_context(struct ibv_device *device, int cmd_fd)
 	if (!err && vb_fault_is_armed(VB_FAULT_ARM_STATE) && vb_fault_device_is_gone(device->name))
 		err = EIO;
 	if (err) {
-		refuse(ctx, cmd_fd, err);
+		fail_open(ctx, cmd_fd, err);
 		return NULL;
 	}
 	list_insert(ctx);
 	if (!vb_device_is_there(ctx->dev)) { /* no later change would tell this context */
 		list_remove(ctx);
-		refuse(ctx, cmd_fd, ENODEV);
+		fail_open(ctx, cmd_fd, ENODEV);
 		return NULL;
 	}
 	vb_faults_opened();

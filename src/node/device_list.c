@@ -494,7 +494,7 @@ void vb_device_list_free(struct ibv_device **list)
 }
 
 /* Applies what the interface is now. The scan's lock is held. */
-static void look_at(struct vb_device *dev)
+static void apply_interface(struct vb_device *dev)
 {
 	struct vb_netdev nd;
 	int rc = vb_netdev_get(dev->ifindex, &nd);
@@ -513,7 +513,7 @@ unsigned vb_device_refresh(struct vb_device *dev)
 	if (dev->ib)
 		return vb_device_take_pending(dev);
 	lock_scan();
-	look_at(dev);
+	apply_interface(dev);
 	unsigned changes = vb_device_take_pending(dev);
 	unlock_scan();
 	return changes;
@@ -524,7 +524,7 @@ bool vb_device_is_there(struct vb_device *dev)
 	if (dev->ib)
 		return true;
 	lock_scan();
-	look_at(dev);
+	apply_interface(dev);
 	bool there = !dev->gone;
 	unlock_scan();
 	return there;
