@@ -17,6 +17,8 @@
 struct vb_netdev {
 	int ifindex;
 	int vlan_on; /* the interface under this VLAN; 0 if it is none, or if that is in another network namespace */
+	int master;  /* the bridge, bond or other interface that this one is a port of; 0 if it is none's */
+	int active;  /* of a bond with one active port: that port; 0 otherwise */
 	char name[IF_NAMESIZE];
 	uint16_t arphrd;     /* ARPHRD_ETHER, ARPHRD_LOOPBACK, ... */
 	bool has_mac;        /* a link-layer address of six bytes was announced */

@@ -27,9 +27,11 @@ size_t vb_rdma_link_list(struct vb_rdma_link *links, size_t max);
 
 struct vb_netdev;
 
-/* Is this interface, or the one under it if it is a VLAN, that of the port? The addresses of VLANs are GIDs of a RoCE
- * device. An iWARP device has its own interface alone. */
-bool vb_rdma_link_has(const struct vb_rdma_link *link, const struct vb_netdev *nd);
+/* Is this interface that of the port, or above it? The addresses of VLANs, bridges and bonds on its interface are GIDs
+ * of a RoCE device; those of a bond with one active port only while that port is below. An iWARP device has its own
+ * interface alone. `all` are the n interfaces of this network. */
+bool vb_rdma_link_has(const struct vb_rdma_link *link, const struct vb_netdev *all, size_t n,
+                      const struct vb_netdev *nd);
 
 /* The same of an interface that is known by its index. */
 bool vb_rdma_link_has_index(const struct vb_rdma_link *link, int ifindex);

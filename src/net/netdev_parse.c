@@ -93,15 +93,35 @@ static struct vb_netdev *find_or_add(struct vb_netdev_gather *g, int ifindex)
 	return nd;
 }
 
-static bool is_vlan(struct span info)
+/* The first attribute of this type in the ones that are nested; false if there is none. */
+static bool find_attribute(struct span nested, uint16_t wanted, struct span *value)
 {
-	struct span kind;
 	uint16_t type;
 
-	while (next_attribute(&info, &type, &kind))
-		if (type == IFLA_INFO_KIND)
-			return kind.len >= strlen("vlan") && !strncmp((const char *)kind.p, "vlan", kind.len);
+	while (next_attribute(&nested, &type, value))
+		if (type == wanted)
+			return true;
 	return false;
+}
+
+/* Is the interface of this kind, by its IFLA_LINKINFO? The kernel's text has a NUL at its end or not. */
+static bool is_kind(struct span info, const char *kind)
+{
+	struct span value;
+
+	return find_attribute(info, IFLA_INFO_KIND, &value) && value.len >= strlen(kind) &&
+	       !strncmp((const char *)value.p, kind, value.len);
+}
+
+/* The active port of a bond that has one at a time. The other modes send by all ports: 0. */
+static int active_port(struct span info)
+{
+	struct span data, value;
+
+	if (!is_kind(info, "bond") || !find_attribute(info, IFLA_INFO_DATA, &data) ||
+	    !find_attribute(data, IFLA_BOND_ACTIVE_SLAVE, &value))
+		return 0;
+	return (int)u32_of(value);
 }
 
 static void parse_link(struct vb_netdev_gather *g, struct span body)
@@ -139,10 +159,13 @@ static void parse_link(struct vb_netdev_gather *g, struct span body)
 			nd->has_mac = true;
 		} else if (type == IFLA_LINK) {
 			below = (int)u32_of(value);
+		} else if (type == IFLA_MASTER) {
+			nd->master = (int)u32_of(value);
 		} else if (type == IFLA_LINK_NETNSID) {
 			elsewhere = true;
 		} else if (type == IFLA_LINKINFO) {
-			vlan = is_vlan(value);
+			vlan = is_kind(value, "vlan");
+			nd->active = active_port(value);
 		}
 	}
 	nd->vlan_on = vlan && !elsewhere && below > 0 ? below : 0;

@@ -10,11 +10,14 @@
 #include <fcntl.h>
 #include <linux/netlink.h>
 #include <rdma/rdma_netlink.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <unistd.h>
+
+enum { LINK_DEPTH = 8 };
 
 /* All by system call: the library's functions are replaced under `verbena run`, and would show Verbena's own tree. */
 
@@ -189,16 +192,43 @@ size_t vb_rdma_link_list(struct vb_rdma_link *links, size_t max)
 	return vb_rdma_link_exists() ? list_links(links, max) : 0;
 }
 
-bool vb_rdma_link_has(const struct vb_rdma_link *link, const struct vb_netdev *nd)
+/* Is x directly below nd, so that nd sends by it? */
+static bool link_is_below(const struct vb_netdev *x, const struct vb_netdev *nd)
 {
-	return link->ifindex && (link->ifindex == nd->ifindex || (link->roce && link->ifindex == nd->vlan_on));
+	if (x->ifindex == nd->vlan_on)
+		return true;
+	return x->master == nd->ifindex && (!nd->active || nd->active == x->ifindex);
+}
+
+/* The kernel looks at all interfaces above that of the device, at any depth: rdma_is_upper_dev_rcu() and
+ * is_eth_port_of_netdev_filter() of drivers/infiniband/core/roce_gid_mgmt.c. It nests eight of them at most. */
+static bool link_reaches(const struct vb_netdev *all, size_t n, const struct vb_netdev *nd, int ifindex, int depth)
+{
+	if (nd->ifindex == ifindex)
+		return true;
+	for (size_t i = 0; depth && i < n; i++)
+		if (link_is_below(&all[i], nd) && link_reaches(all, n, &all[i], ifindex, depth - 1))
+			return true;
+	return false;
+}
+
+bool vb_rdma_link_has(const struct vb_rdma_link *link, const struct vb_netdev *all, size_t n,
+                      const struct vb_netdev *nd)
+{
+	return link->ifindex && link_reaches(all, n, nd, link->ifindex, link->roce ? LINK_DEPTH : 0);
 }
 
 bool vb_rdma_link_has_index(const struct vb_rdma_link *link, int ifindex)
 {
-	struct vb_netdev nd;
+	struct vb_netdev *all;
+	size_t n;
+	bool has = false;
 
-	if (!link->roce || link->ifindex == ifindex || vb_netdev_get(ifindex, &nd))
+	if (!link->roce || !link->ifindex || link->ifindex == ifindex || vb_netdev_scan(&all, &n))
 		return link->ifindex && link->ifindex == ifindex;
-	return vb_rdma_link_has(link, &nd);
+	for (size_t i = 0; i < n; i++)
+		if (all[i].ifindex == ifindex)
+			has = vb_rdma_link_has(link, all, n, &all[i]);
+	free(all);
+	return has;
 }

@@ -378,10 +378,11 @@ static bool is_usable(const char *name)
 	return !usable.known;
 }
 
-static bool covered_by_hardware(const struct vb_netdev *nd, const struct vb_rdma_link *ports, size_t n)
+static bool covered_by_hardware(const struct vb_netdev *nd, const struct vb_netdev *all, size_t n_all,
+                                const struct vb_rdma_link *ports, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
-		if (vb_rdma_link_has(&ports[i], nd) && is_usable(ports[i].name))
+		if (is_usable(ports[i].name) && vb_rdma_link_has(&ports[i], all, n_all, nd))
 			return true;
 	return false;
 }
@@ -399,7 +400,7 @@ static size_t leave_to_hardware(struct vb_netdev *list, size_t n, const struct v
 	for (size_t i = 0; i < n; i++) {
 		struct vb_netdev nd = list[i];
 
-		if (covered_by_hardware(&nd, ports, n_ports))
+		if (covered_by_hardware(&nd, list, n, ports, n_ports))
 			continue;
 		list[i] = list[kept];
 		list[kept++] = nd;

@@ -232,6 +232,14 @@ static bool read_seconds(const char *text, double *seconds)
 	return true;
 }
 
+static bool filter_is_right(const char *text)
+{
+	struct cap_filter *filter = cap_filter_new(NAME, text);
+
+	cap_filter_free(filter);
+	return filter != NULL;
+}
+
 static bool adapter_exists(const char *name)
 {
 	int n;
@@ -292,7 +300,7 @@ static bool take_option(struct capture *c, int option)
 		return true;
 	case OPT_FILTER:
 		c->o.filter = optarg;
-		return true;
+		return filter_is_right(optarg);
 	case OPT_SNAPLEN:
 		if (!read_number("--snaplen", optarg, UINT32_MAX, &n))
 			return false;

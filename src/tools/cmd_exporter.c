@@ -81,7 +81,9 @@ static int listen_unix(const char *path, int *fd)
 {
 	struct sockaddr_un sun = {.sun_family = AF_UNIX};
 
-	if (!*path || strlen(path) >= sizeof(sun.sun_path))
+	if (!*path)
+		return EINVAL;
+	if (strlen(path) >= sizeof(sun.sun_path))
 		return ENAMETOOLONG;
 	strcpy(sun.sun_path, path);
 	remove_dead_socket(&sun);

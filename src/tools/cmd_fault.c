@@ -67,6 +67,13 @@ static bool take_words(struct request *r, int argc, char **argv)
 	return !(r->pid && r->all);
 }
 
+static int complain_no_process(int pid)
+{
+	cmd_complain("fault", "no program with an open adapter has the process id %d: 'verbena fault list' shows all",
+	             pid);
+	return EXIT_NOT_ALL;
+}
+
 /* Finds the programs. Without --pid and --all there must be one. */
 static int find_programs(struct ctl_list *list, const struct request *r, bool may_be_many)
 {
@@ -77,10 +84,8 @@ static int find_programs(struct ctl_list *list, const struct request *r, bool ma
 		return EXIT_NOT_ALL;
 	}
 	if (!list->n && r->pid)
-		cmd_complain("fault",
-		             "no program with an open adapter has the process id %d: 'verbena fault list' shows all",
-		             r->pid);
-	else if (!list->n)
+		return complain_no_process(r->pid);
+	if (!list->n)
 		cmd_complain("fault", "no program of yours has an open adapter now");
 	else if (list->n > 1 && !may_be_many && !r->all && !r->pid)
 		cmd_complain("fault", "%zu programs have an open adapter: choose one with --pid PID, or take --all",
@@ -207,6 +212,8 @@ static int cmd_list(struct request *r)
 		cmd_complain("fault", "the running programs cannot be found: %s", strerror(err));
 		return EXIT_NOT_ALL;
 	}
+	if (!list.n && r->pid)
+		return complain_no_process(r->pid);
 	ctl_ask(&list, "fault-list", -1, ANSWER_MS);
 	const char *between = "";
 

@@ -332,7 +332,7 @@ static int run_change(const struct request *r, int (*change)(const struct reques
 	static struct link_file f = {.dir = -1};
 
 	if (r->argc < 2)
-		return misuse("a name is missing", NULL);
+		return misuse(change == set_automatic ? "automatic needs on or off" : "a name is missing", NULL);
 	if (r->json)
 		return misuse("--json is for show", NULL);
 	if (vb_env_is_hostile()) {

@@ -124,7 +124,27 @@ static int exec_program(char **argv)
 	return rc == ENOENT ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE;
 }
 
-/* --device LIST, --wire WHEN: the variables' short forms. *i is at the option. Returns whether it was one of them. */
+/* Sets the variable of an option, after a complaint not. */
+static bool set_variable(const char *option, const char *variable, const char *value)
+{
+	const char *allowed;
+
+	if (!value || !*value) {
+		cmd_complain("run", "%s needs a value", option);
+		return false;
+	}
+	allowed = vb_settings_refusal(variable, value);
+	if (allowed) {
+		cmd_complain("run", "%s '%s' is wrong: allowed is %s", option, value, allowed);
+		return false;
+	}
+	if (!setenv(variable, value, 1))
+		return true;
+	cmd_complain("run", "%s: %s", option, strerror(errno));
+	return false;
+}
+
+/* --device LIST, --wire WHEN: the variables' short forms. *i is at the option. False after a complaint. */
 static bool take_setting(char **argv, int *i)
 {
 	static const char *const options[][2] = {{"--device", "VERBENA_DEVICES"}, {"--wire", "VERBENA_WIRE"}};
@@ -139,9 +159,11 @@ static bool take_setting(char **argv, int *i)
 			value = argv[*i] + len + 1;
 		else if (!argv[*i][len] && argv[*i + 1])
 			value = argv[++*i];
-		if (value && *value)
-			return !setenv(options[o][1], value, 1);
+		else if (argv[*i][len])
+			continue;
+		return set_variable(options[o][0], options[o][1], value);
 	}
+	cmd_complain("run", "unknown option '%s'; 'verbena run --help' lists them", argv[*i]);
 	return false;
 }
 
@@ -159,8 +181,8 @@ static int read_options(int argc, char **argv, bool *want_shim, const char **cap
 			*want_shim = false;
 		} else if (!strcmp(argv[i], "--stats")) {
 			setenv("VERBENA_STATS", "1", 1);
-		} else if (!strcmp(argv[i], "--capture") && i + 1 < argc) {
-			*capture = argv[++i];
+		} else if (!strcmp(argv[i], "--capture")) {
+			*capture = i + 1 < argc ? argv[++i] : "";
 		} else if (!strncmp(argv[i], "--capture=", strlen("--capture="))) {
 			*capture = argv[i] + strlen("--capture=");
 		} else if (!strcmp(argv[i], "--fault")) {
@@ -171,12 +193,11 @@ static int read_options(int argc, char **argv, bool *want_shim, const char **cap
 			if (!fault_to_environment("run", argv[i]))
 				return -1;
 		} else if (!take_setting(argv, &i)) {
-			cmd_complain("run", "unknown option '%s', or one without its value", argv[i]);
 			return 0;
 		}
 	}
-	if (*capture && !strcmp(*capture, "-")) {
-		cmd_complain("run", "--capture needs a file: standard output is the program's");
+	if (*capture && (!**capture || !strcmp(*capture, "-"))) {
+		cmd_complain("run", "--capture needs a file%s", **capture ? ": standard output is the program's" : "");
 		return 0;
 	}
 	if (i < argc)

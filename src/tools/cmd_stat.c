@@ -143,15 +143,18 @@ static int get_with_rates(struct stat_rows *rows, const struct stat_options *o)
 static int print_openmetrics(const struct stat_options *o)
 {
 	struct vb_text text = {0};
-	bool silent = false;
+	bool silent = false, found = false;
 	int err = metrics_write(&text, "stat", &o->query, &silent);
 
-	if (err)
+	if (err) {
 		cmd_complain("stat", "the counters of running programs cannot be read: %s", strerror(err));
-	else
+	} else {
+		found = stat_found_device("stat", &o->query,
+		                          strstr(text.at, " device=") || strstr(text.at, "{device="));
 		fwrite(text.at, 1, text.len, stdout);
+	}
 	vb_text_free(&text);
-	return err || silent;
+	return err || silent || !found;
 }
 
 static int show(const struct stat_options *o)
@@ -160,11 +163,13 @@ static int show(const struct stat_options *o)
 
 	if (get_with_rates(&rows, o))
 		return 1;
-	int status = rows.silent || !stat_found_pid("stat", &o->query, &rows);
+	bool found = stat_found_pid("stat", &o->query, &rows) &&
+	             stat_found_device("stat", &o->query, json_object_array_length(rows.rows) > 0);
+	int status = rows.silent || !found;
 
 	if (o->json)
 		stat_table_json(stdout, o->what, rows.rows);
-	else if (!o->query.pid || rows.programs)
+	else if (found)
 		stat_table_print(stdout, o->what, rows.rows, o->seconds > 0, isatty(STDOUT_FILENO));
 	json_object_put(rows.rows);
 	return status;

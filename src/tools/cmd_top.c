@@ -349,7 +349,21 @@ static int run_once(struct top *t)
 		stat_table_json(stdout, t->what, t->rows.rows);
 	else
 		stat_table_print(stdout, t->what, t->rows.rows, true, isatty(STDOUT_FILENO));
-	return t->rows.silent || !stat_found_pid("top", &t->query, &t->rows);
+	return t->rows.silent;
+}
+
+/* False, after a message, if there is no such process or adapter. */
+static bool has_what_is_asked(const struct top *t)
+{
+	struct stat_rows rows;
+
+	if ((!t->query.pid && !t->query.device) || stat_rows_get(&rows, NULL, "devices", &t->query))
+		return true;
+	bool has = stat_found_pid("top", &t->query, &rows) &&
+	           stat_found_device("top", &t->query, json_object_array_length(rows.rows) > 0);
+
+	json_object_put(rows.rows);
+	return has;
 }
 
 /* Returns 0, 1 to show the usage, or 2. */
@@ -393,7 +407,9 @@ int cmd_top(int argc, char **argv)
 		cmd_name_manual(stdout, "verbena-top");
 		return 0;
 	}
-	if (!status)
+	if (!status && !has_what_is_asked(&t))
+		status = 1;
+	else if (!status)
 		status = t.once ? run_once(&t) : run_screen(&t);
 	json_object_put(t.before);
 	json_object_put(t.rows.rows);

@@ -99,7 +99,9 @@ static const struct {
                    "With HOST: the name, the route, the path MTU, and what answers there.\n\n"
                    "  --json      print an object with the findings\n\n"
                    "Exit status: the worst finding, 0 [ok], 1 [warn], 2 [fail]; 3 wrong options.\n"},
-        {"help", "Usage: verbena help\n\nLists the commands. `verbena COMMAND --help` describes one.\n", "verbena", 1},
+        {"help",
+         "Usage: verbena help [COMMAND]\n\nLists the commands, or describes one, as `verbena COMMAND --help` does.\n",
+         "verbena", 1},
         {"version", "Usage: verbena version\n\nPrints the version.\n", "verbena", 1},
 };
 

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/device.h"
 #include "tools/verbena.h"
 
 bool stat_option(char **argv, int *i, const char *option, const char **value)
@@ -79,4 +80,20 @@ bool stat_found_pid(const char *name, const struct stat_query *query, const stru
 	cmd_complain(name, "there is no process %d of yours with an open adapter; 'verbena stat processes' lists them",
 	             query->pid);
 	return false;
+}
+
+bool stat_found_device(const char *name, const struct stat_query *query, bool has_rows)
+{
+	int n;
+	struct ibv_device **devices = query->device && !has_rows ? vb_device_list(&n) : NULL;
+	bool found = !devices;
+
+	for (int i = 0; devices && i < n; i++)
+		found |= !strcmp(devices[i]->name, query->device);
+	if (devices)
+		vb_device_list_free(devices);
+	if (!found)
+		cmd_complain(name, "there is no adapter '%s' of Verbena's: 'verbena devices' lists them",
+		             query->device);
+	return found;
 }

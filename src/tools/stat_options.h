@@ -21,4 +21,8 @@ bool stat_option_seconds(const char *name, const char *option, const char *value
 /* With --pid: false, after a message, if there is no such program. */
 bool stat_found_pid(const char *name, const struct stat_query *query, const struct stat_rows *rows);
 
+/* With --device: false, after a message, if this host has no such adapter and no row is of one. Programs that share the
+ * runtime directory may have adapters of another network namespace. */
+bool stat_found_device(const char *name, const struct stat_query *query, bool has_rows);
+
 #endif

@@ -14,6 +14,10 @@ static int cmd_help(int argc, char **argv);
 
 static int cmd_version(int argc, char **argv)
 {
+	if (argc > 1) {
+		cmd_complain("version", "it has no options, and '%s' is one argument too many", argv[1]);
+		return 2;
+	}
 	puts("verbena " VB_VERSION);
 	return 0;
 }
@@ -34,7 +38,7 @@ static const struct {
         {"bench", "[--serve|HOST] [OPTION...]", "measure RDMA and TCP, here or to HOST", cmd_bench},
         {"enable", "[--force | --status]", "use the adapters in all programs (root)", cmd_enable},
         {"disable", "", "undo enable", cmd_disable},
-        {"help", "", "show this", cmd_help},
+        {"help", "[COMMAND]", "show this, or describe a command", cmd_help},
         {"version", "", "show the version", cmd_version},
 };
 
@@ -49,8 +53,25 @@ static void print_usage(FILE *f)
 	cmd_name_manual(f, "verbena");
 }
 
+static int run_command(const char *name, int argc, char **argv)
+{
+	for (int i = 0; i < COMMANDS; i++)
+		if (!strcmp(commands[i].name, name))
+			return cmd_finish(name, cmd_wants_help(argc, argv) ? 0 : commands[i].run(argc, argv));
+	fprintf(stderr, "verbena: there is no command '%s'; 'verbena help' lists them\n", name);
+	return 2;
+}
+
 static int cmd_help(int argc, char **argv)
 {
+	char option[] = "--help", *described[] = {argc > 1 ? argv[1] : NULL, option, NULL};
+
+	if (argc > 2) {
+		cmd_complain("help", "it takes one command, and '%s' is one argument too many", argv[2]);
+		return 2;
+	}
+	if (argc > 1)
+		return run_command(argv[1], 2, described);
 	print_usage(stdout);
 	return 0;
 }
@@ -77,10 +98,5 @@ int main(int argc, char **argv)
 		name = "help";
 	else if (!strcmp(name, "--version") || !strcmp(name, "-V"))
 		name = "version";
-	for (int i = 0; i < COMMANDS; i++)
-		if (!strcmp(commands[i].name, name))
-			return cmd_finish(name,
-			                  cmd_wants_help(argc - 1, argv + 1) ? 0 : commands[i].run(argc - 1, argv + 1));
-	fprintf(stderr, "verbena: there is no command '%s'; 'verbena help' lists them\n", name);
-	return 2;
+	return run_command(name, argc - 1, argv + 1);
 }

@@ -207,6 +207,14 @@ static const struct {
         {"VERBENA_WIRE", "auto, always or never", "auto is used", is_wire_mode},
 };
 
+const char *vb_settings_refusal(const char *name, const char *value)
+{
+	for (size_t i = 0; i < sizeof(settings) / sizeof(*settings); i++)
+		if (!strcmp(settings[i].name, name) && !settings[i].ok(value))
+			return settings[i].allowed;
+	return NULL;
+}
+
 static atomic_bool settings_checked;
 
 void vb_settings_leave_to_program(void)

@@ -12,6 +12,9 @@
  * broker's own standard error is /dev/null. Keeps errno. */
 void vb_settings_check(void);
 
+/* What this variable may have, if this value of it is not allowed; NULL if it is. */
+const char *vb_settings_refusal(const char *name, const char *value);
+
 /* The launcher's choice: the program that this process becomes names the variables, not the launcher. */
 void vb_settings_leave_to_program(void);
 

@@ -169,6 +169,25 @@ elif ip -n "$VERBENA_LAB_NAME" link del v0 && [[ "rping from a VLAN here to rxe0
 	check "rping from a VLAN here to rxe0's VLAN there" vlan_from_here
 fi
 
+# --- a bridge and a bond on the interface of rxe1: whose they are, for the kernel and for programs here ---
+above='ip link show v0 >/dev/null 2>&1 || { modprobe veth && modprobe bonding max_bonds=0 && ip link add v0 type veth peer name v1 && ip link add v2 type veth peer name v3 &&
+	for i in v0 v1 v2 v3; do ip link set $i up; done && rdma link add rxe1 type rxe netdev v0 && sleep 1; } || exit 1
+	# bond PORT: v0 and v2 are below, and this one is active; the kernel moves the GIDs later
+	bond() { ip link add bond1 type bond mode active-backup miimon 100 && ip addr add 10.9.0.1/24 dev bond1 && ip link set bond1 up &&
+		for i in v0 v2; do ip link set $i down && ip link set $i master bond1; done && for _ in $(seq 50); do
+		ip link set bond1 type bond active_slave $1 2>/dev/null && ip -d link show bond1 | grep -q "active_slave $1" && sleep 2 && return 0; sleep 0.2; done; ip -d link show bond1; ip link del bond1; false; }
+	# served PROGRAM…: the device of the kernel with which this server on 10.9.0.1 listens, or nothing
+	served() { timeout -k 1 20 "$@" -s -a 10.9.0.1 -C 1 >/tmp/o 2>&1 </dev/null & pid=$!; for _ in $(seq 25); do
+		l=$(rdma resource show cm_id | sed -n "s/^link \([a-z0-9]*\).* src-addr 10.9.0.1:.*/\1/p"); [ -z "$l" ] && kill -0 $pid 2>/dev/null || break; sleep 0.2; done
+		kill $pid 2>/dev/null; wait $pid 2>/dev/null; echo "$l"; }
+	verdict() { p=$(served rping) o=$(served $V run rping) n=$(names); echo "kernel: $p, here: $o, list: $n"; }
+	pings() { pair ours rping -s -a 10.9.0.1 -C 3 -- rping -c -a 10.9.0.1 -C 3 -v; };'
+has "a bridge on the interface of rxe1 is rxe1's" "$above"' ip link add br1 type bridge && ip link set v0 master br1 && ip addr add 10.9.0.1/24 dev br1 && ip link set br1 up && sleep 1
+	verdict; pings; r=$?; ip link del br1; [ "$p,$o,$r" = rxe1,rxe1,0 ] && ! echo "$n" | grep roce_br1'
+has "a bond is of rxe1 while the interface of rxe1 is its active port" "$above"' bond v0 || exit 1; verdict; pings; r=$?; ip link del bond1; [ "$p,$o,$r" = rxe1,rxe1,0 ] && ! echo "$n" | grep roce_bond1'
+has "a bond is Verbena's while another port is active" "$above"' bond v2 || exit 1; verdict; pings; r=$?; ip link del bond1; [ "$p,$o,$r" = ,,0 ] && echo "$n" | grep roce_bond1'
+"$LAB" guest "rdma link del rxe1; ip link del v0; ip link del v2" >/dev/null 2>&1
+
 # --- devices come and go ---
 has "programs list, open and connect while rxe0 goes and comes" '(for i in 1 2 3 4 5 6; do rdma link del rxe0; sleep 0.5; rdma link add rxe0 type rxe netdev eth0; sleep 0.5; done) & l=$!
 	n=0; while kill -0 $l 2>/dev/null; do ours ibv_devinfo >/tmp/o 2>&1; s=$?; [ $s -lt 124 ] || [ $s = 255 ] || { cat /tmp/o; echo $s; exit 1; }

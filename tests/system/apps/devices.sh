@@ -45,9 +45,9 @@ says_nothing() { ! VERBENA_STATS=1 "${run[@]}" ibv_devinfo 2>&1 | grep '^verbena
 check "VERBENA_STATS=1: both ends say what they have sent and received" says_at_end
 check "VERBENA_STATS=1: a program that has sent nothing says nothing" says_nothing
 check "verbena run --stats is VERBENA_STATS=1" shows '^1$' "$VERBENA" run --no-shim --stats printenv VERBENA_STATS
-needs_value() { "$VERBENA" run $1 2>&1 | grep -q "or one without its value"; }
-check "verbena run --wire without a value is refused" needs_value --wire
-check "verbena run --devices is no option" needs_value "--devices x true"
+refused() { "$VERBENA" run $1 2>&1 | grep -q -- "$2"; }
+check "verbena run --wire without a value is refused" refused --wire "--wire needs a value"
+check "verbena run --devices is no option" refused "--devices x true" "unknown option '--devices'"
 
 # the first address of lo, from the library and from the tree for /sys
 lids() { (export VERBENA_LIDS=$1; shows "port_lid:.*$2\$" ibv_devinfo -d roce_lo && { sanitized || shows "^0x$2\$" cat /sys/class/infiniband/roce_lo/ports/1/lid; }); }

@@ -14,6 +14,7 @@
 
 #include "../../support/check.h"
 #include "core/device.h"
+#include "core/rdma_link.h"
 #include "net/netdev.h"
 #include "net/netdev_parse.h"
 
@@ -203,6 +204,86 @@ static void only_a_vlan_of_this_network_is_on_another_interface(void)
 	CHECK(!vlan_of_message("vlan", true));
 	CHECK(!vlan_of_message("veth", false));
 	CHECK(!vlan_of_message("macvlan", false) && !vlan_of_message("vla", false));
+}
+
+/* A bond on interface 9, as the kernel reports it, with this active port. */
+static int active_of_message(const char *link_kind, int port)
+{
+	struct vb_netdev_gather g = {0};
+	struct nlmsghdr h = {.nlmsg_type = RTM_NEWLINK};
+	struct ifinfomsg m = {.ifi_index = 9};
+	uint8_t message[256] = {0}, info[64] = {0}, data[32] = {0};
+	size_t n = NLMSG_SPACE(sizeof(m)), n_info = put_attribute(info, IFLA_INFO_KIND, link_kind, strlen(link_kind)),
+	       n_data = 0;
+
+	memcpy(message + NLMSG_HDRLEN, &m, sizeof(m));
+	if (port)
+		n_data = put_attribute(data, IFLA_BOND_ACTIVE_SLAVE, &port, sizeof(port));
+	n_info += put_attribute(info + n_info, IFLA_INFO_DATA, data, n_data);
+	n += put_attribute(message + n, IFLA_LINKINFO | NLA_F_NESTED, info, n_info);
+	h.nlmsg_len = (uint32_t)n;
+	memcpy(message, &h, sizeof(h));
+	vb_netdev_parse(&g, message, n);
+	CHECK(g.n == 1 && g.list[0].ifindex == 9);
+	int active = g.list[0].active;
+	free(g.list);
+	return active;
+}
+
+static void a_bond_names_its_active_port(void)
+{
+	CHECK(active_of_message("bond", 4) == 4);
+	CHECK(!active_of_message("bond", 0));
+	CHECK(!active_of_message("bridge", 4)); /* the attribute's number means something else there */
+}
+
+static void a_port_names_its_bridge(void)
+{
+	struct vb_netdev *list;
+	size_t n;
+	int bridge = 0, master = -1;
+
+	if (system("ip link add br0 type bridge 2>/dev/null"))
+		return;
+	ip("link set v0 master br0");
+	CHECK(!vb_netdev_scan(&list, &n));
+	for (size_t i = 0; i < n; i++) {
+		bridge = strcmp(list[i].name, "br0") ? bridge : list[i].ifindex;
+		master = strcmp(list[i].name, "v0") ? master : list[i].master;
+		CHECK(!strcmp(list[i].name, "v0") || !list[i].master);
+	}
+	CHECK(bridge && master == bridge);
+	free(list);
+	ip("link del br0");
+}
+
+/* Interface 1 is that of a device of the kernel. 2 has none. */
+static void a_roce_device_has_what_is_above_its_interface(void)
+{
+	enum { HARDWARE = 1, OTHER, BRIDGE, BOND, VLAN, FAR };
+	struct vb_netdev all[] = {
+	        {.ifindex = HARDWARE, .master = BOND}, {.ifindex = OTHER, .master = BOND},
+	        {.ifindex = BOND, .master = BRIDGE},   {.ifindex = BRIDGE},
+	        {.ifindex = VLAN, .vlan_on = BRIDGE},  {.ifindex = FAR},
+	};
+	const size_t n = sizeof(all) / sizeof(*all);
+	struct vb_rdma_link roce = {.ifindex = HARDWARE, .roce = true}, iwarp = {.ifindex = HARDWARE},
+	                    none = {.roce = true};
+
+	for (size_t i = 0; i < n; i++) {
+		int at = all[i].ifindex;
+
+		CHECK(vb_rdma_link_has(&roce, all, n, &all[i]) == (at != OTHER && at != FAR));
+		CHECK(vb_rdma_link_has(&iwarp, all, n, &all[i]) == (at == HARDWARE));
+		CHECK(!vb_rdma_link_has(&none, all, n, &all[i]));
+	}
+	all[2].active = OTHER;
+	CHECK(!vb_rdma_link_has(&roce, all, n, &all[2]) && !vb_rdma_link_has(&roce, all, n, &all[4]));
+	all[2].active = HARDWARE;
+	CHECK(vb_rdma_link_has(&roce, all, n, &all[2]) && vb_rdma_link_has(&roce, all, n, &all[4]));
+	all[0].master = 0;
+	all[3].master = HARDWARE; /* a ring, which the kernel does not allow */
+	CHECK(!vb_rdma_link_has(&roce, all, n, &all[5]) && !vb_rdma_link_has(&roce, all, n, &all[1]));
 }
 
 static void the_same_interface_gives_the_same_pointer(void)
@@ -440,6 +521,9 @@ int main(void)
 	RUN(lo_alone_makes_an_adapter);
 	RUN(ethernet_veth_and_vlan_interfaces_are_adapters_and_tunnels_are_not);
 	RUN(only_a_vlan_of_this_network_is_on_another_interface);
+	RUN(a_bond_names_its_active_port);
+	RUN(a_port_names_its_bridge);
+	RUN(a_roce_device_has_what_is_above_its_interface);
 	RUN(a_vlan_names_the_interface_under_it);
 	RUN(the_same_interface_gives_the_same_pointer);
 	RUN(addresses_come_and_go_without_moving_others);
