@@ -64,9 +64,9 @@ says() { # PATTERN NODE PROGRAM ARGS…
 }
 start_rping() { # the server of host9, until it listens
 	rm -f "$work/server.out"
-	VERBENA_NODE=host9 timeout -k 2 $((LIMIT * SLOW)) "${run[@]}" rping -s -d -v >"$work/server.out" 2>&1 &
+	VERBENA_NODE=host9 timeout -k 2 $((LIMIT * SLOW)) stdbuf -oL "${run[@]}" rping -s -d -v >"$work/server.out" 2>&1 &
 	server=$!
-	wait_for 10 grep -q 'rdma_listen\|listening' "$work/server.out"
+	wait_for 10 grep -q rdma_listen "$work/server.out"
 }
 start_rping
 check "the port of a host is taken" says 'Address already in use' host9 rping -s
