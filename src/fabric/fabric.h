@@ -108,7 +108,7 @@ struct vb_fabric_node {
 
 /* What the owner of a fabric does. */
 struct vb_fabric_ops {
-	/* A datagram for the programs on this port. Returns false if nobody takes it. It may send. */
+	/* A datagram for this port, which may have no programs. Returns false if nobody takes it. It may send. */
 	bool (*deliver)(void *own, struct vb_fabric_port *port, const struct vb_fabric_packet *packet);
 };
 

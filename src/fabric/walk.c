@@ -141,7 +141,7 @@ static void to_programs(struct walk *w, struct vb_fabric_port *p)
 
 	if (w->fl->is_smp)
 		vb_smp_encode(k->mad, &w->fl->smp);
-	if (p->host && w->f->ops->deliver(w->f->own, p, k))
+	if (w->f->ops->deliver(w->f->own, p, k))
 		return;
 	DROPPED(w, nobody);
 	if (!w->fl->is_smp)

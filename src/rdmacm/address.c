@@ -3,8 +3,6 @@
 // SPDX-License-Identifier: MIT
 #include "rdmacm/rdmacm.h"
 
-#define FAMILY_IB 27 /* AF_IB */
-
 static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
 
 socklen_t rcm_addr_len(const struct sockaddr *addr)
@@ -17,8 +15,10 @@ socklen_t rcm_addr_len(const struct sockaddr *addr)
 		return sizeof(struct sockaddr_in);
 	case AF_INET6:
 		return sizeof(struct sockaddr_in6);
-	case FAMILY_IB: /* no adapter here has an InfiniBand link */
-		errno = EAFNOSUPPORT;
+	case AF_IB:
+		if (rcm_fabric_present())
+			return sizeof(struct sockaddr_ib);
+		errno = EAFNOSUPPORT; /* no adapter here has an InfiniBand link */
 		return 0;
 	default:
 		return 0;
@@ -33,12 +33,16 @@ void rcm_addr_copy(union rcm_addr *to, const struct sockaddr *from)
 
 bool rcm_addr_any(const union rcm_addr *addr)
 {
+	if (addr->sa.sa_family == AF_IB)
+		return ib_addr_any(&addr->sib.sib_addr);
 	return addr->sa.sa_family == AF_INET6 ? IN6_IS_ADDR_UNSPECIFIED(&addr->sin6.sin6_addr)
 	                                      : addr->sin.sin_addr.s_addr == htonl(INADDR_ANY);
 }
 
 bool rcm_addr_loopback(const union rcm_addr *addr)
 {
+	if (addr->sa.sa_family == AF_IB)
+		return ib_addr_loopback(&addr->sib.sib_addr);
 	return addr->sa.sa_family == AF_INET6 ? IN6_IS_ADDR_LOOPBACK(&addr->sin6.sin6_addr)
 	                                      : ntohl(addr->sin.sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
 }
@@ -47,6 +51,8 @@ bool rcm_addr_multicast(const union rcm_addr *addr)
 {
 	const struct in6_addr *v6 = &addr->sin6.sin6_addr;
 
+	if (addr->sa.sa_family == AF_IB)
+		return addr->sib.sib_addr.sib_raw[0] == 0xff;
 	if (addr->sa.sa_family != AF_INET6)
 		return IN_MULTICAST(ntohl(addr->sin.sin_addr.s_addr));
 	return IN6_IS_ADDR_MULTICAST(v6) || (IN6_IS_ADDR_V4MAPPED(v6) && IN_MULTICAST(ntohl(v6->s6_addr32[3])));
@@ -59,6 +65,10 @@ bool rcm_addr_link_local(const union rcm_addr *addr)
 
 void rcm_addr_gid(const union rcm_addr *addr, uint8_t gid[16])
 {
+	if (addr->sa.sa_family == AF_IB) {
+		memcpy(gid, addr->sib.sib_addr.sib_raw, 16);
+		return;
+	}
 	if (addr->sa.sa_family == AF_INET6) {
 		memcpy(gid, &addr->sin6.sin6_addr, 16);
 		return;
@@ -84,15 +94,21 @@ void rcm_addr_from_gid(union rcm_addr *addr, const uint8_t gid[16], uint16_t por
 
 uint16_t rcm_addr_port(const union rcm_addr *addr)
 {
+	if (addr->sa.sa_family == AF_IB)
+		return (uint16_t)(be64toh(addr->sib.sib_sid) & be64toh(addr->sib.sib_sid_mask));
 	return ntohs(addr->sa.sa_family == AF_INET6 ? addr->sin6.sin6_port : addr->sin.sin_port);
 }
 
 void rcm_addr_set_port(union rcm_addr *addr, uint16_t port)
 {
-	if (addr->sa.sa_family == AF_INET6)
+	if (addr->sa.sa_family == AF_IB) {
+		addr->sib.sib_sid = htobe64((be64toh(addr->sib.sib_sid) & ~UINT64_C(0xffff)) | port);
+		addr->sib.sib_sid_mask |= htobe64(UINT64_C(0xffff));
+	} else if (addr->sa.sa_family == AF_INET6) {
 		addr->sin6.sin6_port = htons(port);
-	else
+	} else {
 		addr->sin.sin_port = htons(port);
+	}
 }
 
 uint32_t rcm_addr_scope(const union rcm_addr *addr)

@@ -5,9 +5,9 @@
 #include <netdb.h>
 #include <stdlib.h>
 
+#include "frame/fields.h"
 #include "rdmacm/rdmacm.h"
 
-#define FAMILY_IB 27         /* AF_IB */
 #define RAI_OF_SA 0x00000010 /* RAI_SA: a service of the subnet administrator, which Ethernet does not have */
 
 struct answer {
@@ -26,11 +26,19 @@ static void *copy_bytes(const void *from, size_t len)
 	return to;
 }
 
+static bool asks_for_gid(const struct rdma_addrinfo *hints)
+{
+	return hints && hints->ai_family == AF_IB && hints->ai_flags & RAI_FAMILY && hints->ai_flags & RAI_NUMERICHOST;
+}
+
 static void to_hints(struct addrinfo *ai, const struct rdma_addrinfo *rai)
 {
 	bool ud = rai->ai_qp_type == IBV_QPT_UD, connected = rai->ai_qp_type && !ud;
 
-	*ai = (struct addrinfo){.ai_family = rai->ai_family};
+	/* a GID is written as an IPv6 address */
+	*ai = (struct addrinfo){.ai_family = rai->ai_family != AF_IB ? rai->ai_family
+	                                     : asks_for_gid(rai)     ? AF_INET6
+	                                                             : AF_UNSPEC};
 	if (rai->ai_flags & RAI_PASSIVE)
 		ai->ai_flags |= AI_PASSIVE;
 	if (rai->ai_flags & RAI_NUMERICHOST)
@@ -64,24 +72,45 @@ static int space_of(const struct rdma_addrinfo *hints, const struct addrinfo *ai
 	return ai->ai_protocol == IPPROTO_UDP ? RDMA_PS_UDP : RDMA_PS_TCP;
 }
 
+/* The service id has the port space, and the port if there is one (RDMA_IB_IP_PS_MASK, RDMA_IB_IP_PORT_MASK). */
+static struct sockaddr *to_gid(const struct sockaddr_in6 *sin6, int port_space)
+{
+	struct sockaddr_ib *sib = calloc(1, sizeof(*sib));
+	uint16_t port = ntohs(sin6->sin6_port);
+
+	if (!sib)
+		return NULL;
+	sib->sib_family = AF_IB;
+	sib->sib_pkey = htobe16(VB_DEFAULT_PKEY);
+	sib->sib_flowinfo = sin6->sin6_flowinfo;
+	memcpy(sib->sib_addr.sib_raw, &sin6->sin6_addr, 16);
+	sib->sib_sid = htobe64(vb_cm_service_id((enum vb_port_space)port_space, port));
+	sib->sib_sid_mask = htobe64((port_space ? ~UINT64_C(0xffff) : 0) | (port ? 0xffff : 0));
+	sib->sib_scope_id = sin6->sin6_scope_id;
+	return (struct sockaddr *)sib;
+}
+
 /* Returns 0, or -1 and sets errno. */
 static int from_answer(struct rdma_addrinfo *rai, const struct rdma_addrinfo *hints, const struct addrinfo *ai,
                        bool is_passive)
 {
-	struct sockaddr *addr = copy_bytes(ai->ai_addr, ai->ai_addrlen);
+	bool gid = asks_for_gid(hints);
+	struct sockaddr *addr = gid ? to_gid((const struct sockaddr_in6 *)ai->ai_addr, space_of(hints, ai))
+	                            : copy_bytes(ai->ai_addr, ai->ai_addrlen);
+	socklen_t len = gid ? sizeof(struct sockaddr_ib) : ai->ai_addrlen;
 	char *name = ai->ai_canonname ? strdup(ai->ai_canonname) : NULL;
 
 	rai->ai_flags = is_passive ? RAI_PASSIVE : 0;
-	rai->ai_family = ai->ai_family;
+	rai->ai_family = gid ? AF_IB : ai->ai_family;
 	rai->ai_qp_type = type_of(hints, ai);
 	rai->ai_port_space = space_of(hints, ai);
 	if (is_passive) {
 		rai->ai_src_addr = addr;
-		rai->ai_src_len = addr ? ai->ai_addrlen : 0;
+		rai->ai_src_len = addr ? len : 0;
 		rai->ai_src_canonname = name;
 	} else {
 		rai->ai_dst_addr = addr;
-		rai->ai_dst_len = addr ? ai->ai_addrlen : 0;
+		rai->ai_dst_len = addr ? len : 0;
 		rai->ai_dst_canonname = name;
 	}
 	return addr ? 0 : -1;
@@ -182,7 +211,7 @@ static int check_hints(const struct rdma_addrinfo *hints)
 		return 0;
 	if (hints->ai_flags & RAI_OF_SA)
 		return EOPNOTSUPP;
-	if (hints->ai_family == FAMILY_IB)
+	if (hints->ai_family == AF_IB && !rcm_fabric_present() && (rcm_open() || !rcm_fabric_present()))
 		return EAFNOSUPPORT;
 	if ((hints->ai_src_len && !hints->ai_src_addr) || (hints->ai_dst_len && !hints->ai_dst_addr))
 		return EINVAL;

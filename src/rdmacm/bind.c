@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: MIT
 #include <stdio.h>
 
+#include "rdmacm/fabric.h"
 #include "rdmacm/hardware.h"
 #include "rdmacm/rdmacm.h"
 
@@ -56,29 +57,88 @@ static int bind_passive(struct rcm_id *id, union rcm_addr *addr, const struct rc
 	return EADDRINUSE;
 }
 
+/* At all addresses: of the fabric, and of the other adapters. A host of the fabric is one among several on this machine, so
+ * another one's program may have the port there. Then this id is on the fabric alone. */
+static int bind_everywhere(struct rcm_id *id, union rcm_addr *addr, const struct rcm_source *source, bool afonly)
+{
+	const union rcm_addr want = *addr;
+	int err = 0;
+
+	for (int i = 0; i < PORTS_TRIED; i++) {
+		*addr = want;
+		err = rcm_fabric_bind(id, addr, source);
+		if (err)
+			return err;
+		err = bind_passive(id, addr, source, afonly);
+		id->bound = !err;
+		if (!err || (err == EADDRINUSE && rcm_addr_port(&want)))
+			return 0;
+		rcm_fabric_unbind(id);
+		if (err != EADDRINUSE)
+			return err;
+	}
+	return err;
+}
+
+static int bind_somewhere(struct rcm_id *id, union rcm_addr *addr, const struct rcm_source *source, bool afonly,
+                          bool passive)
+{
+	int err;
+
+	id->bound = false;
+	if (addr->sa.sa_family == AF_IB || (source->dev && source->dev->fabric))
+		return rcm_fabric_bind(id, addr, source);
+	if (passive && !source->dev && rcm_addr_any(addr) && rcm_fabric_present())
+		return bind_everywhere(id, addr, source, afonly);
+	err = (passive ? bind_passive : bind_port)(id, addr, source, afonly);
+	id->bound = !err;
+	return err;
+}
+
+/* The source of an address that is not the unspecified one. */
+static int find_source(const struct rcm_id *id, const union rcm_addr *addr, struct rcm_source *source)
+{
+	uint8_t gid[16];
+
+	if (addr->sa.sa_family == AF_IB || (rcm_fabric_present() && id->kind != RCM_IWARP)) {
+		int err = rcm_fabric_source(addr, source);
+
+		if (!err || addr->sa.sa_family == AF_IB)
+			return err;
+	}
+	rcm_addr_gid(addr, gid);
+	int err = rcm_find_source(id->kind, gid, rcm_addr_scope(addr), source);
+
+	/* As in the kernel, a loopback address that no adapter has is bound like the unspecified address. */
+	return err == ENODEV && rcm_addr_loopback(addr) ? 0 : err;
+}
+
 int rcm_bind(struct rcm_id *id, const union rcm_addr *want, bool passive)
 {
 	union rcm_addr addr = *want;
 	struct rcm_source source = {0};
-	uint8_t gid[16];
 	int err;
 
 	if (id->state != RCM_IDLE || (rcm_addr_link_local(&addr) && !addr.sin6.sin6_scope_id))
 		return EINVAL;
+	if (addr.sa.sa_family == AF_IB) {
+		enum vb_port_space space = rcm_fabric_space(id, &addr);
+
+		if (!space)
+			return EPROTONOSUPPORT;
+		id->space = space;
+	}
 	if (!rcm_addr_any(&addr)) {
-		rcm_addr_gid(&addr, gid);
-		err = rcm_find_source(id->kind, gid, rcm_addr_scope(&addr), &source);
-		/* As in the kernel, a loopback address that no adapter has is bound like the unspecified address. */
-		if (err && !(err == ENODEV && rcm_addr_loopback(&addr)))
+		err = find_source(id, &addr, &source);
+		if (err)
 			return err;
 	}
 	bool afonly = wants_afonly(id, &addr);
-	err = (passive ? bind_passive : bind_port)(id, &addr, &source, afonly);
+	err = bind_somewhere(id, &addr, &source, afonly, passive);
 	if (err)
 		return err;
 	rcm_lock();
 	id->afonly = afonly;
-	id->bound = true;
 	id->port_given = rcm_addr_port(want) != 0;
 	id->src = addr;
 	id->source = source;
@@ -91,7 +151,9 @@ int rcm_rebind(struct rcm_id *id)
 {
 	bool v6 = id->src.sa.sa_family == AF_INET6;
 
-	return id->bound ? vb_gsi_client_change(rcm.gsi, id->binding, v6 && id->afonly, id->reuse) : 0;
+	int err = id->fabric_binding ? rcm_fabric_rebind(id) : 0;
+
+	return !err && id->bound ? vb_gsi_client_change(rcm.gsi, id->binding, v6 && id->afonly, id->reuse) : err;
 }
 
 /* Shows the program its bound address. */
@@ -113,7 +175,9 @@ static __be16 port_of(const struct sockaddr_storage *addr)
 {
 	union rcm_addr a = {.ss = *addr};
 
-	return a.sa.sa_family == AF_INET || a.sa.sa_family == AF_INET6 ? htons(rcm_addr_port(&a)) : 0;
+	return a.sa.sa_family == AF_INET || a.sa.sa_family == AF_INET6 || a.sa.sa_family == AF_IB
+	               ? htons(rcm_addr_port(&a))
+	               : 0;
 }
 
 /* Binds the id, which the system's librdmacm serves, there. It gives the port if *addr has none. */
@@ -237,9 +301,11 @@ RCM_EXPORT int rdma_listen(struct rdma_cm_id *cm_id, int backlog)
 	/* Change the state first: a request may arrive before the call returns. */
 	if (!change_state(id, RCM_BOUND, RCM_LISTEN))
 		return rcm_fail(EINVAL);
-	err = rcm_iw_listen(id);
-	if (!err)
+	err = id->bound ? rcm_iw_listen(id) : 0;
+	if (!err && id->bound)
 		err = vb_gsi_client_listen(rcm.gsi, id->binding);
+	if (!err && id->fabric_binding)
+		err = rcm_fabric_listen(id);
 	if (err) {
 		rcm_lock();
 		rcm_iw_end(id);

@@ -4,6 +4,7 @@
 // SPDX-License-Identifier: MIT
 #include <stdlib.h>
 
+#include "rdmacm/fabric.h"
 #include "rdmacm/hardware.h"
 #include "rdmacm/rdmacm.h"
 #include "frame/fields.h"
@@ -24,6 +25,9 @@ struct vb_cm_addr rcm_cm_addr(const struct rcm_id *id)
 {
 	struct vb_cm_addr addr = {.ifindex = id->source.ifindex};
 
+	if (rcm_on_fabric(id))
+		return rcm_fabric_addr(id->path.dlid, id->path.pkey, id->path.sl, id->path.slid & 0x7f);
+
 	rcm_addr_gid(&id->src, addr.local);
 	rcm_addr_gid(&id->dst, addr.remote);
 	return addr;
@@ -31,16 +35,27 @@ struct vb_cm_addr rcm_cm_addr(const struct rcm_id *id)
 
 uint64_t rcm_service_id(const struct rcm_id *id, const union rcm_addr *addr)
 {
+	if (addr->sa.sa_family == AF_IB)
+		return be64toh(addr->sib.sib_sid);
 	return vb_cm_service_id((enum vb_port_space)id->id.ps, rcm_addr_port(addr));
 }
 
-void rcm_cma_header(const struct rcm_id *id, uint8_t *to)
+size_t rcm_cma_len(const struct rcm_id *id)
+{
+	return id->dst.sa.sa_family == AF_IB ? 0 : VB_CMA_LEN;
+}
+
+size_t rcm_cma_header(const struct rcm_id *id, uint8_t *to)
 {
 	struct vb_cma hdr = {.src_port = rcm_addr_port(&id->src)};
+
+	if (!rcm_cma_len(id))
+		return 0;
 
 	rcm_addr_gid(&id->src, hdr.src);
 	rcm_addr_gid(&id->dst, hdr.dst);
 	vb_cma_encode(to, &hdr);
+	return VB_CMA_LEN;
 }
 
 void rcm_private_data(uint8_t *to, const struct rcm_connect *c)
@@ -49,6 +64,16 @@ void rcm_private_data(uint8_t *to, const struct rcm_connect *c)
 		memcpy(to, c->data[0], c->len[0]);
 	if (c->len[1])
 		memcpy(to + c->len[0], c->data[1], c->len[1]);
+}
+
+static void fill_fabric_path(const struct rcm_id *id, struct vb_cm_req *req)
+{
+	req->pkey = id->path.pkey;
+	req->primary.local_lid = id->path.slid;
+	req->primary.remote_lid = id->path.dlid;
+	req->primary.subnet_local = id->path.hop_limit <= 1;
+	memcpy(req->primary.local_gid, id->source.gid.raw, VB_GID_LEN);
+	memcpy(req->primary.remote_gid, id->path.dgid.raw, VB_GID_LEN);
 }
 
 static void fill_req(const struct rcm_id *id, const struct rcm_connect *c, struct vb_cm_req *req)
@@ -87,11 +112,14 @@ static void fill_req(const struct rcm_id *id, const struct rcm_connect *c, struc
 	};
 	rcm_addr_gid(&id->src, req->primary.local_gid);
 	rcm_addr_gid(&id->dst, req->primary.remote_gid);
-	rcm_cma_header(id, req->private_data);
+	if (rcm_on_fabric(id))
+		fill_fabric_path(id, req);
+	size_t header = rcm_cma_header(id, req->private_data);
+
 	if (id->iwarp_here)
 		rcm_iw_pack(req->private_data + VB_CMA_LEN, VB_CMA_REQ_PRIVATE, c);
 	else
-		rcm_private_data(req->private_data + VB_CMA_LEN, c);
+		rcm_private_data(req->private_data + header, c);
 }
 
 int rcm_send_req(struct rcm_id *id, const struct rcm_connect *c)
@@ -99,7 +127,7 @@ int rcm_send_req(struct rcm_id *id, const struct rcm_connect *c)
 	struct vb_cm_addr addr = rcm_cm_addr(id);
 	struct vb_cm_req req;
 
-	if (c->len[0] + c->len[1] > VB_CMA_REQ_PRIVATE)
+	if (c->len[0] + c->len[1] > VB_CM_REQ_PRIVATE - rcm_cma_len(id))
 		return EINVAL;
 	rcm_random(&id->path.rq_psn, sizeof(id->path.rq_psn));
 	id->path.rq_psn &= VB_PSN_MASK;
@@ -170,7 +198,7 @@ static int connect_id(struct rcm_id *id, const struct rdma_conn_param *param)
 	                                  ? param->responder_resources
 	                                  : dev->max_responder_resources;
 	bool here = dev->iwarp && rcm_iw_is_here(id, &c);
-	int cut_off = dev->iwarp ? 0 : check_port(id);
+	int cut_off = dev->iwarp || dev->fabric ? 0 : check_port(id);
 
 	rcm_lock();
 	if (id->state == RCM_ROUTE_RESOLVED)

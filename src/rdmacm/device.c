@@ -37,6 +37,7 @@ static struct rcm_device *open_device(struct ibv_device *ibdev)
 {
 	struct rcm_device *dev = calloc(1, sizeof(*dev));
 	struct ibv_device_attr attr;
+	struct ibv_port_attr port;
 
 	if (!dev)
 		return NULL;
@@ -52,6 +53,8 @@ static struct rcm_device *open_device(struct ibv_device *ibdev)
 	dev->max_responder_resources = (uint8_t)(attr.max_qp_rd_atom < 255 ? attr.max_qp_rd_atom : 254);
 	dev->ack_delay = attr.local_ca_ack_delay;
 	dev->iwarp = ibdev->transport_type == IBV_TRANSPORT_IWARP;
+	dev->fabric =
+	        !dev->iwarp && !ibv_query_port(dev->verbs, 1, &port) && port.link_layer == IBV_LINK_LAYER_INFINIBAND;
 	return dev;
 }
 
@@ -166,6 +169,35 @@ static bool find_in(struct rcm_device *dev, const uint8_t gid[16], uint32_t ifin
 	}
 	free(e);
 	return found;
+}
+
+static bool find_on_fabric(struct rcm_device *dev, const uint8_t *gid, struct rcm_source *out)
+{
+	union ibv_gid own;
+
+	if (dev->gone || !dev->fabric)
+		return false;
+	for (int i = 0; !ibv_query_gid(dev->verbs, 1, i, &own); i++)
+		if (!gid || !memcmp(own.raw, gid, sizeof(own))) {
+			*out = (struct rcm_source){.dev = dev, .gid_index = i, .port = 1, .gid = own};
+			return true;
+		}
+	return false;
+}
+
+int rcm_find_fabric(const uint8_t gid[16], struct rcm_source *out)
+{
+	bool any = false, found = false;
+
+	int cancel = lock_devices();
+	if (!devices)
+		refresh_devices();
+	for (struct rcm_device *dev = devices; dev && !found; dev = dev->next) {
+		any |= dev->fabric && !dev->gone;
+		found = find_on_fabric(dev, gid, out);
+	}
+	unlock_devices(cancel);
+	return found ? 0 : any ? EADDRNOTAVAIL : ENODEV;
 }
 
 static bool find_source(enum rcm_kind kind, const uint8_t gid[16], uint32_t ifindex, struct rcm_source *out)

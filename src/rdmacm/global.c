@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <sys/random.h>
 
-#include "rdmacm/rdmacm.h"
+#include "rdmacm/fabric.h"
 #include "util/calls.h"
 #include "util/lock.h"
 #include "util/units.h"
@@ -107,13 +107,18 @@ static void on_timeout(void *own, uint64_t now)
 static void send_mad(void *own, const struct vb_cm_addr *to, const uint8_t mad[VB_MAD_LEN])
 {
 	rcm_trace_mad(true, to, mad, VB_MAD_LEN);
-	vb_gsi_client_send(rcm.gsi, to->local, to->remote, to->ifindex, mad);
+	if (rcm_fabric_is_from(to))
+		rcm_fabric_send(to, mad);
+	else
+		vb_gsi_client_send(rcm.gsi, to->local, to->remote, to->ifindex, mad);
 }
 
+/* The fabric process notices the end of its programs by itself. */
 static void say_at_death(void *own, const struct vb_cm_conn *conn)
 {
-	vb_gsi_client_at_death(rcm.gsi, conn->addr.local, conn->addr.remote, conn->addr.ifindex, conn->local_comm_id,
-	                       conn->remote_comm_id, conn->remote_qpn);
+	if (!rcm_fabric_is_from(&conn->addr))
+		vb_gsi_client_at_death(rcm.gsi, conn->addr.local, conn->addr.remote, conn->addr.ifindex,
+		                       conn->local_comm_id, conn->remote_comm_id, conn->remote_qpn);
 }
 
 static void on_again(void *own)
@@ -156,6 +161,7 @@ static void in_child(void)
 	rcm.gsi = NULL;
 	rcm.ids = rcm.listeners = NULL;
 	rcm_iw_in_child();
+	rcm_fabric_in_child();
 	rcm_late_forget();
 	rcm_resolve_forget();
 	rcm_devices_forget();
@@ -181,6 +187,7 @@ static int start_cm(void)
 	vb_cm_init(&rcm.cm, &cfg, &cm_ops, NULL, rcm.conns, RCM_CONNS);
 	rcm.gsi = gsi;
 	rcm_unlock();
+	rcm_fabric_open(cfg.lane);
 	rcm_show_start();
 	return 0;
 }

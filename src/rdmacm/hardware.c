@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "abi/hardware.h"
+#include "rdmacm/fabric.h"
 #include "util/hardware.h"
 #include "util/log.h"
 
@@ -177,6 +178,8 @@ static bool is_of_hardware(const union rcm_addr *local)
 
 enum rcm_server rcm_hw_server(const struct rcm_id *id, const union rcm_addr *local)
 {
+	if (local->sa.sa_family == AF_IB && rcm_fabric_present())
+		return RCM_BY_VERBENA;
 	if (id->kind != RCM_EITHER || !rcm_hw_load()) /* the transport option is Verbena's */
 		return RCM_BY_VERBENA;
 	if (vb_hardware_wanted() == VB_HARDWARE_ONLY)
@@ -189,12 +192,15 @@ enum rcm_server rcm_hw_server(const struct rcm_id *id, const union rcm_addr *loc
 enum rcm_server rcm_hw_server_to(const struct rcm_id *id, const struct sockaddr *src, const struct sockaddr *dst)
 {
 	union rcm_addr any = {.sa.sa_family = dst->sa_family}, to, local;
+	struct vb_fabric_address found;
 
 	if (id->kind != RCM_EITHER || !rcm_hw_load() || (id->bound && !id->by_both))
 		return RCM_BY_VERBENA;
 	if (vb_hardware_wanted() == VB_HARDWARE_ONLY)
 		return RCM_BY_HARDWARE;
 	rcm_addr_copy(&to, dst);
+	if (rcm_fabric_present() && (to.sa.sa_family == AF_IB || !rcm_fabric_look_up(&to, &found)))
+		return RCM_BY_VERBENA;
 	if (src && rcm_addr_len(src)) {
 		rcm_addr_copy(&local, src);
 		if (!rcm_addr_any(&local))

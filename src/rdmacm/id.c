@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: MIT
 #include <stdlib.h>
 
+#include "rdmacm/fabric.h"
 #include "rdmacm/hardware.h"
 #include "rdmacm/rdmacm.h"
 #include "util/calls.h"
@@ -15,6 +16,7 @@ struct rcm_id *rcm_id_new(enum rdma_port_space ps, enum ibv_qp_type type, void *
 		return NULL;
 	id->id.context = context;
 	id->id.ps = ps;
+	id->space = (enum vb_port_space)ps;
 	id->id.qp_type = type;
 	id->kind = RCM_EITHER;
 	id->generation = rcm.generation;
@@ -146,6 +148,7 @@ static void silence_id(struct rcm_id *id)
 	if (id->bound)
 		vb_gsi_client_unbind(rcm.gsi, id->binding);
 	id->bound = false;
+	rcm_fabric_unbind(id);
 }
 
 static void await_acks(const struct rcm_id *id)

@@ -108,6 +108,8 @@ static int set_path(struct rcm_id *id, const struct ibv_path_record *rec)
 	uint8_t dst[16];
 
 	rcm_addr_gid(&id->dst, dst);
+	if (rcm_on_fabric(id))
+		memcpy(dst, id->path.dgid.raw, sizeof(dst));
 	if (id->state != RCM_ADDR_RESOLVED || memcmp(copy.path.dgid.raw, dst, sizeof(dst)) != 0)
 		return EINVAL;
 	id->path = (struct rcm_path){
@@ -115,10 +117,13 @@ static int set_path(struct rcm_id *id, const struct ibv_path_record *rec)
 	        .mtu = copy.path.mtu & 0x3f,
 	        .rate = copy.path.rate & 0x3f,
 	        .traffic_class = copy.path.tclass,
-	        .hop_limit = hop & 0xff ? (uint8_t)hop : RCM_HOP_LIMIT,
+	        .hop_limit = hop & 0xff || rcm_on_fabric(id) ? (uint8_t)hop : RCM_HOP_LIMIT,
 	        .flow_label = hop >> 8 & 0xfffff,
 	        .sl = be16toh(copy.path.qosclass_sl) & 0xf,
 	        .lifetime = copy.path.packetlifetime & 0x3f,
+	        .dlid = be16toh(copy.path.dlid),
+	        .slid = be16toh(copy.path.slid),
+	        .pkey = be16toh(copy.path.pkey),
 	};
 	int err = rcm_post(id, RDMA_CM_EVENT_ROUTE_RESOLVED, 0);
 

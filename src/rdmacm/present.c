@@ -4,7 +4,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "rdmacm/rdmacm.h"
+#include "rdmacm/fabric.h"
 #include "frame/fields.h"
 #include "util/calls.h"
 #include "util/lock.h"
@@ -33,6 +33,10 @@ void rcm_show_addresses(struct rcm_id *id)
 	if (id->dst.sa.sa_family)
 		rcm_addr_gid(&id->dst, addr->addr.ibaddr.dgid.raw);
 	addr->addr.ibaddr.pkey = htobe16(VB_DEFAULT_PKEY);
+	if (rcm_on_fabric(id)) {
+		addr->addr.ibaddr.dgid = id->path.dgid;
+		addr->addr.ibaddr.pkey = htobe16(id->path.pkey);
+	}
 }
 
 static void fail_event(struct rcm_event *e, enum rdma_cm_event_type type, int err)
@@ -71,7 +75,7 @@ static int fit_mtu(struct rcm_id *child)
 		return ENODEV;
 	rcm_lock();
 	if (child->path.mtu > port.active_mtu) {
-		fits = rcm_local_address(remote, child->source.ifindex);
+		fits = !child->by_fabric && rcm_local_address(remote, child->source.ifindex);
 		if (fits)
 			child->path.mtu = port.active_mtu;
 	}
@@ -92,7 +96,8 @@ static int adopt_child(struct rcm_id *child, const struct rcm_id *listener)
 {
 	struct rcm_source source = child->source;
 	enum rcm_kind kind = child->tcp || child->iwarp_here ? RCM_IWARP : RCM_ROCE;
-	int err = rcm_find_source(kind, child->source.gid.raw, rcm_addr_scope(&child->src), &source);
+	int err = child->by_fabric ? rcm_find_fabric(NULL, &source)
+	                           : rcm_find_source(kind, child->source.gid.raw, rcm_addr_scope(&child->src), &source);
 
 	rcm_lock();
 	child->source = source;

@@ -1,11 +1,15 @@
 // qp_state.c - the attributes that a connection sets on its queue pair, for each state
 // follows: rdma_init_qp_attr(3), rdma_create_qp(3); IBA volume 1, 10.3.1 (states), 12.7 (which field of REQ and REP)
 // SPDX-License-Identifier: MIT
+#include "rdmacm/fabric.h"
 #include "rdmacm/hardware.h"
-#include "rdmacm/rdmacm.h"
 
 void rcm_ah_attr(const struct rcm_id *id, struct ibv_ah_attr *attr)
 {
+	if (rcm_on_fabric(id)) {
+		rcm_fabric_ah_attr(id, attr);
+		return;
+	}
 	*attr = (struct ibv_ah_attr){
 	        .grh = {.dgid = id->path.dgid,
 	                .flow_label = id->path.flow_label,
@@ -32,7 +36,7 @@ static int init_attr(const struct rcm_id *id, struct ibv_qp_attr *attr, int *mas
 		*mask = IBV_QP_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_PORT;
 		return 0;
 	}
-	attr->pkey_index = 0;
+	attr->pkey_index = rcm_on_fabric(id) ? rcm_fabric_pkey_index(id) : 0;
 	attr->port_num = id->source.port;
 	*mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT;
 	if (rcm_is_ud(id)) {

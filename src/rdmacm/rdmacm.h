@@ -5,6 +5,7 @@
 #define VB_RDMACM_RDMACM_H
 
 #include <errno.h>
+#include <infiniband/ib.h>
 #include <netinet/in.h>
 #include <pthread.h>
 #include <rdma/rdma_cma.h>
@@ -38,6 +39,7 @@ union rcm_addr {
 	struct sockaddr sa;
 	struct sockaddr_in sin;
 	struct sockaddr_in6 sin6;
+	struct sockaddr_ib sib;
 	struct sockaddr_storage ss;
 };
 
@@ -49,8 +51,8 @@ struct rcm_device {
 	struct ibv_xrcd *xrcd;
 	uint64_t guid;
 	uint8_t max_initiator_depth, max_responder_resources, ack_delay;
-	bool iwarp;
-	bool gone; /* its interface has gone */
+	bool iwarp, fabric; /* fabric: it is on an InfiniBand fabric (rdmacm/fabric.h) */
+	bool gone;          /* its interface has gone */
 };
 
 /* A local address: its adapter and its index in the GID table. dev NULL: none yet. */
@@ -84,6 +86,7 @@ struct rcm_path {
 	uint8_t traffic_class, hop_limit, sl, rate;
 	uint8_t lifetime; /* code of a packet's lifetime; 0: not set */
 	uint32_t flow_label;
+	uint16_t dlid, slid, pkey; /* on a fabric */
 };
 
 struct rcm_mcast {
@@ -118,12 +121,16 @@ struct rcm_id {
 	struct rdma_cm_id *real;
 	bool by_both;
 
-	union rcm_addr src, dst; /* shown to the program with an event */
+	enum vb_port_space space; /* of the port that it is bound to; an id of RDMA_PS_IB may use others */
+	union rcm_addr src, dst;  /* shown to the program with an event */
 	struct rcm_source source;
 	uint64_t query;      /* number of the last query */
 	uint64_t resolve_by; /* ns: deadline of the query; 0: none */
 	bool bound, port_given;
 	uint32_t binding;
+	uint32_t fabric_binding; /* 0: none */
+	uint32_t route_question; /* to the subnet administrator; 0: none is open */
+	bool by_fabric;          /* its request came by the fabric */
 
 	bool reuse, afonly, afonly_set, ack_timeout_set;
 	enum rcm_kind kind;
@@ -214,10 +221,19 @@ static inline bool rcm_is_ud(const struct rcm_id *id)
 	return id->id.qp_type == IBV_QPT_UD;
 }
 
+static inline bool rcm_on_fabric(const struct rcm_id *id)
+{
+	return id->by_fabric || (id->source.dev && id->source.dev->fabric);
+}
+
 static inline uint8_t rcm_at_most(uint8_t n, uint8_t most)
 {
 	return n < most ? n : most;
 }
+
+/* fabric.c: is there an InfiniBand fabric? The rest is in rdmacm/fabric.h. */
+bool rcm_fabric_present(void);
+bool rcm_fabric_is_from(const struct vb_cm_addr *addr);
 
 /* global.c */
 int rcm_open(void); /* 0 or errno */
@@ -317,6 +333,8 @@ struct rcm_found {
 	uint64_t query;
 	union rcm_addr src, dst;
 	struct rcm_source source;
+	union ibv_gid dgid; /* on a fabric */
+	uint16_t pkey;
 };
 bool rcm_wanted(const struct rcm_found *found); /* does anybody still wait for this answer? */
 void rcm_found(const struct rcm_found *found);  /* the next hop answers */
@@ -337,6 +355,8 @@ uint8_t rcm_packet_lifetime(const struct rcm_id *id);
 /* device.c */
 /* 0, EADDRNOTAVAIL, ENODEV: no adapter of this kind has this address. ifindex 0: any. */
 int rcm_find_source(enum rcm_kind kind, const uint8_t gid[16], uint32_t ifindex, struct rcm_source *out);
+/* Our port on the fabric, if it has this GID; NULL: any. 0, ENODEV (there is no fabric), EADDRNOTAVAIL. */
+int rcm_find_fabric(const uint8_t gid[16], struct rcm_source *out);
 bool rcm_any_iwarp(void); /* is an iWARP device open? */
 /* True if an adapter of an interface other than lo reaches other hosts. */
 bool rcm_has_adapter_beside(uint32_t lo);
@@ -370,7 +390,9 @@ int rcm_sidr_connect(struct rcm_id *id, const struct rcm_connect *c);
 int rcm_sidr_accept(struct rcm_id *id, const struct rcm_connect *c);
 int rcm_sidr_reject(struct rcm_id *id, const void *data, size_t len);
 void rcm_private_data(uint8_t *to, const struct rcm_connect *c);
-void rcm_cma_header(const struct rcm_id *id, uint8_t *to);
+/* Puts the header of annex A11 if the addresses are IP addresses. Returns its length. */
+size_t rcm_cma_header(const struct rcm_id *id, uint8_t *to);
+size_t rcm_cma_len(const struct rcm_id *id);
 struct vb_cm_addr rcm_cm_addr(const struct rcm_id *id);
 uint64_t rcm_service_id(const struct rcm_id *id, const union rcm_addr *addr);
 int rcm_answer_response(struct rcm_id *id); /* CONNECT_RESPONSE: queue pair, RTU; 0 or errno */

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "fault/set.h"
-#include "rdmacm/rdmacm.h"
+#include "rdmacm/fabric.h"
 
 static bool same_type(const struct rcm_id *id, const struct vb_cm_msg *msg)
 {
@@ -51,6 +51,8 @@ static int listens_at(const struct rcm_id *id, const struct vb_cma *hdr, const s
 	union rcm_addr to;
 
 	rcm_addr_from_gid(&to, hdr->dst, 0, ifindex);
+	if (!id->bound)
+		return 0; /* it listens on a fabric alone */
 	if (!id->source.dev)
 		return (id->src.sa.sa_family == to.sa.sa_family || (id->src.sa.sa_family == AF_INET6 && !id->afonly)) &&
 		       may_come(id, from);
@@ -64,20 +66,25 @@ static int listens_at(const struct rcm_id *id, const struct vb_cma *hdr, const s
 
 struct rcm_id *rcm_listener(const struct vb_cm_addr *from, const struct vb_cm_msg *msg, struct vb_cma *hdr)
 {
-	bool sidr = msg->attr == VB_CM_SIDR_REQ;
+	bool sidr = msg->attr == VB_CM_SIDR_REQ, fabric = rcm_fabric_is_from(from);
 	struct rcm_id *best = NULL;
 	enum vb_port_space ps;
 	int how = 0;
 	uint16_t port;
 
-	if (!vb_cm_service_port(sidr ? msg->sidr_req.service_id : msg->req.service_id, &ps, &port) ||
-	    !vb_cma_decode(hdr, sidr ? msg->sidr_req.private_data : msg->req.private_data))
+	if (!vb_cm_service_port(sidr ? msg->sidr_req.service_id : msg->req.service_id, &ps, &port))
+		return NULL;
+	bool header = vb_cma_decode(hdr, sidr ? msg->sidr_req.private_data : msg->req.private_data);
+
+	if (!header && !fabric)
 		return NULL;
 	for (struct rcm_id *id = rcm.listeners; id; id = id->next) {
-		if (id->state != RCM_LISTEN || (int)id->id.ps != (int)ps || rcm_addr_port(&id->src) != port ||
-		    !same_type(id, msg) || !same_kind(id, msg))
+		if (id->state != RCM_LISTEN || id->space != ps || rcm_addr_port(&id->src) != port ||
+		    !same_type(id, msg))
 			continue;
-		int at = listens_at(id, hdr, from);
+		int at = fabric               ? rcm_fabric_fits(id, header ? hdr : NULL)
+		         : same_kind(id, msg) ? listens_at(id, hdr, from)
+		                              : 0;
 
 		if (at > how) {
 			how = at;
@@ -95,6 +102,12 @@ static bool path_is_honest(const struct vb_cm_addr *from, const struct vb_cm_req
 	       !memcmp(req->primary.remote_gid, from->local, VB_GID_LEN);
 }
 
+/* The address by which connection management knows the peer. */
+static const uint8_t *peer_of(const struct rcm_id *child)
+{
+	return child->conn ? child->conn->addr.remote : child->path.dgid.raw;
+}
+
 bool rcm_share_is_used_up(const struct rcm_id *listener, const uint8_t remote[16])
 {
 	const int share = listener->backlog_size / 2;
@@ -104,7 +117,7 @@ bool rcm_share_is_used_up(const struct rcm_id *listener, const uint8_t remote[16
 		return false;
 	for (const struct rcm_event *e = rcm_channel(listener->id.channel)->first; e; e = e->next)
 		n += e->owner == listener && e->event.event == RDMA_CM_EVENT_CONNECT_REQUEST &&
-		     !memcmp(rcm_id(e->event.id)->path.dgid.raw, remote, VB_GID_LEN);
+		     !memcmp(peer_of(rcm_id(e->event.id)), remote, VB_GID_LEN);
 	return n >= share;
 }
 
@@ -118,7 +131,9 @@ uint16_t rcm_admit(void *own, const struct vb_cm_addr *from, const struct vb_cm_
 		return VB_CM_IGNORE;
 	if (!listener)
 		return sidr ? VB_CM_SIDR_INVALID_SERVICE_ID : VB_CM_REJ_INVALID_SERVICE_ID;
-	if (!sidr && !path_is_honest(from, &msg->req))
+	if (!sidr && rcm_fabric_is_from(from) && !rcm_fabric_path_is_honest(from, &msg->req))
+		return VB_CM_REJ_INVALID_LID;
+	if (!sidr && !rcm_fabric_is_from(from) && !path_is_honest(from, &msg->req))
 		return VB_CM_REJ_INVALID_GID;
 	if (!listener->backlog_free ||
 	    rcm_share_is_used_up(listener, from->remote)) /* as the kernel does: the peer repeats the request later */
@@ -153,7 +168,7 @@ static void take_req(struct rcm_id *id, const struct vb_cm_req *req)
 	id->initiator_depth = id->path.initiator_depth;
 }
 
-static void show_req(struct rcm_event *e, const struct vb_cm_req *req, bool iwarp)
+static void show_req(struct rcm_event *e, const struct vb_cm_req *req, bool iwarp, size_t header)
 {
 	e->event.param.conn = (struct rdma_conn_param){
 	        .responder_resources = req->initiator_depth,
@@ -164,12 +179,28 @@ static void show_req(struct rcm_event *e, const struct vb_cm_req *req, bool iwar
 	        .srq = req->srq,
 	        .qp_num = req->local_qpn,
 	};
-	const uint8_t *data = req->private_data + VB_CMA_LEN;
+	const uint8_t *data = req->private_data + header;
 
-	rcm_event_data(e, data, iwarp ? rcm_iw_unpack(data, VB_CMA_REQ_PRIVATE) : VB_CMA_REQ_PRIVATE);
+	rcm_event_data(e, data, iwarp ? rcm_iw_unpack(data, VB_CMA_REQ_PRIVATE) : VB_CM_REQ_PRIVATE - header);
 }
 
-static struct rcm_id *new_child(const struct rcm_id *listener, struct vb_cm_conn *conn, const struct vb_cma *hdr)
+/* Path and addresses of a request that came by a fabric. */
+static void take_fabric(struct rcm_id *id, const struct rcm_id *listener, const struct vb_cma *hdr,
+                        const struct vb_cm_msg *msg)
+{
+	const struct vb_cm_req *req = msg->attr == VB_CM_REQ ? &msg->req : NULL;
+
+	rcm_fabric_take_path(id, &id->conn->addr, req);
+	if (listener->src.sa.sa_family == AF_IB) {
+		rcm_fabric_show(id, listener, req);
+		return;
+	}
+	rcm_addr_from_gid(&id->src, hdr->dst, rcm_addr_port(&listener->src), 0);
+	rcm_addr_from_gid(&id->dst, hdr->src, hdr->src_port, 0);
+}
+
+static struct rcm_id *new_child(const struct rcm_id *listener, struct vb_cm_conn *conn, const struct vb_cma *hdr,
+                                const struct vb_cm_msg *msg)
 {
 	struct rcm_id *id = rcm_id_new(listener->id.ps, listener->id.qp_type, listener->id.context);
 
@@ -178,8 +209,16 @@ static struct rcm_id *new_child(const struct rcm_id *listener, struct vb_cm_conn
 	id->id.channel = listener->id.channel;
 	id->state = RCM_CONNECT;
 	id->conn = conn;
+	id->path.hop_limit = RCM_HOP_LIMIT;
+	if (msg->attr == VB_CM_REQ)
+		take_req(id, &msg->req);
+	if (rcm_fabric_is_from(&conn->addr)) {
+		take_fabric(id, listener, hdr, msg);
+		return id;
+	}
 	rcm_addr_from_gid(&id->src, hdr->dst, rcm_addr_port(&listener->src), conn->addr.ifindex);
 	rcm_addr_from_gid(&id->dst, hdr->src, hdr->src_port, conn->addr.ifindex);
+	memcpy(id->path.dgid.raw, conn->addr.remote, VB_GID_LEN);
 	memcpy(id->source.gid.raw, conn->addr.local, VB_GID_LEN);
 	id->source.ifindex = conn->addr.ifindex;
 	return id;
@@ -193,7 +232,7 @@ void rcm_on_request(struct vb_cm_conn *conn, const struct vb_cm_msg *msg)
 	struct rcm_event *e = NULL;
 
 	if (listener)
-		child = new_child(listener, conn, &hdr);
+		child = new_child(listener, conn, &hdr, msg);
 	if (child)
 		e = rcm_event_new(listener, RDMA_CM_EVENT_CONNECT_REQUEST, 0);
 	if (!e) {
@@ -202,15 +241,14 @@ void rcm_on_request(struct vb_cm_conn *conn, const struct vb_cm_msg *msg)
 		return;
 	}
 	if (msg->attr == VB_CM_REQ) {
-		child->iwarp_here = is_for_iwarp(msg);
-		take_req(child, &msg->req);
-		show_req(e, &msg->req, child->iwarp_here);
+		child->iwarp_here = !child->by_fabric && is_for_iwarp(msg);
+		show_req(e, &msg->req, child->iwarp_here, rcm_cma_len(child));
 		vb_cm_mra(&rcm.cm, conn, RCM_MRA_TIMEOUT, true, NULL, 0, vb_gsi_client_now());
 	} else {
-		child->path.hop_limit = RCM_HOP_LIMIT;
-		rcm_event_data(e, msg->sidr_req.private_data + VB_CMA_LEN, VB_CMA_SIDR_REQ_PRIVATE);
+		size_t header = rcm_cma_len(child);
+
+		rcm_event_data(e, msg->sidr_req.private_data + header, VB_CM_SIDR_REQ_PRIVATE - header);
 	}
-	memcpy(child->path.dgid.raw, conn->addr.remote, VB_GID_LEN);
 	conn->own = child;
 	e->event.id = &child->id;
 	e->event.listen_id = &listener->id;

@@ -1,8 +1,8 @@
 // resolve.c - resolves addresses with the routing table and the adapter of the source address
 // follows: rdma_resolve_addr(3)
 // SPDX-License-Identifier: MIT
+#include "rdmacm/fabric.h"
 #include "rdmacm/hardware.h"
-#include "rdmacm/rdmacm.h"
 #include "util/units.h"
 
 /* The default source: the zero address of the destination's family, with its scope for link-local addresses. */
@@ -35,6 +35,10 @@ static int conclude_query(struct rcm_id *id, const struct rcm_found *found)
 	id->src = found->src;
 	id->dst = found->dst;
 	id->source = found->source;
+	if (found->source.dev->fabric) {
+		id->path.dgid = found->dgid;
+		id->path.pkey = found->pkey;
+	}
 	id->state = RCM_ADDR_RESOLVED;
 	return 0;
 }
@@ -149,6 +153,19 @@ static int resolve_source(struct rcm_id *id, const union rcm_addr *dst, const un
 	return look_up_source(id, &found, ms);
 }
 
+/* If the fabric leads there. As with the kernel's work queue, an event reports that the port is not active. */
+static int resolve_on_fabric(struct rcm_id *id, const union rcm_addr *dst, int ms, bool *done)
+{
+	struct rcm_found found;
+	int err = rcm_fabric_destination(id, dst, &found);
+
+	*done = err != EHOSTUNREACH || dst->sa.sa_family == AF_IB;
+	if (err == EHOSTUNREACH)
+		return dst->sa.sa_family == AF_IB ? EADDRNOTAVAIL : 0;
+	id->id.route.addr.dst_storage = dst->ss;
+	return err ? rcm_post_unlocked(id, RDMA_CM_EVENT_ADDR_ERROR, -err) : look_up_source(id, &found, ms);
+}
+
 static int resolve_addr(struct rcm_id *id, const struct sockaddr *from, const struct sockaddr *to, int ms)
 {
 	union rcm_addr src, dst, local;
@@ -166,6 +183,13 @@ static int resolve_addr(struct rcm_id *id, const struct sockaddr *from, const st
 	}
 	if (id->state != RCM_BOUND || id->src.sa.sa_family != dst.sa.sa_family)
 		return EINVAL;
+	if (rcm_fabric_present()) {
+		bool done;
+
+		err = resolve_on_fabric(id, &dst, ms, &done);
+		if (done)
+			return err;
+	}
 	if (rcm_addr_any(&dst))
 		to_loopback(&dst);
 	err = rcm_route_source(&dst, &id->src, &local);

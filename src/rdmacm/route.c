@@ -6,9 +6,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "rdmacm/hardware.h"
-#include "rdmacm/rdmacm.h"
 #include "frame/fields.h"
+#include "rdmacm/fabric.h"
+#include "rdmacm/hardware.h"
 
 /* Connects a UDP socket, which sends nothing, and reads its local address: the source of the route. */
 int rcm_route_source(const union rcm_addr *dst, const union rcm_addr *bound, union rcm_addr *src)
@@ -86,6 +86,11 @@ int rcm_path_record(struct rcm_id *id)
 	        .packet_life_time_selector = 2,
 	        .packet_life_time = rcm_packet_lifetime(id),
 	};
+	if (rcm_on_fabric(id)) {
+		rec->dlid = htobe16(id->path.dlid);
+		rec->slid = htobe16(id->path.slid);
+		rec->pkey = htobe16(id->path.pkey);
+	}
 	free(id->id.route.path_rec);
 	id->id.route.path_rec = rec;
 	id->id.route.num_paths = 1;
@@ -125,7 +130,7 @@ RCM_EXPORT int rdma_resolve_route(struct rdma_cm_id *cm_id, int timeout_ms)
 
 	if (!rcm_ours(id))
 		return -1;
-	int err = resolve_path(id);
+	int err = rcm_on_fabric(id) ? rcm_fabric_resolve_route(id, timeout_ms) : resolve_path(id);
 
 	return rcm_result(err ? err : rcm_complete(id));
 }

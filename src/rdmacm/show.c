@@ -40,12 +40,16 @@ static const char *port_space_text(enum rdma_port_space ps)
 static void put_address(struct vb_text *out, const char *member, const union rcm_addr *addr)
 {
 	char text[INET6_ADDRSTRLEN];
-	bool v6 = addr->sa.sa_family == AF_INET6;
+	bool v6 = addr->sa.sa_family == AF_INET6 || addr->sa.sa_family == AF_IB;
 
 	if (!v6 && addr->sa.sa_family != AF_INET)
 		return;
-	inet_ntop(addr->sa.sa_family, v6 ? (const void *)&addr->sin6.sin6_addr : (const void *)&addr->sin.sin_addr,
-	          text, sizeof(text));
+	if (addr->sa.sa_family == AF_IB)
+		inet_ntop(AF_INET6, &addr->sib.sib_addr, text, sizeof(text));
+	else
+		inet_ntop(addr->sa.sa_family,
+		          v6 ? (const void *)&addr->sin6.sin6_addr : (const void *)&addr->sin.sin_addr, text,
+		          sizeof(text));
 	vb_text_format(out, v6 ? ", \"%s\": \"[%s]:%u\"" : ", \"%s\": \"%s:%u\"", member, text, rcm_addr_port(addr));
 }
 
@@ -56,7 +60,10 @@ static void put_id(struct vb_text *out, const struct rcm_id *id)
 	if (id->source.dev) {
 		vb_text_put(out, ", \"device\": ");
 		vb_text_quote(out, id->source.dev->verbs->device->name);
-		vb_text_format(out, ", \"transport\": \"%s\"", id->source.dev->iwarp ? "iwarp" : "roce");
+		vb_text_format(out, ", \"transport\": \"%s\"",
+		               id->source.dev->iwarp    ? "iwarp"
+		               : id->source.dev->fabric ? "ib"
+		                                        : "roce");
 	}
 	if (id->path.remote_qpn)
 		vb_text_format(out, ", \"peer_qpn\": %" PRIu32, id->path.remote_qpn);

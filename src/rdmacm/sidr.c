@@ -7,12 +7,12 @@
 int rcm_sidr_connect(struct rcm_id *id, const struct rcm_connect *c)
 {
 	struct vb_cm_addr addr = rcm_cm_addr(id);
-	struct vb_cm_sidr_req req = {.pkey = VB_DEFAULT_PKEY, .service_id = rcm_service_id(id, &id->dst)};
+	struct vb_cm_sidr_req req = {.pkey = rcm_on_fabric(id) ? id->path.pkey : VB_DEFAULT_PKEY,
+	                             .service_id = rcm_service_id(id, &id->dst)};
 
-	if (c->len[0] + c->len[1] > VB_CMA_SIDR_REQ_PRIVATE)
+	if (c->len[0] + c->len[1] > VB_CM_SIDR_REQ_PRIVATE - rcm_cma_len(id))
 		return EINVAL;
-	rcm_cma_header(id, req.private_data);
-	rcm_private_data(req.private_data + VB_CMA_LEN, c);
+	rcm_private_data(req.private_data + rcm_cma_header(id, req.private_data), c);
 	id->conn = vb_cm_sidr_request(&rcm.cm, &addr, &req, vb_cm_time(RCM_RESPONSE_TIMEOUT), RCM_CM_RETRIES, id,
 	                              vb_gsi_client_now());
 	return id->conn ? 0 : ENOMEM;

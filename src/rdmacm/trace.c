@@ -3,8 +3,9 @@
 // SPDX-License-Identifier: MIT
 #include <arpa/inet.h>
 #include <stdatomic.h>
+#include <stdio.h>
 
-#include "rdmacm/rdmacm.h"
+#include "rdmacm/fabric.h"
 #include "util/log.h"
 
 static const char *attr_name(enum vb_cm_attr attr)
@@ -63,6 +64,14 @@ static void address_text(char text[INET6_ADDRSTRLEN], const uint8_t gid[16])
 		inet_ntop(AF_INET6, gid, text, INET6_ADDRSTRLEN);
 }
 
+static void peer_text(char text[INET6_ADDRSTRLEN], const struct vb_cm_addr *addr)
+{
+	if (rcm_fabric_is_from(addr))
+		snprintf(text, INET6_ADDRSTRLEN, "LID %u", rcm_fabric_lid(addr));
+	else
+		address_text(text, addr->remote);
+}
+
 void rcm_trace_mad(bool sent, const struct vb_cm_addr *addr, const uint8_t *mad, size_t len)
 {
 	char peer[INET6_ADDRSTRLEN];
@@ -73,7 +82,7 @@ void rcm_trace_mad(bool sent, const struct vb_cm_addr *addr, const uint8_t *mad,
 	struct ids ids = ids_of(&msg);
 	uint32_t ours = sent ? ids.from : ids.to, theirs = sent ? ids.to : ids.from;
 
-	address_text(peer, addr->remote);
+	peer_text(peer, addr);
 	vb_log(VB_LOG_DEBUG, "cm: %s %s %s %s, id %08x, its id %08x, transaction %016llx: %s", sent ? "sends" : "gets",
 	       attr_name(msg.attr), sent ? "to" : "from", peer, ours, theirs, (unsigned long long)msg.tid,
 	       state_of(ours));
@@ -97,7 +106,7 @@ void rcm_trace_silence(const struct rcm_id *id)
 	char to[INET6_ADDRSTRLEN];
 	uint8_t gid[16];
 
-	if (id->iwarp_here || atomic_exchange(&said, true))
+	if (id->iwarp_here || rcm_on_fabric(id) || atomic_exchange(&said, true))
 		return;
 	rcm_addr_gid(&id->dst, gid);
 	address_text(to, gid);

@@ -24,10 +24,19 @@ static const struct vb_agents_ops agents_ops = {.receive = on_receive};
 
 static bool on_deliver(void *own, struct vb_fabric_port *port, const struct vb_fabric_packet *packet)
 {
-	return vb_agents_deliver(port->host, packet);
+	return (port->host && vb_agents_deliver(port->host, packet)) || cm_deliver(own, port, packet);
 }
 
-/* What a program is told of its port and of ways is one of the two messages. */
+struct client {
+	struct vb_agent_file *file;
+};
+
+struct vb_agent_file *client_file(const struct client *c)
+{
+	return c->file;
+}
+
+/* What a program is told is one of these messages. */
 void client_post(struct client *c, const void *bytes, size_t len)
 {
 	uint32_t verb;
@@ -39,7 +48,9 @@ void client_post(struct client *c, const void *bytes, size_t len)
 		assert(len == sizeof(*is) && is->why < VB_WAYS);
 		return;
 	}
-	assert(verb == VB_FABRIC_PORT_IS && len == sizeof(struct vb_fabric_port_is));
+	assert((verb == VB_FABRIC_PORT_IS && len == sizeof(struct vb_fabric_port_is)) ||
+	       (verb == VB_FABRIC_CM_RECV && len == sizeof(struct vb_fabric_cm_mad)) ||
+	       (verb == VB_FABRIC_SA_IS && len == sizeof(struct vb_fabric_sa_is)));
 }
 
 bool client_is_behind(const struct client *c)
@@ -97,23 +108,60 @@ static void say(struct joined *j, uint8_t control, const uint8_t *bytes, size_t 
 	join_take(j, m, n);
 }
 
+/* A message of a connection manager: a datagram of its class, or any. The first byte that is any has the rest of the control. */
+static void say_cm(struct cm *cm, uint8_t control, const uint8_t *bytes, size_t n)
+{
+	struct vb_fabric_reply reply;
+	union {
+		uint32_t verb;
+		struct vb_fabric_cm_mad mad;
+		struct vb_fabric_cm_bind bind;
+		struct vb_fabric_sa_ask ask;
+		uint8_t bytes[1024];
+	} m = {0};
+
+	memcpy(m.bytes, bytes, n);
+	if (!(control & 1)) {
+		m = (typeof(m)){.mad = {.verb = VB_FABRIC_CM_SEND, .lid = 1 + (control >> 1 & 1), .pkey = 0xffff}};
+		memcpy(m.mad.mad, (const uint8_t[]){1, VB_MAD_CLASS_CM, 2, VB_MAD_METHOD_SEND}, 4);
+		memcpy(m.mad.mad + 16, bytes, n < VB_MAD_LEN - 16 ? n : VB_MAD_LEN - 16); /* from the attribute on */
+		cm_take(cm, &m, sizeof(m.mad), &reply);
+		return;
+	}
+	if (control & 8)
+		m.verb = VB_FABRIC_CM_SEND + (control >> 1 & 3) + (control & 64 ? 1 : 0);
+	cm_take(cm, &m,
+	        m.verb == VB_FABRIC_CM_SEND  ? sizeof(m.mad)
+	        : m.verb == VB_FABRIC_SA_ASK ? sizeof(m.ask)
+	        : control & 16               ? sizeof(m.bind)
+	                                     : n,
+	        &reply);
+}
+
 /* Each step: a byte of control, one for the length, then so many bytes of the datagram or message; the rest of a datagram is
  * zeros. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	struct vb_fabric *f = vb_fabric_new(&fabric_ops, NULL);
+	struct server s = {0};
+	struct vb_fabric *f = vb_fabric_new(&fabric_ops, &s);
+	struct client client[HOSTS];
+	struct cm *cm[HOSTS];
 	struct vb_agent_file *file[HOSTS];
 	struct vb_agents *a[HOSTS];
 	struct vb_topology_error e;
 	uint32_t tid = 0;
 	uint64_t now = 0;
-	struct server s = {.fabric = f};
 
+	s.fabric = f;
 	assert(f && vb_topology_generate(f, "switch:2", &e));
 	vb_fabric_train_all(f);
 	set_up(f, file, a, &tid);
 	struct joined *j = join_open(&s, &f->nodes[1]->port[1], NULL);
 	assert(j);
+	for (unsigned i = 0; i < HOSTS; i++) {
+		client[i].file = vb_agent_open(a[i], &client[i]);
+		assert(!cm_open(&s, &f->nodes[1 + i]->port[1], &client[i], 1 + i, &cm[i]));
+	}
 	for (size_t at = 0; at + 2 <= size;) {
 		uint8_t control = data[at], mad[2048] = {1};
 		size_t n = data[at + 1] < size - at - 2 ? data[at + 1] : size - at - 2,
@@ -124,7 +172,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 		memcpy(mad, data + at + 2, n);
 		at += 2 + n;
-		if (control & 0x20)
+		if ((control & 0xa0) == 0xa0)
+			say_cm(cm[control >> 2 & 1], control, mad, n);
+		else if (control & 0x20)
 			say(j, control, mad, n);
 		else
 			vb_agent_send(file[control & 1], control >> 4 & 1, &to, mad, len, control & 0x80 ? 10 : 0, 1);
@@ -135,6 +185,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		vb_agents_time(a[1], now);
 	}
 	join_close(j);
+	cm_close(cm[0]);
+	cm_close(cm[1]);
 	vb_agents_free(a[0]);
 	vb_agents_free(a[1]);
 	vb_fabric_free(f);

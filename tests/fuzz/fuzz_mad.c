@@ -6,6 +6,7 @@
 
 #include "frame/pma.h"
 #include "frame/rmpp.h"
+#include "frame/sa.h"
 #include "frame/smp.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -22,6 +23,26 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 		decode(&y_, data_);                    \
 		assert(!memcmp(&x_, &y_, sizeof(x_))); \
 	} while (0)
+
+/* A path that was decoded is the same after a query for it was encoded, and turned into its answer. */
+static void try_path(const uint8_t *data, size_t size)
+{
+	struct vb_sa_path path, again;
+	uint8_t mad[VB_MAD_LEN];
+	uint16_t status;
+	uint64_t tid;
+
+	memset(&path, 0, sizeof(path));
+	memset(&again, 0, sizeof(again));
+	if (!vb_sa_path_answer(data, size, &tid, &status, &path))
+		return;
+	vb_sa_path_query(mad, tid, ~0ull, &path);
+	mad[3] |= VB_MAD_RESPONSE;
+	assert(vb_sa_path_answer(mad, sizeof(mad), &tid, &status, &again) && !status);
+	assert(!memcmp(path.dgid, again.dgid, 16) && path.dlid == again.dlid && path.slid == again.slid &&
+	       path.pkey == again.pkey && path.mtu == again.mtu && path.sl == again.sl &&
+	       path.hop_limit == again.hop_limit && path.flow_label == again.flow_label);
+}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -41,6 +62,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	STABLE(vb_port_info, vb_port_info_decode, vb_port_info_encode, mad + 64);
 	STABLE(vb_switch_info, vb_switch_info_decode, vb_switch_info_encode, mad + 64);
 	STABLE(vb_notice, vb_notice_decode, vb_notice_encode, mad + 64);
+	try_path(data, size);
 	vb_rmpp_decode(&rmpp, mad);
 	memcpy(again, mad, sizeof(again));
 	vb_rmpp_encode(again, &rmpp);

@@ -16,7 +16,9 @@
  * REGISTER and UNREGISTER, and what the program receives comes as struct vb_umad_head and the datagram. JOIN makes a
  * connection the verbs device's: from then on it carries WAY, FORGET and TRAFFIC, and what the program receives is
  * struct vb_fabric_port_is after each change of the port, and struct vb_fabric_way_is: the answer to WAY, and after each
- * change of that answer. All other verbs are asked on a connection of their own.
+ * change of that answer. CM makes a connection the program's connection manager: from then on it carries CM_SEND, CM_BIND,
+ * CM_LISTEN, CM_UNBIND and SA_ASK, and what the program receives is struct vb_fabric_cm_mad and struct vb_fabric_sa_is. All
+ * other verbs are asked on a connection of their own.
  */
 enum vb_fabric_verb {
 	VB_FABRIC_ATTACH = 0x76660001, /* reply: struct vb_fabric_reply */
@@ -32,8 +34,17 @@ enum vb_fabric_verb {
 	VB_FABRIC_WAY,
 	VB_FABRIC_FORGET,
 	VB_FABRIC_TRAFFIC,
-	VB_FABRIC_PORT_IS, /* from here on: to a program */
+	VB_FABRIC_PORT_IS, /* to a program, as the next */
 	VB_FABRIC_WAY_IS,
+	VB_FABRIC_ADDRESS, /* reply: struct vb_fabric_address of the IP address that is the path */
+	VB_FABRIC_CM,      /* struct vb_fabric_cm_open; reply: struct vb_fabric_reply */
+	VB_FABRIC_CM_SEND, /* struct vb_fabric_cm_mad; no reply */
+	VB_FABRIC_CM_BIND, /* with a descriptor, on which the reply is sent; so the next two */
+	VB_FABRIC_CM_LISTEN,
+	VB_FABRIC_CM_UNBIND,
+	VB_FABRIC_SA_ASK,  /* no reply but SA_IS */
+	VB_FABRIC_CM_RECV, /* to a program, as the next */
+	VB_FABRIC_SA_IS,
 };
 
 #define VB_FABRIC_NAME 68 /* of a node, with its end */
@@ -47,7 +58,7 @@ enum vb_fabric_verb {
 #define VB_FABRIC_WAYS 65536     /* of a program */
 #define VB_FABRIC_TOLD 64        /* ways in one message about traffic */
 
-struct vb_fabric_ask { /* ATTACH, CA, FILE, ISSM, PORT, JOIN */
+struct vb_fabric_ask { /* ATTACH, CA, FILE, ISSM, PORT, JOIN, ADDRESS */
 	uint32_t verb, port;
 	char node[VB_FABRIC_NAME]; /* "": the first CA */
 	char path[VB_FABRIC_PATH];
@@ -134,6 +145,49 @@ struct vb_fabric_told {
 struct vb_fabric_traffic {
 	uint32_t verb, count;
 	struct vb_fabric_told told[VB_FABRIC_TOLD]; /* count of them are sent */
+};
+
+/* --- connection management: the queue pair 1 of a port, which its programs share --- */
+
+/* Whose an IP address is: the fabric's table of names stands for IPoIB's address resolution. */
+struct vb_fabric_address {
+	int32_t error; /* an errno: EINVAL, EHOSTUNREACH (it is not in the table), ENODEV */
+	uint32_t is_own;
+	uint8_t gid[16]; /* of the port that has it */
+	uint8_t own[16]; /* the first address that the asking CA has of this family; zeros: none */
+};
+
+struct vb_fabric_cm_open {
+	uint32_t verb, lane; /* lane: the ten high bits of the program's communication ids; EBUSY: another one has it */
+	char node[VB_FABRIC_NAME];
+};
+
+struct vb_fabric_cm_mad { /* CM_SEND, CM_RECV. The address is the other end's; path_bits are those of our LID */
+	uint32_t verb;
+	uint16_t lid, pkey;
+	uint8_t sl, path_bits, reserved[6];
+	uint8_t mad[256];
+};
+
+#define VB_FABRIC_CM_REUSE 1u /* as SO_REUSEADDR: allowed while no one listens */
+
+struct vb_fabric_cm_bind {   /* LISTEN, UNBIND: id alone. The reply's agent is the port */
+	uint32_t verb, id;   /* id: the program's; a known one: its flags change */
+	uint16_t port_space; /* enum rdma_port_space */
+	uint16_t port;       /* 0: one is chosen */
+	uint32_t flags;
+	uint8_t address[16]; /* a GID, or an IP address; zeros: all */
+};
+
+struct vb_fabric_sa_ask {
+	uint32_t verb, timeout_ms;
+	uint8_t mad[256]; /* the high half of its transaction is replaced */
+};
+
+struct vb_fabric_sa_is {
+	uint32_t verb;
+	int32_t error; /* an errno: ETIMEDOUT; mad has a header alone then */
+	uint8_t mad[256];
 };
 
 /* --- the program's end --- */

@@ -29,6 +29,7 @@ struct client {
 	int fd;
 	struct vb_agent_file *file; /* of a umad port */
 	struct joined *joined;      /* of a verbs device */
+	struct cm *cm;              /* of a connection manager, which has file too */
 	struct queued *first, **last;
 	size_t queued, queued_bytes;
 };
@@ -84,6 +85,11 @@ bool client_is_behind(const struct client *c)
 	return c->first;
 }
 
+struct vb_agent_file *client_file(const struct client *c)
+{
+	return c->file;
+}
+
 static void drop_first(struct client *c)
 {
 	struct queued *q = c->first;
@@ -132,7 +138,12 @@ static void on_receive(void *own, struct vb_agent_file *file, unsigned agent, in
 		struct vb_umad_head head;
 		uint8_t mad[VB_FABRIC_INLINE];
 	} m;
+	struct client *c = own;
 
+	if (c->cm) {
+		cm_answered(c->cm, error, mad, len);
+		return;
+	}
 	m.head = (struct vb_umad_head){.agent = agent,
 	                               .status = (uint32_t)error,
 	                               .length = (uint32_t)(sizeof(m.head) + len),
@@ -150,21 +161,21 @@ static void on_receive(void *own, struct vb_agent_file *file, unsigned agent, in
 	memcpy(m.head.gid, a->gid, 16);
 	if (len <= sizeof(m.mad)) {
 		memcpy(m.mad, mad, len);
-		post(own, &m, sizeof(m.head) + len, -1);
+		post(c, &m, sizeof(m.head) + len, -1);
 		return;
 	}
 	int fd = memfd_of(mad, len);
 	if (fd >= 0)
-		post(own, &m.head, sizeof(m.head), fd);
+		post(c, &m.head, sizeof(m.head), fd);
 	else
-		((struct client *)own)->server->lost++;
+		c->server->lost++;
 }
 
 static const struct vb_agents_ops agents_ops = {.receive = on_receive};
 
 static bool on_deliver(void *own, struct vb_fabric_port *port, const struct vb_fabric_packet *packet)
 {
-	return vb_agents_deliver(port->host, packet);
+	return (port->host && vb_agents_deliver(port->host, packet)) || cm_deliver(own, port, packet);
 }
 
 const struct vb_fabric_ops server_fabric_ops = {.deliver = on_deliver};
@@ -178,10 +189,10 @@ static void answer(int sock, int error, uint32_t agent)
 	put(sock, &r, sizeof(r), -1);
 }
 
-static int attach(struct client *c, const struct vb_fabric_ask *ask)
+static int attach(struct client *c, const char *node, unsigned port)
 {
-	struct vb_fabric_node *n = server_ca(c->server, ask->node);
-	struct vb_fabric_port *p = n ? vb_fabric_port(n, ask->port) : NULL;
+	struct vb_fabric_node *n = server_ca(c->server, node);
+	struct vb_fabric_port *p = n ? vb_fabric_port(n, port) : NULL;
 
 	if (!p)
 		return ENODEV;
@@ -195,6 +206,31 @@ static int attach(struct client *c, const struct vb_fabric_ask *ask)
 	return 0;
 }
 
+static void open_cm(struct client *c, struct vb_fabric_cm_open *m)
+{
+	m->node[sizeof(m->node) - 1] = '\0';
+	struct vb_fabric_node *n = server_ca(c->server, m->node);
+	int rc = attach(c, m->node, 1);
+
+	if (!rc) {
+		rc = cm_open(c->server, vb_fabric_port(n, 1), c, m->lane, &c->cm);
+		if (rc) {
+			vb_agent_close(c->file);
+			c->file = NULL;
+		}
+	}
+	answer(c->fd, rc, 0);
+}
+
+static void take_cm(struct client *c, const void *bytes, size_t n, int fd, bool *taken)
+{
+	struct vb_fabric_reply r = {.error = EINVAL};
+
+	*taken = cm_take(c->cm, bytes, n, &r);
+	if (*taken && fd >= 0)
+		answer(fd, r.error, r.agent);
+}
+
 static void take_register(struct client *c, const struct vb_fabric_register *r, int reply)
 {
 	struct vb_agent_registration g = {.qpn = r->qpn,
@@ -205,7 +241,7 @@ static void take_register(struct client *c, const struct vb_fabric_register *r, 
 	                                  .method_mask = {r->method_mask[0], r->method_mask[1]},
 	                                  .user_rmpp = r->user_rmpp != 0};
 	unsigned agent = 0;
-	int rc = !c->file                        ? ENOTCONN
+	int rc = !c->file || c->cm               ? ENOTCONN
 	         : r->verb == VB_FABRIC_REGISTER ? vb_agent_register(c->file, &g, &agent)
 	                                         : vb_agent_unregister(c->file, r->agent);
 
@@ -249,7 +285,7 @@ static void take_mad(struct client *c, const struct vb_fabric_send *m, size_t n,
 	size_t len = n - sizeof(*m);
 	uint8_t *copy = NULL;
 
-	if (!c->file)
+	if (!c->file || c->cm)
 		return;
 	if (m->len) {
 		mad = copy = copy_memfd(fd, m->len);
@@ -318,6 +354,16 @@ static void take_ca(struct client *c, const struct vb_fabric_ask *ask)
 	post(c, &ca, sizeof(ca), -1);
 }
 
+static void take_address(struct client *c, const struct vb_fabric_ask *ask)
+{
+	struct vb_fabric_node *n = server_ca(c->server, ask->node);
+	struct vb_fabric_address is = {.error = ENODEV};
+
+	if (n)
+		address_show(c->server, n, ask->path, &is);
+	post(c, &is, sizeof(is), -1);
+}
+
 static void take_issm(struct client *c, const struct vb_fabric_ask *ask)
 {
 	struct vb_fabric_node *n = server_ca(c->server, ask->node);
@@ -351,7 +397,7 @@ static bool take_ask(struct client *c, struct vb_fabric_ask *ask)
 	ask->node[sizeof(ask->node) - 1] = ask->path[sizeof(ask->path) - 1] = '\0';
 	switch (ask->verb) {
 	case VB_FABRIC_ATTACH:
-		answer(c->fd, attach(c, ask), 0);
+		answer(c->fd, attach(c, ask->node, ask->port), 0);
 		return true;
 	case VB_FABRIC_CA:
 		take_ca(c, ask);
@@ -361,6 +407,9 @@ static bool take_ask(struct client *c, struct vb_fabric_ask *ask)
 		return true;
 	case VB_FABRIC_ISSM:
 		take_issm(c, ask);
+		return true;
+	case VB_FABRIC_ADDRESS:
+		take_address(c, ask);
 		return true;
 	case VB_FABRIC_PORT:
 	case VB_FABRIC_JOIN:
@@ -394,6 +443,16 @@ static bool take_message(struct client *c, uint8_t *bytes, size_t n, int fd)
 	}
 	if (c->joined && join_take(c->joined, bytes, n))
 		return true;
+	bool taken = false;
+
+	if (c->cm)
+		take_cm(c, bytes, n, fd, &taken);
+	if (taken)
+		return true;
+	if (verb == VB_FABRIC_CM && n == sizeof(struct vb_fabric_cm_open)) {
+		open_cm(c, (void *)bytes);
+		return true;
+	}
 	return n == sizeof(struct vb_fabric_ask) && take_ask(c, (void *)bytes);
 }
 
@@ -420,6 +479,9 @@ static bool read_one(struct client *c, bool *more)
 
 static void client_close(struct server *s, struct client *c)
 {
+	if (c->cm)
+		cm_close(c->cm);
+	c->cm = NULL;
 	if (c->file)
 		vb_agent_close(c->file);
 	if (c->joined)

@@ -215,6 +215,7 @@ static int ctl_stat(struct server *s, char **w, FILE *out)
 	VB_FABRIC_DROPS(X)
 #undef X
 	fprintf(out, "%-20s %" PRIu64 "\n", "lost_for_programs", s->lost);
+	fprintf(out, "%-20s %" PRIu64 "\n", "cm_forged", s->forged);
 	fprintf(out, "%-20s %zu\n", "traps_pending", s->fabric->trap_count);
 	return 0;
 }
@@ -232,7 +233,16 @@ static int ctl_add(struct server *s, const char *text, FILE *out)
 	if (!vb_topology_read(s->fabric, text, strlen(text), &e))
 		return fails(out, EINVAL, "line %u: %s", e.line, e.reason);
 	vb_fabric_train_all(s->fabric);
+	if (!address_number(s))
+		return fails(out, ENOSPC, "the network has no address left for all channel adapters");
 	return 0;
+}
+
+static int ctl_addresses(struct server *s, char **w, FILE *out)
+{
+	struct vb_fabric_node *n = w[1] ? node_for(s, w[1], out) : NULL;
+
+	return w[1] && !n ? ENOENT : ctl_address(s, n, w[1] ? w[2] : NULL, out);
 }
 
 static int ctl_stop(struct server *s, char **w, FILE *out)
@@ -250,6 +260,7 @@ static const struct {
                 {"describe", "NODE TEXT", 2, 2, ctl_describe},
                 {"counters", "NODE PORT [NAME=VALUE…]", 2, WORDS_MOST - 2, ctl_counters},
                 {"trap", "NODE PORT NUMBER", 3, 3, ctl_trap},
+                {"address", "[NODE [ADDRESS|none]]", 0, 2, ctl_addresses},
                 {"show", "[NODE]", 0, 1, ctl_show},
                 {"states", "", 0, 0, ctl_states},
                 {"stat", "", 0, 0, ctl_stat},

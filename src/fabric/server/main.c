@@ -31,10 +31,12 @@ static const char usage[] =
         "  --generate SHAPE    switch:HOSTS, fat-tree:LEAVES,SPINES,HOSTS, torus:X,Y[,Z],HOSTS or\n"
         "                      dragonfly:GROUPS,ROUTERS,HOSTS; HOSTS are those of one switch\n"
         "  --socket PATH       programs reach it by VERBENA_FABRIC=PATH\n"
+        "  --network NET/BITS  give each channel adapter an IPv4 address of it, in their order, for rdma_cm\n"
         "  --print             print the topology and end\n"
         "\n"
         "Commands: link NODE PORT up|down, node NODE on|off, add FILE, describe NODE TEXT,\n"
-        "counters NODE PORT [NAME=VALUE…], trap NODE PORT NUMBER, show [NODE], states, stat, print, stop\n";
+        "counters NODE PORT [NAME=VALUE…], trap NODE PORT NUMBER, address [NODE [ADDRESS|none]], show [NODE],\n"
+        "states, stat, print, stop\n";
 
 __attribute__((format(printf, 1, 2))) static int complain(const char *fmt, ...)
 {
@@ -220,7 +222,7 @@ static void free_agents(struct vb_fabric *f)
 			vb_agents_free(f->nodes[i]->port[k].host);
 }
 
-static int run_fabric(const char *file, const char *shape, const char *path, bool print)
+static int run_fabric(const char *file, const char *shape, const char *path, const char *network, bool print)
 {
 	struct server s = {.inotify = -1};
 	char *absolute = path && *path != '/' ? getcwd(NULL, 0) : NULL;
@@ -233,7 +235,11 @@ static int run_fabric(const char *file, const char *shape, const char *path, boo
 	if (getrandom(s.address, sizeof(s.address), 0) != sizeof(s.address))
 		return complain("no random numbers: %s", strerror(errno));
 	s.address[0] = 0xfc; /* no address of an interface, nor a group */
-	if (s.fabric && load(&s, file, shape)) {
+	if (network && address_network(&s, network)) {
+		complain("--network %s: an IPv4 network is written as 10.1.0.0/16", network);
+	} else if (s.fabric && load(&s, file, shape)) {
+		if (!address_number(&s))
+			return complain("--network %s: it has too few addresses for all channel adapters", network);
 		if (print)
 			vb_topology_print(s.fabric, stdout);
 		rc = print ? 0 : serve(&s);
@@ -241,6 +247,7 @@ static int run_fabric(const char *file, const char *shape, const char *path, boo
 	if (s.fabric)
 		free_agents(s.fabric);
 	vb_fabric_free(s.fabric);
+	free(s.addresses);
 	return rc;
 }
 
@@ -314,11 +321,14 @@ static int run_ctl(const char *path, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-	static const struct option options[] = {
-	        {"socket", required_argument, NULL, 's'}, {"generate", required_argument, NULL, 'g'},
-	        {"print", no_argument, NULL, 'p'},        {"help", no_argument, NULL, 'h'},
-	        {"version", no_argument, NULL, 'V'},      {NULL, 0, NULL, 0}};
-	const char *path = NULL, *shape = NULL;
+	static const struct option options[] = {{"socket", required_argument, NULL, 's'},
+	                                        {"generate", required_argument, NULL, 'g'},
+	                                        {"print", no_argument, NULL, 'p'},
+	                                        {"network", required_argument, NULL, 'n'},
+	                                        {"help", no_argument, NULL, 'h'},
+	                                        {"version", no_argument, NULL, 'V'},
+	                                        {NULL, 0, NULL, 0}};
+	const char *path = NULL, *shape = NULL, *network = NULL;
 	bool print = false, ctl = argc > 1 && !strcmp(argv[1], "ctl");
 	int c;
 
@@ -333,6 +343,9 @@ int main(int argc, char **argv)
 			break;
 		case 'g':
 			shape = optarg;
+			break;
+		case 'n':
+			network = optarg;
 			break;
 		case 'p':
 			print = true;
@@ -352,5 +365,5 @@ int main(int argc, char **argv)
 		fputs(usage, stderr);
 		return 2;
 	}
-	return run_fabric(argv[optind], shape, path, print);
+	return run_fabric(argv[optind], shape, path, network, print);
 }

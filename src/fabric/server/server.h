@@ -12,7 +12,9 @@
 #include "fabric/fabric.h"
 #include "fabric/proto/proto.h"
 
+struct address;
 struct client;
+struct cm;
 struct joined;
 
 /* A file that a program opens to say that its port is a subnet manager's. */
@@ -30,6 +32,13 @@ struct server {
 	char issm_dir[PATH_MAX];
 	struct client *clients;
 	struct joined *joined;
+	struct cm *cms;
+	size_t bound;            /* bindings of all of them */
+	uint32_t next_ephemeral; /* the port that is tried next */
+	struct address *addresses;
+	size_t address_count;
+	size_t numbered;                    /* nodes that have been given an address of the network */
+	uint32_t network_next, network_end; /* the next IPv4 address, and the broadcast address; 0: no network */
 	uint64_t changes_told,
 	        tell_at;    /* what programs know of fabric->changes; when they hear of the rest, 0: nothing is new */
 	uint8_t address[8]; /* of this process: the first half of all its ports' addresses */
@@ -37,7 +46,8 @@ struct server {
 	uint32_t next_tid;
 	uint64_t now;
 	bool stop;
-	uint64_t lost; /* datagrams for programs that do not read */
+	uint64_t lost;   /* datagrams for programs that do not read */
+	uint64_t forged; /* datagrams of connection management with ids that are not the program's */
 };
 
 uint64_t server_now(void); /* ns */
@@ -53,6 +63,8 @@ void clients_close(struct server *s);
 void client_post(struct client *c, const void *bytes, size_t len);
 /* Do messages wait for room in its socket? */
 bool client_is_behind(const struct client *c);
+/* Its umad port. NULL: it has none. */
+struct vb_agent_file *client_file(const struct client *c);
 extern const struct vb_fabric_ops server_fabric_ops;
 
 /* --- join.c: programs that use a port by its verbs device --- */
@@ -68,6 +80,29 @@ void join_caught_up(struct joined *j);
 /* Tells all programs what has changed, if it is time. */
 void joined_tell(struct server *s);
 uint64_t joined_deadline(const struct server *s);
+
+/* --- cm.c: connection management of programs --- */
+
+/* 0, EBUSY (another program of the port has this lane), EINVAL, ENOMEM. c has a umad port. */
+int cm_open(struct server *s, struct vb_fabric_port *p, struct client *c, uint32_t lane, struct cm **out);
+void cm_close(struct cm *cm);
+/* Returns false if the message is none of ours. reply: of the verbs that have one. bytes is aligned to 8. */
+bool cm_take(struct cm *cm, const void *bytes, size_t n, struct vb_fabric_reply *reply);
+/* The subnet administrator has answered, or not: error is ETIMEDOUT then. */
+void cm_answered(struct cm *cm, int error, const uint8_t *mad, size_t len);
+/* A datagram that no agent of the port takes. Returns false if it is none of connection management. */
+bool cm_deliver(struct server *s, struct vb_fabric_port *p, const struct vb_fabric_packet *k);
+
+/* --- address.c: IP addresses of CAs --- */
+
+/* A network, as 10.1.0.0/16, whose addresses CAs get in their order. Returns an errno. */
+int address_network(struct server *s, const char *text);
+/* Numbers the CAs that are new. False: the network has no address left, or there is no memory. */
+bool address_number(struct server *s);
+void address_show(const struct server *s, struct vb_fabric_node *asker, const char *text,
+                  struct vb_fabric_address *out);
+/* Gives n the address; "none": takes all of n away; NULL: prints those of n, or all. Returns an errno. */
+int ctl_address(struct server *s, struct vb_fabric_node *n, const char *text, FILE *out);
 
 /* --- show.c: what programs ask about their CA --- */
 

@@ -47,7 +47,7 @@ static bool deliver(void *own, struct vb_fabric_port *port, const struct vb_fabr
 		if (t.deaf)
 			return true;
 	}
-	return vb_agents_deliver(port->host, packet);
+	return port->host && vb_agents_deliver(port->host, packet);
 }
 
 static const struct vb_fabric_ops ops = {.deliver = deliver};

@@ -15,6 +15,8 @@ static struct {
 
 static bool take(void *own, struct vb_fabric_port *port, const struct vb_fabric_packet *packet)
 {
+	if (!port->host)
+		return false;
 	CHECK(t.count < 16);
 	t.at[t.count] = port;
 	t.got[t.count++] = *packet;

@@ -4,6 +4,7 @@
 #include "../../support/check.h"
 #include "frame/pma.h"
 #include "frame/rmpp.h"
+#include "frame/sa.h"
 #include "frame/smp.h"
 
 /* What follows is written as the specification's tables place the fields, not as our encoder does. */
@@ -122,6 +123,35 @@ static void a_directed_packet_keeps_both_paths(void)
 	CHECK(!memcmp(mad, again, sizeof(mad)));
 }
 
+/* Byte by byte as 15.2.5.16 has it. */
+static void a_query_for_a_path_and_its_answer(void)
+{
+	struct vb_sa_path want = {.service_id = 0x0102030405060708, .pkey = 0x8001, .reversible = true, .numb_path = 1},
+	                  path;
+	uint8_t mad[VB_MAD_LEN];
+	uint16_t status = 1;
+	uint64_t tid = 0;
+
+	want.dgid[0] = 0xfe;
+	want.sgid[15] = 9;
+	vb_sa_path_query(mad, 77, VB_SA_PATH_DGID | VB_SA_PATH_PKEY, &want);
+	CHECK(mad[1] == 0x03 && mad[2] == 2 && mad[3] == VB_MAD_GET && mad[15] == 77 && mad[17] == 0x35);
+	CHECK(mad[54] == 0x20 && mad[55] == 0x04); /* the component mask */
+	CHECK(mad[56] == 1 && mad[63] == 8 && mad[64] == 0xfe && mad[95] == 9);
+	CHECK(mad[105] == 0x81 && mad[106] == 0x80 && mad[107] == 0x01);
+	CHECK(!vb_sa_path_answer(mad, sizeof(mad), &tid, &status, &path)); /* it is a question */
+	mad[3] = VB_MAD_GET_RESP;
+	memcpy(mad + 96, (const uint8_t[]){0x12, 0x34, 0x00, 0x07, 0x00, 0x00, 0x05, 0x40, 0x20}, 9);
+	memcpy(mad + 108, (const uint8_t[]){0x00, 0x3a, 0x84, 0x87, 0x92}, 5);
+	CHECK(vb_sa_path_answer(mad, sizeof(mad), &tid, &status, &path));
+	CHECK(tid == 77 && !status && path.dlid == 0x1234 && path.slid == 7 && path.flow_label == 5);
+	CHECK(path.hop_limit == 0x40 && path.traffic_class == 0x20 && path.qos_class == 3 && path.sl == 10);
+	CHECK(path.mtu == 4 && path.rate == 7 && path.lifetime == 0x12 && path.reversible && path.numb_path == 1);
+	CHECK(!vb_sa_path_answer(mad, 100, &tid, &status, &path));
+	mad[17] = 0x38;
+	CHECK(!vb_sa_path_answer(mad, sizeof(mad), &tid, &status, &path));
+}
+
 static void a_notice_has_its_type_and_producer(void)
 {
 	struct vb_notice n = {.generic = true,
@@ -188,6 +218,7 @@ int main(void)
 	RUN(port_info_has_its_fields_where_the_specification_puts_them);
 	RUN(node_and_switch_info_survive_the_wire);
 	RUN(a_directed_packet_keeps_both_paths);
+	RUN(a_query_for_a_path_and_its_answer);
 	RUN(a_notice_has_its_type_and_producer);
 	RUN(counters_stop_at_the_largest_value_of_their_field);
 	RUN(an_rmpp_header_survives_the_wire);

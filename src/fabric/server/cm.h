@@ -1,0 +1,36 @@
+// cm.h - queue pair 1 of a port as connection management uses it: the programs that share it, their services, their connections
+// follows: IBA volume 1, 12 (communication management), 13.5.3; annex A11 (RDMA IP CM service)
+// SPDX-License-Identifier: MIT
+#ifndef VB_FABRIC_SERVER_CM_H
+#define VB_FABRIC_SERVER_CM_H
+
+#include "fabric/server/server.h"
+
+struct cm_bound;
+struct cm_conns;
+
+/* The connection manager of one program. */
+struct cm {
+	struct server *server;
+	struct cm *next, **at;
+	struct client *client;
+	struct vb_fabric_port *port;
+	uint32_t lane;
+	struct cm_bound *bound;
+	struct cm_conns *conns; /* NULL: it has had none */
+	unsigned agent;         /* of its questions to the subnet administrator */
+};
+
+/* Sends from this port to the one that m names. False: the port has no such P_Key. */
+bool cm_transmit(struct vb_fabric_port *p, const struct vb_fabric_cm_mad *m);
+
+/* --- cm_conns.c: the connections of a program, as its datagrams show them: when it ends, its peers get a DREQ --- */
+
+void cm_conns_sent(struct cm *cm, const struct vb_fabric_cm_mad *m);
+void cm_conns_received(struct cm *cm, const struct vb_fabric_cm_mad *m);
+/* Has, or had it lately, a connection with this id of that port? */
+bool cm_conns_has(const struct cm *cm, uint16_t lid, uint32_t remote_id);
+/* The program has ended. */
+void cm_conns_end(struct cm *cm);
+
+#endif
