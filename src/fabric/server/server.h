@@ -15,6 +15,16 @@
 struct client;
 struct joined;
 
+/* Multicast groups of a program, in no order. */
+struct groups {
+	struct group {
+		uint32_t users; /* queue pairs */
+		uint16_t mlid;
+		uint8_t mgid[16];
+	} * all;
+	uint32_t count, room;
+};
+
 /* A file that a program opens to say that its port is a subnet manager's. */
 struct issm {
 	struct issm *next;
@@ -53,6 +63,8 @@ void clients_close(struct server *s);
 void client_post(struct client *c, const void *bytes, size_t len);
 /* Do messages wait for room in its socket? */
 bool client_is_behind(const struct client *c);
+/* The same for a datagram, which is lost if too many bytes wait already. */
+void client_post_datagram(struct client *c, const void *bytes, size_t len);
 extern const struct vb_fabric_ops server_fabric_ops;
 
 /* --- join.c: programs that use a port by its verbs device --- */
@@ -68,6 +80,18 @@ void join_caught_up(struct joined *j);
 /* Tells all programs what has changed, if it is time. */
 void joined_tell(struct server *s);
 uint64_t joined_deadline(const struct server *s);
+
+/* As in struct vb_fabric_ops. */
+bool joined_are_attached(void *server, struct vb_fabric_port *p, const struct vb_fabric_datagram *d);
+void joined_deliver(void *server, struct vb_fabric_port *p, const struct vb_fabric_datagram *d);
+
+/* --- groups.c --- */
+
+bool groups_have(const struct groups *g, uint16_t mlid, const uint8_t mgid[16]);
+/* One queue pair more, or less. Returns an errno: EINVAL (no group, or it is not attached), ENOMEM (too many groups). */
+int groups_attach(struct groups *g, uint16_t mlid, const uint8_t mgid[16]);
+int groups_detach(struct groups *g, uint16_t mlid, const uint8_t mgid[16]);
+void groups_free(struct groups *g);
 
 /* --- show.c: what programs ask about their CA --- */
 
