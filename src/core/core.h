@@ -315,12 +315,14 @@ struct vb_pingpong {
  */
 struct vb_local_qp {
 	/* requester: all under sq_lock */
-	uint32_t sq_emit_off;        /* bytes of sq_emit's message already in the ring */
-	uint32_t rd_outstanding;     /* reads by ring and atomics in flight */
-	uint32_t rd_slot;            /* next result slot */
-	uint32_t map_key;            /* the R_Key of which `mapped` is known */
-	uint8_t mapped;              /* a hint: is that region mapped here (enum vb_mapped) */
-	uint32_t remote_gen;         /* remote->gen when it was linked */
+	uint32_t sq_emit_off;    /* bytes of sq_emit's message already in the ring */
+	uint32_t rd_outstanding; /* reads by ring and atomics in flight */
+	uint32_t rd_slot;        /* next result slot */
+	uint32_t map_key;        /* the R_Key of which `mapped` is known */
+	uint8_t mapped;          /* a hint: is that region mapped here (enum vb_mapped) */
+	uint16_t
+	        remote_pkey; /* on a fabric: the remote P_Key that was last seen to match, or VB_IB_UNCHECKED; else 0 */
+	uint32_t remote_gen; /* remote->gen when it was linked */
 	struct vb_peer *peer;        /* RC, UC: the peer's process, once met */
 	struct vb_qp_shared *remote; /* the peer's QP in its segment; NULL: not linked */
 	uint64_t acked_base;         /* the count like ssn_una that corresponds to remote->acked == 0 */

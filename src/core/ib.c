@@ -119,7 +119,7 @@ uint16_t vb_ib_pkey(struct vb_device *dev, unsigned index)
 int vb_ib_check_av(struct vb_device *dev, const struct ibv_ah_attr *av, union ibv_gid *sgid)
 {
 	struct ibv_gid_entry entry;
-	bool multicast = av->dlid > LAST_UNICAST;
+	bool multicast = vb_ib_is_group_lid(av->dlid);
 
 	if (av->port_num != 1 || !av->dlid || av->dlid > LAST_LID || av->sl >= SLS)
 		return EINVAL;

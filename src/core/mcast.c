@@ -9,6 +9,7 @@
 
 #include "core/device.h"
 #include "core/handle.h"
+#include "core/ib.h"
 #include "core/qp.h"
 #include "core/verbs.h"
 
@@ -22,11 +23,24 @@ bool vb_mcast_address(const union ibv_gid *gid, union ibv_gid *group)
 	return group->raw[0] == 0xff || vb_gid_is_multicast4(group);
 }
 
-static struct vb_mcast **find_membership(struct vb_node *node, const struct vb_qp *qp, const union ibv_gid *group)
+/* The group of a queue pair's adapter: by its address, on a fabric by MGID and MLID. *lid: 0 unless it is on a fabric. Returns
+ * false if it is none. */
+static bool group_named(const struct vb_qp *qp, const union ibv_gid *gid, union ibv_gid *group, uint16_t *lid)
+{
+	if (!qp->ib) {
+		*lid = 0;
+		return vb_mcast_address(gid, group);
+	}
+	*group = *gid;
+	return gid->raw[0] == 0xff && vb_ib_is_group_lid(*lid);
+}
+
+static struct vb_mcast **find_membership(struct vb_node *node, const struct vb_qp *qp, const union ibv_gid *group,
+                                         uint16_t lid)
 {
 	struct vb_mcast **m = &node->mcasts;
 
-	while (*m && ((*m)->qp != qp || memcmp(&(*m)->group, group, sizeof(*group)) != 0))
+	while (*m && ((*m)->qp != qp || (*m)->lid != lid || memcmp(&(*m)->group, group, sizeof(*group)) != 0))
 		m = &(*m)->next;
 	return m;
 }
@@ -38,19 +52,19 @@ static unsigned group_members(const struct vb_node *node, const struct vb_mcast 
 	unsigned n = 0;
 
 	for (const struct vb_mcast *m = node->mcasts; m; m = m->next)
-		n += m->ifindex == of->ifindex && !memcmp(&m->group, &of->group, sizeof(m->group));
+		n += m->ifindex == of->ifindex && m->lid == of->lid && !memcmp(&m->group, &of->group, sizeof(m->group));
 	return n;
 }
 
 /* Adds the membership, which then owns m. Returns EALREADY if the queue pair has it already. Under mcast_lock. */
 static int mcast_join(struct vb_node *node, struct vb_mcast *m)
 {
-	if (*find_membership(node, m->qp, &m->group))
+	if (*find_membership(node, m->qp, &m->group, m->lid))
 		return EALREADY;
 	unsigned members = group_members(node, m);
 	if (members >= VB_MAX_MCAST_QP_ATTACH || (!members && node->mcast_groups >= VB_MAX_MCAST_GRP))
 		return ENOMEM;
-	int err = members ? 0 : vb_roce_membership(node, &m->group, m->ifindex, true);
+	int err = members || m->lid ? 0 : vb_roce_membership(node, &m->group, m->ifindex, true);
 
 	if (err)
 		return err;
@@ -70,24 +84,25 @@ int vb_attach_mcast(struct ibv_qp *ibqp, const union ibv_gid *gid, uint16_t lid)
 
 	if (!vb_qp_is_sound(ibqp))
 		return EINVAL;
-	if (qp->ib)
-		return EOPNOTSUPP;
 	struct vb_mcast *m = calloc(1, sizeof(*m));
 
 	if (!m)
 		return ENOMEM;
-	if (qp->type != IBV_QPT_UD || !vb_mcast_address(gid, &m->group)) {
+	m->lid = lid;
+	if (qp->type != IBV_QPT_UD || !group_named(qp, gid, &m->group, &m->lid)) {
 		free(m);
 		return EINVAL;
 	}
 	m->ifindex = (uint32_t)vb_ctx(ibqp->context)->dev->ifindex;
 	m->qp = qp;
-	int err = vb_roce_request_lane(node);
+	int err = m->lid ? vb_ib_membership(node, &m->group, m->lid, true) : vb_roce_request_lane(node);
 
 	if (!err) {
 		vb_mutex_lock(&node->mcast_lock, VB_RANK_GROUPS);
 		err = mcast_join(node, m);
 		vb_mutex_unlock(&node->mcast_lock);
+		if (err && m->lid)
+			vb_ib_membership(node, &m->group, m->lid, false);
 	}
 	if (err)
 		free(m);
@@ -95,9 +110,9 @@ int vb_attach_mcast(struct ibv_qp *ibqp, const union ibv_gid *gid, uint16_t lid)
 }
 
 /* Removes the membership, and returns it; NULL: there is none. Under mcast_lock. */
-static struct vb_mcast *mcast_leave(struct vb_node *node, struct vb_qp *qp, const union ibv_gid *group)
+static struct vb_mcast *mcast_leave(struct vb_node *node, struct vb_qp *qp, const union ibv_gid *group, uint16_t lid)
 {
-	struct vb_mcast **at = find_membership(node, qp, group), *m = *at;
+	struct vb_mcast **at = find_membership(node, qp, group, lid), *m = *at;
 
 	if (!m)
 		return NULL;
@@ -107,7 +122,8 @@ static struct vb_mcast *mcast_leave(struct vb_node *node, struct vb_qp *qp, cons
 	vb_unlock(&node->progress);
 	if (!group_members(node, m)) {
 		node->mcast_groups--;
-		vb_roce_membership(node, &m->group, m->ifindex, false);
+		if (!lid)
+			vb_roce_membership(node, &m->group, m->ifindex, false);
 	}
 	return m;
 }
@@ -118,12 +134,14 @@ int vb_detach_mcast(struct ibv_qp *ibqp, const union ibv_gid *gid, uint16_t lid)
 	struct vb_node *node = qp->node;
 	union ibv_gid group;
 
-	if (!vb_qp_is_sound(ibqp) || !vb_mcast_address(gid, &group))
+	if (!vb_qp_is_sound(ibqp) || !group_named(qp, gid, &group, &lid))
 		return EINVAL;
 	vb_mutex_lock(&node->mcast_lock, VB_RANK_GROUPS);
-	struct vb_mcast *m = mcast_leave(node, qp, &group);
+	struct vb_mcast *m = mcast_leave(node, qp, &group, lid);
 
 	vb_mutex_unlock(&node->mcast_lock);
+	if (m && lid)
+		vb_ib_membership(node, &group, lid, false);
 	free(m);
 	return m ? 0 : EINVAL;
 }

@@ -7,8 +7,9 @@
 #include "core/node.h"
 
 struct vb_mcast {
-	union ibv_gid group; /* IPv4 groups as mapped addresses */
+	union ibv_gid group; /* IPv4 groups as mapped addresses; on a fabric, any MGID */
 	uint32_t ifindex;
+	uint16_t lid; /* on a fabric: the MLID; else 0 */
 	struct vb_qp *qp;
 	struct vb_mcast *next;
 };

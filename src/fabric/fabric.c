@@ -378,6 +378,17 @@ uint16_t vb_fabric_pkey(const struct vb_fabric_port *p, unsigned index)
 	return p->pkeys ? p->pkeys[index] : index ? 0 : 0xffff;
 }
 
+bool vb_fabric_set_pkeys(struct vb_fabric_port *p, const uint16_t *table)
+{
+	size_t size = vb_fabric_pkeys(p) * sizeof(*table);
+
+	if (!p->pkeys && !(p->pkeys = malloc(size)))
+		return false;
+	memcpy(p->pkeys, table, size);
+	p->node->fabric->changes++;
+	return true;
+}
+
 bool vb_fabric_pkey_matches(const struct vb_fabric_port *p, uint16_t pkey)
 {
 	for (unsigned i = 0; (pkey & 0x7fff) && i < vb_fabric_pkeys(p); i++) {

@@ -36,7 +36,8 @@
 	X(bad_qkey)        \
 	X(not_for_us)      \
 	X(nobody)          \
-	X(queue_full)
+	X(queue_full)      \
+	X(too_long)
 
 struct vb_fabric_drops {
 #define X(name) uint64_t name;
@@ -55,6 +56,17 @@ struct vb_fabric_packet {
 	uint8_t mad[VB_MAD_LEN];
 };
 
+/* A datagram of a queue pair to a multicast group. */
+struct vb_fabric_datagram {
+	uint16_t slid, dlid, pkey; /* dlid: the group's MLID */
+	uint8_t sl;
+	uint32_t src_qpn;
+	uint32_t length;    /* of its payload */
+	uint32_t bytes;     /* from LRH to ICRC */
+	const uint8_t *grh; /* 40 bytes */
+	const void *own;    /* the owner's */
+};
+
 struct vb_fabric_node;
 
 struct vb_fabric_port {
@@ -68,9 +80,11 @@ struct vb_fabric_port {
 	/* tables that are made when they are first written; NULL: as after a reset */
 	uint16_t *pkeys;
 	uint64_t *guids;
-	uint8_t *sl2vl;  /* 8 bytes for each input port (CA: one) */
-	uint8_t *vl_arb; /* 4 blocks of 64 bytes */
-	void *host;      /* the programs on this port: the owner's */
+	uint8_t *sl2vl;      /* 8 bytes for each input port (CA: one) */
+	uint8_t *vl_arb;     /* 4 blocks of 64 bytes */
+	void *host;          /* the programs on this port: the owner's */
+	uint64_t group_turn; /* the last multicast datagram that came in here */
+	struct vb_fabric_port *group_next;
 	uint8_t num;
 	bool cut; /* the administrator has pulled the cable */
 	bool led;
@@ -110,6 +124,10 @@ struct vb_fabric_node {
 struct vb_fabric_ops {
 	/* A datagram for this port, which may have no programs. Returns false if nobody takes it. It may send. */
 	bool (*deliver)(void *own, struct vb_fabric_port *port, const struct vb_fabric_packet *packet);
+	/* Is a queue pair on this port attached to the group of the datagram? */
+	bool (*is_attached)(void *own, struct vb_fabric_port *port, const struct vb_fabric_datagram *d);
+	/* A datagram for these queue pairs. It may not send. */
+	void (*deliver_to_group)(void *own, struct vb_fabric_port *port, const struct vb_fabric_datagram *d);
 };
 
 struct vb_fabric {
@@ -122,7 +140,8 @@ struct vb_fabric {
 	uint64_t now, next_tid;
 	struct vb_fabric_trap *traps;
 	size_t trap_count;
-	uint64_t changes; /* grows with whatever may change a port or a way */
+	uint64_t changes;    /* grows with whatever may change a port or a way */
+	uint64_t group_turn; /* counts multicast datagrams */
 	/* datagrams that are under way: a ring, because one may cause others */
 	struct vb_fabric_flight *queue;
 	size_t queue_head, queue_len, queue_room;
@@ -175,6 +194,8 @@ uint64_t vb_fabric_deadline(const struct vb_fabric *f);
 bool vb_fabric_pkey_matches(const struct vb_fabric_port *p, uint16_t pkey);
 uint16_t vb_fabric_pkey(const struct vb_fabric_port *p, unsigned index);
 unsigned vb_fabric_pkeys(const struct vb_fabric_port *p);
+/* Replaces the table, as a subnet manager does: vb_fabric_pkeys(p) entries. False: no memory. */
+bool vb_fabric_set_pkeys(struct vb_fabric_port *p, const uint16_t *table);
 
 /* --- ways: what data that is not simulated packet by packet needs to know (way.c) --- */
 
@@ -196,8 +217,15 @@ struct vb_fabric_way {
 /* way[1] is the way of the answers; it has no ports unless key->both. Both are unspecified if the way is not open. */
 enum vb_fabric_why vb_fabric_find_way(struct vb_fabric_port *from, const struct vb_fabric_way_key *key,
                                       struct vb_fabric_way way[2]);
-/* Counts packets that took a way, at all its ports. bytes: from LRH to ICRC. */
+/* Counts packets that took a way, at all its ports, and turns the Armed ones Active that they came to. bytes: from LRH to
+ * ICRC. */
 void vb_fabric_count(struct vb_fabric_port *const *port, unsigned ports, uint64_t packets, uint64_t bytes);
+
+/* --- multicast (mcast.c) --- */
+
+/* Sends copies to all ports to which the switches' tables lead, and to the attached queue pairs of `from` itself, before it
+ * returns. */
+void vb_fabric_multicast(struct vb_fabric_port *from, const struct vb_fabric_datagram *d);
 
 /* --- traps: those that a node makes by itself --- */
 

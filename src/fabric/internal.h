@@ -32,6 +32,27 @@ static inline bool vb_fabric_is_lid_of(const struct vb_fabric_port *p, uint16_t 
 	return p->info.lid && lid >= p->info.lid && lid < p->info.lid + (1 << p->info.lmc);
 }
 
+/* 7.2.7: an Armed port takes data, and turns Active with it. */
+static inline bool vb_fabric_takes_data(const struct vb_fabric_port *p)
+{
+	return p->info.state == VB_PORT_ACTIVE || p->info.state == VB_PORT_ARMED;
+}
+
+/* Data has come in here: no PortStateChange, because the port has changed by itself. */
+static inline void vb_fabric_data_came(struct vb_fabric_port *p)
+{
+	if (p->info.state != VB_PORT_ARMED)
+		return;
+	p->info.state = VB_PORT_ACTIVE;
+	p->node->fabric->changes++;
+}
+
+/* The most payload of a packet that its link takes. */
+static inline uint32_t vb_fabric_mtu_bytes(const struct vb_fabric_port *p)
+{
+	return 128u << (p->info.neighbor_mtu & 7);
+}
+
 /* The port to which a switch's linear table leads. NULL: no route. */
 static inline struct vb_fabric_port *vb_fabric_lft_port(struct vb_fabric_node *n, uint16_t dlid)
 {
@@ -64,6 +85,11 @@ bool vb_pma_answer(struct vb_fabric_port *p, uint8_t mad[VB_MAD_LEN]);
 void vb_trap_repress(struct vb_fabric_node *n, const struct vb_smp *smp);
 void vb_trap_timer(struct vb_fabric *f);
 void vb_trap_forget(struct vb_fabric_node *n);
+
+/* Does a switch's port let it pass? Otherwise it counts that, and sends a trap. way: VB_ENFORCE_*. */
+bool vb_fabric_may_pass(struct vb_fabric_port *p, const struct vb_fabric_packet *k, uint8_t way);
+/* A host's port has got a P_Key of none of its partitions: counts that, and sends a trap. */
+void vb_fabric_bad_pkey(struct vb_fabric_port *p, const struct vb_fabric_packet *k);
 
 /* Queues, and runs what is queued unless that is being done. */
 void vb_fabric_launch(struct vb_fabric_port *from, const struct vb_fabric_packet *packet, const struct vb_smp *smp);

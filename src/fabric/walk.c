@@ -63,7 +63,7 @@ static void pkey_trap(struct vb_fabric_port *p, const struct vb_fabric_packet *k
 }
 
 /* A switch that enforces partitions on a port: 14.2.5.6, PartitionEnforcementInbound and -Outbound. */
-static bool may_pass(struct vb_fabric_port *p, const struct vb_fabric_packet *k, uint8_t way)
+bool vb_fabric_may_pass(struct vb_fabric_port *p, const struct vb_fabric_packet *k, uint8_t way)
 {
 	if (vb_fabric_lets_pass(p, k->pkey, way))
 		return true;
@@ -73,6 +73,12 @@ static bool may_pass(struct vb_fabric_port *p, const struct vb_fabric_packet *k,
 		p->counters.xmit_constraint++;
 	pkey_trap(p, k, VB_TRAP_SWITCH_PKEY);
 	return false;
+}
+
+void vb_fabric_bad_pkey(struct vb_fabric_port *p, const struct vb_fabric_packet *k)
+{
+	p->info.pkey_violations += p->info.pkey_violations < 0xffff;
+	pkey_trap(p, k, VB_TRAP_BAD_PKEY);
 }
 
 /* --- one hop --- */
@@ -88,13 +94,11 @@ static enum step transmit(struct walk *w, struct vb_fabric_port *out)
 			out->counters.xmit_discards++;
 			return DROPPED(w, not_active);
 		}
-		if (in->info.state == VB_PORT_ARMED) { /* 7.2.7: a data packet makes it Active; no PortStateChange */
-			in->info.state = VB_PORT_ACTIVE;
-			w->f->changes++;
-		}
-		if (in->info.state != VB_PORT_ACTIVE)
+		if (!vb_fabric_takes_data(in))
 			return DROPPED(w, not_active);
-		if (!may_pass(out, &w->fl->packet, VB_ENFORCE_OUT) || !may_pass(in, &w->fl->packet, VB_ENFORCE_IN))
+		vb_fabric_data_came(in);
+		if (!vb_fabric_may_pass(out, &w->fl->packet, VB_ENFORCE_OUT) ||
+		    !vb_fabric_may_pass(in, &w->fl->packet, VB_ENFORCE_IN))
 			return DROPPED(w, bad_pkey);
 	}
 	count_transmit(out, in);
@@ -176,8 +180,7 @@ static enum step end_gmp(struct walk *w)
 	struct vb_fabric_packet *k = &w->fl->packet;
 
 	if (!vb_fabric_pkey_matches(p, k->pkey)) {
-		p->info.pkey_violations += p->info.pkey_violations < 0xffff;
-		pkey_trap(p, k, VB_TRAP_BAD_PKEY);
+		vb_fabric_bad_pkey(p, k);
 		return DROPPED(w, bad_pkey);
 	}
 	if (k->dst_qpn == VB_GSI_QPN && k->qkey != VB_GSI_QKEY) {

@@ -3,13 +3,29 @@
 // SPDX-License-Identifier: MIT
 #include "fabric/internal.h"
 
-static enum vb_fabric_why cross(struct vb_fabric_way *w, struct vb_fabric_port *out, uint16_t pkey)
+/* Has the data of the way there, which its answers follow, come in here? */
+static bool is_reached(const struct vb_fabric_way *there, const struct vb_fabric_port *p)
+{
+	for (unsigned i = 1; there && i < there->ports; i += 2)
+		if (there->port[i] == p)
+			return true;
+	return false;
+}
+
+/* 7.2.7: an Armed port only takes data, until some has come. */
+static bool sends_data(const struct vb_fabric_way *there, const struct vb_fabric_port *p)
+{
+	return p->info.state == VB_PORT_ACTIVE || (p->info.state == VB_PORT_ARMED && is_reached(there, p));
+}
+
+static enum vb_fabric_why cross(struct vb_fabric_way *w, struct vb_fabric_port *out, uint16_t pkey,
+                                const struct vb_fabric_way *there)
 {
 	struct vb_fabric_port *in = out->peer;
 
 	if (!in || !vb_fabric_is_up(out) || in->node->off)
 		return VB_WAY_NO_LINK;
-	if (out->info.state != VB_PORT_ACTIVE || in->info.state != VB_PORT_ACTIVE)
+	if (!sends_data(there, out) || !vb_fabric_takes_data(in))
 		return VB_WAY_NOT_ACTIVE;
 	if (pkey && (!vb_fabric_lets_pass(out, pkey, VB_ENFORCE_OUT) || !vb_fabric_lets_pass(in, pkey, VB_ENFORCE_IN)))
 		return VB_WAY_BAD_PKEY;
@@ -21,21 +37,22 @@ static enum vb_fabric_why cross(struct vb_fabric_way *w, struct vb_fabric_port *
 	return VB_WAY_OPEN;
 }
 
-/* The links from `from` to the port with this LID. */
-static enum vb_fabric_why one_way(struct vb_fabric_port *from, uint16_t dlid, uint16_t pkey, struct vb_fabric_way *w)
+/* The links from `from` to the port with this LID. there: the way of what it answers, or NULL. */
+static enum vb_fabric_why one_way(struct vb_fabric_port *from, uint16_t dlid, uint16_t pkey,
+                                  const struct vb_fabric_way *there, struct vb_fabric_way *w)
 {
 	enum vb_fabric_why why;
 
 	*w = (struct vb_fabric_way){.end = from};
 	if (from->node->off || !vb_fabric_is_up(from))
 		return VB_WAY_NO_LINK;
-	if (from->info.state != VB_PORT_ACTIVE)
+	if (!sends_data(there, from))
 		return VB_WAY_NOT_ACTIVE;
 	if (vb_fabric_is_lid_of(from, dlid)) { /* 17.2.2: a port also reaches itself */
 		w->mtu = from->info.neighbor_mtu;
 		return VB_WAY_OPEN;
 	}
-	why = cross(w, from, pkey);
+	why = cross(w, from, pkey, there);
 	for (unsigned hops = 0; why == VB_WAY_OPEN && w->end->node->sw; hops++) {
 		struct vb_fabric_port *out = vb_fabric_lft_port(w->end->node, dlid);
 
@@ -43,7 +60,7 @@ static enum vb_fabric_why one_way(struct vb_fabric_port *from, uint16_t dlid, ui
 			return VB_WAY_LOOP;
 		if (!out || !out->num) /* port 0 of a switch has no queue pairs for data */
 			return VB_WAY_NO_ROUTE;
-		why = cross(w, out, pkey);
+		why = cross(w, out, pkey, there);
 	}
 	if (why != VB_WAY_OPEN)
 		return why;
@@ -82,14 +99,14 @@ enum vb_fabric_why vb_fabric_find_way(struct vb_fabric_port *from, const struct 
                                       struct vb_fabric_way way[2])
 {
 	uint16_t slid = from->info.lid | (k->path_bits & ((1u << from->info.lmc) - 1));
-	enum vb_fabric_why why = one_way(from, k->dlid, k->pkey, &way[0]);
+	enum vb_fabric_why why = one_way(from, k->dlid, k->pkey, NULL, &way[0]);
 
 	way[1] = (struct vb_fabric_way){0};
 	if (why == VB_WAY_OPEN && k->grh && !has_gid(way[0].end, k->dgid))
 		return VB_WAY_BAD_GID;
 	if (why != VB_WAY_OPEN || !k->both || way[0].end == from)
 		return why;
-	why = one_way(way[0].end, slid, answering_pkey(way[0].end, k->pkey), &way[1]);
+	why = one_way(way[0].end, slid, answering_pkey(way[0].end, k->pkey), &way[0], &way[1]);
 	return why == VB_WAY_OPEN && way[1].end != from ? VB_WAY_NOT_THERE : why;
 }
 
@@ -99,6 +116,8 @@ void vb_fabric_count(struct vb_fabric_port *const *port, unsigned ports, uint64_
 		struct vb_port_counters *c = &port[i]->counters;
 
 		if (i & 1) {
+			if (packets)
+				vb_fabric_data_came(port[i]);
 			c->rcv_pkts += packets;
 			c->unicast_rcv += packets;
 			c->rcv_data += bytes / 4;

@@ -48,9 +48,20 @@ void client_post(struct client *c, const void *bytes, size_t len)
 		assert(len == sizeof(*is) && is->why < VB_WAYS);
 		return;
 	}
+	if (verb == VB_FABRIC_GROUP_IS) {
+		assert(len == sizeof(struct vb_fabric_group_is));
+		return;
+	}
 	assert((verb == VB_FABRIC_PORT_IS && len == sizeof(struct vb_fabric_port_is)) ||
 	       (verb == VB_FABRIC_CM_RECV && len == sizeof(struct vb_fabric_cm_mad)) ||
 	       (verb == VB_FABRIC_SA_IS && len == sizeof(struct vb_fabric_sa_is)));
+}
+
+void client_post_datagram(struct client *c, const void *bytes, size_t len)
+{
+	const struct vb_fabric_data *m = bytes;
+
+	assert(m->verb == VB_FABRIC_DATA && len == sizeof(*m) + m->length && m->dlid >= VB_LID_MULTICAST);
 }
 
 bool client_is_behind(const struct client *c)
@@ -58,7 +69,8 @@ bool client_is_behind(const struct client *c)
 	return false;
 }
 
-static const struct vb_fabric_ops fabric_ops = {.deliver = on_deliver};
+static const struct vb_fabric_ops fabric_ops = {
+        .deliver = on_deliver, .is_attached = joined_are_attached, .deliver_to_group = joined_deliver};
 
 enum { HOSTS = 2, CLASSES = 4 };
 
@@ -72,6 +84,8 @@ static void set_up(struct vb_fabric *f, struct vb_agent_file *file[HOSTS], struc
 	assert(sw->lft);
 	memset(sw->lft, 255, 64);
 	sw->lft_len = 64;
+	sw->mft = calloc(VB_FABRIC_MFT_CAP, sizeof(*sw->mft));
+	assert(sw->mft);
 	sw->info.lft_top = 63;
 	for (unsigned i = 0; i < HOSTS; i++) {
 		struct vb_fabric_port *p = &f->nodes[1 + i]->port[1];
@@ -81,6 +95,7 @@ static void set_up(struct vb_fabric *f, struct vb_agent_file *file[HOSTS], struc
 		p->info.sm_lid = 1;
 		p->info.state = p->peer->info.state = VB_PORT_ACTIVE;
 		sw->lft[1 + i] = (uint8_t)(1 + i);
+		sw->mft[i] = 6;
 		a[i] = vb_agents_new(p, &agents_ops, tid);
 		file[i] = vb_agent_open(a[i], NULL);
 		for (unsigned k = 0; k < CLASSES; k++) {
@@ -98,13 +113,21 @@ static void set_up(struct vb_fabric *f, struct vb_agent_file *file[HOSTS], struc
 /* A message of a verbs device: its verb is one that is known, or any; its length any. */
 static void say(struct joined *j, uint8_t control, const uint8_t *bytes, size_t n)
 {
-	uint32_t m[128] = {0}, verb = VB_FABRIC_WAY + (control >> 1 & 3);
+	uint64_t m[64] = {0};
+	uint32_t verb = VB_FABRIC_WAY + (control & 7);
 
 	memcpy(m, bytes, n);
 	if (control & 8)
 		memcpy(m, &verb, sizeof(verb));
-	if (control & 16)
-		n = sizeof(struct vb_fabric_way_ask);
+	if (control & 16 && verb == VB_FABRIC_DATAGRAM && n > sizeof(struct vb_fabric_data)) {
+		struct vb_fabric_data *d = (void *)m;
+
+		d->length = (uint32_t)(n - sizeof(*d));
+		d->dlid |= VB_LID_MULTICAST;
+	} else if (control & 16) {
+		n = verb == VB_FABRIC_ATTACH_GROUP || verb == VB_FABRIC_DETACH_GROUP ? sizeof(struct vb_fabric_group)
+		                                                                     : sizeof(struct vb_fabric_way_ask);
+	}
 	join_take(j, m, n);
 }
 
@@ -154,6 +177,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	s.fabric = f;
 	assert(f && vb_topology_generate(f, "switch:2", &e));
+	f->own = &s;
 	vb_fabric_train_all(f);
 	set_up(f, file, a, &tid);
 	struct joined *j = join_open(&s, &f->nodes[1]->port[1], NULL);

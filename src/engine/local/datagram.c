@@ -122,7 +122,7 @@ static bool is_to_group(const struct vb_ah *ah)
 }
 
 /* IBA 8.3. Without a GRH the 40 bytes are unspecified. */
-static void put_ib_grh(uint8_t grh[VB_GRH_LEN], const struct vb_swqe *w, uint32_t payload)
+void vb_local_put_ib_grh(uint8_t grh[VB_GRH_LEN], const struct vb_swqe *w, uint32_t payload)
 {
 	const struct ibv_global_route *route = &w->ah->attr.grh;
 	struct vb_writer out = vb_writer(grh, VB_GRH_LEN);
@@ -150,7 +150,7 @@ static void put_grh(uint8_t grh[VB_GRH_LEN], const struct vb_swqe *w)
 	struct vb_flow flow;
 
 	if (w->ah->way) {
-		put_ib_grh(grh, w, headers + w->length + vb_pad_count(w->length) + VB_ICRC_LEN);
+		vb_local_put_ib_grh(grh, w, headers + w->length + vb_pad_count(w->length) + VB_ICRC_LEN);
 		return;
 	}
 	memcpy(flow.src, w->ah->sgid.raw, VB_GID_LEN);

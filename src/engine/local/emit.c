@@ -41,10 +41,11 @@ bool vb_local_link(struct vb_qp *qp)
 	struct vb_qp_shared *r = vb_seg_qp(peer->seg, qp->attr.dest_qp_num);
 	uint32_t gen = atomic_load_explicit(&r->gen, memory_order_acquire);
 	uint64_t acked = atomic_load_explicit(&r->acked, memory_order_relaxed);
+	uint32_t partition = atomic_load(&r->partition);
 
 	if (!(gen & 1) || atomic_load(&r->qpn) != qp->attr.dest_qp_num || atomic_load(&r->type) != type_of_peer(qp) ||
 	    atomic_load(&r->dest_qpn) != qp->qp.qp_num ||
-	    !vb_ib_partitions_match(atomic_load(&r->partition), atomic_load(&qp->shared->partition)))
+	    !vb_ib_partitions_match(partition, atomic_load(&qp->shared->partition)))
 		return false;
 	/* IBA 9.7.1: the requester's next PSN must be the responder's expected PSN */
 	if (vb_qp_is_reliable(qp) &&
@@ -52,9 +53,20 @@ bool vb_local_link(struct vb_qp *qp)
 		return false;
 	qp->local.remote = r;
 	qp->local.remote_gen = gen;
+	qp->local.remote_pkey = (uint16_t)partition;
 	qp->local.acked_base = qp->local.ssn_una - acked;
 	qp->local.nak_seen = VB_RING_NAK_COUNTER(atomic_load_explicit(&r->nak, memory_order_relaxed));
 	return true;
+}
+
+bool vb_local_look_apart(struct vb_qp *qp)
+{
+	uint32_t theirs = atomic_load_explicit(&qp->local.remote->partition, memory_order_relaxed);
+
+	if (!vb_ib_partitions_match(theirs, atomic_load_explicit(&qp->shared->partition, memory_order_relaxed)))
+		return true;
+	qp->local.remote_pkey = (uint16_t)theirs;
+	return false;
 }
 
 uint64_t vb_local_timeout_ns(const struct vb_qp *qp)

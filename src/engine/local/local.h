@@ -37,6 +37,10 @@ static inline bool vb_local_ack(struct vb_qp *qp, uint32_t ack)
 /* Completes what the record's count has acknowledged, before what it carries is executed. Under progress. */
 void vb_local_acked(struct vb_qp *qp);
 
+/* Takes a datagram that came by no ring: payload is a GRH, then the datagram. Under progress. */
+void vb_local_take_datagram(struct vb_qp *qp, const struct vb_rec *rec, const struct vb_rec_ext *ext,
+                            const uint8_t *payload);
+
 /* Adds the counters of its traffic on this host. Under progress. */
 void vb_local_counts(const struct vb_qp *qp, struct vb_counts *c);
 /* Adds them to those of the adapter, and begins again. Under progress + sq_lock. */

@@ -84,7 +84,7 @@ static bool path_open(struct vb_qp *qp)
 {
 	if (qp->local.timer_kind != VB_TIMER_NONE)
 		return false;
-	if (__builtin_expect(!qp->local.cut, 1) && vb_local_linked(qp))
+	if (__builtin_expect(!qp->local.cut, 1) && vb_local_linked(qp) && !vb_local_is_apart(qp))
 		return true;
 	vb_local_wait_retry(qp);
 	return false;
@@ -194,7 +194,8 @@ static inline __attribute__((always_inline)) enum vb_sq_status kick_until(struct
 	if (qp->sq_emit == end)
 		return VB_SQ_GOOD;
 	if (!path_open(qp)) {
-		if (qp->local.cut && qp->type == IBV_QPT_UC && lose_until(qp, end) == VB_SQ_FAILED)
+		if (qp->type == IBV_QPT_UC && (qp->local.cut || vb_local_is_apart(qp)) &&
+		    lose_until(qp, end) == VB_SQ_FAILED)
 			return VB_SQ_FAILED;
 		return kick_alone(qp, end);
 	}

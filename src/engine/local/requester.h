@@ -23,6 +23,9 @@ void vb_local_emit_plain(struct vb_qp *qp, uint32_t end);
  * sq_lock. */
 enum vb_sq_status vb_local_emit_datagrams(struct vb_qp *qp);
 
+/* The GRH of a datagram on a fabric, of which payload bytes follow the GRH; zeros if its address has none. */
+void vb_local_put_ib_grh(uint8_t grh[40], const struct vb_swqe *w, uint32_t payload);
+
 /* Does the peer's QP exist, and does it accept requests? Checked before each send. If the peer's QP is not yet in RTR,
  * the request waits for a retry, as on a network. */
 bool vb_local_link(struct vb_qp *qp);
@@ -33,6 +36,17 @@ static inline bool vb_local_linked(struct vb_qp *qp)
 	if (__builtin_expect(remote && vb_peer_alive(qp->local.peer), 1))
 		return atomic_load_explicit(&remote->gen, memory_order_acquire) == qp->local.remote_gen;
 	return vb_local_link(qp);
+}
+/* IBA 10.9: on a fabric, are the queue pairs of no common partition any more? Checked before each send. */
+bool vb_local_look_apart(struct vb_qp *qp);
+static inline bool vb_local_is_apart(struct vb_qp *qp)
+{
+	const struct vb_qp_shared *remote = qp->local.remote;
+
+	return __builtin_expect(remote && (uint16_t)atomic_load_explicit(&remote->partition, memory_order_relaxed) !=
+	                                          qp->local.remote_pkey,
+	                        0) &&
+	       vb_local_look_apart(qp);
 }
 /* The timeout of the QP; 0: none. */
 uint64_t vb_local_timeout_ns(const struct vb_qp *qp);

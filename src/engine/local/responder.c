@@ -290,6 +290,19 @@ static void input_ud(struct vb_qp *qp, struct vb_local_req *q)
 	}
 }
 
+void vb_local_take_datagram(struct vb_qp *qp, const struct vb_rec *rec, const struct vb_rec_ext *ext,
+                            const uint8_t *payload)
+{
+	struct vb_local_req q = {.ext = *ext, .payload = payload, .room = rec->length, .type = VB_REC_UD};
+
+	memcpy((char *)&q.rec + 8, (const char *)rec + 8, sizeof(q.rec) - 8);
+	q.flags = vb_rec_top(rec->src);
+	if (qp_receives(qp) && qp->type == IBV_QPT_UD)
+		input_ud(qp, &q);
+	else
+		VB_COUNT(drop_state, 1);
+}
+
 static void request_input(struct vb_local_req *q)
 {
 	struct vb_node *node = q->peer->node;

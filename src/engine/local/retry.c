@@ -215,7 +215,8 @@ void vb_local_timer_expired(struct vb_qp *qp)
 	}
 	if (!retry)
 		return;
-	if (qp->local.cut) { /* what is in the ring has passed the way before it was cut, so nothing is repeated */
+	/* what is in the ring has passed before it was cut, so nothing is repeated */
+	if (qp->local.cut || vb_local_is_apart(qp)) {
 		try_again_later(qp);
 		return;
 	}

@@ -14,11 +14,12 @@
 /*
  * Each message of a program begins with its verb. ATTACH makes a connection a umad port: from then on it carries SEND,
  * REGISTER and UNREGISTER, and what the program receives comes as struct vb_umad_head and the datagram. JOIN makes a
- * connection the verbs device's: from then on it carries WAY, FORGET and TRAFFIC, and what the program receives is
- * struct vb_fabric_port_is after each change of the port, and struct vb_fabric_way_is: the answer to WAY, and after each
- * change of that answer. CM makes a connection the program's connection manager: from then on it carries CM_SEND, CM_BIND,
- * CM_LISTEN, CM_UNBIND and SA_ASK, and what the program receives is struct vb_fabric_cm_mad and struct vb_fabric_sa_is. All
- * other verbs are asked on a connection of their own.
+ * connection the verbs device's: from then on it carries WAY, FORGET, TRAFFIC, ATTACH_GROUP, DETACH_GROUP and DATAGRAM, and
+ * what the program receives is struct vb_fabric_port_is after each change of the port, struct vb_fabric_way_is: the answer to
+ * WAY, and after each change of that answer, struct vb_fabric_group_is: the answer to ATTACH_GROUP and DETACH_GROUP, and
+ * struct vb_fabric_data with a payload. CM makes a connection the program's connection manager: from then on it carries
+ * CM_SEND, CM_BIND, CM_LISTEN, CM_UNBIND and SA_ASK, and what the program receives is struct vb_fabric_cm_mad and
+ * struct vb_fabric_sa_is. All other verbs are asked on a connection of their own.
  */
 enum vb_fabric_verb {
 	VB_FABRIC_ATTACH = 0x76660001, /* reply: struct vb_fabric_reply */
@@ -34,8 +35,13 @@ enum vb_fabric_verb {
 	VB_FABRIC_WAY,
 	VB_FABRIC_FORGET,
 	VB_FABRIC_TRAFFIC,
-	VB_FABRIC_PORT_IS, /* to a program, as the next */
+	VB_FABRIC_ATTACH_GROUP,
+	VB_FABRIC_DETACH_GROUP,
+	VB_FABRIC_DATAGRAM,
+	VB_FABRIC_PORT_IS, /* to a program, as the next three */
 	VB_FABRIC_WAY_IS,
+	VB_FABRIC_GROUP_IS,
+	VB_FABRIC_DATA,
 	VB_FABRIC_ADDRESS, /* reply: struct vb_fabric_address of the IP address that is the path */
 	VB_FABRIC_CM,      /* struct vb_fabric_cm_open; reply: struct vb_fabric_reply */
 	VB_FABRIC_CM_SEND, /* struct vb_fabric_cm_mad; no reply */
@@ -57,6 +63,8 @@ enum vb_fabric_verb {
 #define VB_FABRIC_AGENTS 32      /* of a umad port */
 #define VB_FABRIC_WAYS 65536     /* of a program */
 #define VB_FABRIC_TOLD 64        /* ways in one message about traffic */
+#define VB_FABRIC_GROUPS 256     /* multicast groups of a program */
+#define VB_FABRIC_PAYLOAD 4096   /* of a multicast datagram */
 
 struct vb_fabric_ask { /* ATTACH, CA, FILE, ISSM, PORT, JOIN, ADDRESS */
 	uint32_t verb, port;
@@ -146,6 +154,33 @@ struct vb_fabric_traffic {
 	uint32_t verb, count;
 	struct vb_fabric_told told[VB_FABRIC_TOLD]; /* count of them are sent */
 };
+
+struct vb_fabric_group { /* ATTACH_GROUP, DETACH_GROUP: one queue pair more, or less */
+	uint32_t verb, tag;
+	uint16_t mlid, reserved[3];
+	uint8_t mgid[16];
+};
+
+struct vb_fabric_group_is {
+	uint32_t verb, tag; /* tag: of the question */
+	int32_t error;      /* an errno */
+	uint32_t reserved;
+};
+
+#define VB_FABRIC_DATA_IMM 1u
+#define VB_FABRIC_DATA_SOLICITED 2u
+
+/* DATAGRAM, from the sender, and DATA, to a receiver: a multicast datagram. Its payload follows. */
+struct vb_fabric_data {
+	uint32_t verb, length; /* length: of the payload, VB_FABRIC_PAYLOAD at most */
+	uint32_t src_qpn, qkey;
+	uint32_t imm;              /* as the program has it, if flags have VB_FABRIC_DATA_IMM */
+	uint16_t slid, dlid, pkey; /* slid: 0 in DATAGRAM */
+	uint8_t sl, path_bits;     /* path_bits: of the sender's LID */
+	uint8_t flags, reserved[3];
+	uint8_t grh[40];
+};
+_Static_assert(sizeof(struct vb_fabric_data) == 72, "the payload is aligned to 8");
 
 /* --- connection management: the queue pair 1 of a port, which its programs share --- */
 

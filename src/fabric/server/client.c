@@ -13,7 +13,7 @@
 
 _Static_assert(VB_AGENTS_MOST == VB_FABRIC_AGENTS, "an agent that a program accepts");
 
-enum { BATCH = 64, QUEUED_MOST = 65536, QUEUED_BYTES_MOST = 128 << 20 };
+enum { BATCH = 64, QUEUED_MOST = 65536, QUEUED_BYTES_MOST = 128 << 20, DATAGRAM_BYTES_MOST = 1 << 20 };
 
 /* A message that did not fit the socket's buffer. */
 struct queued {
@@ -78,6 +78,14 @@ static void post(struct client *c, const void *bytes, size_t len, int fd)
 void client_post(struct client *c, const void *bytes, size_t len)
 {
 	post(c, bytes, len, -1);
+}
+
+void client_post_datagram(struct client *c, const void *bytes, size_t len)
+{
+	if (c->queued_bytes > DATAGRAM_BYTES_MOST)
+		c->server->lost++;
+	else
+		post(c, bytes, len, -1);
 }
 
 bool client_is_behind(const struct client *c)
@@ -178,7 +186,8 @@ static bool on_deliver(void *own, struct vb_fabric_port *port, const struct vb_f
 	return (port->host && vb_agents_deliver(port->host, packet)) || cm_deliver(own, port, packet);
 }
 
-const struct vb_fabric_ops server_fabric_ops = {.deliver = on_deliver};
+const struct vb_fabric_ops server_fabric_ops = {
+        .deliver = on_deliver, .is_attached = joined_are_attached, .deliver_to_group = joined_deliver};
 
 /* --- from the program --- */
 

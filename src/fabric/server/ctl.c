@@ -133,6 +133,34 @@ static int ctl_counters(struct server *s, char **w, FILE *out)
 	return 0;
 }
 
+/* The first keys of the table; those behind them are empty. */
+static int set_pkeys(struct vb_fabric_port *p, char **keys, FILE *out)
+{
+	uint16_t table[VB_FABRIC_CA_PKEYS] = {0};
+	unsigned most = vb_fabric_pkeys(p), n = 0;
+
+	for (; keys[n]; n++) {
+		char *end;
+		unsigned long key = strtoul(keys[n], &end, 0);
+
+		if (*end || end == keys[n] || key > 0xffff || n == most)
+			return fails(out, EINVAL, "%s: a port has %u P_Keys of 16 bits", keys[n], most);
+		table[n] = (uint16_t)key;
+	}
+	return vb_fabric_set_pkeys(p, table) ? 0 : fails(out, ENOMEM, "no memory");
+}
+
+static int ctl_pkeys(struct server *s, char **w, FILE *out)
+{
+	struct vb_fabric_port *p = port_for(s, w[1], w[2], out);
+	int rc = !p ? ENOENT : w[3] ? set_pkeys(p, w + 3, out) : 0;
+
+	for (unsigned i = 0; !rc && i < vb_fabric_pkeys(p); i++)
+		if (vb_fabric_pkey(p, i))
+			fprintf(out, "%-3u 0x%04x\n", i, vb_fabric_pkey(p, i));
+	return rc;
+}
+
 static int ctl_trap(struct server *s, char **w, FILE *out)
 {
 	static const unsigned known[] = {VB_TRAP_LINK_INTEGRITY, VB_TRAP_BUFFER_OVERRUN, VB_TRAP_FLOW_CONTROL,
@@ -259,6 +287,7 @@ static const struct {
                 {"node", "NODE on|off", 2, 2, ctl_node},
                 {"describe", "NODE TEXT", 2, 2, ctl_describe},
                 {"counters", "NODE PORT [NAME=VALUE…]", 2, WORDS_MOST - 2, ctl_counters},
+                {"pkeys", "NODE PORT [P_KEY…]", 2, WORDS_MOST - 2, ctl_pkeys},
                 {"trap", "NODE PORT NUMBER", 3, 3, ctl_trap},
                 {"address", "[NODE [ADDRESS|none]]", 0, 2, ctl_addresses},
                 {"show", "[NODE]", 0, 1, ctl_show},

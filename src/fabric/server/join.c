@@ -1,5 +1,5 @@
 // join.c - programs that use a port by its verbs device: what they are told of the port, and of the ways from it
-// follows: IBA volume 1, 14.2.5.6 (PortInfo), 18.2.4.3 (forwarding)
+// follows: IBA volume 1, 14.2.5.6 (PortInfo), 18.2.4.3 (forwarding), 10.5 (multicast)
 // SPDX-License-Identifier: MIT
 #include <stdlib.h>
 
@@ -27,6 +27,7 @@ struct joined {
 	bool untold;      /* something has changed while the client was behind */
 	struct way *ways; /* in no order; by_tag has their places + 1 */
 	uint32_t count, room;
+	struct groups groups;
 	uint32_t by_tag[VB_FABRIC_WAYS];
 };
 
@@ -184,6 +185,73 @@ static void take_traffic(struct joined *j, const struct vb_fabric_traffic *t)
 	}
 }
 
+/* --- multicast --- */
+
+static void take_group(struct joined *j, const struct vb_fabric_group *ask)
+{
+	struct vb_fabric_group_is is = {.verb = VB_FABRIC_GROUP_IS, .tag = ask->tag};
+
+	if (ask->verb == VB_FABRIC_ATTACH_GROUP)
+		is.error = groups_attach(&j->groups, ask->mlid, ask->mgid);
+	else
+		is.error = groups_detach(&j->groups, ask->mlid, ask->mgid);
+	client_post(j->client, &is, sizeof(is));
+}
+
+/* The size of the packet that it would be: 5.2. */
+static uint32_t packet_bytes(const struct vb_fabric_data *m)
+{
+	enum { HEADERS = 8 + 40 + 12 + 8, IMM = 4, ICRC = 4 }; /* LRH, GRH, BTH, DETH */
+
+	return HEADERS + (m->flags & VB_FABRIC_DATA_IMM ? IMM : 0) + ((m->length + 3) & ~3u) + ICRC;
+}
+
+static void take_cast(struct joined *j, const struct vb_fabric_data *from, size_t len)
+{
+	struct {
+		struct vb_fabric_data head;
+		uint8_t payload[VB_FABRIC_PAYLOAD];
+	} m;
+	const struct vb_port_info *own = &j->port->info;
+
+	memcpy(&m, from, len);
+	m.head.verb = VB_FABRIC_DATA;
+	m.head.slid = own->lid | (m.head.path_bits & ((1u << own->lmc) - 1));
+	struct vb_fabric_datagram d = {.slid = m.head.slid,
+	                               .dlid = m.head.dlid,
+	                               .pkey = m.head.pkey,
+	                               .sl = m.head.sl & 15,
+	                               .src_qpn = m.head.src_qpn,
+	                               .length = m.head.length,
+	                               .bytes = packet_bytes(&m.head),
+	                               .grh = m.head.grh,
+	                               .own = &m};
+
+	if (d.dlid >= VB_LID_MULTICAST && d.dlid != VB_LID_DIRECTED)
+		vb_fabric_multicast(j->port, &d);
+}
+
+static bool receives(const struct joined *j, const struct vb_fabric_port *p, const struct vb_fabric_datagram *d)
+{
+	return j->port == p && groups_have(&j->groups, d->dlid, d->grh + 24);
+}
+
+bool joined_are_attached(void *own, struct vb_fabric_port *p, const struct vb_fabric_datagram *d)
+{
+	const struct joined *j = ((struct server *)own)->joined;
+
+	while (j && !receives(j, p, d))
+		j = j->next;
+	return j;
+}
+
+void joined_deliver(void *own, struct vb_fabric_port *p, const struct vb_fabric_datagram *d)
+{
+	for (const struct joined *j = ((struct server *)own)->joined; j; j = j->next)
+		if (receives(j, p, d))
+			client_post_datagram(j->client, d->own, sizeof(struct vb_fabric_data) + d->length);
+}
+
 /* --- the connection --- */
 
 struct joined *join_open(struct server *s, struct vb_fabric_port *p, struct client *c)
@@ -213,6 +281,7 @@ void join_close(struct joined *j)
 	for (uint32_t i = 0; i < j->count; i++)
 		free(j->ways[i].port);
 	free(j->ways);
+	groups_free(&j->groups);
 	free(j);
 }
 
@@ -220,9 +289,20 @@ bool join_take(struct joined *j, const void *bytes, size_t n)
 {
 	const struct vb_fabric_way_ask *ask = bytes;
 	const struct vb_fabric_traffic *t = bytes;
+	const struct vb_fabric_data *d = bytes;
 
 	if (n < sizeof(ask->verb))
 		return false;
+	if ((ask->verb == VB_FABRIC_ATTACH_GROUP || ask->verb == VB_FABRIC_DETACH_GROUP) &&
+	    n == sizeof(struct vb_fabric_group)) {
+		take_group(j, bytes);
+		return true;
+	}
+	if (ask->verb == VB_FABRIC_DATAGRAM && n >= sizeof(*d) && d->length <= VB_FABRIC_PAYLOAD &&
+	    n == sizeof(*d) + d->length) {
+		take_cast(j, d, n);
+		return true;
+	}
 	if (ask->verb == VB_FABRIC_WAY && n == sizeof(*ask)) {
 		take_way(j, ask);
 		return true;

@@ -17,6 +17,16 @@ struct client;
 struct cm;
 struct joined;
 
+/* Multicast groups of a program, in no order. */
+struct groups {
+	struct group {
+		uint32_t users; /* queue pairs */
+		uint16_t mlid;
+		uint8_t mgid[16];
+	} * all;
+	uint32_t count, room;
+};
+
 /* A file that a program opens to say that its port is a subnet manager's. */
 struct issm {
 	struct issm *next;
@@ -65,6 +75,8 @@ void client_post(struct client *c, const void *bytes, size_t len);
 bool client_is_behind(const struct client *c);
 /* Its umad port. NULL: it has none. */
 struct vb_agent_file *client_file(const struct client *c);
+/* The same for a datagram, which is lost if too many bytes wait already. */
+void client_post_datagram(struct client *c, const void *bytes, size_t len);
 extern const struct vb_fabric_ops server_fabric_ops;
 
 /* --- join.c: programs that use a port by its verbs device --- */
@@ -103,6 +115,18 @@ void address_show(const struct server *s, struct vb_fabric_node *asker, const ch
                   struct vb_fabric_address *out);
 /* Gives n the address; "none": takes all of n away; NULL: prints those of n, or all. Returns an errno. */
 int ctl_address(struct server *s, struct vb_fabric_node *n, const char *text, FILE *out);
+
+/* As in struct vb_fabric_ops. */
+bool joined_are_attached(void *server, struct vb_fabric_port *p, const struct vb_fabric_datagram *d);
+void joined_deliver(void *server, struct vb_fabric_port *p, const struct vb_fabric_datagram *d);
+
+/* --- groups.c --- */
+
+bool groups_have(const struct groups *g, uint16_t mlid, const uint8_t mgid[16]);
+/* One queue pair more, or less. Returns an errno: EINVAL (no group, or it is not attached), ENOMEM (too many groups). */
+int groups_attach(struct groups *g, uint16_t mlid, const uint8_t mgid[16]);
+int groups_detach(struct groups *g, uint16_t mlid, const uint8_t mgid[16]);
+void groups_free(struct groups *g);
 
 /* --- show.c: what programs ask about their CA --- */
 

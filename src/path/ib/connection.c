@@ -38,42 +38,52 @@ static void fabric_ended(struct vb_ib_host *host)
 	vb_ib_refresh(host->node);
 }
 
-/* Returns false at the end of the connection. *more: there may be other messages. */
-static bool hear_message(struct vb_ib_host *host, bool *more)
+/* Returns false at the end of the connection. *more: there may be other messages. *news: it was about the port or a way. */
+static bool hear_message(struct vb_ib_host *host, bool *more, bool *news)
 {
 	union {
 		uint32_t verb;
 		struct vb_fabric_port_is port;
 		struct vb_fabric_way_is way;
+		struct vb_fabric_group_is group;
+		struct vb_fabric_data data;
+		uint8_t bytes[sizeof(struct vb_fabric_data) + VB_FABRIC_PAYLOAD];
 	} m;
 	ssize_t n = recv(host->watch.fd, &m, sizeof(m), MSG_DONTWAIT | MSG_TRUNC);
 
 	*more = n > 0;
 	if (n < 0)
 		return errno == EAGAIN || errno == EINTR;
+	*news |= n > 0 && (m.verb == VB_FABRIC_PORT_IS || m.verb == VB_FABRIC_WAY_IS);
 	if (n == sizeof(m.port) && m.verb == VB_FABRIC_PORT_IS && !m.port.error)
 		port_told(host, &m.port.port);
 	else if (n == sizeof(m.way) && m.verb == VB_FABRIC_WAY_IS)
 		vb_ib_way_told(host, &m.way);
+	else if (n == sizeof(m.group) && m.verb == VB_FABRIC_GROUP_IS)
+		vb_ib_group_told(host, &m.group);
+	else if (n >= (ssize_t)sizeof(m.data) && n <= (ssize_t)sizeof(m) && m.verb == VB_FABRIC_DATA)
+		vb_ib_data_came(host, &m.data, (size_t)n);
 	return n > 0;
 }
 
 static void on_socket(struct vb_watch *w, uint32_t events)
 {
 	struct vb_ib_host *host = (struct vb_ib_host *)w;
-	bool more = true, alive = true;
+	bool more = true, alive = true, news = false;
 
 	for (int i = 0; i < MESSAGES_AT_A_TIME && alive && more; i++)
-		alive = hear_message(host, &more);
+		alive = hear_message(host, &more, &news);
 	if (!alive) {
 		fabric_ended(host);
 		return;
 	}
 	if (events & EPOLLOUT) {
 		atomic_store(&host->talks, true);
+		vb_ib_datagrams_again(host);
 		vb_ib_ways_send(host);
 	}
-	vb_ib_refresh(host->node);
+	if (news)
+		vb_ib_refresh(host->node);
 }
 
 /* --- start --- */

@@ -22,8 +22,13 @@ struct vb_ib_host {
 	struct vb_ib_way *unsent;                    /* by next_unsent */
 	struct vb_ib_tally *tallies, *spare_tallies; /* under io->questions_lock */
 	atomic_bool talks;                           /* unsent has entries */
-	atomic_bool forgets;                         /* a way has lost its last user since its traffic was told */
-	uint64_t report_at;                          /* ns: when traffic may be told next. The progress thread's */
+	atomic_bool datagrams_wait;                  /* for room in the socket */
+	uint32_t groups_asked,
+	        groups_answered; /* the last questions about groups; under io->meet_lock, as the next two */
+	int group_error;         /* of that answer */
+	bool group_asking;       /* a question awaits its answer */
+	atomic_bool forgets;     /* a way has lost its last user since its traffic was told */
+	uint64_t report_at;      /* ns: when traffic may be told next. The progress thread's */
 	_Atomic uint64_t
 	        report_due; /* ns: when it will be looked whether there is more; 0: nothing has moved at the last look */
 };
@@ -54,6 +59,17 @@ void vb_ib_ways_close(struct vb_ib_host *host);
 /* Sends what is unsent, as far as there is room. No spin lock held. */
 void vb_ib_ways_send(struct vb_ib_host *host);
 void vb_ib_ways_free(struct vb_ib_host *host);
+
+/* --- groups.c --- */
+
+/* struct vb_path_ops. Under sq_lock. */
+enum vb_datagram_result vb_ib_datagram(struct vb_qp *qp, struct vb_swqe *w);
+/* There is room in the socket again. No lock held. */
+void vb_ib_datagrams_again(struct vb_ib_host *host);
+/* An answer of the fabric process. No lock held. */
+void vb_ib_group_told(struct vb_ib_host *host, const struct vb_fabric_group_is *is);
+/* A datagram of a group, in len bytes. No lock held. */
+void vb_ib_data_came(struct vb_ib_host *host, const struct vb_fabric_data *m, size_t len);
 
 /* --- traffic.c --- */
 

@@ -44,6 +44,7 @@ static struct vb_ib_route route_of(const struct vb_qp *qp, uint16_t pkey)
 static void set_pkey(struct vb_qp *qp, uint16_t pkey)
 {
 	qp->local.pkey = pkey;
+	qp->local.remote_pkey = VB_IB_UNCHECKED;
 	atomic_store(&qp->shared->partition, VB_IB_SHARED_PKEY(pkey));
 }
 
@@ -134,12 +135,14 @@ bool vb_ib_connect(struct vb_qp *qp)
 	return open;
 }
 
-/* The P_Key is the sending queue pair's, so receivers alone check it. */
+/* The P_Key is the sending queue pair's, so receivers alone check it. Datagrams to groups take no way: groups.c. */
 void vb_ib_ah_made(struct vb_ah *ah)
 {
 	struct vb_ib_route route = vb_ib_route_of(&ah->attr, 0, false);
 	struct vb_context *ctx = VB_CONTEXT_OF(ah);
 
+	if (vb_ib_is_group_lid(ah->attr.dlid))
+		return;
 	if (vb_wire_mode() == VB_WIRE_MODE_ALWAYS)
 		report_always();
 	ah->way = vb_ib_way_get(ctx->node, &route, VB_RESOLVE_WAIT);
@@ -263,12 +266,6 @@ static void ib_reset(struct vb_qp *qp)
 	vb_local_reset(qp);
 }
 
-/* A fabric has no multicast yet, and no other receivers than programs of this host. */
-static enum vb_datagram_result ib_datagram(struct vb_qp *qp, struct vb_swqe *w)
-{
-	return VB_DATAGRAM_LOST;
-}
-
 static void ib_datagram_next_psns(const struct vb_qp *qp, uint32_t *sq_psn, uint32_t *rq_psn)
 {
 	*sq_psn = qp->psn_next;
@@ -306,5 +303,5 @@ const struct vb_path_ops vb_ib_datagram_path_ops = {
         .forget_sends = vb_local_forget_sends,
         .next_psns = ib_datagram_next_psns,
         .reset = ib_reset,
-        .datagram = ib_datagram,
+        .datagram = vb_ib_datagram,
 };

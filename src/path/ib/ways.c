@@ -236,7 +236,7 @@ static void send_all(struct vb_ib_host *host)
 			return;
 		}
 	}
-	watch_room(host, false);
+	watch_room(host, atomic_load(&host->datagrams_wait));
 }
 
 void vb_ib_ways_send(struct vb_ib_host *host)

@@ -32,7 +32,8 @@ void vb_roce_join_again(struct vb_node *node)
 {
 	vb_mutex_lock(&node->mcast_lock, VB_RANK_GROUPS);
 	for (const struct vb_mcast *m = node->mcasts; m; m = m->next)
-		ask_for_membership(node, &m->group, m->ifindex, true);
+		if (!m->lid) /* those on a fabric are its process's */
+			ask_for_membership(node, &m->group, m->ifindex, true);
 	vb_mutex_unlock(&node->mcast_lock);
 }
 

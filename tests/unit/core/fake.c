@@ -149,6 +149,11 @@ int vb_roce_membership(struct vb_node *node, const union ibv_gid *group, uint32_
 	return 0;
 }
 
+int vb_ib_membership(struct vb_node *node, const union ibv_gid *group, uint16_t mlid, bool attach)
+{
+	return 0;
+}
+
 void vb_path_ah_made(struct vb_ah *ah)
 {
 }

@@ -110,7 +110,7 @@ static void answers_go_to_the_path_bits_of_the_sender(void)
 static void links_and_states_close_it(void)
 {
 	begin();
-	t.host[2]->info.state = VB_PORT_ARMED;
+	t.host[2]->info.state = VB_PORT_INIT;
 	SAME(why(), VB_WAY_NOT_ACTIVE);
 	t.host[2]->info.state = VB_PORT_ACTIVE;
 	uint64_t before = t.f->changes;
@@ -121,6 +121,24 @@ static void links_and_states_close_it(void)
 	SAME(why(), VB_WAY_OPEN);
 	vb_fabric_switch_off(t.host[1]->node, true);
 	SAME(why(), VB_WAY_NO_LINK);
+	end();
+}
+
+static void an_armed_port_takes_data_and_then_answers(void)
+{
+	begin();
+	t.host[2]->info.state = t.sw[1]->port[3].info.state = VB_PORT_ARMED;
+	SAME(why(), VB_WAY_OPEN);
+	vb_fabric_count(t.way[0].port, t.way[0].ports, 0, 0);
+	SAME(t.host[2]->info.state, VB_PORT_ARMED);
+	vb_fabric_count(t.way[0].port, t.way[0].ports, 1, 100);
+	SAME(t.host[2]->info.state, VB_PORT_ACTIVE);
+	SAME(t.sw[1]->port[3].info.state, VB_PORT_ACTIVE);
+	t.host[0]->info.state = VB_PORT_ARMED; /* it does not send first */
+	SAME(why(), VB_WAY_NOT_ACTIVE);
+	t.host[0]->info.state = VB_PORT_ACTIVE;
+	t.sw[0]->port[3].info.state = VB_PORT_ARMED; /* nor does a port of a switch where nothing came in */
+	SAME(why(), VB_WAY_NOT_ACTIVE);
 	end();
 }
 
@@ -204,6 +222,7 @@ int main(void)
 	RUN(a_missing_route_closes_it);
 	RUN(answers_go_to_the_path_bits_of_the_sender);
 	RUN(links_and_states_close_it);
+	RUN(an_armed_port_takes_data_and_then_answers);
 	RUN(members_of_a_partition_talk_if_one_is_full);
 	RUN(switches_enforce_partitions_but_not_membership);
 	RUN(a_grh_names_the_port_at_the_end);
