@@ -67,6 +67,11 @@ int vn_srp_rejected(struct vn_link *l, struct vn_rdma_queue *r, const uint8_t *p
 		return -ECONNREFUSED;
 	}
 	s->too_long = rej.reason == SP_REJ_IU_LENGTH;
+	if (rej.reason == SP_REJ_CHANNEL_LIMIT &&
+	    !r->q.qid) { /* what ib_srpt says to initiators that it does not know */
+		vn_say(l->why, "%s port %s: the target does not admit this initiator", l->host, l->service);
+		return -EACCES;
+	}
 	for (size_t i = 0; i < sizeof(reasons) / sizeof(*reasons); i++)
 		if (reasons[i].reason == rej.reason) {
 			vn_say(l->why, "%s port %s: %s", l->host, l->service, reasons[i].text);
