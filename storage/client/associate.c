@@ -106,6 +106,10 @@ static int associate_at(struct vn_disk *d, struct vn_link *l, struct vn_associat
 {
 	int e;
 
+#ifdef VN_HAVE_RDMA
+	if (d->url.scheme == VN_SCHEME_SRP)
+		return vn_scsi_associate(d, l, a);
+#endif
 	memset(a, 0, sizeof(*a));
 	/* the same namespace, even if another is first in the list now */
 	a->info.nsid = d->info.nsid ? d->info.nsid : d->url.nsid;
@@ -168,7 +172,7 @@ static bool may_try_next(const struct vn_disk *d, int e)
 
 static int by_rdma(struct vn_disk *d, bool iwarp, uint64_t deadline, struct vn_association *a)
 {
-	struct vn_link l = link_of(d, &vn_rdma, deadline);
+	struct vn_link l = link_of(d, d->url.scheme == VN_SCHEME_SRP ? &vn_srp : &vn_rdma, deadline);
 
 	l.latest = d->latest;
 	l.iwarp = iwarp;
@@ -285,19 +289,21 @@ int vn_associate_rdma(struct vn_disk *d, uint64_t deadline, struct vn_associatio
 
 static int associate_by_scheme(struct vn_disk *d, unsigned tries, uint64_t deadline, struct vn_association *a)
 {
-	if (d->who.tls.length && d->url.scheme == VN_SCHEME_RDMA) {
+	bool rdma = d->url.scheme == VN_SCHEME_RDMA || d->url.scheme == VN_SCHEME_SRP;
+
+	if (d->who.tls.length && rdma) {
 		vn_say(d->why, "RDMA does not support TLS");
 		return -EOPNOTSUPP;
 	}
 	if (d->who.tls.length) /* auto: with a TLS key, data must not go over RDMA, which is not encrypted */
 		return by_tcp(d, deadline, a);
 #ifdef VN_HAVE_RDMA
-	if (d->url.scheme == VN_SCHEME_RDMA)
+	if (rdma)
 		return by_rdma_alone(d, deadline, a);
 	if (d->url.scheme == VN_SCHEME_AUTO)
 		return by_either(d, tries, deadline, a);
 #else
-	if (d->url.scheme == VN_SCHEME_RDMA) {
+	if (rdma) {
 		vn_say(d->why, "built without RDMA");
 		return -EOPNOTSUPP;
 	}

@@ -146,7 +146,7 @@ static bool is_overdue(const struct vn_queue *q, const struct vn_cmd *c, uint64_
 	return now - q->moved > ms || q->answers - c->before > 2 * q->depth;
 }
 
-/* Breaks connections with overdue commands. */
+/* Breaks connections with overdue commands, or has these aborted. */
 static void look_for_silence(struct vn_disk *d, uint64_t now)
 {
 	if (!d->options.io_ms)
@@ -159,7 +159,8 @@ static void look_for_silence(struct vn_disk *d, uint64_t now)
 			q->moved = now;
 		}
 		for (unsigned s = 0; s <= q->mask && q->busy; s++)
-			if (q->slots[s] && is_overdue(q, q->slots[s], now, d->options.io_ms))
+			if (q->slots[s] && is_overdue(q, q->slots[s], now, d->options.io_ms) &&
+			    (!q->transport->abort || !q->transport->abort(q, q->slots[s], now, d->options.io_ms)))
 				vn_lost(d);
 	}
 }
@@ -190,8 +191,16 @@ static void lose_connection(struct vn_disk *d)
 
 static bool send_keep_alive(struct vn_disk *d)
 {
-	if (vn_ctl_keep_alive(d->now.admin, vn_now() + d->options.connect_ms))
+	uint64_t deadline = vn_now() + d->options.connect_ms;
+
+#ifdef VN_HAVE_RDMA
+	if (d->url.scheme == VN_SCHEME_SRP ? vn_scsi_alive(d->now.admin, deadline)
+	                                   : vn_ctl_keep_alive(d->now.admin, deadline))
 		return false;
+#else
+	if (vn_ctl_keep_alive(d->now.admin, deadline))
+		return false;
+#endif
 	vn_lock(d);
 	d->stats.keep_alives++;
 	pthread_mutex_unlock(&d->lock);
@@ -220,6 +229,10 @@ static void mind_connection(struct vn_disk *d)
 			eventfd_read(d->care, &x);
 		admin->transport->progress(admin);
 		vn_events_look(d);
+#ifdef VN_HAVE_RDMA
+		if (d->url.scheme == VN_SCHEME_SRP && !admin->error)
+			vn_scsi_look(d);
+#endif
 		if (!admin->error && every && vn_now() >= at) {
 			at = vn_now() + every;
 			if (!send_keep_alive(d))

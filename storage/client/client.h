@@ -1,5 +1,5 @@
 // client.h - shared by the files of the initiator; its functions return negative errno values, as its public ones do
-// follows: NVMe over Fabrics 1.1
+// follows: NVMe over Fabrics 1.1; SRP (ANSI INCITS 365, T10/1415-D) for srp://
 // SPDX-License-Identifier: MIT
 #ifndef VN_CLIENT_H
 #define VN_CLIENT_H
@@ -46,8 +46,19 @@ struct vn_rdma_part {
 	bool send_done;
 };
 
+/* SRP: a command is translated into a CDB when it is submitted, or has one already. */
+struct vn_scsi_part {
+	uint8_t cdb[16];
+	bool raw;    /* cdb is given, sqe is not */
+	bool sent;   /* not waiting for a credit of the target */
+	bool synced; /* its data is written, and made durable now */
+	uint8_t status;
+	uint32_t sense; /* key, code and qualifier, 8 bits each; 0: none */
+	uint32_t got;   /* bytes of data that came */
+};
+
 struct vn_cmd {
-	struct vn_cmd *next; /* next in a list of the disk */
+	struct vn_cmd *next; /* next in a list of the disk; or, in a queue of SRP, of those that wait for a credit */
 	struct vn_op *op;    /* NULL: a command of vn_command */
 	struct nv_sqe sqe;   /* without cid, data descriptor */
 	enum vn_way way;
@@ -62,10 +73,13 @@ struct vn_cmd {
 	/* ms: since when the target reports that the namespace cannot be reached through it; 0: it does not */
 	uint64_t unreachable;
 	bool answered, done, digest_failed;
+	bool soon;          /* SCSI: it was not executed because of a unit attention, and is repeated at once */
+	uint8_t attentions; /* … so often */
 	struct nv_cqe cqe;
 	uint8_t range[16]; /* range of a discard */
 	struct vn_tcp_part tcp;
 	struct vn_rdma_part rdma;
+	struct vn_scsi_part scsi;
 };
 
 /* ---- queues: one connection each ---- */
@@ -88,6 +102,7 @@ struct vn_queue {
 	const atomic_bool *stop; /* NULL, or a flag that ends waiting */
 	char why[120];
 	uint64_t copied, digest_errors;
+	bool news;       /* SRP: the target has reported a change; the caretaker clears it */
 	const char *way; /* the kind of transport, for people */
 	char device[64]; /* the adapter; "": none */
 };
@@ -101,6 +116,8 @@ struct vn_link {
 	const struct vn_identity *who;
 	const char *nqn; /* NQN of the subsystem */
 	uint16_t cntlid;
+	const uint8_t *initiator, *target; /* SRP: the ports, 16 bytes each */
+	uint16_t lun;
 	bool iwarp;              /* use the iWARP adapter of two */
 	uint32_t inline_max;     /* bytes in a capsule of an I/O queue */
 	uint64_t deadline;       /* ms */
@@ -122,6 +139,9 @@ struct vn_transport {
 	bool (*arm)(struct vn_queue *q); /* enables wake-ups by descriptors; true: poll again now */
 	/* Frees what the transport holds for c, which is answered, or given up without access by the target. */
 	void (*release)(struct vn_queue *q, struct vn_cmd *c);
+	/* NULL, or asks the target to abort c, which then completes and may be repeated. False: it cannot, or has been
+	 * asked for longer than ms. */
+	bool (*abort)(struct vn_queue *q, struct vn_cmd *c, uint64_t now, uint64_t ms);
 	void (*cut)(struct vn_queue *q);   /* from now on the target cannot access memory */
 	void (*close)(struct vn_queue *q); /* frees it */
 };
@@ -129,6 +149,7 @@ struct vn_transport {
 extern const struct vn_transport vn_tcp;
 #ifdef VN_HAVE_RDMA
 extern const struct vn_transport vn_rdma;
+extern const struct vn_transport vn_srp;
 unsigned vn_rdma_kinds(void); /* kinds of devices: 1, or 2 if there are iWARP devices beside others */
 #endif
 
@@ -144,6 +165,7 @@ void vn_queue_watch(struct vn_queue *q, int epoll);
 
 /* Performs a command on a queue that no other thread uses, with at most VN_CONTROL_MAX bytes of data. 0 and *cqe, or
  * -errno: the queue broke. */
+int vn_command_run(struct vn_queue *q, struct vn_cmd *c, uint64_t deadline); /* the same with a filled command */
 int vn_command(struct vn_queue *q, const struct nv_sqe *sqe, enum vn_way way, void *data, uint32_t length,
                uint64_t deadline, struct nv_cqe *cqe);
 
@@ -213,12 +235,14 @@ struct vn_cmds {
 
 /* ---- addresses ---- */
 
-enum vn_scheme { VN_SCHEME_AUTO, VN_SCHEME_TCP, VN_SCHEME_TLS, VN_SCHEME_RDMA };
+enum vn_scheme { VN_SCHEME_AUTO, VN_SCHEME_TCP, VN_SCHEME_TLS, VN_SCHEME_RDMA, VN_SCHEME_SRP };
 
 struct vn_url {
 	enum vn_scheme scheme;
 	char host[257], service[33], nqn[NV_NQN_SIZE];
-	uint32_t nsid; /* 0: not given */
+	uint32_t nsid;      /* 0: not given */
+	uint8_t target[16]; /* SRP: the port; nqn has it as text */
+	uint16_t lun;
 };
 
 int vn_url_parse(const char *text, struct vn_url *u);
@@ -268,6 +292,16 @@ void vn_ctl_shutdown(struct vn_queue *admin, uint64_t deadline);
 
 int vn_discover_at(struct vn_link *l, const struct vn_identity *who, struct vn_found **found, size_t *count);
 
+struct vn_association;
+
+#ifdef VN_HAVE_RDMA
+/* SCSI disks by SRP: what vn_ctl_… and associate.c are for NVMe. All take queues that no other thread uses. */
+int vn_scsi_associate(struct vn_disk *d, struct vn_link *l, struct vn_association *a);
+int vn_scsi_alive(struct vn_queue *admin, uint64_t deadline);
+void vn_scsi_look(struct vn_disk *d); /* for the caretaker: asks for the size if there are news */
+int vn_scsi_list(struct vn_link *l, struct vn_found **found, size_t *count);
+#endif
+
 /* ---- the disk ---- */
 
 enum vn_state { VN_UP, VN_LOST, VN_GIVEN_UP, VN_CLOSING };
@@ -312,7 +346,8 @@ struct vn_disk {
 	struct vn_options options;
 	struct vn_identity who;
 	struct vn_url url;
-	struct vn_info info; /* except its size: vn_resize */
+	uint8_t initiator[16]; /* SRP: our port */
+	struct vn_info info;   /* except its size: vn_resize */
 	struct vn_names names;
 	uint32_t max_part;
 	/* used by vn_open and then by the caretaker */

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #include "client/client.h"
@@ -125,6 +126,17 @@ static int fail_open(char *why, size_t len, int e, const char *said)
 	return e;
 }
 
+/* Our port, if we are an initiator of SRP. A second disk of this host must not end our login, so it is random, unless
+ * the program says what it is. */
+static int name_port(const struct vn_options *o, struct vn_disk *d)
+{
+	if (o->host_id)
+		memcpy(d->initiator, o->host_id, sizeof(d->initiator));
+	else if (getrandom(d->initiator, sizeof(d->initiator), 0) != sizeof(d->initiator))
+		return -errno;
+	return 0;
+}
+
 int vn_open(const char *url, const struct vn_options *options, struct vn_disk **disk, char *why, size_t why_len)
 {
 	struct vn_options standard;
@@ -136,7 +148,8 @@ int vn_open(const char *url, const struct vn_options *options, struct vn_disk **
 	if (!options)
 		options = &standard;
 	if (vn_url_parse(url, &u) || !*u.nqn)
-		return fail_open(why, why_len, -EINVAL, "not an address of a disk: nvme+tcp://HOST[:PORT]/NQN");
+		return fail_open(why, why_len, -EINVAL,
+		                 "not an address of a disk: nvme+tcp://HOST[:PORT]/NQN or srp://HOST[:PORT]/PORT-ID");
 	if (check_options(options))
 		return fail_open(why, why_len, -EINVAL, "an option is invalid");
 	d = disk_new(options);
@@ -144,6 +157,8 @@ int vn_open(const char *url, const struct vn_options *options, struct vn_disk **
 		return fail_open(why, why_len, -ENOMEM, "");
 	d->url = u;
 	e = vn_identity(options, &d->who);
+	if (!e)
+		e = name_port(options, d);
 	bool keyless = !e && u.scheme == VN_SCHEME_TLS && !d->who.tls.length;
 
 	e = keyless ? -EINVAL : e;
@@ -183,7 +198,7 @@ void vn_close(struct vn_disk *d)
 		;
 	pthread_mutex_unlock(&d->lock);
 	d->stop = false;
-	if (up && d->now.admin && !d->now.admin->error)
+	if (up && d->now.admin && !d->now.admin->error && d->url.scheme != VN_SCHEME_SRP)
 		vn_ctl_shutdown(d->now.admin, vn_now() + GOODBYE_MS);
 	vn_dissolve(&d->now);
 	disk_free(d);
@@ -228,16 +243,27 @@ static int discover_by_url(const struct vn_url *u, const struct vn_options *opti
 
 	strcpy(l.host, u->host);
 	strcpy(l.service, u->service);
-	if (u->scheme == VN_SCHEME_RDMA) {
+	if (u->scheme == VN_SCHEME_RDMA || u->scheme == VN_SCHEME_SRP) {
 #ifdef VN_HAVE_RDMA
-		l.transport = &vn_rdma;
+		l.transport = u->scheme == VN_SCHEME_SRP ? &vn_srp : &vn_rdma;
 #else
 		vn_say(said, "built without RDMA");
 		return -EOPNOTSUPP;
 #endif
 	}
 	vn_domain_init(&domain);
-	e = vn_discover_at(&l, who, found, count);
+#ifdef VN_HAVE_RDMA
+	uint8_t initiator[16] = {0};
+
+	if (u->scheme == VN_SCHEME_SRP) {
+		l.target = u->target;
+		l.initiator = initiator;
+		l.nqn = u->nqn;
+		e = getrandom(initiator, sizeof(initiator), 0) == sizeof(initiator) ? vn_scsi_list(&l, found, count)
+		                                                                    : -errno;
+	} else
+#endif
+		e = vn_discover_at(&l, who, found, count);
 	vn_domain_fini(&domain);
 	return e;
 }
@@ -256,11 +282,13 @@ int vn_discover(const char *url, const struct vn_options *options, struct vn_fou
 		options = &standard;
 	if (vn_url_parse(url, &u))
 		return fail_open(why, why_len, -EINVAL,
-		                 "not an address of a discovery service: nvme+tcp://HOST[:PORT]");
+		                 "not an address of a discovery service: nvme+tcp://HOST[:PORT], or of a target: "
+		                 "srp://HOST[:PORT]/PORT-ID");
 	e = check_options(options);
 	if (!e)
 		e = vn_identity(options, &who);
-	if (!e && ((u.scheme == VN_SCHEME_TLS && !who.tls.length) || (u.scheme == VN_SCHEME_RDMA && who.tls.length)))
+	if (!e && ((u.scheme == VN_SCHEME_TLS && !who.tls.length) ||
+	           ((u.scheme == VN_SCHEME_RDMA || u.scheme == VN_SCHEME_SRP) && who.tls.length)))
 		e = -EINVAL;
 	if (e)
 		vn_say(said, "an option is invalid");

@@ -61,7 +61,7 @@ void vn_queue_submit(struct vn_queue *q, struct vn_cmd *c)
 	c->cid = (uint16_t)(slot | (uint16_t)(q->generation[slot] * (q->mask + 1u)));
 	c->since = vn_now();
 	c->before = q->answers;
-	c->answered = c->done = c->digest_failed = false;
+	c->answered = c->done = c->digest_failed = c->soon = false;
 	q->slots[slot] = c;
 	q->busy++;
 	q->bytes += c->length;
@@ -151,14 +151,26 @@ static int wait_done(struct vn_queue *q, struct vn_cmd *c, uint64_t deadline)
 	}
 }
 
+int vn_command_run(struct vn_queue *q, struct vn_cmd *c, uint64_t deadline)
+{
+	if (q->error)
+		return -q->error;
+	vn_queue_submit(q, c);
+	int e = wait_done(q, c, deadline);
+
+	if (e) {
+		q->transport->cut(q);
+		vn_queue_release(q, c);
+	}
+	return e;
+}
+
 int vn_command(struct vn_queue *q, const struct nv_sqe *sqe, enum vn_way way, void *data, uint32_t length,
                uint64_t deadline, struct nv_cqe *cqe)
 {
 	struct vn_cmd *c;
 	int e;
 
-	if (q->error)
-		return -q->error;
 	c = calloc(1, sizeof(*c));
 	if (!c)
 		return -ENOMEM;
@@ -166,14 +178,9 @@ int vn_command(struct vn_queue *q, const struct nv_sqe *sqe, enum vn_way way, vo
 	c->way = way;
 	c->data = data;
 	c->length = length;
-	vn_queue_submit(q, c);
-	e = wait_done(q, c, deadline);
-	if (e) {
-		q->transport->cut(q);
-		vn_queue_release(q, c);
-	} else {
+	e = vn_command_run(q, c, deadline);
+	if (!e)
 		*cqe = c->cqe;
-	}
 	free(c);
 	return e;
 }

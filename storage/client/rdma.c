@@ -25,15 +25,14 @@ unsigned vn_rdma_kinds(void)
 
 /* ---- output ---- */
 
-/* Copies or registers memory that is not registered. Sets the key, or returns false if there is no memory. */
-static bool make_reachable(struct vn_rdma_queue *r, struct vn_cmd *c, struct nv_sgl *s)
+bool vn_rdma_reach(struct vn_rdma_queue *r, struct vn_cmd *c, uint64_t *address, uint32_t *key)
 {
 	struct ibv_mr *mr = c->memory ? c->memory->mr : NULL;
 
-	s->address = (uintptr_t)c->data;
+	*address = (uintptr_t)c->data;
 	if (!mr && c->length <= VN_RDMA_BOUNCE && r->n_bounces) {
 		c->rdma.bounce = r->bounces[--r->n_bounces];
-		s->address = (uintptr_t)c->rdma.bounce;
+		*address = (uintptr_t)c->rdma.bounce;
 		mr = r->mr;
 		if (c->way == VN_TO_TARGET) {
 			memcpy(c->rdma.bounce, c->data, c->length);
@@ -47,26 +46,26 @@ static bool make_reachable(struct vn_rdma_queue *r, struct vn_cmd *c, struct nv_
 		                                          : IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
 	if (!mr)
 		return false;
-	s->key = mr->rkey;
+	*key = mr->rkey;
 	return true;
 }
 
-/* Puts data into the capsule: gathered from its place, or copied after the command. */
-static int put_inside(struct vn_rdma_queue *r, struct vn_cmd *c, uint8_t *capsule, struct ibv_sge *sge)
+void vn_rdma_inside(struct vn_rdma_queue *r, struct vn_cmd *c, struct ibv_send_wr *w, uint8_t *message, uint32_t head)
 {
 	struct ibv_mr *mr = c->memory ? c->memory->mr : NULL;
 
+	w->sg_list[0].length = head;
 	if (mr) {
-		sge[1] = (struct ibv_sge){.addr = (uintptr_t)c->data, .length = c->length, .lkey = mr->lkey};
-		return 2;
+		w->sg_list[1] = (struct ibv_sge){.addr = (uintptr_t)c->data, .length = c->length, .lkey = mr->lkey};
+		w->num_sge = 2;
+		return;
 	}
-	memcpy(capsule + NV_SQE_LEN, c->data, c->length);
+	memcpy(message + head, c->data, c->length);
 	r->q.copied += c->length;
-	sge[0].length += c->length;
-	return 1;
+	w->sg_list[0].length += c->length;
 }
 
-static void rdma_kick(struct vn_queue *q)
+void vn_rdma_kick(struct vn_queue *q)
 {
 	struct vn_rdma_queue *r = vn_rdma_of(q);
 	struct ibv_send_wr *bad;
@@ -81,56 +80,73 @@ static void rdma_kick(struct vn_queue *q)
 		vn_queue_break(q, e < 0 ? -e : e, "posting a send: %s", strerror(e < 0 ? -e : e));
 }
 
-static void rdma_submit(struct vn_queue *q, struct vn_cmd *c)
+struct ibv_send_wr *vn_rdma_prepare(struct vn_rdma_queue *r, uint64_t wr_id, const uint8_t *at, uint32_t len)
 {
-	struct vn_rdma_queue *r = vn_rdma_of(q);
-	uint8_t *capsule = r->memory + (c->cid & q->mask) * r->capsule_size;
 	struct ibv_sge *sge = r->at[r->n_sends];
 	struct ibv_send_wr *w = &r->sends[r->n_sends];
-	struct nv_sqe s = c->sqe;
 
-	sge[0] = (struct ibv_sge){.addr = (uintptr_t)capsule, .length = NV_SQE_LEN, .lkey = r->mr->lkey};
-	*w = (struct ibv_send_wr){.wr_id = c->cid,
+	sge[0] = (struct ibv_sge){.addr = (uintptr_t)at, .length = len, .lkey = r->mr->lkey};
+	*w = (struct ibv_send_wr){.wr_id = wr_id,
 	                          .next = w + 1,
 	                          .sg_list = sge,
 	                          .num_sge = 1,
 	                          .opcode = IBV_WR_SEND,
 	                          .send_flags = IBV_SEND_SIGNALED};
+	return w;
+}
+
+void vn_rdma_post(struct vn_rdma_queue *r)
+{
+	if (++r->n_sends == VN_RDMA_CHAIN)
+		vn_rdma_kick(&r->q);
+}
+
+static void rdma_submit(struct vn_queue *q, struct vn_cmd *c)
+{
+	struct vn_rdma_queue *r = vn_rdma_of(q);
+	uint8_t *capsule = vn_rdma_message(r, c->cid & q->mask);
+	struct ibv_send_wr *w = vn_rdma_prepare(r, c->cid, capsule, NV_SQE_LEN);
+	struct nv_sqe s = c->sqe;
+
 	memset(&c->rdma, 0, sizeof(c->rdma));
 	s.cid = c->cid;
 	s.psdt = NV_PSDT_SGL;
 	s.sgl = (struct nv_sgl){.type = NV_SGL_KEYED};
 	if (c->way == VN_TO_TARGET && c->length <= q->inline_max) {
 		s.sgl = (struct nv_sgl){.type = NV_SGL_DATA, .subtype = NV_SGL_OFFSET, .length = c->length};
-		w->num_sge = put_inside(r, c, capsule, sge);
+		vn_rdma_inside(r, c, w, capsule, NV_SQE_LEN);
 	} else if (c->way != VN_NO_DATA) {
 		s.sgl.length = c->length;
-		if (!make_reachable(r, c, &s.sgl)) {
+		if (!vn_rdma_reach(r, c, &s.sgl.address, &s.sgl.key)) {
 			c->cqe = (struct nv_cqe){.status = VN_STATUS_NO_MEMORY};
 			vn_cmd_complete(q, c);
 			return;
 		}
 	}
 	nv_sqe_encode(&s, capsule);
-	if (++r->n_sends == VN_RDMA_CHAIN)
-		rdma_kick(q);
+	vn_rdma_post(r);
 }
 
 /* ---- input ---- */
 
 bool vn_rdma_receive(struct vn_rdma_queue *r, unsigned slot)
 {
-	struct ibv_sge sge = {
-	        .addr = (uintptr_t)r->answers + slot * NV_CQE_LEN, .length = NV_CQE_LEN, .lkey = r->mr->lkey};
+	uint32_t len = r->binding->answer;
+	struct ibv_sge sge = {.addr = (uintptr_t)r->answers + slot * len, .length = len, .lkey = r->mr->lkey};
 	struct ibv_recv_wr w = {.wr_id = ANSWER | slot, .sg_list = &sge, .num_sge = 1}, *bad;
 
 	return !ibv_post_recv(r->id->qp, &w, &bad);
 }
 
-static void maybe_over(struct vn_rdma_queue *r, struct vn_cmd *c)
+void vn_rdma_maybe_over(struct vn_rdma_queue *r, struct vn_cmd *c)
 {
 	if (c->answered && c->rdma.send_done)
-		vn_cmd_complete(&r->q, c);
+		r->binding->over(r, c);
+}
+
+static void rdma_over(struct vn_rdma_queue *r, struct vn_cmd *c)
+{
+	vn_cmd_complete(&r->q, c);
 }
 
 static void take_answer(struct vn_rdma_queue *r, unsigned slot, uint32_t length)
@@ -148,7 +164,7 @@ static void take_answer(struct vn_rdma_queue *r, unsigned slot, uint32_t length)
 	}
 	c->cqe = e;
 	c->answered = true;
-	maybe_over(r, c);
+	vn_rdma_maybe_over(r, c);
 }
 
 static void take_completion(struct vn_rdma_queue *r, const struct ibv_wc *w)
@@ -158,10 +174,12 @@ static void take_completion(struct vn_rdma_queue *r, const struct ibv_wc *w)
 	if (w->status != IBV_WC_SUCCESS) {
 		vn_queue_break(&r->q, ECONNRESET, "by RDMA: %s", ibv_wc_status_str(w->status));
 	} else if (w->wr_id & ANSWER) {
-		take_answer(r, (unsigned)w->wr_id, w->byte_len);
+		r->binding->received(r, (unsigned)w->wr_id, w->byte_len);
+	} else if (w->wr_id & VN_RDMA_OWN) {
+		r->binding->sent(r, (unsigned)w->wr_id);
 	} else if ((c = vn_queue_find(&r->q, (uint16_t)w->wr_id))) {
 		c->rdma.send_done = true;
-		maybe_over(r, c);
+		vn_rdma_maybe_over(r, c);
 	}
 }
 
@@ -195,7 +213,7 @@ static void take_cq_event(struct vn_rdma_queue *r)
 	}
 }
 
-static void rdma_progress(struct vn_queue *q)
+void vn_rdma_progress(struct vn_queue *q)
 {
 	struct vn_rdma_queue *r = vn_rdma_of(q);
 
@@ -206,7 +224,7 @@ static void rdma_progress(struct vn_queue *q)
 	drain_cq(r);
 }
 
-static bool rdma_arm(struct vn_queue *q)
+bool vn_rdma_arm(struct vn_queue *q)
 {
 	struct vn_rdma_queue *r = vn_rdma_of(q);
 
@@ -223,7 +241,7 @@ static bool rdma_arm(struct vn_queue *q)
 	return drain_cq(r) || q->error; /* completions from before the arming */
 }
 
-static int rdma_descriptors(const struct vn_queue *q, struct pollfd p[2])
+int vn_rdma_descriptors(const struct vn_queue *q, struct pollfd p[2])
 {
 	const struct vn_rdma_queue *r = (const struct vn_rdma_queue *)q;
 
@@ -234,7 +252,7 @@ static int rdma_descriptors(const struct vn_queue *q, struct pollfd p[2])
 
 /* ---- closing ---- */
 
-static void rdma_release(struct vn_queue *q, struct vn_cmd *c)
+void vn_rdma_release(struct vn_queue *q, struct vn_cmd *c)
 {
 	struct vn_rdma_queue *r = vn_rdma_of(q);
 
@@ -254,7 +272,7 @@ static void rdma_release(struct vn_queue *q, struct vn_cmd *c)
  * With iWARP a disconnected stream still delivers all its data. That must not overtake commands that are sent again on
  * another connection. So this changes the queue pair to ERR, which resets the stream.
  */
-static void rdma_cut(struct vn_queue *q)
+void vn_rdma_cut(struct vn_queue *q)
 {
 	struct vn_rdma_queue *r = vn_rdma_of(q);
 	struct ibv_qp_attr a = {.qp_state = IBV_QPS_ERR};
@@ -268,12 +286,12 @@ static void rdma_cut(struct vn_queue *q)
 	rdma_destroy_qp(r->id);
 }
 
-static void rdma_close(struct vn_queue *q)
+void vn_rdma_close(struct vn_queue *q)
 {
 	struct vn_rdma_queue *r = vn_rdma_of(q);
 
 	if (r->id && r->id->qp)
-		rdma_cut(q);
+		vn_rdma_cut(q);
 	if (r->cq) {
 		ibv_ack_cq_events(r->cq, r->unacknowledged);
 		ibv_destroy_cq(r->cq);
@@ -292,6 +310,37 @@ static void rdma_close(struct vn_queue *q)
 	free(r);
 }
 
+/* ---- the binding of NVMe. Fabrics 1.1, 7.3.6 ---- */
+
+#define PRIVATE_LEN 32
+enum { P_RECFMT = 0, P_QID = 2, P_HRQSIZE = 4, P_HSQSIZE = 6, P_CNTLID = 8 };
+
+static uint32_t ask_nvme(const struct vn_link *l, struct vn_rdma_queue *r, uint8_t private[VN_RDMA_PRIVATE])
+{
+	nv_put16(private + P_QID, r->q.qid);
+	nv_put16(private + P_HRQSIZE, r->q.depth + 1);
+	nv_put16(private + P_HSQSIZE, r->q.depth);
+	nv_put16(private + P_CNTLID, r->q.qid ? l->cntlid : 0);
+	return PRIVATE_LEN;
+}
+
+/* An answer without a record format is accepted. */
+static int accepted_nvme(struct vn_link *l, struct vn_rdma_queue *r, const uint8_t *private, size_t length)
+{
+	if (!private || length < 2 || !nv_get16(private))
+		return 0;
+	vn_say(l->why, "%s port %s by RDMA: an unknown form of answer", l->host, l->service);
+	return -EPROTO;
+}
+
+static const struct vn_rdma_binding nvme_binding = {.head = NV_SQE_LEN,
+                                                    .room = 16,
+                                                    .answer = NV_CQE_LEN,
+                                                    .ask = ask_nvme,
+                                                    .accepted = accepted_nvme,
+                                                    .received = take_answer,
+                                                    .over = rdma_over};
+
 static int rdma_open(struct vn_link *l, uint16_t qid, uint16_t depth, struct vn_queue **q)
 {
 	struct vn_rdma_queue *r = calloc(1, sizeof(*r));
@@ -300,12 +349,13 @@ static int rdma_open(struct vn_link *l, uint16_t qid, uint16_t depth, struct vn_
 	if (!r)
 		return -ENOMEM;
 	r->domain = l->domain;
+	r->binding = &nvme_binding;
 	r->q.inline_max = !qid ? 0 : l->inline_max < VN_RDMA_INLINE_MAX ? l->inline_max : VN_RDMA_INLINE_MAX;
 	e = vn_queue_init(&r->q, &vn_rdma, qid, depth);
 	if (!e)
 		e = vn_rdma_connect(l, r);
 	if (e)
-		rdma_close(&r->q);
+		vn_rdma_close(&r->q);
 	else
 		*q = &r->q;
 	return e;
@@ -315,12 +365,12 @@ const struct vn_transport vn_rdma = {
         .name = "rdma",
         .open = rdma_open,
         .submit = rdma_submit,
-        .kick = rdma_kick,
-        .progress = rdma_progress,
-        .descriptors = rdma_descriptors,
+        .kick = vn_rdma_kick,
+        .progress = vn_rdma_progress,
+        .descriptors = vn_rdma_descriptors,
         .spins = true,
-        .arm = rdma_arm,
-        .release = rdma_release,
-        .cut = rdma_cut,
-        .close = rdma_close,
+        .arm = vn_rdma_arm,
+        .release = vn_rdma_release,
+        .cut = vn_rdma_cut,
+        .close = vn_rdma_close,
 };

@@ -1,5 +1,5 @@
 // rdma_connect.c - connecting with rdma_cm, and the resources of a queue over RDMA
-// follows: NVMe over Fabrics 1.1, 7.3.6 (RDMA_CM private data); rdma_cm(7)
+// follows: rdma_cm(7)
 // SPDX-License-Identifier: MIT
 #include <errno.h>
 #include <fcntl.h>
@@ -11,8 +11,6 @@
 #include "client/rdma.h"
 #include "nvme/rdma_choice.h"
 
-#define PRIVATE_LEN 32
-enum { P_RECFMT = 0, P_QID = 2, P_HRQSIZE = 4, P_HSQSIZE = 6, P_CNTLID = 8 };
 #define READS_MAX 16 /* reads of the target that we answer at a time */
 
 /* ---- memory, by protection domain ---- */
@@ -93,12 +91,13 @@ static int take_event(struct vn_link *l, struct vn_rdma_queue *r, enum rdma_cm_e
 		error = event_error(e);
 		vn_say(l->why, "%s port %s by RDMA: %s", l->host, l->service, rdma_event_str(e->event));
 	}
-	/* an answer without a record format is accepted */
-	if (!error && want == RDMA_CM_EVENT_ESTABLISHED && e->param.conn.private_data &&
-	    e->param.conn.private_data_len >= 2 && nv_get16(e->param.conn.private_data)) {
-		vn_say(l->why, "%s port %s by RDMA: an unknown form of answer", l->host, l->service);
-		error = -EPROTO;
-	}
+	const uint8_t *private = e->param.conn.private_data;
+	size_t length = private ? e->param.conn.private_data_len : 0;
+
+	if (e->event == RDMA_CM_EVENT_REJECTED && r->binding->rejected)
+		error = r->binding->rejected(l, r, private, length);
+	if (!error && want == RDMA_CM_EVENT_ESTABLISHED)
+		error = r->binding->accepted(l, r, private, length);
 	rdma_ack_cm_event(e);
 	return error;
 }
@@ -145,18 +144,21 @@ static size_t round_to_line(size_t n)
 
 static int make_memory(struct vn_rdma_queue *r)
 {
-	uint32_t room = r->q.inline_max > 16 ? r->q.inline_max : 16;
+	const struct vn_rdma_binding *b = r->binding;
+	uint32_t room = r->q.inline_max > b->room ? r->q.inline_max : b->room;
 	unsigned bounces = r->q.qid ? VN_RDMA_BOUNCES : 1;
-	size_t all, answers;
+	size_t all, answers, spare;
 
-	r->capsule_size = round_to_line(NV_SQE_LEN + room);
-	answers = r->capsule_size * r->q.depth;
-	all = round_to_line(answers + (r->q.depth + 1u) * NV_CQE_LEN) + (size_t)bounces * VN_RDMA_BOUNCE;
+	r->capsule_size = round_to_line(b->head + room);
+	answers = r->capsule_size * (r->q.depth + b->extra);
+	spare = round_to_line(answers + (r->q.depth + 1u + b->extra) * (size_t)b->answer);
+	all = spare + round_to_line(b->spare) + (size_t)bounces * VN_RDMA_BOUNCE;
 	r->memory = vn_shared_new(all, &r->memory_fd);
 	if (!r->memory)
 		return -ENOMEM;
 	r->memory_length = all;
 	r->answers = r->memory + answers;
+	r->spare = r->memory + spare;
 	for (unsigned i = 0; i < bounces; i++)
 		r->bounces[r->n_bounces++] = r->memory + all - (size_t)(i + 1) * VN_RDMA_BOUNCE;
 	r->mr = ibv_reg_mr(r->domain->pd, r->memory, all,
@@ -168,21 +170,21 @@ static int make_queue_pair(struct vn_rdma_queue *r)
 {
 	struct ibv_context *c = r->id->verbs;
 	struct ibv_qp_init_attr a = {.qp_type = IBV_QPT_RC,
-	                             .cap = {.max_send_wr = r->q.depth + 1u,
-	                                     .max_recv_wr = r->q.depth + 1u,
+	                             .cap = {.max_send_wr = r->q.depth + 1u + r->binding->extra,
+	                                     .max_recv_wr = r->q.depth + 1u + r->binding->extra,
 	                                     .max_send_sge = 2,
 	                                     .max_recv_sge = 1}};
 
 	r->channel = ibv_create_comp_channel(c);
 	if (!r->channel || fcntl(r->channel->fd, F_SETFL, O_NONBLOCK))
 		return -errno;
-	r->cq = ibv_create_cq(c, 2 * r->q.depth + 3, NULL, r->channel, 0);
+	r->cq = ibv_create_cq(c, (int)(2 * (r->q.depth + r->binding->extra) + 3), NULL, r->channel, 0);
 	if (!r->cq)
 		return -errno;
 	a.send_cq = a.recv_cq = r->cq;
 	if (rdma_create_qp(r->id, r->domain->pd, &a))
 		return -errno;
-	for (unsigned i = 0; i <= r->q.depth; i++)
+	for (unsigned i = 0; i <= r->q.depth + r->binding->extra; i++)
 		if (!vn_rdma_receive(r, i))
 			return -EIO;
 	return 0;
@@ -224,21 +226,17 @@ static int resolve_target(struct vn_link *l, struct vn_rdma_queue *r)
 
 static int rdma_greet(struct vn_link *l, struct vn_rdma_queue *r)
 {
-	uint8_t private[PRIVATE_LEN] = {0};
+	uint8_t private[VN_RDMA_PRIVATE] = {0};
 	struct ibv_device_attr a;
 	int reads = ibv_query_device(r->id->verbs, &a) ? 1 : a.max_qp_rd_atom;
 	struct rdma_conn_param p = {.private_data = private,
-	                            .private_data_len = PRIVATE_LEN,
+	                            .private_data_len = (uint8_t)r->binding->ask(l, r, private),
 	                            .responder_resources = (uint8_t)(reads < READS_MAX ? reads : READS_MAX),
 	                            .initiator_depth = 1,
 	                            .flow_control = 1,
 	                            .retry_count = 7,
 	                            .rnr_retry_count = 7};
 
-	nv_put16(private + P_QID, r->q.qid);
-	nv_put16(private + P_HRQSIZE, r->q.depth + 1);
-	nv_put16(private + P_HSQSIZE, r->q.depth);
-	nv_put16(private + P_CNTLID, r->q.qid ? l->cntlid : 0);
 	if (rdma_connect(r->id, &p))
 		return -errno;
 	return await_event(l, r, RDMA_CM_EVENT_ESTABLISHED);

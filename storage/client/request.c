@@ -9,6 +9,7 @@
 
 #define ZEROES_MAX 65536u      /* blocks */
 #define DISCARD_MAX (1u << 30) /* bytes of one command */
+#define ATTENTIONS_MAX 16u     /* unit attentions that one command meets */
 #define AGAIN_MS 100           /* pause before a failed command is repeated, times the number of failures */
 #define CDW12_FUA (1u << 30)
 #define CDW12_DEALLOCATE (1u << 25)
@@ -145,7 +146,7 @@ static bool may_try_again(const struct vn_disk *d, const struct vn_cmd *c)
 	if ((c->cqe.status & NV_STATUS_MASK) == NV_ANA_LOSS_PATH) /* this controller's answer will not change */
 		return false;
 	return io_errno(c->cqe.status) == -EIO && !(c->cqe.status & NV_DNR) && !has_lost(c) &&
-	       c->tries < d->options.retries;
+	       (c->soon ? c->attentions < ATTENTIONS_MAX : c->tries < d->options.retries);
 }
 
 /* True if the namespace is not accessible through this controller for now, which is treated like a broken connection.
@@ -171,8 +172,9 @@ void vn_cmd_over(struct vn_disk *d, struct vn_cmd *c)
 		cmd_ended(d, c, io_errno(c->cqe.status));
 		return;
 	}
-	c->tries += !away;
-	c->due = c->digest_failed ? 0 : vn_now() + (away ? AGAIN_MS : AGAIN_MS * c->tries);
+	c->tries += !away && !c->soon;
+	c->attentions += c->soon;
+	c->due = c->digest_failed || c->soon ? 0 : vn_now() + (away ? AGAIN_MS : AGAIN_MS * c->tries);
 	d->stats.retries++;
 	append_cmd(&d->again, c);
 	vn_care(d);
@@ -255,12 +257,14 @@ static void make_cmd(struct vn_disk *d, struct vn_op *o, struct vn_cmd *c)
 
 	c->op = o;
 	c->tries = 0;
+	c->attentions = 0;
 	c->due = 0;
 	c->unreachable = 0;
 	c->memory = NULL;
 	c->data = NULL;
 	c->length = 0;
 	c->way = VN_NO_DATA;
+	c->scsi.raw = false;
 	c->sqe = (struct nv_sqe){.opcode = o->opcode, .nsid = d->info.nsid};
 	if (o->opcode == NV_IO_DSM) {
 		make_range(c, block, blocks);

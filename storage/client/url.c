@@ -13,7 +13,8 @@ static const struct {
 } schemes[] = {{"nvme+tcp://", VN_SCHEME_TCP},
                {"nvme+tls://", VN_SCHEME_TLS},
                {"nvme+rdma://", VN_SCHEME_RDMA},
-               {"nvme+auto://", VN_SCHEME_AUTO}};
+               {"nvme+auto://", VN_SCHEME_AUTO},
+               {"srp://", VN_SCHEME_SRP}};
 
 static bool copy_part(char *to, size_t size, const char *from, size_t len)
 {
@@ -52,11 +53,53 @@ static bool parse_authority(const char *at, const char *end, struct vn_url *u)
 	if (!copy_part(u->host, sizeof(u->host), host, (size_t)(host_end - host)))
 		return false;
 	if (colon == end) {
-		strcpy(u->service, "4420");
+		strcpy(u->service, u->scheme == VN_SCHEME_SRP ? "5555" : "4420");
 		return true;
 	}
 	return *colon == ':' && copy_part(u->service, sizeof(u->service), colon + 1, (size_t)(end - colon - 1)) &&
 	       parse_number(u->service, 65535, &port);
+}
+
+static bool parse_hex(const char *at, const char *end, uint8_t out[8])
+{
+	uint64_t n = 0;
+
+	if (at == end || end - at > 16)
+		return false;
+	for (; at < end; at++) {
+		const char *digits = "0123456789abcdef", *digit = strchr(digits, *at | (*at >= 'A' ? 0x20 : 0));
+
+		if (!digit || !*digit)
+			return false;
+		n = n << 4 | (uint64_t)(digit - digits);
+	}
+	for (int i = 0; i < 8; i++)
+		out[i] = (uint8_t)(n >> (56 - 8 * i));
+	return true;
+}
+
+/* ID_EXT[:IOC_GUID], the numbers that ib_srp takes by these names. They are the same for most targets. */
+static bool parse_port_id(const char *at, const char *end, struct vn_url *u)
+{
+	const char *colon = memchr(at, ':', (size_t)(end - at)), *first = colon ? colon : end;
+
+	if (!parse_hex(at, first, u->target) || !parse_hex(colon ? colon + 1 : at, end, u->target + 8))
+		return false;
+	for (int i = 0; i < 16; i++)
+		sprintf(u->nqn + 2 * i + (i >= 8), "%02x%s", u->target[i], i == 7 ? ":" : "");
+	return true;
+}
+
+#define LUN_MAX 16383u /* with flat space addressing. SAM-5, 4.7.7.3 */
+
+static bool parse_lun(const char *query, struct vn_url *u)
+{
+	unsigned long n = 0;
+
+	if (strncmp(query, "?lun=", 5) || (strcmp(query + 5, "0") && !parse_number(query + 5, LUN_MAX, &n)))
+		return false;
+	u->lun = (uint16_t)n;
+	return true;
 }
 
 int vn_url_parse(const char *text, struct vn_url *out)
@@ -78,6 +121,12 @@ int vn_url_parse(const char *text, struct vn_url *out)
 	path = memchr(at, '/', (size_t)(end - at));
 	if (!parse_authority(at, path ? path : end, &u))
 		return -EINVAL;
+	if (u.scheme == VN_SCHEME_SRP) {
+		if (!path || !parse_port_id(path + 1, end, &u) || (query && !parse_lun(query, &u)))
+			return -EINVAL;
+		*out = u;
+		return 0;
+	}
 	if (path && path + 1 != end &&
 	    (!copy_part(u.nqn, sizeof(u.nqn), path + 1, (size_t)(end - path - 1)) ||
 	     !nv_nqn_valid(u.nqn, sizeof(u.nqn))))

@@ -41,7 +41,11 @@ struct vn_disk;
 /* ---- opening ---- */
 
 /*
- * An address is nvme+tcp://HOST[:PORT][/NQN][?nsid=N], nvme+tls://… (TCP with TLS, which requires a key),
+ * A SCSI disk by SRP has the address srp://HOST[:PORT]/ID_EXT[:IOC_GUID][?lun=N], with hexadecimal numbers, which are the
+ * same for most targets. The default for PORT is 5555. In what follows, a target and its port stand for a subsystem and its
+ * NQN then, a logical unit for a namespace, and host_id is the initiator port's identifier, which is random by default.
+ *
+ * An address of NVMe is nvme+tcp://HOST[:PORT][/NQN][?nsid=N], nvme+tls://… (TCP with TLS, which requires a key),
  * nvme+rdma://… or nvme+auto://…. HOST is a name, an IPv4 address, or an IPv6 address in brackets. The default for PORT
  * is 4420. The default namespace is the first one in the target's list when the disk is opened.
  *
@@ -132,7 +136,7 @@ struct vn_info {
 };
 VN_API const struct vn_info *vn_info(const struct vn_disk *disk);
 
-/* "tcp" or "rdma": the transport of the present or last connection. */
+/* "tcp", "rdma" or "srp": the transport of the present or last connection. */
 VN_API const char *vn_transport_name(struct vn_disk *disk);
 
 /* Writes a sentence of up to `size` bytes for people: which way to the target is in use, by which adapter, and why. */
@@ -250,9 +254,9 @@ VN_API void vn_statistics(struct vn_disk *disk, struct vn_statistics *s);
 /* ---- discovery ---- */
 
 struct vn_found {
-	char transport[8]; /* "tcp", "tls", "rdma", or "" for an unknown one */
+	char transport[8]; /* "tcp", "tls", "rdma", "srp", or "" for an unknown one */
 	char address[257], service[33];
-	char nqn[224];
+	char nqn[224];           /* srp: the rest of the address */
 	unsigned char referral;  /* another discovery service, not a subsystem */
 	unsigned char discovery; /* the discovery subsystem itself */
 	uint16_t port_id;

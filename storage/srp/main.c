@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "backend/ring.h"
+#include "srp/announce.h"
 #include "srp/listener.h"
 #include "target/program.h"
 #include "target/size.h"
@@ -29,10 +30,11 @@ static const char usage[] =
         "  --mapped            write and read by the page cache\n"
         "  --buffered          do not use O_DIRECT\n"
         "  --block-size BYTES  512 to 4096\n"
-        "  --threads           do not use io_uring\n";
+        "  --threads           do not use io_uring\n"
+        "  --announce[=CA:PORT]  answer those who look for targets on the InfiniBand fabric of this port\n";
 
 struct options {
-	const char *exports[SC_LUNS], *listen;
+	const char *exports[SC_LUNS], *listen, *announce;
 	unsigned count;
 	uint16_t port;
 	uint32_t block;
@@ -45,6 +47,8 @@ static struct {
 	struct nb_ring *ring;
 	struct sp_target target;
 	struct sp_listener *listener;
+	struct sp_dm described;
+	struct sp_announce *announce;
 	uint64_t now;
 	bool stop;
 } server;
@@ -96,6 +100,8 @@ static bool take_option(int c, const char *value, struct options *o)
 		return o->buffered = true;
 	case 'T':
 		return o->threads = true;
+	case 'a':
+		return (o->announce = value ? value : "");
 	default:
 		return false;
 	}
@@ -103,13 +109,19 @@ static bool take_option(int c, const char *value, struct options *o)
 
 static bool parse_srp_options(int argc, char **argv, struct options *o)
 {
-	static const struct option options[] = {
-	        {"export", required_argument, NULL, 'e'}, {"listen", required_argument, NULL, 'l'},
-	        {"port", required_argument, NULL, 'p'},   {"block-size", required_argument, NULL, 'b'},
-	        {"guid", required_argument, NULL, 'g'},   {"read-only", no_argument, NULL, 'r'},
-	        {"mapped", no_argument, NULL, 'm'},       {"buffered", no_argument, NULL, 'u'},
-	        {"threads", no_argument, NULL, 'T'},      {"help", no_argument, NULL, 'h'},
-	        {"version", no_argument, NULL, 'V'},      {NULL, 0, NULL, 0}};
+	static const struct option options[] = {{"export", required_argument, NULL, 'e'},
+	                                        {"listen", required_argument, NULL, 'l'},
+	                                        {"port", required_argument, NULL, 'p'},
+	                                        {"block-size", required_argument, NULL, 'b'},
+	                                        {"guid", required_argument, NULL, 'g'},
+	                                        {"read-only", no_argument, NULL, 'r'},
+	                                        {"mapped", no_argument, NULL, 'm'},
+	                                        {"buffered", no_argument, NULL, 'u'},
+	                                        {"threads", no_argument, NULL, 'T'},
+	                                        {"announce", optional_argument, NULL, 'a'},
+	                                        {"help", no_argument, NULL, 'h'},
+	                                        {"version", no_argument, NULL, 'V'},
+	                                        {NULL, 0, NULL, 0}};
 	int c;
 
 	*o = (struct options){.port = PORT_DEFAULT, .listen = "127.0.0.1"};
@@ -194,6 +206,25 @@ static bool stop_server(void)
 	return true;
 }
 
+/* The service is the one that rdma_cm listens for: its port space TCP, and the port. IBA volume 1, annex A11 */
+#define SERVICE_OF_TCP 0x0000000001060000ull
+
+static bool announce_target(const struct options *o)
+{
+	const uint8_t *port = server.target.scsi.port;
+	const char *why;
+
+	server.described = (struct sp_dm){.id_ext = sc_get64(port),
+	                                  .ioc_guid = sc_get64(port + 8),
+	                                  .service_id = SERVICE_OF_TCP | sp_listener_port(server.listener),
+	                                  .iu_len = SP_IU_MAX,
+	                                  .rdma_len = SC_TRANSFER_MAX,
+	                                  .depth = SP_CREDITS,
+	                                  .name = "verbena-srp-target"};
+	return !sp_announce_open(server.loop, o->announce, &server.described, &server.announce, &why) ||
+	       report_wrong("--announce", why);
+}
+
 static bool set_up(const struct options *o)
 {
 	int error;
@@ -205,7 +236,7 @@ static bool set_up(const struct options *o)
 		return false;
 	if ((error = sp_listener_open(server.loop, &server.target, o->listen, o->port, &server.listener)))
 		return report_wrong(o->listen, strerror(error));
-	return true;
+	return !o->announce || announce_target(o);
 }
 
 /* What add_target of Linux's ib_srp takes; for a listener on all addresses the reader has to put one in. */
@@ -237,6 +268,7 @@ int main(int argc, char **argv)
 		if (!stop_server())
 			_exit(1);
 	}
+	sp_announce_close(server.announce);
 	sc_target_close(&server.target.scsi);
 	nb_ring_close(server.ring);
 	nt_loop_close(server.loop);

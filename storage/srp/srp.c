@@ -173,6 +173,53 @@ bool sp_cmd_decode(const uint8_t *at, size_t len, uint32_t immediate, struct sp_
 	return true;
 }
 
+static size_t encode_buffer(const struct sp_buffer *b, const struct sp_desc *d, uint8_t *at)
+{
+	switch (b->format) {
+	case SP_DESC_DIRECT:
+		sp_desc_encode(d, at);
+		return SP_DESC_LEN;
+	case SP_DESC_INDIRECT:
+		sp_desc_encode(&b->table, at);
+		sc_put32(at + 16, d->len);
+		sp_desc_encode(d, at + SP_INDIRECT_LEN);
+		return SP_INDIRECT_LEN + SP_DESC_LEN;
+	case SP_DESC_IMMEDIATE:
+		sc_put32(at, d->len);
+		return 4;
+	default:
+		return 0;
+	}
+}
+
+size_t sp_cmd_encode(const struct sp_cmd *c, const struct sp_desc *d, uint8_t *out)
+{
+	uint8_t *at = out + SP_CMD_LEN;
+
+	memset(out, 0, SP_CMD_LEN);
+	out[0] = SP_CMD;
+	out[5] = (uint8_t)((unsigned)c->out.format << 4 | (unsigned)c->in.format);
+	out[6] = c->out.format == SP_DESC_INDIRECT;
+	out[7] = c->in.format == SP_DESC_INDIRECT;
+	sc_put64(out + 8, c->tag);
+	memcpy(out + 20, c->lun, 8);
+	out[29] = c->attr;
+	memcpy(out + 32, c->cdb, 16);
+	at += encode_buffer(&c->out, d, at);
+	at += encode_buffer(&c->in, d, at);
+	return (size_t)(at - out);
+}
+
+void sp_tsk_mgmt_encode(const struct sp_tsk_mgmt *m, uint8_t out[SP_TSK_MGMT_LEN])
+{
+	memset(out, 0, SP_TSK_MGMT_LEN);
+	out[0] = SP_TSK_MGMT;
+	sc_put64(out + 8, m->tag);
+	memcpy(out + 20, m->lun, 8);
+	out[30] = m->function;
+	sc_put64(out + 32, m->task_tag);
+}
+
 bool sp_tsk_mgmt_decode(const uint8_t *at, size_t len, struct sp_tsk_mgmt *m)
 {
 	if (len < SP_TSK_MGMT_LEN)
@@ -235,6 +282,39 @@ bool sp_rsp_decode(const uint8_t *at, size_t len, struct sp_rsp *r)
 		memcpy(r->sense, at + SP_RSP_LEN + code, r->sense_len);
 	}
 	return true;
+}
+
+bool sp_target_req_decode(const uint8_t *at, size_t len, struct sp_target_req *r)
+{
+	if (len < SP_SHORT_LEN || (at[0] != SP_T_LOGOUT && at[0] != SP_CRED_REQ && at[0] != SP_AER_REQ))
+		return false;
+	*r = (struct sp_target_req){.opcode = at[0], .value = sc_get32(at + 4), .tag = sc_get64(at + 8)};
+	if (at[0] != SP_AER_REQ)
+		return true;
+	if (len < SP_AER_LEN)
+		return false;
+	uint32_t sense = sc_get32(at + 28);
+
+	if (sense > len - SP_AER_LEN)
+		return false;
+	memcpy(r->lun, at + 20, 8);
+	r->sense_len = sense < sizeof(r->sense) ? sense : sizeof(r->sense);
+	memcpy(r->sense, at + SP_AER_LEN, r->sense_len);
+	return true;
+}
+
+size_t sp_aer_encode(const struct sp_target_req *r, uint8_t *out, size_t room)
+{
+	size_t sense = r->sense_len < room - SP_AER_LEN ? r->sense_len : room - SP_AER_LEN;
+
+	memset(out, 0, SP_AER_LEN);
+	out[0] = SP_AER_REQ;
+	sc_put32(out + 4, r->value);
+	sc_put64(out + 8, r->tag);
+	memcpy(out + 20, r->lun, 8);
+	sc_put32(out + 28, (uint32_t)sense);
+	memcpy(out + SP_AER_LEN, r->sense, sense);
+	return SP_AER_LEN + sense;
 }
 
 void sp_short_encode(uint8_t opcode, uint32_t value, uint64_t tag, uint8_t out[SP_SHORT_LEN])

@@ -144,9 +144,29 @@ void sp_desc_encode(const struct sp_desc *d, uint8_t *at);
  * fixed part; *valid is false if its descriptors are wrong (tag is set then).
  */
 bool sp_cmd_decode(const uint8_t *at, size_t len, uint32_t immediate, struct sp_cmd *c, bool *valid);
+/*
+ * For each direction that has a buffer, d describes all its data. With SP_DESC_INDIRECT the message contains the table,
+ * and d of the initiator's memory that it is in is c->out.table or c->in.table. Immediate data follows at `immediate`.
+ * Returns the length of the message without that data.
+ */
+size_t sp_cmd_encode(const struct sp_cmd *c, const struct sp_desc *d, uint8_t *out);
 bool sp_tsk_mgmt_decode(const uint8_t *at, size_t len, struct sp_tsk_mgmt *m);
+void sp_tsk_mgmt_encode(const struct sp_tsk_mgmt *m, uint8_t out[SP_TSK_MGMT_LEN]);
 size_t sp_rsp_encode(const struct sp_rsp *r, uint8_t *out, size_t room); /* sense data may be cut */
 bool sp_rsp_decode(const uint8_t *at, size_t len, struct sp_rsp *r);
+/* A request of the target: SP_T_LOGOUT, SP_CRED_REQ or SP_AER_REQ. The unit and the sense data are those of the last. */
+struct sp_target_req {
+	uint64_t tag;
+	uint32_t value; /* as in sp_short_encode */
+	uint8_t opcode, lun[8];
+	uint8_t sense[32];
+	uint32_t sense_len;
+};
+
+#define SP_AER_LEN 36u
+bool sp_target_req_decode(const uint8_t *at, size_t len, struct sp_target_req *r);
+/* SP_AER_REQ. room: at least SP_AER_LEN; sense data may be cut */
+size_t sp_aer_encode(const struct sp_target_req *r, uint8_t *out, size_t room);
 /* T_LOGOUT (value: the reason), CRED_REQ (value: credits), I_LOGOUT, CRED_RSP, AER_RSP */
 void sp_short_encode(uint8_t opcode, uint32_t value, uint64_t tag, uint8_t out[SP_SHORT_LEN]);
 

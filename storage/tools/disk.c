@@ -1,4 +1,4 @@
-// disk.c - verbena-disk: shows, copies and measures disks over NVMe over Fabrics
+// disk.c - verbena-disk: shows, copies and measures disks over NVMe over Fabrics and SRP
 // SPDX-License-Identifier: MIT
 #include "tools/disk.h"
 
@@ -18,6 +18,7 @@ static const char usage[] =
         "  copy SOURCE DESTINATION        either may be a URL or a file\n"
         "  bench URL                      random reads by default\n"
         "URL: nvme+tcp://HOST[:PORT]/NQN[?nsid=N], nvme+tls://..., nvme+rdma://... or nvme+auto://...\n"
+        "  srp://HOST[:PORT]/ID_EXT[:IOC_GUID][?lun=N]\n"
         "options: --json --quiet --queues=N --queue-depth=N --host-nqn=NQN --digests --no-sparse --reconnect=SECONDS\n"
         "  --secret-file=FILE --controller-secret-file=FILE --tls-key-file=FILE\n"
         "bench: --sequential --write[=PERCENT] --depth=N --size=BYTES --seconds=N\n";
@@ -30,7 +31,7 @@ int vd_error(const char *what, int error)
 
 bool vd_is_url(const char *name)
 {
-	return !strncmp(name, "nvme+", 5);
+	return !strncmp(name, "nvme+", 5) || !strncmp(name, "srp://", 6);
 }
 
 bool vd_number(const char *text, uint64_t *n)
@@ -113,8 +114,10 @@ static int show_info(const char *url, const struct vd_settings *s)
 	if (s->json) {
 		info_json(d, i);
 	} else {
-		printf("subsystem     %s\n", i->nqn);
-		printf("namespace     %u%s%s\n", i->nsid, *i->uuid ? ", UUID " : "", i->uuid);
+		bool srp = !strncmp(url, "srp://", 6);
+
+		printf("%s     %s\n", srp ? "target   " : "subsystem", i->nqn);
+		printf("%s     %u%s%s\n", srp ? "unit     " : "namespace", i->nsid, *i->uuid ? ", UUID " : "", i->uuid);
 		printf("size          %llu bytes (%.1f GiB), blocks of %u\n", (unsigned long long)i->size,
 		       (double)i->size / (1 << 30), i->block_size);
 		printf("model         %s, serial number %s, firmware %s\n", i->model, i->serial, i->firmware);
@@ -157,8 +160,9 @@ static int show_list(const char *url, const struct vd_settings *s)
 			print_quoted("port", f[i].service, ", ");
 			printf("\"kind\": \"%s\"}", f[i].referral ? "referral" : f[i].discovery ? "discovery" : "disk");
 		} else if (!f[i].discovery && *f[i].transport) {
-			printf("%snvme+%s://%s%s%s:%s/%s\n", f[i].referral ? "ask also " : "", f[i].transport,
-			       v6 ? "[" : "", f[i].address, v6 ? "]" : "", f[i].service, f[i].nqn);
+			printf("%s%s%s://%s%s%s:%s/%s\n", f[i].referral ? "ask also " : "",
+			       strcmp(f[i].transport, "srp") ? "nvme+" : "", f[i].transport, v6 ? "[" : "",
+			       f[i].address, v6 ? "]" : "", f[i].service, f[i].nqn);
 		}
 	}
 	if (s->json)

@@ -89,7 +89,7 @@ static int verbena_config(const char *key, const char *value)
 static int verbena_config_complete(void)
 {
 	if (!url)
-		nbdkit_error("url=nvme+auto://HOST[:PORT]/NQN is needed");
+		nbdkit_error("url=nvme+auto://HOST[:PORT]/NQN or url=srp://HOST[:PORT]/ID_EXT is needed");
 	return url ? 0 : -1;
 }
 
@@ -305,7 +305,7 @@ static struct nbdkit_plugin plugin = {
         .unload = verbena_unload,
         .config = verbena_config,
         .config_complete = verbena_config_complete,
-        .config_help = "url=nvme+auto://HOST[:PORT]/NQN  (required) the disk\n"
+        .config_help = "url=nvme+auto://HOST[:PORT]/NQN or srp://HOST[:PORT]/ID_EXT  (required) the disk\n"
                        "queues=N  queue-depth=N  digests=BOOL\n"
                        "host-nqn=NQN  secret=+FILE  controller-secret=+FILE  tls-key=+FILE",
         .magic_config_key = "url",

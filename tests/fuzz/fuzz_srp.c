@@ -13,6 +13,7 @@
 	} while (0)
 #include "input.h"
 #include "slow_medium.h"
+#include "srp/dm.h"
 #include "srp_peer.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -170,12 +171,23 @@ static void act(struct input *in)
 	}
 }
 
+/* A datagram of one who looks for targets */
+static void look_for_targets(const uint8_t *data, size_t size)
+{
+	static const struct sp_dm described = {.id_ext = 1, .ioc_guid = 2, .name = "fuzz"};
+	uint8_t mad[SP_DM_MAD] = {0};
+
+	memcpy(mad, data, size < sizeof(mad) ? size : sizeof(mad));
+	sp_dm_answer(&described, mad);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct nb_config c = {.kind = "memory", .size = SIZE};
 	struct nb_backend *b;
 	struct input in = {data, size};
 
+	look_for_targets(data, size);
 	memset(&target, 0, sizeof(target));
 	CHECK(!nb_open(&c, NULL, &b) && !sc_lu_add(&target.scsi, 0, b, "fuzz"));
 	CHECK(!sc_lu_add(&target.scsi, 1, slow_open(SIZE, NULL), "slow"));

@@ -70,6 +70,24 @@ void vb_agent_forget(struct vb_agent_file *file, struct waiting *w)
 		}
 }
 
+/* IsDeviceManagementSupported: while a program of the port answers for I/O units (16.3). */
+static void show_device_management(struct vb_agents *a)
+{
+	struct vb_port_info *i = &a->port->info;
+	uint32_t old = i->cap_mask;
+
+	i->cap_mask &= ~VB_CAP_DEVICE_MGMT;
+	for (const struct vb_agent_file *f = a->files; f; f = f->next)
+		for (unsigned k = 0; k < VB_AGENTS_MOST; k++)
+			if (f->agent[k].used && f->agent[k].r.mgmt_class == VB_MAD_CLASS_DEVICE_MGMT &&
+			    f->agent[k].r.method_mask[0] >> VB_MAD_GET & 1)
+				i->cap_mask |= VB_CAP_DEVICE_MGMT;
+	if (i->cap_mask == old)
+		return;
+	a->port->node->fabric->changes++;
+	vb_fabric_trap(a->port, VB_TRAP_LOCAL_CHANGE);
+}
+
 static void forget_agent(struct vb_agent_file *file, unsigned agent)
 {
 	for (struct waiting *w = file->waiting, *next; w; w = next) {
@@ -79,6 +97,7 @@ static void forget_agent(struct vb_agent_file *file, unsigned agent)
 	}
 	vb_rmpp_forget(file, agent);
 	file->agent[agent].used = false;
+	show_device_management(file->agents);
 }
 
 void vb_agent_close(struct vb_agent_file *file)
@@ -123,6 +142,7 @@ int vb_agent_register(struct vb_agent_file *file, const struct vb_agent_registra
 			continue;
 		file->agent[i] = (struct agent){.used = true, .r = *r, .tid_high = ++*file->agents->next_tid};
 		*agent = i;
+		show_device_management(file->agents);
 		return 0;
 	}
 	return ENOMEM;
@@ -318,7 +338,8 @@ static bool wants(const struct agent *g, const struct vb_fabric_packet *k)
 	       (g->r.method_mask[method / 64] >> (method % 64) & 1) && (!has_oui(mad[1]) || g->r.oui == oui);
 }
 
-/* The agent of a reply is that of the transaction; of everything else, the one that registered for it. */
+/* The agent of a reply is that of the transaction, of whatever class: ibsrpdm sends those of two classes by one. Of everything
+ * else it is the one that registered for it. */
 static struct vb_agent_file *find_agent(struct vb_agents *a, const struct vb_fabric_packet *k, bool by_tid,
                                         unsigned *agent)
 {
@@ -328,7 +349,7 @@ static struct vb_agent_file *find_agent(struct vb_agents *a, const struct vb_fab
 		for (unsigned i = 0; i < VB_AGENTS_MOST; i++) {
 			struct agent *g = &f->agent[i];
 
-			if (by_tid ? g->used && g->tid_high == high && g->r.mgmt_class == k->mad[1] : wants(g, k)) {
+			if (by_tid ? g->used && g->tid_high == high && g->r.qpn == k->dst_qpn : wants(g, k)) {
 				*agent = i;
 				return f;
 			}

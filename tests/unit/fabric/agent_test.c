@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: MIT
 #include "../../support/check.h"
 #include "fabric/agent/agent.h"
+#include "fabric/agent/internal.h"
 #include "fabric/topology.h"
 #include "frame/rmpp.h"
 
@@ -304,6 +305,42 @@ static void segments_that_nobody_asked_for_are_refused(void)
 	end();
 }
 
+/* As ibsrpdm does: the agent is of another class than its request. */
+static void a_reply_of_another_class_finds_the_agent_that_asked(void)
+{
+	unsigned answers, asks;
+
+	begin();
+	SAME(try_register(1, VB_MAD_CLASS_DEVICE_MGMT, 1u << VB_MAD_GET, 0, &answers), 0);
+	SAME(try_register(0, VB_MAD_CLASS_PM, 0, 0, &asks), 0);
+	uint8_t mad[VB_MAD_LEN] = {1, VB_MAD_CLASS_DEVICE_MGMT, 1, VB_MAD_GET};
+	struct vb_agent_addr to = {.lid = 2, .qpn = 1, .qkey = VB_GSI_QKEY};
+
+	SAME(vb_agent_send(t.file[0], asks, &to, mad, sizeof(mad), 1000, 0), 0);
+	CHECK(t.to == t.file[1] && t.to_agent == answers);
+	memcpy(mad, t.mad, sizeof(mad));
+	mad[3] = VB_MAD_GET_RESP;
+	SAME(vb_agent_send(t.file[1], answers, &t.from, mad, sizeof(mad), 0, 0), 0);
+	CHECK(t.to == t.file[0] && t.to_agent == asks);
+	end();
+}
+
+static void a_port_has_device_management_while_an_agent_answers_for_it(void)
+{
+	const uint32_t *cap;
+	unsigned agent, other;
+
+	begin();
+	cap = &t.a[1]->port->info.cap_mask;
+	SAME(try_register(1, VB_MAD_CLASS_DEVICE_MGMT, 0, 0, &other), 0); /* it only asks */
+	SAME(*cap & VB_CAP_DEVICE_MGMT, 0);
+	SAME(try_register(1, VB_MAD_CLASS_DEVICE_MGMT, 1u << VB_MAD_GET, 0, &agent), 0);
+	SAME(*cap & VB_CAP_DEVICE_MGMT, VB_CAP_DEVICE_MGMT);
+	SAME(vb_agent_unregister(t.file[1], agent), 0);
+	SAME(*cap & VB_CAP_DEVICE_MGMT, 0);
+	end();
+}
+
 int main(void)
 {
 	RUN(a_reply_finds_the_program_that_asked);
@@ -315,5 +352,7 @@ int main(void)
 	RUN(a_transfer_survives_a_break);
 	RUN(a_transfer_that_never_ends_is_aborted);
 	RUN(segments_that_nobody_asked_for_are_refused);
+	RUN(a_reply_of_another_class_finds_the_agent_that_asked);
+	RUN(a_port_has_device_management_while_an_agent_answers_for_it);
 	return 0;
 }

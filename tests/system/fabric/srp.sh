@@ -1,0 +1,46 @@
+#!/bin/bash
+# srp.sh - Debian's ibsrpdm and srp_daemon find verbena-srp-target on a simulated fabric, under opensm
+# follows: ibsrpdm(1), srp_daemon(1); IBA volume 1, 16.3; man/verbena-srp-target.8
+# SPDX-License-Identifier: MIT
+source "$(dirname "$0")/../../support/fabric.sh"
+need ibsrpdm
+TARGET=$BUILD/storage/verbena-srp-target
+[ -x "$TARGET" ] || { skip fabric_srp "verbena-srp-target is not built"; exit 0; }
+start_fabric --generate switch:4
+sm host1 &
+check "opensm brings up the fabric" wait_for 30 all_active
+capability() { on host1 smpquery portinfo "$(lid_of host3)" | grep -c IsDeviceManagementSupported; }
+nobody() { ! on host2 ibsrpdm -c 2>&1 | grep ioc_guid; }
+check "without a target nobody is found" nobody
+check "... and host3 has no device management" test "$(capability)" = 0
+VERBENA_NODE=host3 "${run[@]}" "$TARGET" --port 0 --guid 0002c90300001234 --export memory:1M --announce >"$work/target.out" 2>"$work/target.err" &
+target=$!
+check "the target starts" wait_for 20 grep -q dest= "$work/target.out"
+port=$(sed 's/.*://' "$work/target.out")
+check "host3 has device management now" test "$(capability)" = 1
+service=$(printf '%016x' $((0x1060000 + port)))
+# -c looks for the logins that the kernel has already, and gives up where there is no /sys/class/scsi_host: a kernel without
+# SCSI disks. Then it sees one in a mount namespace of its own
+finds() { # PROGRAM ARGS…
+	if [ -d /sys/class/scsi_host ]; then
+		on host2 "$@"
+	else
+		on host2 unshare -rm sh -c 'mount -t tmpfs none /sys/class && mkdir /sys/class/scsi_host && exec "$@"' - "$@"
+	fi
+}
+listed() {
+	finds "$@" >"$work/found" 2>&1
+	grep -q "id_ext=0002c90300001234,ioc_guid=0002c90300001234,dgid=.*,pkey=ffff,service_id=$service" "$work/found" || { cat "$work/found"; return 1; }
+}
+check "ibsrpdm -c finds it, as add_target takes it" listed ibsrpdm -c
+check "srp_daemon finds it" listed srp_daemon -o -c -a
+described() { on host2 ibsrpdm 2>&1 | tee "$work/long" | grep -q 'SRP.T10:0002c90300001234' || { cat "$work/long"; return 1; }; }
+check "ibsrpdm describes it" described
+taken() { ! VERBENA_NODE=host3 timeout 20 "${run[@]}" "$TARGET" --port 0 --export memory:1M --announce 2>"$work/second" && grep -q 'another program' "$work/second"; }
+check "a second target of the host is refused, with the reason" taken
+kill "$target"
+check "the target ends well" wait "$target"
+check "host3 has no device management any more" test "$(capability)" = 0
+check "nobody is found any more" nobody
+stop_fabric
+exit $((failed > 0))
