@@ -71,12 +71,12 @@ uint64_t clients_deadline(const struct server *s);
 void clients_close(struct server *s);
 /* Sends a message to the program, now or as soon as there is room. */
 void client_post(struct client *c, const void *bytes, size_t len);
+/* The same for a datagram, which is lost if too many bytes wait already. */
+void client_post_datagram(struct client *c, const void *bytes, size_t len);
 /* Do messages wait for room in its socket? */
 bool client_is_behind(const struct client *c);
 /* Its umad port. NULL: it has none. */
 struct vb_agent_file *client_file(const struct client *c);
-/* The same for a datagram, which is lost if too many bytes wait already. */
-void client_post_datagram(struct client *c, const void *bytes, size_t len);
 extern const struct vb_fabric_ops server_fabric_ops;
 
 /* --- join.c: programs that use a port by its verbs device --- */
