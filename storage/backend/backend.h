@@ -26,6 +26,7 @@ enum nb_op {
 /* Errors of a medium that other machines share. */
 #define NB_LATE ETIME       /* no answer yet: the request may still be executed, and another one may be sent */
 #define NB_FENCED ESHUTDOWN /* the medium takes no request of this target any more, and executes none */
+#define NB_ELSEWHERE EXDEV  /* another gateway of the medium has the writes: not executed */
 
 /*
  * One request. Its memory belongs to the caller and must stay valid until done. The thread of the loop calls done,
@@ -66,6 +67,15 @@ struct nb_late {
 enum nb_change {
 	NB_RESIZED,
 	NB_SHUT_OUT, /* fenced is set */
+	NB_MOVED,    /* access has changed */
+	NB_LET_IN,   /* after NB_SHUT_OUT: successor is another opening of the medium, to be taken in its place */
+};
+
+/* Who writes to a medium that several gateways serve. */
+enum nb_access {
+	NB_HERE,  /* this one, or there are no others */
+	NB_OTHER, /* another one. Reads are executed, writes answered with NB_ELSEWHERE */
+	NB_MOVING /* as NB_OTHER; soon it will be NB_HERE, or NB_OTHER again */
 };
 
 /* A backend's configuration: a path or a size, depending on the kind. */
@@ -76,8 +86,10 @@ struct nb_config {
 	bool readonly, buffered; /* buffered: never O_DIRECT */
 	/* rbd; NULL, 0: the default */
 	const char *ceph_conf, *ceph_user, *ceph_keyring;
-	uint32_t wait_ms; /* limit of the wait for the medium: then done is called with NB_LATE */
-	char *why;        /* NULL, or NB_WHY bytes for a message that says more than the errno value */
+	const char *gateway; /* the name of this target among those that serve the medium; NULL: it knows no others */
+	const char *before;  /* … and its connection that is over */
+	uint32_t wait_ms;    /* limit of the wait for the medium: then done is called with NB_LATE */
+	char *why;           /* NULL, or NB_WHY bytes for a message that says more than the errno value */
 };
 
 #define NB_WHY 256
@@ -112,7 +124,12 @@ struct nb_backend {
 	/* bytes that this program has copied for requests, without the kernel's copies */
 	uint64_t copied;
 	bool compare_write;
-	bool fenced;       /* another opening of the medium may help */
+	bool fenced;  /* another opening of the medium may help … */
+	bool returns; /* … and the backend does that itself: NB_LET_IN */
+	enum nb_access access;
+	uint32_t part,
+	        parts; /* this gateway's share of whatever must not be the same in two; parts 0: there are no others */
+	struct nb_backend *successor;
 	uint32_t boundary; /* requests that cross multiples of this are slower; 0: none */
 	uint64_t late;     /* requests that were answered with NB_LATE */
 	/* The thread of the loop calls it, not from within submit. NULL: nobody wants to know. */

@@ -20,6 +20,7 @@ struct nb_flight {
 	struct nb_flight *next, **back;
 	uint64_t due, length, mismatch;
 	ssize_t result;
+	bool writes;
 	struct nb_late late;
 };
 
@@ -63,9 +64,10 @@ static struct nb_flight *take_flight(struct nb_rbd *d, struct nb_request *r, uin
 		d->spare = f->next;
 	else if (!(f = malloc(sizeof(*f))))
 		return NULL;
-	*f = (struct nb_flight){.rbd = d, .r = r, .due = due, .length = r->length};
+	*f = (struct nb_flight){.rbd = d, .r = r, .due = due, .length = r->length, .writes = r->op != NB_READ};
 	join_flying(&d->flying, f);
 	d->outstanding++;
+	d->writing += f->writes;
 	return f;
 }
 
@@ -85,6 +87,11 @@ static void spare_flight(struct nb_flight *f)
 	f->next = d->spare;
 	d->spare = f;
 	d->outstanding--;
+	d->writing -= f->writes;
+	if (d->draining && !d->writing) {
+		d->draining = false;
+		nb_rbd_gateway_drained(d->gateway);
+	}
 }
 
 /* ---- the end of a request ---- */
@@ -109,11 +116,30 @@ static void shut_out(struct nb_rbd *d)
 	nb_rbd_shut_out(d);
 	if (d->b.changed)
 		d->b.changed(&d->b, NB_SHUT_OUT);
+	if (d->gateway && !d->ended)
+		nb_rbd_return(d);
+}
+
+void nb_rbd_access(struct nb_rbd *d, enum nb_access access, bool drain, bool out)
+{
+	bool changed = access != d->b.access;
+
+	if (d->ended)
+		return;
+	d->b.access = access;
+	d->draining = drain && d->writing;
+	if (drain && !d->writing)
+		nb_rbd_gateway_drained(d->gateway);
+	if (changed && !d->b.fenced && d->b.changed)
+		d->b.changed(&d->b, NB_MOVED);
+	if (out)
+		shut_out(d);
 }
 
 /* Until then requests have their deadlines, also those that were at librbd when another connection took over. */
 static void end_image(struct nb_rbd *d)
 {
+	d->ended = true;
 	nb_ring_unclock(d->ring, &d->clock);
 	nb_rbd_close_image(d);
 }
@@ -178,9 +204,26 @@ static int call_librbd(struct nb_flight *f, rbd_completion_t c)
 	}
 }
 
+/* The host repeats a write that it still wants. One that arrives late, after its host has sent it elsewhere, is not
+ * executed, whoever is the owner then. */
+static bool belongs_elsewhere(struct nb_rbd *d, const struct nb_request *r)
+{
+	if (!d->gateway || r->op == NB_READ)
+		return false;
+	if (d->b.access == NB_HERE && nb_rbd_gateway_current(d->gateway, coarse_ms()))
+		return false;
+	nb_rbd_gateway_want(d->gateway);
+	return true;
+}
+
 static void start(struct nb_rbd *d, struct nb_request *r, uint64_t due)
 {
 	rbd_completion_t c;
+
+	if (belongs_elsewhere(d, r)) {
+		r->done(r, NB_ELSEWHERE);
+		return;
+	}
 	struct nb_flight *f = take_flight(d, r, due);
 
 	if (!f) {
@@ -335,6 +378,7 @@ static void free_rbd(struct nb_rbd *d)
 		d->spare = f->next;
 		free(f);
 	}
+	nb_rbd_free_config(&d->config);
 	free(d->b.identity);
 	free(d);
 }
@@ -369,52 +413,82 @@ static int watch_header(struct nb_rbd *d)
 	return 0;
 }
 
-static int set_up(struct nb_rbd *d, const struct nb_config *config, char *why)
+int nb_rbd_set_up(struct nb_rbd *d, const struct nb_config *config, char *why, bool *opened)
 {
 	int error;
 
+	*opened = false;
 	if (!config->path || !(d->lib = nb_rbd_load(why)))
 		return config->path ? ENODEV : EINVAL;
 	if ((error = nb_rbd_open_image(d, config, why)))
 		return error;
+	*opened = true;
 	error = watch_header(d);
 	d->b.size = size_to_serve(d);
 	if (!error && !d->b.size)
 		error = ENODATA;
 	else if (!error && d->fixed > __atomic_load_n(&d->seen_size, __ATOMIC_ACQUIRE))
 		error = EFBIG;
-	if (!error)
-		return 0;
-	d->closed.run = image_closed;
-	nb_ring_hold(d->ring);
-	nb_rbd_close_image(d); /* it frees d */
 	return error;
 }
 
-static int image_open(const struct nb_config *config, struct nb_ring *ring, struct nb_backend **out)
+struct nb_rbd *nb_rbd_new(const struct nb_config *config, struct nb_ring *ring)
 {
-	char own[NB_WHY] = "";
 	struct nb_rbd *d = calloc(1, sizeof(*d));
 
-	if (!d)
-		return ENOMEM;
+	if (!d || (config->gateway && !nb_rbd_copy_config(&d->config, config))) {
+		free(d);
+		return NULL;
+	}
 	d->ring = ring;
 	d->wait_ms = config->wait_ms ? config->wait_ms : WAIT_MS;
 	d->fixed = config->size;
 	d->flying.end = &d->flying.first;
 	d->clock.turn = image_turn;
 	d->resize.run = take_size;
+	d->closed.run = image_closed;
+	d->b.kind = &nb_rbd;
 	d->b.block = config->block ? config->block : 512;
 	d->b.zeros_after_discard = true;
-	int error = set_up(d, config, config->why ? config->why : own);
+	return d;
+}
 
+void nb_rbd_abandon(struct nb_rbd *d, bool opened)
+{
+	if (!opened) {
+		free_rbd(d);
+		return;
+	}
+	d->ended = true;
+	nb_ring_hold(d->ring);
+	nb_rbd_close_image(d); /* it frees d */
+}
+
+int nb_rbd_begin(struct nb_rbd *d)
+{
+	int error = d->gateway ? nb_rbd_gateway_start(d->gateway, d) : 0;
+
+	if (!error)
+		nb_ring_clock(d->ring, &d->clock);
+	return error;
+}
+
+static int image_open(const struct nb_config *config, struct nb_ring *ring, struct nb_backend **out)
+{
+	char own[NB_WHY] = "";
+	bool opened;
+	struct nb_rbd *d = nb_rbd_new(config, ring);
+
+	if (!d)
+		return ENOMEM;
+	int error = nb_rbd_set_up(d, config, config->why ? config->why : own, &opened);
+
+	if (!error)
+		error = nb_rbd_begin(d);
 	if (error) {
-		if (!d->closed.run)
-			free_rbd(d);
+		nb_rbd_abandon(d, opened);
 		return error;
 	}
-	d->closed.run = image_closed;
-	nb_ring_clock(ring, &d->clock);
 	*out = &d->b;
 	return 0;
 }
@@ -425,6 +499,7 @@ static void image_close(struct nb_backend *b)
 	struct nb_rbd *d = (struct nb_rbd *)b;
 
 	nb_ring_hold(d->ring);
+	nb_rbd_return_forget(d);
 	b->changed = NULL;
 	if (d->outstanding)
 		d->closing = true;

@@ -10,6 +10,8 @@
 #include "backend/ring.h"
 
 struct nb_rbd_cluster;
+struct nb_rbd_gateway;
+struct nb_rbd_return;
 
 struct nb_flights {
 	struct nb_flight *first, **end;
@@ -26,9 +28,14 @@ struct nb_rbd {
 	bool watching;
 	uint64_t fixed; /* the configured size, or 0 */
 	uint32_t wait_ms;
+	struct nb_rbd_gateway *gateway; /* NULL: it knows no others */
+	struct nb_config config;        /* a copy, if there is a gateway, to open the image again */
 
 	/* of the loop */
-	bool closing;
+	bool closing, ended;
+	bool draining;                   /* the gateway waits until no write is at librbd */
+	uint32_t writing;                /* writes there */
+	struct nb_rbd_return *returning; /* the image is being opened again */
 	struct nb_clock clock;
 	uint32_t outstanding;       /* requests at librbd, with the late ones */
 	uint64_t late_bytes;        /* of requests that were answered with NB_LATE */
@@ -52,5 +59,41 @@ void nb_rbd_close_image(struct nb_rbd *r);
 void nb_rbd_closed(struct nb_rbd *r); /* waits for the end of the thread, which uses the ring until then */
 /* No other image may use this connection any more. */
 void nb_rbd_shut_out(struct nb_rbd *r);
+
+/* rbd.c: opens an image without the loop. On failure *opened says that nb_rbd_close_image is to be called, by the loop
+ * that holds the ring meanwhile. NULL: no memory. */
+struct nb_rbd *nb_rbd_new(const struct nb_config *config, struct nb_ring *ring);
+int nb_rbd_set_up(struct nb_rbd *r, const struct nb_config *config, char *why, bool *opened);
+int nb_rbd_begin(struct nb_rbd *r);                 /* the loop serves it from now on */
+void nb_rbd_abandon(struct nb_rbd *r, bool opened); /* frees it, perhaps later */
+/* … the gateway's role has changed */
+void nb_rbd_access(struct nb_rbd *r, enum nb_access access, bool drain, bool out);
+
+/* rbd_return.c: opens an image that has shut this connection out by another one, and again until that succeeds. Then
+ * changed is called with NB_LET_IN. */
+bool nb_rbd_copy_config(struct nb_config *to, const struct nb_config *from); /* false: no memory, and nothing to free */
+void nb_rbd_free_config(struct nb_config *c);
+void nb_rbd_return(struct nb_rbd *r);
+void nb_rbd_return_forget(struct nb_rbd *r); /* r ends */
+
+/* rbd_gateway.c. Joining blocks, and belongs to opening. */
+struct nb_rbd_gateway_place {
+	const struct nb_rbd_library *lib;
+	rados_t rados;
+	const char *pool, *space, *id; /* of the image */
+};
+
+/* 0, or a negative errno value with a message in why */
+int nb_rbd_gateway_join(const struct nb_rbd_gateway_place *at, const char *name, const char *before,
+                        struct nb_rbd_gateway **out, uint32_t *part, char *why);
+int nb_rbd_gateway_start(struct nb_rbd_gateway *w, struct nb_rbd *r); /* 0 or errno */
+void nb_rbd_gateway_leave(struct nb_rbd_gateway *w);                  /* blocks; before the image is closed */
+void nb_rbd_gateway_free(struct nb_rbd_gateway *w);                   /* by the loop */
+/* By the loop: no write is at librbd; a host has sent a write. */
+void nb_rbd_gateway_drained(struct nb_rbd_gateway *w);
+void nb_rbd_gateway_want(struct nb_rbd_gateway *w);
+/* Not too long ago it was alive for all others. */
+bool nb_rbd_gateway_current(const struct nb_rbd_gateway *w, uint64_t now);
+const char *nb_rbd_gateway_client(const struct nb_rbd_gateway *w);
 
 #endif

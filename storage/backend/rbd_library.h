@@ -38,7 +38,26 @@
 	X(rbd_aio_read)                  \
 	X(rbd_aio_write)                 \
 	X(rbd_aio_write_zeroes)          \
-	X(rbd_aio_compare_and_write)
+	X(rbd_aio_compare_and_write)     \
+	X(rados_getaddrs)                \
+	X(rados_buffer_free)             \
+	X(rados_read)                    \
+	X(rados_get_last_version)        \
+	X(rados_create_write_op)         \
+	X(rados_release_write_op)        \
+	X(rados_write_op_assert_version) \
+	X(rados_write_op_create)         \
+	X(rados_write_op_write_full)     \
+	X(rados_write_op_operate)        \
+	X(rados_watch3)                  \
+	X(rados_unwatch2)                \
+	X(rados_watch_flush)             \
+	X(rados_notify2)                 \
+	X(rados_notify_ack)              \
+	X(rados_blocklist_add)           \
+	X(rados_wait_for_latest_osdmap)  \
+	X(rados_list_lockers)            \
+	X(rados_break_lock)
 
 struct nb_rbd_library {
 #define NB_RBD_FIELD(name) __typeof__(&name) name;

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "backend/gateway.h"
 #include "backend/rbd.h"
 
 #define CONNECT_S "10" /* limit of librados */
@@ -78,7 +79,7 @@ void nb_rbd_shut_out(struct nb_rbd *r)
 /* The thread and the caller, who may give up, share it. */
 struct opening {
 	struct nb_rbd rbd; /* what the thread sets goes to the caller's */
-	char *pool, *space, *image, *snap;
+	char *pool, *space, *image, *snap, *gateway, *before;
 	struct nb_rbd_cluster *cluster; /* its options; connected already, or not */
 	bool connected;
 	int error;
@@ -109,6 +110,7 @@ static int configure(struct opening *o, rados_t rados)
 	                                          {"rbd_persistent_cache_mode", "disabled"},
 	                                          {"rbd_disable_zero_copy_writes", "false"},
 	                                          {"rbd_blocklist_on_break_lock", "true"},
+	                                          {"rbd_blocklist_expire_seconds", "86400"},
 	                                          {"client_mount_timeout", CONNECT_S}};
 	const struct nb_rbd_library *lib = o->rbd.lib;
 
@@ -199,6 +201,23 @@ static int check_image(struct opening *o)
 	return d->b.identity ? 0 : ENOMEM;
 }
 
+static int join_gateways(struct opening *o)
+{
+	struct nb_rbd *d = &o->rbd;
+	char id[NAME];
+	struct nb_rbd_gateway_place at = {
+	        .lib = d->lib, .rados = o->cluster->rados, .pool = o->pool, .space = o->space, .id = id};
+	int error = d->lib->rbd_get_id(d->image, id, sizeof(id));
+
+	if (!o->gateway || d->b.readonly)
+		return 0;
+	if (error)
+		return fails(o, error, "image %s", o->image);
+	d->b.parts = NG_GATEWAYS;
+	d->b.access = NB_OTHER;
+	return -nb_rbd_gateway_join(&at, o->gateway, o->before, &d->gateway, &d->b.part, o->why);
+}
+
 static int open_pool(struct opening *o)
 {
 	struct nb_rbd *d = &o->rbd;
@@ -214,7 +233,7 @@ static int open_pool(struct opening *o)
 		error = d->lib->rbd_open(d->io, o->image, &d->image, NULL);
 	if (error)
 		error = fails(o, error, "image %s%s%s", o->image, o->snap ? "@" : "", o->snap ? o->snap : "");
-	else if ((error = check_image(o)))
+	else if ((error = check_image(o)) || (error = join_gateways(o)))
 		d->lib->rbd_close(d->image);
 	if (error)
 		d->lib->rados_ioctx_destroy(d->io);
@@ -241,6 +260,8 @@ static void free_opening(struct opening *o)
 	pthread_cond_destroy(&o->changed);
 	pthread_mutex_destroy(&o->lock);
 	free(o->pool); /* the other names are in the same string */
+	free(o->gateway);
+	free(o->before);
 	free(o);
 }
 
@@ -264,6 +285,9 @@ static void *open_in_thread(void *arg)
 	if (wanted)
 		return NULL;
 	if (!o->error) {
+		if (o->rbd.gateway)
+			nb_rbd_gateway_leave(o->rbd.gateway);
+		nb_rbd_gateway_free(o->rbd.gateway);
 		o->rbd.lib->rbd_close(o->rbd.image);
 		o->rbd.lib->rados_ioctx_destroy(o->rbd.io);
 		let_go(o->rbd.lib, o->cluster);
@@ -356,6 +380,10 @@ static int take_result(struct nb_rbd *r, struct opening *o, char *why)
 		r->b.boundary = o->rbd.b.boundary;
 		r->b.identity = o->rbd.b.identity;
 		r->b.identity_anywhere = o->rbd.b.identity_anywhere;
+		r->gateway = o->rbd.gateway;
+		r->b.access = o->rbd.b.access;
+		r->b.part = o->rbd.b.part;
+		r->b.parts = o->rbd.b.parts;
 	}
 	free_opening(o);
 	return error;
@@ -374,7 +402,9 @@ int nb_rbd_open_image(struct nb_rbd *r, const struct nb_config *config, char *wh
 	}
 	o->rbd.lib = r->lib;
 	o->rbd.b.readonly = config->readonly || o->snap;
-	o->cluster = find_cluster(config, &o->connected);
+	bool copied = copy_option(&o->gateway, config->gateway) && copy_option(&o->before, config->before);
+
+	o->cluster = copied ? find_cluster(config, &o->connected) : NULL;
 	if (!o->cluster || start_opening(o)) {
 		if (o->cluster && o->connected)
 			let_go(r->lib, o->cluster);
@@ -395,6 +425,8 @@ static void *close_in_thread(void *arg)
 {
 	struct nb_rbd *r = arg;
 
+	if (r->gateway)
+		nb_rbd_gateway_leave(r->gateway);
 	if (r->watching)
 		r->lib->rbd_update_unwatch(r->image, r->watch);
 	r->lib->rbd_close(r->image);
@@ -415,4 +447,5 @@ void nb_rbd_closed(struct nb_rbd *r)
 {
 	if (r->has_closer)
 		pthread_join(r->closer, NULL);
+	nb_rbd_gateway_free(r->gateway); /* after its last post */
 }

@@ -13,6 +13,14 @@ static bool same_text(const char *a, const char *b)
 
 /* ---- namespaces ---- */
 
+static const struct nt_config_subsystem *find_subsystem(const struct nt_config *c, const char *nqn)
+{
+	for (size_t i = 0; i < c->subsystem_count; i++)
+		if (!strcmp(c->subsystems[i].nqn, nqn))
+			return &c->subsystems[i];
+	return NULL;
+}
+
 static const struct nt_config_ns *find_ns(const struct nt_config_subsystem *s, uint32_t nsid)
 {
 	for (size_t i = 0; s && i < s->ns_count; i++)
@@ -28,7 +36,7 @@ static bool same_ns(const struct nt_config_ns *a, const struct nt_config_ns *b)
 	       a->readonly == b->readonly && a->buffered == b->buffered && a->has_uuid == b->has_uuid &&
 	       !memcmp(a->uuid, b->uuid, 16) && same_text(a->ceph_conf, b->ceph_conf) &&
 	       same_text(a->ceph_user, b->ceph_user) && same_text(a->ceph_keyring, b->ceph_keyring) &&
-	       a->wait_ms == b->wait_ms && a->ana_group == b->ana_group &&
+	       same_text(a->gateway, b->gateway) && a->wait_ms == b->wait_ms && a->ana_group == b->ana_group &&
 	       (a->size == b->size || strcmp(a->kind, "memory"));
 }
 
@@ -46,6 +54,7 @@ static int open_medium(struct nt_server *sv, const struct nt_subsystem *s, const
 	                      .ceph_conf = c->ceph_conf,
 	                      .ceph_user = c->ceph_user,
 	                      .ceph_keyring = c->ceph_keyring,
+	                      .gateway = c->gateway,
 	                      .wait_ms = c->wait_ms,
 	                      .why = why};
 	int error = nb_open(&b, sv->ring, out);
@@ -54,6 +63,24 @@ static int open_medium(struct nt_server *sv, const struct nt_subsystem *s, const
 		nt_say("%s, namespace %u (%s%s%s): %s", s->nqn, c->nsid, c->kind, c->path ? " " : "",
 		       c->path ? c->path : "", *why ? why : strerror(error));
 	return error;
+}
+
+#define IDS (NT_ID_MAX / 16) /* of each gateway */
+
+/* Controllers of one subsystem have different ids, whichever gateway they are at. Without a range in the configuration
+ * it is the part that the first shared medium gives. */
+static void apply_ids(struct nt_subsystem *s, const struct nt_config_subsystem *c)
+{
+	const struct nb_backend *b = NULL;
+
+	for (uint32_t i = 1; i <= NT_NAMESPACES_MAX && !(b && b->parts); i++)
+		b = s->ns[i] ? s->ns[i]->backend : NULL;
+	bool shared = b && b->parts && b->parts <= 16;
+
+	if (c->first_id || !shared)
+		nt_subsystem_ids(s, c->first_id ? c->first_id : 1, c->last_id ? c->last_id : NT_ID_MAX);
+	else
+		nt_subsystem_ids(s, (uint16_t)(b->part * IDS + 1), (uint16_t)((b->part + 1) * IDS));
 }
 
 int nt_apply_ns(struct nt_server *sv, struct nt_subsystem *s, const struct nt_config_ns *c)
@@ -66,8 +93,12 @@ int nt_apply_ns(struct nt_server *sv, struct nt_subsystem *s, const struct nt_co
 	struct nt_namespace *ns = nt_namespace_add(s, c->nsid, backend, c->has_uuid ? c->uuid : NULL);
 
 	if (ns) {
+		const struct nt_config_subsystem *of = find_subsystem(&sv->config, s->nqn);
+
 		ns->ana_group = c->ana_group;
 		nt_limit_namespace(ns, &c->limits);
+		if (of)
+			apply_ids(s, of);
 		return 0;
 	}
 	nb_close(backend);
@@ -112,7 +143,7 @@ static unsigned apply_ns(struct nt_server *sv, struct nt_subsystem *s, const str
 			wrong += nt_apply_ns(sv, s, c) != 0;
 			continue;
 		}
-		if (ns->backend->fenced) {
+		if (ns->backend->fenced && !ns->backend->returns) {
 			wrong += open_again(sv, ns, c);
 			if (s->ns[c->nsid])
 				nt_limit_namespace(s->ns[c->nsid], &c->limits);
@@ -130,14 +161,6 @@ static unsigned apply_ns(struct nt_server *sv, struct nt_subsystem *s, const str
 }
 
 /* ---- subsystems ---- */
-
-static const struct nt_config_subsystem *find_subsystem(const struct nt_config *c, const char *nqn)
-{
-	for (size_t i = 0; i < c->subsystem_count; i++)
-		if (!strcmp(c->subsystems[i].nqn, nqn))
-			return &c->subsystems[i];
-	return NULL;
-}
 
 static bool has_host(const struct nt_config_subsystem *c, const char *nqn)
 {
@@ -189,10 +212,12 @@ static unsigned apply_subsystem(struct nt_server *sv, const struct nt_config_sub
 		nt_say("%s: cannot create the subsystem", new->nqn);
 		return 1;
 	}
-	nt_subsystem_ids(s, new->first_id ? new->first_id : 1, new->last_id ? new->last_id : NT_ID_MAX);
 	set_text(s->serial, new->serial, sizeof(s->serial));
 	set_text(s->model, new->model, sizeof(s->model));
-	return apply_hosts(s, new) + apply_ns(sv, s, old, new);
+	unsigned wrong = apply_hosts(s, new) + apply_ns(sv, s, old, new);
+
+	apply_ids(s, new);
+	return wrong;
 }
 
 /* ---- addresses ---- */

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "backend/gateway.h"
 #include "target/server.h"
 #include "target/size.h"
 
@@ -38,6 +39,7 @@ void nt_config_free_ns(struct nt_config_ns *ns)
 	free(ns->ceph_conf);
 	free(ns->ceph_user);
 	free(ns->ceph_keyring);
+	free(ns->gateway);
 	memset(ns, 0, sizeof(*ns));
 }
 
@@ -287,6 +289,8 @@ static void read_ns(struct reader *r, json_object *o, struct nt_config_ns *ns)
 			get_text(r, key, v, &ns->ceph_user);
 		else if (!strcmp(key, "ceph_keyring"))
 			get_text(r, key, v, &ns->ceph_keyring);
+		else if (!strcmp(key, "gateway"))
+			get_text(r, key, v, &ns->gateway);
 		else if (!strcmp(key, "wait_seconds"))
 			ns->wait_ms = (uint32_t)get_number(r, key, v, 1, 3600) * 1000;
 		else if (!strcmp(key, "uuid"))
@@ -299,8 +303,15 @@ static void read_ns(struct reader *r, json_object *o, struct nt_config_ns *ns)
 	if (uuid && !(ns->has_uuid = nv_uuid_parse(uuid, ns->uuid)))
 		config_error(r, "uuid", "is none");
 	free(uuid);
+	if (ns->gateway && !nt_gateway_valid(ns))
+		config_error(r, "gateway", "must be a name of up to 63 letters and digits, for rbd");
 	if (!ns->nsid || !ns->kind)
 		config_error(r, ns->nsid ? "backend" : "nsid", "is missing");
+}
+
+bool nt_gateway_valid(const struct nt_config_ns *ns)
+{
+	return ng_name_valid(ns->gateway) && ns->kind && !strcmp(ns->kind, "rbd");
 }
 
 bool nt_config_read_ns(json_object *o, struct nt_config_ns *ns, char **why)

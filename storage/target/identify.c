@@ -123,10 +123,10 @@ static void identify_controller(struct nt_request *r, uint8_t *d)
 	d[C_LPA] |= 1u << 1;     /* commands supported and effects */
 	d[C_ELPE] = 15;
 	d[C_ANATT] = 10;
-	/* all ANA states. A group id may change while attached: to and from NT_ANA_FENCED */
+	/* all ANA states. A group id may change while attached: to and from those after NT_ANA_GROUPS */
 	d[C_ANACAP] = 1 | 1u << 1 | 1u << 2 | 1u << 3 | 1u << 4;
-	nv_put32(d + C_ANAGRPMAX, NT_ANA_FENCED);
-	nv_put32(d + C_NANAGRPID, NT_ANA_FENCED);
+	nv_put32(d + C_ANAGRPMAX, NT_ANA_LAST);
+	nv_put32(d + C_NANAGRPID, NT_ANA_LAST);
 	d[C_SQES] = 0x66;
 	d[C_CQES] = 0x44;
 	nv_put32(d + C_NN, NT_NAMESPACES_MAX);

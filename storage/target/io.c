@@ -186,6 +186,8 @@ static uint16_t io_status(const struct nt_request *r, int error)
 		return NV_INTERNAL_PATH;
 	case NB_FENCED:
 		return NV_ANA_INACCESSIBLE_PATH;
+	case NB_ELSEWHERE:
+		return NV_ANA_TRANSITION_PATH;
 	default:
 		return r->io.op == NB_READ ? NV_READ_ERROR : NV_WRITE_FAULT;
 	}

@@ -131,13 +131,13 @@ static uint8_t *ana_log(struct nt_request *r, size_t *len)
 {
 	const struct nt_subsystem *s = r->queue->ctrl->subsystem;
 	bool ids = !(r->sqe.cdw[0] >> 8 & 1); /* RGO: groups only */
-	const size_t size = 16 + NT_ANA_FENCED * 32 + NT_NAMESPACES_MAX * 4;
+	const size_t size = 16 + NT_ANA_LAST * 32 + NT_NAMESPACES_MAX * 4;
 	uint8_t *d = calloc(1, size), *at = d + 16;
 	uint16_t groups = 0;
 
 	if (!d)
 		return NULL;
-	for (uint32_t g = 1; g <= NT_ANA_FENCED; g++) {
+	for (uint32_t g = 1; g <= NT_ANA_LAST; g++) {
 		uint32_t n = 0;
 
 		for (uint32_t i = 1; i <= NT_NAMESPACES_MAX; i++) {

@@ -57,13 +57,14 @@ static const char usage[] =
         "  --ceph-conf FILE    for rbd: the cluster's configuration; default: that of Ceph\n"
         "  --ceph-user ID      … the client without \"client.\"; default: admin\n"
         "  --ceph-keyring FILE … its key\n"
+        "  --gateway NAME      … the name of this target among those that serve the images\n"
         "  --config FILE       a configuration in JSON; SIGHUP reads it again\n"
         "  --control PATH      the control socket\n"
         "  --threads           do not use io_uring\n";
 
 struct options {
 	const char *exports[64], *allow[64], *listen, *transport, *nqn, *config, *control, *ceph_conf, *ceph_user,
-	        *ceph_keyring;
+	        *ceph_keyring, *gateway;
 	size_t export_count, allow_count;
 	uint16_t port;
 	uint32_t block;
@@ -143,6 +144,9 @@ static bool take_target_option(int c, const char *value, struct options *o)
 	case 'K':
 		o->ceph_keyring = value;
 		return true;
+	case 'G':
+		o->gateway = value;
+		return true;
 	case 'r':
 		return o->readonly = true;
 	case 'm':
@@ -175,6 +179,7 @@ static bool parse_options(int argc, char **argv, struct options *o)
 	                                        {"ceph-conf", required_argument, NULL, 'F'},
 	                                        {"ceph-user", required_argument, NULL, 'U'},
 	                                        {"ceph-keyring", required_argument, NULL, 'K'},
+	                                        {"gateway", required_argument, NULL, 'G'},
 	                                        {"threads", no_argument, NULL, 'T'},
 	                                        {"help", no_argument, NULL, 'h'},
 	                                        {"version", no_argument, NULL, 'V'},
@@ -218,7 +223,9 @@ static bool describe_export(const struct options *o, const char *what, struct nt
 		ns->kind = strndup(what, kind);
 		ns->path = strdup(colon + 1);
 		return ns->kind && ns->path && copy_text(&ns->ceph_conf, o->ceph_conf) &&
-		       copy_text(&ns->ceph_user, o->ceph_user) && copy_text(&ns->ceph_keyring, o->ceph_keyring);
+		       copy_text(&ns->ceph_user, o->ceph_user) && copy_text(&ns->ceph_keyring, o->ceph_keyring) &&
+		       copy_text(&ns->gateway, o->gateway) &&
+		       (!ns->gateway || nt_gateway_valid(ns) || report_bad("--gateway", "no such name is possible"));
 	}
 	if (stat(what, &st))
 		return report_bad(what, strerror(errno));
@@ -271,6 +278,8 @@ static bool from_options(const struct options *o, struct nt_config *c)
 		ns->limits = o->limits;
 	}
 	c->each_host = o->each_host;
+	if (o->gateway && !o->nqn)
+		return report_bad("--gateway", "needs --nqn, the same for all gateways");
 	s->any_host = !o->allow_count;
 	for (size_t i = 0; i < o->allow_count; i++)
 		if (!nt_config_host(s, o->allow[i]))

@@ -16,6 +16,7 @@ struct nt_config_ns {
 	uint64_t size;
 	bool readonly, buffered, has_uuid;
 	char *ceph_conf, *ceph_user, *ceph_keyring; /* rbd; NULL: Ceph's default */
+	char *gateway;                              /* … the name of this target among several; NULL: it is alone */
 	uint32_t wait_ms;                           /* 0: the default */
 	uint8_t uuid[16];
 	struct nt_limits limits;
@@ -72,6 +73,7 @@ bool nt_config_host(struct nt_config_subsystem *s, const char *nqn);
 /* Reads a namespace from its JSON object, as it is in the file. False with *why (malloc'd), and nothing to free. */
 bool nt_config_read_ns(struct json_object *o, struct nt_config_ns *ns, char **why);
 void nt_config_free_ns(struct nt_config_ns *ns);
+bool nt_gateway_valid(const struct nt_config_ns *ns); /* a name that a gateway can have, and an image to be shared */
 
 struct nt_server {
 	struct nt_loop *loop;

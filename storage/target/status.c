@@ -120,6 +120,13 @@ static json_object *namespace_json(const struct nt_namespace *ns)
 	add_number(o, "at_medium", ns->at_medium);
 	add_number(o, "in_turn", ns->turns.count);
 	add_number(o, "depth", ns->gate.limits.depth ? ns->gate.limits.depth : NT_DEPTH);
+	if (ns->backend->parts) {
+		static const char *const writers[] = {
+		        [NB_HERE] = "here", [NB_OTHER] = "another", [NB_MOVING] = "moving"};
+
+		add_text(o, "writer", writers[ns->backend->access]);
+		add_number(o, "gateway_part", ns->backend->part);
+	}
 	json_object_object_add(o, "shut_out", json_object_new_boolean(ns->backend->fenced));
 	add_number(o, "late", ns->backend->late);
 	return o;

@@ -71,6 +71,8 @@ struct nt_subsystem *nt_subsystem_add(struct nt_target *t, const char *nqn)
 	for (int i = 1; i <= (int)NT_ANA_GROUPS; i++)
 		s->ana[i] = NV_ANA_OPTIMIZED;
 	s->ana[NT_ANA_FENCED] = NV_ANA_INACCESSIBLE;
+	s->ana[NT_ANA_OTHER] = NV_ANA_NON_OPTIMIZED;
+	s->ana[NT_ANA_MOVING] = NV_ANA_CHANGE;
 	nt_subsystem_ids(s, 1, NT_ID_MAX);
 	while (*at)
 		at = &(*at)->next;
@@ -240,7 +242,10 @@ static void ana_changed(struct nt_subsystem *s)
 
 uint32_t nt_ana_group(const struct nt_namespace *ns)
 {
-	return ns->backend->fenced ? NT_ANA_FENCED : ns->ana_group;
+	static const uint32_t groups[] = {[NB_OTHER] = NT_ANA_OTHER, [NB_MOVING] = NT_ANA_MOVING};
+	const struct nb_backend *b = ns->backend;
+
+	return b->fenced ? NT_ANA_FENCED : b->access == NB_HERE ? ns->ana_group : groups[b->access];
 }
 
 void nt_ana_set(struct nt_subsystem *s, uint32_t group, enum nv_ana_state state)
@@ -307,13 +312,19 @@ static void medium_changed(struct nb_backend *b, enum nb_change what)
 	struct nt_namespace *ns = b->owner;
 	struct nt_subsystem *s = ns->subsystem;
 
-	if (ns->removed)
+	if (ns->removed) {
+		nb_close(what == NB_LET_IN ? b->successor : NULL);
 		return;
+	}
 	if (what == NB_RESIZED) {
 		nt_event_ns(s, ns->nsid);
 		return;
 	}
-	if (s->target->say)
+	if (what == NB_LET_IN) {
+		nt_namespace_replace(ns, b->successor);
+		return;
+	}
+	if (what == NB_SHUT_OUT && s->target->say)
 		s->target->say(
 		        "%s, namespace %u: its cluster has blocklisted this target; hosts are told to use another",
 		        s->nqn, ns->nsid);

@@ -43,9 +43,13 @@
 #define NT_TRANSFER_MAX (NV_PAGE << NT_MDTS)
 #define NT_NAMESPACES_MAX 1024u
 #define NT_ANA_GROUPS 16u
-#define NT_ANA_FENCED (NT_ANA_GROUPS + 1) /* for namespaces whose medium has shut this target out: not accessible */
-#define NT_CONNECTIONS 512u               /* unless the configuration sets another number */
-#define NT_ID_MAX 0xffefu                 /* of controllers; what follows is reserved */
+/* Groups of namespaces whose medium says so: */
+#define NT_ANA_FENCED (NT_ANA_GROUPS + 1) /* it has shut this target out: not accessible */
+#define NT_ANA_OTHER (NT_ANA_GROUPS + 2)  /* another gateway writes to it: not optimized */
+#define NT_ANA_MOVING (NT_ANA_GROUPS + 3) /* … and soon perhaps this one: changing */
+#define NT_ANA_LAST NT_ANA_MOVING
+#define NT_CONNECTIONS 512u /* unless the configuration sets another number */
+#define NT_ID_MAX 0xffefu   /* of controllers; what follows is reserved */
 #define NT_GONE_MAX 1024u
 #define NT_PRIV_WORDS 24
 
@@ -293,7 +297,7 @@ struct nt_subsystem {
 	struct nt_host *hosts;
 	struct nt_controller *controllers;
 	struct nt_namespace *ns[NT_NAMESPACES_MAX + 1]; /* indexed by nsid */
-	uint8_t ana[NT_ANA_FENCED + 1];                 /* enum nv_ana_state, indexed by group */
+	uint8_t ana[NT_ANA_LAST + 1];                   /* enum nv_ana_state, indexed by group */
 	uint64_t ana_changes;
 	uint16_t first_id, last_id, next_id; /* range of controller ids, and the next one */
 	/* for vanished hosts that are no longer stored: the last loss that all of them know */

@@ -9,6 +9,7 @@ need ceph-mon ceph-mgr ceph-osd monmaptool rados rbd python3 fio ip
 sanitized && { skip ceph "its programs with a sanitizer's library first need more memory than the machine has"; exit 0; }
 source "$ROOT/tests/support/ceph.sh"
 source "$(dirname "$0")/ceph_gateway.sh"
+source "$(dirname "$0")/ceph_gateways.sh"
 store=bluestore
 
 ceph_cleanup() {
@@ -151,6 +152,7 @@ use() {
 	check "$how: rados bench writes, reads in sequence and at random" bench p
 	! in_it disk || check "$how: fio's rbd engine finds what it wrote on a disk" rbd_disk
 	! in_it gateway || gateway_cases "$how"
+	! in_it gateway || several_gateways_cases "$how"
 	! in_it all || check "$how: rbd bench" client rbd bench --io-type write --io-total 16M --io-size 64K disks/d
 	! in_it all || check "$how: fio's rados engine finds what it wrote" fio_on rados p "--conf=$cluster/ceph.conf"
 	# ip netns exec would mount it out of sight

@@ -1,0 +1,280 @@
+// gateway.c - which of several targets writes to an image: what one of them does next
+// follows: docs/ceph.md
+// SPDX-License-Identifier: MIT
+#include "backend/gateway.h"
+
+#include <string.h>
+
+static bool same(const char *a, const char *b)
+{
+	return !strcmp(a, b);
+}
+
+struct ng_gateway *ng_find(struct ng_state *s, const char *name)
+{
+	for (uint32_t i = 0; i < s->count; i++)
+		if (same(s->gateways[i].name, name))
+			return &s->gateways[i];
+	return NULL;
+}
+
+/* ---- leases ---- */
+
+static struct ng_lease *find_lease(struct ng *g, const char *client)
+{
+	for (uint32_t i = 0; i < NG_GATEWAYS; i++)
+		if (*client && same(g->leases[i].client, client))
+			return &g->leases[i];
+	return NULL;
+}
+
+static void note_beat(struct ng *g, const struct ng_gateway *w, uint64_t now, struct ng_lease *out)
+{
+	const struct ng_lease *old = find_lease(g, w->client);
+
+	if (old && old->beat == w->beat) {
+		*out = *old;
+		return;
+	}
+	*out = (struct ng_lease){.beat = w->beat, .at = now, .moved = old};
+	memcpy(out->client, w->client, NG_CLIENT);
+}
+
+void ng_saw(struct ng *g, const struct ng_state *s, uint64_t asked, uint64_t now)
+{
+	struct ng_lease leases[NG_GATEWAYS] = {0};
+
+	for (uint32_t i = 0; i < s->count; i++)
+		if (*s->gateways[i].client)
+			note_beat(g, &s->gateways[i], now, &leases[i]);
+	memcpy(g->leases, leases, sizeof(leases));
+	if (!g->looked)
+		g->began = now;
+	g->looked = true;
+	g->asked = asked;
+	g->seen = *s;
+}
+
+/* Its beat has not changed for the time of a lease, up to the beginning of the last read: a cluster that answers late, or
+ * a halt of this program, counts for nobody. A connection that no gateway has any more is over. */
+static bool has_failed(struct ng *g, const char *client)
+{
+	const struct ng_lease *l = find_lease(g, client);
+
+	return !l || (g->asked > l->at && g->asked - l->at >= NG_LEASE_MS);
+}
+
+static bool is_alive(struct ng *g, const char *name)
+{
+	const struct ng_gateway *w = ng_find(&g->seen, name);
+
+	return w && *w->client && !has_failed(g, w->client);
+}
+
+/* ---- joining ---- */
+
+static bool slot_is_taken(const struct ng_state *s, uint16_t slot)
+{
+	for (uint32_t i = 0; i < s->count; i++)
+		if (s->gateways[i].slot == slot)
+			return true;
+	return false;
+}
+
+/* A place of its own, or that of a gateway that has left or failed. The owner's connection may have writes left, so its
+ * place stays. NULL: there is none. */
+static struct ng_gateway *find_place(struct ng *g)
+{
+	struct ng_state *s = &g->next;
+
+	if (s->count < NG_GATEWAYS) {
+		struct ng_gateway *w = &s->gateways[s->count];
+
+		*w = (struct ng_gateway){0};
+		while (slot_is_taken(s, w->slot))
+			w->slot++;
+		s->count++;
+		return w;
+	}
+	for (uint32_t i = 0; i < NG_GATEWAYS; i++) {
+		struct ng_gateway *w = &s->gateways[i];
+
+		if (!*w->client || (!same(w->client, s->owner_client) && has_failed(g, w->client)))
+			return w;
+	}
+	return NULL;
+}
+
+static enum ng_act join_others(struct ng *g)
+{
+	struct ng_gateway *me = ng_find(&g->next, g->name);
+	const struct ng_lease *l = me ? find_lease(g, me->client) : NULL;
+
+	if (l && !same(l->client, g->before) && l->moved)
+		return NG_TAKEN;
+	if (l && !same(l->client, g->before) && !has_failed(g, l->client))
+		return NG_WAIT;
+	if (!me && !(me = find_place(g)))
+		return g->asked - g->began < NG_LEASE_MS + NG_BEAT_MS ? NG_WAIT : NG_FULL;
+	memcpy(me->name, g->name, NG_NAME);
+	memcpy(me->client, g->client, NG_CLIENT);
+	me->beat++;
+	g->news = true;
+	return NG_WRITE;
+}
+
+/* ---- the owner ---- */
+
+static void set_owner(struct ng *g, const char *name, const char *client)
+{
+	memset(g->next.owner, 0, NG_NAME);
+	memset(g->next.owner_client, 0, NG_CLIENT);
+	memcpy(g->next.owner, name, strlen(name));
+	memcpy(g->next.owner_client, client, strlen(client));
+	g->next.epoch++;
+	if (same(g->next.wanted, name))
+		*g->next.wanted = 0;
+	g->news = true;
+}
+
+static void forget_wish(struct ng *g)
+{
+	*g->next.wanted = 0;
+	g->news = true;
+}
+
+static void give_way(struct ng *g, uint64_t now)
+{
+	const struct ng_gateway *w = ng_find(&g->next, g->next.wanted);
+
+	g->role = NG_OWNER;
+	if (!*g->next.wanted)
+		return;
+	if (same(g->next.wanted, g->name) || !is_alive(g, g->next.wanted)) {
+		forget_wish(g);
+		return;
+	}
+	if (now - g->owner_since < NG_HOLD_MS)
+		return;
+	g->role = NG_DRAINING;
+	if (g->drained)
+		set_owner(g, w->name, w->client);
+}
+
+static void ask_for_it(struct ng *g, uint64_t now)
+{
+	bool wants = g->want_until > now, asks = same(g->next.wanted, g->name);
+
+	g->role = wants ? NG_MOVING : NG_STANDBY;
+	if (asks && !wants)
+		forget_wish(g);
+	if (asks || !wants || (*g->next.wanted && is_alive(g, g->next.wanted)))
+		return;
+	memcpy(g->next.wanted, g->name, NG_NAME);
+	g->news = true;
+}
+
+static enum ng_act care_for_owner(struct ng *g, uint64_t now)
+{
+	const char *client = g->seen.owner_client;
+
+	if (same(client, g->client)) {
+		give_way(g, now);
+		return NG_WAIT;
+	}
+	/* one that has come back by another connection goes before others */
+	if (*client && !same(g->seen.owner, g->name) && is_alive(g, g->seen.owner)) {
+		ask_for_it(g, now);
+		return NG_WAIT;
+	}
+	g->role = NG_MOVING;
+	if (*client && !same(client, g->fenced)) {
+		memcpy(g->victim, client, NG_CLIENT);
+		return NG_FENCE;
+	}
+	set_owner(g, g->name, g->client);
+	return NG_WAIT;
+}
+
+static void leave_others(struct ng *g)
+{
+	struct ng_gateway *me = ng_find(&g->next, g->name);
+
+	if (same(g->seen.owner_client, g->client)) {
+		g->role = NG_DRAINING;
+		if (!g->drained)
+			return;
+		set_owner(g, "", "");
+	}
+	if (same(g->next.wanted, g->name))
+		*g->next.wanted = 0;
+	*me->client = 0;
+	g->news = true;
+}
+
+enum ng_act ng_decide(struct ng *g, uint64_t now)
+{
+	struct ng_gateway *me;
+	enum ng_act act = NG_WAIT;
+
+	g->next = g->seen;
+	g->news = false;
+	g->drained &= g->role == NG_DRAINING;
+	if (g->role == NG_JOINING)
+		return join_others(g);
+	me = ng_find(&g->next, g->name);
+	if (g->role == NG_LEFT || !me || !same(me->client, g->client)) {
+		g->role = g->role == NG_LEFT ? NG_LEFT : NG_OUT;
+		return NG_WAIT;
+	}
+	if (g->leaving)
+		leave_others(g);
+	else
+		act = care_for_owner(g, now);
+	if (act != NG_WAIT || (!g->news && now - g->beat_at < NG_BEAT_MS))
+		return act;
+	me->beat++;
+	return NG_WRITE;
+}
+
+void ng_wrote(struct ng *g, uint64_t now)
+{
+	bool was = same(g->seen.owner_client, g->client), is = same(g->next.owner_client, g->client);
+
+	g->beat_at = now;
+	if (is && !was)
+		g->owner_since = now;
+	if (is != was)
+		g->want_until = 0;
+	if (was && !is)
+		g->lost_at = now;
+	if (is && !was)
+		g->role = NG_OWNER;
+	else if (g->role == NG_JOINING || (was && !is))
+		g->role = NG_STANDBY;
+	if (g->leaving && !*ng_find(&g->next, g->name)->client)
+		g->role = NG_LEFT;
+	ng_saw(g, &g->next, g->asked, now);
+}
+
+void ng_fenced(struct ng *g)
+{
+	memcpy(g->fenced, g->victim, NG_CLIENT);
+}
+
+/* Writes that still come after it has handed over are those of hosts that learn of it. They go elsewhere. */
+void ng_want(struct ng *g, uint64_t now)
+{
+	if (!g->lost_at || now - g->lost_at >= NG_HOLD_MS)
+		g->want_until = now + NG_WANT_MS;
+}
+
+/* It looks more often than the owner writes, and still more often if that is late. */
+uint32_t ng_pause(struct ng *g, uint64_t now)
+{
+	const struct ng_lease *l = find_lease(g, g->seen.owner_client);
+
+	if (g->role == NG_OWNER)
+		return NG_BEAT_MS;
+	return g->role == NG_STANDBY && l && now - l->at < 2 * NG_BEAT_MS ? 400 : 100;
+}

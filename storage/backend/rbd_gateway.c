@@ -1,0 +1,455 @@
+// rbd_gateway.c - keeps the state of the gateways of an image in an object of its pool, in a thread
+// follows: backend/gateway.h; the interfaces of librados and librbd in Ceph 16
+// SPDX-License-Identifier: MIT
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "backend/gateway.h"
+#include "backend/rbd.h"
+
+#define NOTIFY_MS 300      /* limit of the wait for those who are told */
+#define WATCH_S 10         /* a watcher that is gone counts that long */
+#define JOIN_MS 12000      /* limit of joining: it may take the time of two leases */
+#define CONFLICTS 20       /* others were faster so often: later */
+#define CONFIRMED_MS 30000 /* without news of its lease, a gateway starts no write */
+#define LOCK "rbd_lock"    /* librbd's name of the exclusive lock */
+
+/* A gateway that slept longer than its blocklist lasts notices by CONFIRMED_MS that it is not the owner. */
+#define BLOCKLIST_S (24 * 3600u)
+
+struct nb_rbd_gateway {
+	struct nb_rbd *rbd;
+	const struct nb_rbd_library *lib;
+	rados_t rados;
+	rados_ioctx_t io;
+	char id[130], object[160], text[NG_TEXT];
+	struct ng g; /* of the thread that opens the image, then of the one below */
+	uint64_t version, watch;
+	bool watching;
+	pthread_t thread;
+	bool has_thread;
+	uint64_t confirmed; /* when it last wrote the state; atomic */
+	pthread_mutex_t
+	        lock; /* guards what follows; the loop, the thread, and librados' threads take it for a moment */
+	pthread_cond_t wake;
+	bool woken, broken, wanted, drained, leaving, posted;
+	enum ng_role role;
+	struct nb_post post;
+};
+
+static uint64_t steady_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+/* ---- the object ---- */
+
+/* 0, or a negative errno value. There may be none yet: then the state is empty. */
+static int read_state(struct nb_rbd_gateway *w)
+{
+	uint64_t asked = steady_ms();
+	struct ng_state s = {0};
+	int n = w->lib->rados_read(w->io, w->object, w->text, sizeof(w->text), 0);
+
+	if (n < 0 && n != -ENOENT)
+		return n;
+	w->version = n < 0 ? 0 : w->lib->rados_get_last_version(w->io);
+	if (n >= 0 && !ng_decode(w->text, (size_t)n, &s))
+		return -EBADMSG;
+	ng_saw(&w->g, &s, asked, steady_ms());
+	return 0;
+}
+
+/* -ECANCELED: it is not as it was read any more. */
+static int write_state(struct nb_rbd_gateway *w)
+{
+	rados_write_op_t op = w->lib->rados_create_write_op();
+	size_t n = ng_encode(&w->g.next, w->text);
+
+	if (w->version)
+		w->lib->rados_write_op_assert_version(op, w->version);
+	else
+		w->lib->rados_write_op_create(op, LIBRADOS_CREATE_EXCLUSIVE, NULL);
+	w->lib->rados_write_op_write_full(op, w->text, n);
+	int error = w->lib->rados_write_op_operate(op, w->io, w->object, NULL, 0);
+
+	w->lib->rados_release_write_op(op);
+	if (error == -ERANGE || error == -EOVERFLOW || error == -EEXIST || error == -ENOENT)
+		return -ECANCELED;
+	return error;
+}
+
+/* ---- telling others ---- */
+
+static void wake_up(struct nb_rbd_gateway *w, bool broken)
+{
+	pthread_mutex_lock(&w->lock);
+	w->woken = true;
+	w->broken |= broken;
+	pthread_cond_signal(&w->wake);
+	pthread_mutex_unlock(&w->lock);
+}
+
+/* Called by threads of librados. */
+static void told(void *arg, uint64_t id, uint64_t handle, uint64_t who, void *data, size_t length)
+{
+	struct nb_rbd_gateway *w = arg;
+
+	(void)who, (void)data, (void)length;
+	w->lib->rados_notify_ack(w->io, w->object, id, handle, NULL, 0);
+	wake_up(w, false);
+}
+
+static void watch_broke(void *arg, uint64_t handle, int error)
+{
+	(void)handle, (void)error;
+	wake_up(arg, true);
+}
+
+/* Without a watch the gateway only learns of changes a moment later. */
+static void keep_watch(struct nb_rbd_gateway *w, bool broken)
+{
+	if (w->watching && broken) {
+		w->lib->rados_unwatch2(w->io, w->watch);
+		w->watching = false;
+	}
+	if (!w->watching)
+		w->watching = !w->lib->rados_watch3(w->io, w->object, &w->watch, told, watch_broke, WATCH_S, w);
+}
+
+/* ---- taking over ---- */
+
+static const char *without_type(const char *address)
+{
+	return strncmp(address, "v1:", 3) && strncmp(address, "v2:", 3) ? address : address + 3;
+}
+
+/* librbd would do it with the next write, but only after the watch of the one that has failed has timed out. It holds
+ * one lock at most. */
+static void break_lock(struct nb_rbd_gateway *w, const char *victim)
+{
+	char header[160], tag[128], client[128], cookie[128], address[NG_CLIENT];
+	size_t tag_size = sizeof(tag), client_size = sizeof(client), cookie_size = sizeof(cookie),
+	       address_size = sizeof(address);
+	int exclusive;
+
+	snprintf(header, sizeof(header), "rbd_header.%.128s", w->id);
+	ssize_t n = w->lib->rados_list_lockers(w->io, header, LOCK, &exclusive, tag, &tag_size, client, &client_size,
+	                                       cookie, &cookie_size, address, &address_size);
+
+	if (n == 1 && !strcmp(without_type(address), without_type(victim)))
+		w->lib->rados_break_lock(w->io, header, LOCK, client, cookie);
+}
+
+/* Each request of this connection that follows tells its OSD which version of the cluster's map it needs, so that OSD
+ * then knows of the blocklist. */
+static int fence(struct nb_rbd_gateway *w)
+{
+	int error = w->lib->rados_blocklist_add(w->rados, w->g.victim, BLOCKLIST_S);
+
+	if (!error)
+		error = w->lib->rados_wait_for_latest_osdmap(w->rados);
+	if (error)
+		return error;
+	break_lock(w, w->g.victim);
+	ng_fenced(&w->g);
+	return 0;
+}
+
+/* ---- one look ---- */
+
+static void take_role(struct nb_post *p);
+
+/* To the loop. */
+static void publish(struct nb_rbd_gateway *w, enum ng_role role)
+{
+	pthread_mutex_lock(&w->lock);
+	bool changed = w->role != role, post = changed && !w->posted && w->rbd;
+
+	w->role = role;
+	if (role != NG_DRAINING || changed)
+		w->drained = w->leaving;
+	w->posted |= post;
+	pthread_mutex_unlock(&w->lock);
+	if (post)
+		nb_ring_post(w->rbd->ring, &w->post);
+}
+
+static void take_orders(struct nb_rbd_gateway *w)
+{
+	pthread_mutex_lock(&w->lock);
+	bool broken = w->broken;
+
+	if (w->wanted)
+		ng_want(&w->g, steady_ms());
+	w->g.leaving = w->leaving;
+	w->g.drained = w->drained;
+	w->woken = w->wanted = w->broken = false;
+	pthread_mutex_unlock(&w->lock);
+	if (w->g.role != NG_JOINING)
+		keep_watch(w, broken);
+}
+
+static int act_once(struct nb_rbd_gateway *w, enum ng_act *act)
+{
+	int error = read_state(w);
+
+	if (error)
+		return error;
+	*act = ng_decide(&w->g, steady_ms());
+	publish(w, w->g.role);
+	if (*act == NG_FENCE) {
+		if ((error = fence(w)))
+			return error;
+		*act = ng_decide(&w->g, steady_ms());
+	}
+	if (*act != NG_WRITE)
+		return 0;
+	bool news = w->g.news;
+
+	if ((error = write_state(w)))
+		return error;
+	ng_wrote(&w->g, steady_ms());
+	__atomic_store_n(&w->confirmed, steady_ms(), __ATOMIC_RELEASE);
+	publish(w, w->g.role);
+	if (news)
+		w->lib->rados_notify2(w->io, w->object, NULL, 0, NOTIFY_MS, NULL, NULL);
+	return 0;
+}
+
+static int look_once(struct nb_rbd_gateway *w, enum ng_act *act)
+{
+	int error = -ECANCELED;
+
+	take_orders(w);
+	for (int i = 0; i < CONFLICTS && error == -ECANCELED; i++)
+		error = act_once(w, act);
+	return error;
+}
+
+static void nap(struct nb_rbd_gateway *w, uint32_t ms)
+{
+	struct timespec until;
+
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_nsec += (long)(ms % 1000) * 1000000;
+	until.tv_sec += ms / 1000 + until.tv_nsec / 1000000000;
+	until.tv_nsec %= 1000000000;
+	pthread_mutex_lock(&w->lock);
+	while (!w->woken && !pthread_cond_timedwait(&w->wake, &w->lock, &until))
+		;
+	pthread_mutex_unlock(&w->lock);
+}
+
+static void *stay_among_others(void *arg)
+{
+	struct nb_rbd_gateway *w = arg;
+	enum ng_act act = NG_WAIT;
+
+	while (w->g.role != NG_LEFT && w->g.role != NG_OUT) {
+		int error = look_once(w, &act);
+
+		if (error == -ESHUTDOWN) { /* the cluster has blocklisted this connection */
+			publish(w, NG_OUT);
+			break;
+		}
+		if (error && w->g.leaving)
+			break;
+		if (w->g.role != NG_LEFT && w->g.role != NG_OUT)
+			nap(w, ng_pause(&w->g, steady_ms()));
+	}
+	return NULL;
+}
+
+/* ---- the loop's side ---- */
+
+static void take_role(struct nb_post *p)
+{
+	struct nb_rbd_gateway *w =
+	        (struct nb_rbd_gateway *)(void *)((uint8_t *)p - offsetof(struct nb_rbd_gateway, post));
+	static const enum nb_access accesses[] = {
+	        [NG_OWNER] = NB_HERE, [NG_STANDBY] = NB_OTHER, [NG_DRAINING] = NB_OTHER, [NG_LEFT] = NB_OTHER,
+	        [NG_OUT] = NB_OTHER,  [NG_JOINING] = NB_OTHER, [NG_MOVING] = NB_MOVING};
+
+	pthread_mutex_lock(&w->lock);
+	enum ng_role role = w->role;
+
+	w->posted = false;
+	pthread_mutex_unlock(&w->lock);
+	nb_rbd_access(w->rbd, accesses[role], role == NG_DRAINING, role == NG_OUT);
+}
+
+void nb_rbd_gateway_drained(struct nb_rbd_gateway *w)
+{
+	pthread_mutex_lock(&w->lock);
+	w->drained = w->role == NG_DRAINING;
+	w->woken = true;
+	pthread_cond_signal(&w->wake);
+	pthread_mutex_unlock(&w->lock);
+}
+
+void nb_rbd_gateway_want(struct nb_rbd_gateway *w)
+{
+	pthread_mutex_lock(&w->lock);
+	if (!w->wanted) {
+		w->wanted = w->woken = true;
+		pthread_cond_signal(&w->wake);
+	}
+	pthread_mutex_unlock(&w->lock);
+}
+
+bool nb_rbd_gateway_current(const struct nb_rbd_gateway *w, uint64_t now)
+{
+	return now < __atomic_load_n(&w->confirmed, __ATOMIC_ACQUIRE) + CONFIRMED_MS;
+}
+
+const char *nb_rbd_gateway_client(const struct nb_rbd_gateway *w)
+{
+	return w->g.client;
+}
+
+/* ---- joining and leaving ---- */
+
+static struct nb_rbd_gateway *new_gateway(void)
+{
+	struct nb_rbd_gateway *w = calloc(1, sizeof(*w));
+	pthread_condattr_t a;
+
+	if (!w)
+		return NULL;
+	pthread_mutex_init(&w->lock, NULL);
+	pthread_condattr_init(&a);
+	pthread_condattr_setclock(&a, CLOCK_MONOTONIC);
+	pthread_cond_init(&w->wake, &a);
+	pthread_condattr_destroy(&a);
+	w->post.run = take_role;
+	return w;
+}
+
+void nb_rbd_gateway_free(struct nb_rbd_gateway *w)
+{
+	if (!w)
+		return;
+	pthread_cond_destroy(&w->wake);
+	pthread_mutex_destroy(&w->lock);
+	free(w);
+}
+
+static int take_client(struct nb_rbd_gateway *w, const char *name, const char *before)
+{
+	char *address;
+	int error = w->lib->rados_getaddrs(w->rados, &address);
+
+	if (error)
+		return error;
+	bool fits = strlen(address) < NG_CLIENT && strlen(name) < NG_NAME;
+
+	if (fits) {
+		strcpy(w->g.client, address);
+		strcpy(w->g.name, name);
+	}
+	if (before && strlen(before) < NG_CLIENT)
+		strcpy(w->g.before, before);
+	w->lib->rados_buffer_free(address);
+	return fits ? 0 : -ENAMETOOLONG;
+}
+
+static int join_in_time(struct nb_rbd_gateway *w)
+{
+	uint64_t until = steady_ms() + JOIN_MS;
+
+	while (steady_ms() < until) {
+		enum ng_act act = NG_WAIT;
+		int error = look_once(w, &act);
+
+		if (error && error != -ECANCELED)
+			return error;
+		if (act == NG_TAKEN || act == NG_FULL)
+			return act == NG_TAKEN ? -EADDRINUSE : -EMFILE;
+		if (w->g.role != NG_JOINING)
+			return 0;
+		nap(w, 200);
+	}
+	return -ETIMEDOUT;
+}
+
+static void explain(const struct nb_rbd_gateway *w, int error, char *why)
+{
+	if (error == -EADDRINUSE)
+		snprintf(why, NB_WHY, "another target is the gateway %s of this image", w->g.name);
+	else if (error == -EMFILE)
+		snprintf(why, NB_WHY, "this image has %u gateways already", NG_GATEWAYS);
+	else if (error == -EBADMSG)
+		snprintf(why, NB_WHY, "the object %s has contents that no gateway writes", w->object);
+	else
+		snprintf(why, NB_WHY, "the object %s: %s", w->object, strerror(-error));
+}
+
+int nb_rbd_gateway_join(const struct nb_rbd_gateway_place *at, const char *name, const char *before,
+                        struct nb_rbd_gateway **out, uint32_t *part, char *why)
+{
+	struct nb_rbd_gateway *w = new_gateway();
+
+	if (!w)
+		return -ENOMEM;
+	w->lib = at->lib;
+	w->rados = at->rados;
+	snprintf(w->id, sizeof(w->id), "%.128s", at->id);
+	snprintf(w->object, sizeof(w->object), "verbena.gateways.%.128s", at->id);
+	int error = w->lib->rados_ioctx_create(w->rados, at->pool, &w->io);
+
+	if (error) {
+		nb_rbd_gateway_free(w);
+		return error;
+	}
+	if (at->space)
+		w->lib->rados_ioctx_set_namespace(w->io, at->space);
+	error = take_client(w, name, before);
+	if (!error)
+		error = join_in_time(w);
+	if (!error) {
+		*part = ng_find(&w->g.seen, name)->slot;
+		*out = w;
+		return 0;
+	}
+	explain(w, error, why);
+	w->lib->rados_ioctx_destroy(w->io);
+	nb_rbd_gateway_free(w);
+	return error;
+}
+
+int nb_rbd_gateway_start(struct nb_rbd_gateway *w, struct nb_rbd *r)
+{
+	w->rbd = r;
+	int error = pthread_create(&w->thread, NULL, stay_among_others, w);
+
+	w->has_thread = !error;
+	return error;
+}
+
+/* Nothing is at librbd any more. */
+void nb_rbd_gateway_leave(struct nb_rbd_gateway *w)
+{
+	enum ng_act act = NG_WAIT;
+
+	pthread_mutex_lock(&w->lock);
+	w->leaving = w->drained = w->woken = true;
+	pthread_cond_signal(&w->wake);
+	pthread_mutex_unlock(&w->lock);
+	if (w->has_thread)
+		pthread_join(w->thread, NULL);
+	else
+		look_once(w, &act);
+	if (w->watching) {
+		w->lib->rados_unwatch2(w->io, w->watch);
+		w->lib->rados_watch_flush(w->rados); /* no call of told is in progress any more */
+	}
+	w->lib->rados_ioctx_destroy(w->io);
+}

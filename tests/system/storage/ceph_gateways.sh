@@ -1,0 +1,128 @@
+# ceph_gateways.sh - two verbena-targets that serve one image of the cluster that ceph.sh has started
+# follows: docs/ceph.md, "Several targets of one image"
+# SPDX-License-Identifier: MIT
+# sourced, not run; after ceph_gateway.sh
+two_paths=$BUILD/tests/system/storage/storage_gateway_host
+declare -A member_port=() member=() # of each gateway: its port, its process
+
+member_start() { # NAME
+	: >"$work/$1.out"
+	at 0 "$target" --gateway "$1" --nqn "$gateway_url" --export rbd:disks/s --ceph-conf "$cluster/ceph.conf" --port "${member_port[$1]}" \
+		>"$work/$1.out" 2>>"$work/$1.err" </dev/null &
+	member[$1]=$!
+}
+member_listens() { [ -s "$work/$1.out" ] || gone "${member[$1]}"; }
+member_kill() { # SIGNAL NAME
+	kill "-$1" "$(program_of "${member[$2]}")"
+}
+member_has() { # NAME WORD: in its status
+	at 0 timeout -k 5 10 "$target" status --port "${member_port[$1]}" >"$work/$1.status" && grep -q "$2" "$work/$1.status"
+}
+writer_is() { member_has "$1" '"writer": "here"' && member_has "$2" '"writer": "another"'; } # NAME OTHER
+url_of() { echo "nvme+tcp://127.0.0.1:${member_port[$1]}/$gateway_url"; }
+members_up() {
+	local name
+	client rbd create disks/s --size 32M || return 1
+	for name in a b; do
+		free_port
+		member_port[$name]=$port
+		member_start $name
+		wait_for 30 member_listens $name && ! gone "${member[$name]}" || { cat "$work/$name.err"; return 1; }
+	done
+	wait_for 10 writer_is a b
+}
+same_disk() {
+	local name
+	for name in a b; do
+		at 0 timeout -k 5 60 "$disk_tool" info "$(url_of $name)" >"$work/$name.info" || return 1
+	done
+	cat "$work/a.info" "$work/b.info"
+	diff <(grep UUID "$work/a.info") <(grep UUID "$work/b.info") && grep -q UUID "$work/a.info" &&
+		grep 'controller 1,' "$work/a.info" && grep 'controller 4095,' "$work/b.info"
+}
+name_is_taken() { refused_with "another target is the gateway a of this image" --gateway a --nqn "$gateway_url" --export rbd:disks/s; }
+
+# Killed, then halted for longer than its lease: each time the other takes over, and hosts go on
+gateways_fail() {
+	local load status
+	: >"$work/load.out"
+	at 0 timeout -k 5 $((120 * SLOW)) "$two_paths" "$(url_of a)" "$(url_of b)" 90 >"$work/load.out" 2>&1 &
+	load=$!
+	wait_for 30 grep -q ready "$work/load.out" || { cat "$work/load.out"; return 1; }
+	sleep 1
+	member_kill KILL a
+	wait "${member[a]}"
+	wait_for 15 member_has b '"writer": "here"' || return 1
+	member_start a
+	wait_for 30 member_listens a && wait_for 10 writer_is b a || return 1
+	sleep 1
+	member_kill STOP b
+	wait_for 15 member_has a '"writer": "here"'
+	status=$?
+	sleep 1
+	member_kill CONT b
+	[ $status = 0 ] && wait_for 20 writer_is a b && kill "$(program_of $load)" && wait $load
+	status=$?
+	cat "$work"/load.out "$work"/[ab].err
+	return $status
+}
+# late STATUS COMMAND: a write that waits in a halted gateway while the other takes over, and COMMAND before that one
+# goes on. Status 3: the write landed
+late() {
+	local status=0 step pid
+	wait_for 10 writer_is a b || wait_for 10 writer_is b a || return 1
+	rm -f "$work"/{steps,go} && mkfifo "$work/steps" "$work/go" || return 1
+	at 0 timeout -k 5 $((90 * SLOW)) "$two_paths" "$(url_of a)" "$(url_of b)" late <"$work/go" >"$work/steps" 2>&1 &
+	pid=$!
+	exec {go}>"$work/go"
+	while read -r step; do
+		echo "$step"
+		case $step in
+		halt) member_kill STOP a && echo >&"$go" ;;
+		continue) "$2" && member_kill CONT a && echo >&"$go" ;;
+		esac
+	done <"$work/steps"
+	exec {go}>&-
+	wait $pid || status=$?
+	member_kill CONT a
+	[ $status = "$1" ]
+}
+again() { # COMMAND…: with both started for it, and killed after it
+	local name status
+	for name in a b; do
+		member_start $name
+		wait_for 30 member_listens $name || return 1
+	done
+	"$@"
+	status=$?
+	for name in a b; do
+		member_kill KILL $name
+		wait "${member[$name]}"
+	done
+	return $status
+}
+# Without the blocklist the write must land, or its absence shows nothing
+unfenced() {
+	local address
+	for address in $(ceph osd blocklist ls 2>/dev/null | sed -n 's|^\([^ ]*/[0-9]*\) .*|\1|p'); do
+		ceph osd blocklist rm "$address" || return 1
+	done
+}
+members_end() {
+	local name
+	for name in a b; do member_kill TERM $name; done
+	for name in a b; do wait_for 20 gone "${member[$name]}" && wait "${member[$name]}" || return 1; done
+	[ -z "$(client rbd status disks/s | grep watcher=)" ] && client rados -p disks ls | grep verbena.gateways &&
+		client rados -p disks get "$(client rados -p disks ls | grep verbena.gateways)" - | tee "$work/state" && grep -q '^owner - -$' "$work/state"
+}
+
+several_gateways_cases() { # HOW
+	check "$1: two gateways serve one image, one of them writes" members_up
+	gone "${member[b]:-0}" && return
+	check "$1: … it is the same disk, with controllers of different ids" same_disk
+	check "$1: … and two cannot have one name" name_is_taken
+	check "$1: a gateway is killed, then another halted, under load: hosts go on, everything is found" gateways_fail
+	check "$1: gateways that end give the image up" members_end
+	check "$1: a write that waited in a halted gateway does not land after the takeover" again late 0 true
+	check "$1: … it does if the blocklist is lifted, so the test notices it" again late 3 unfenced
+}

@@ -1,0 +1,36 @@
+// rbd_fake.h - calls in place of librados and librbd: one image and one object, and connections that can be blocklisted
+// see: backend/rbd_library.h
+// SPDX-License-Identifier: MIT
+#ifndef VB_TEST_STORAGE_RBD_FAKE_H
+#define VB_TEST_STORAGE_RBD_FAKE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "backend/rbd.h"
+
+#define SIZE (8u << 20)
+#define OBJECT (1u << 20)
+
+extern char bytes[SIZE];             /* of the image */
+extern uint64_t size, size_at_watch; /* 0: it does not change then */
+extern uint64_t features;
+extern const char *rbd_cache;
+extern int connect_error, pool_error, open_error;
+extern uint32_t connections, images;
+extern rbd_update_callback_t watcher;
+extern void *watcher_arg;
+/* The object with the state of the gateways. */
+extern char fake_object[8192];
+extern uint32_t fake_blocklisted; /* connections so far */
+extern bool fake_blocklist_fails;
+
+void fake_put_object(const char *text); /* NULL: there is none */
+
+void fake_begin(void); /* starts the thread that answers requests */
+void fake_end(void);
+void set_stopped(bool stop); /* requests wait */
+void set_fails(int error);   /* errno of all requests; 0: none */
+uint32_t answered_now(void);
+
+#endif
