@@ -1,4 +1,4 @@
-// stream_floor.c - the steps of a stream over RoCE as a bare loop on UDP: what rstream and ib_write_bw can reach at best
+// stream_floor.c - the steps of a stream over RoCE as a bare loop on UDP: an estimate of what they can reach
 // follows: udp(7), UDP_SEGMENT and UDP_GRO; docs/performance.md
 // SPDX-License-Identifier: MIT
 #include <arpa/inet.h>
@@ -9,6 +9,7 @@
 #include "clock.h"
 #include "frame/crc32.h"
 #include "net/udp_slots.h"
+#include "udp_ways.h"
 
 /*
  * The sender sends pieces, and has at most WINDOW bytes that are not acknowledged. A piece is packets of PACKET bytes
@@ -21,6 +22,8 @@
  * and what else is done:
  *   c  both: the CRC of each packet
  *   p  sender: sends from pages that the kernel passes on (src/net/udp_slots.h)
+ *   z  sender: MSG_ZEROCOPY;  i  io_uring's sendmsg;  x  io_uring's sendmsg without a copy
+ *   m  receiver: io_uring's multishot recvmsg;  n  the same, and enters the kernel for its completions
  *   w  sender: each piece is a write of 64 KiB. Its first two packets go by themselves, because the first packet of a
  *      write is longer
  * ib_write_bw makes srcp, rstream usrvcpw. Both ends spin, as rstream does.
@@ -31,8 +34,10 @@ static const char *steps;
 static uint64_t total, window;
 static size_t packet, segment;    /* bytes: payload, packet */
 static size_t piece, first, wire; /* bytes: payload of a piece; its packets that go by themselves; all of them */
-static uint8_t user[WRITE], packets[2 * WRITE + 64];
+static uint8_t user[WRITE], stage[2 * WRITE + 64], *packets = stage;
 static struct vb_udp_slots *slots;
+static struct udp_out *out;
+static struct udp_in *in;
 static struct vb_udp_slot_use use = {.owner = 1};
 static volatile uint32_t sums;
 
@@ -86,6 +91,10 @@ static void send_packets(int fd, uint8_t *from, size_t len)
 	h->cmsg_type = UDP_SEGMENT;
 	h->cmsg_len = CMSG_LEN(sizeof(size));
 	memcpy(CMSG_DATA(h), &size, sizeof(size));
+	if (out) {
+		udp_out_send(out, from, len, control, sizeof(control));
+		return;
+	}
 	use.sent++;
 	if (slots && len >= VB_UDP_SLOT_MIN) {
 		struct msghdr name = {.msg_control = control, .msg_controllen = sizeof(control)};
@@ -102,12 +111,16 @@ static void send_piece(int fd, uint8_t *place)
 {
 	const uint8_t *from = makes('u') ? memcpy(place, user, piece) : user;
 
+	if (out)
+		packets = udp_out_stage(out);
 	for (size_t i = 0; makes('s') && i < piece / packet; i++)
 		memcpy(packets + i * segment + HEADER, from + i * packet, packet);
 	sum(packets, wire);
 	if (first)
 		send_packets(fd, packets, first);
 	send_packets(fd, packets + first, wire - first);
+	if (out)
+		udp_out_flush(out);
 }
 
 /* Gb/s of payload */
@@ -130,7 +143,15 @@ static double send_all(int fd)
 		send_piece(fd, ring + sent % window);
 		sent += piece;
 	}
+	if (out)
+		udp_out_report(out);
 	return (double)total * 8 / (double)(now_ns() - start);
+}
+
+/* Returns the length of a datagram, whose bytes are at packets then. */
+static ssize_t take(int fd)
+{
+	return in ? udp_in_take(in, &packets, NULL) : recv(fd, packets, sizeof(stage), MSG_DONTWAIT);
 }
 
 static void place_packets(uint8_t *ring, uint64_t *placed, size_t len)
@@ -146,7 +167,7 @@ static void receive_all(int fd)
 	uint8_t *ring = buffer();
 
 	while (done < total) {
-		ssize_t n = recv(fd, packets, sizeof(packets), MSG_DONTWAIT);
+		ssize_t n = take(fd);
 
 		if (n <= 0)
 			continue;
@@ -160,6 +181,15 @@ static void receive_all(int fd)
 		done += piece;
 		send(fd, &done, sizeof(done), 0);
 	}
+}
+
+/* The ways of this end that are not those of sockets alone. */
+static void choose_ways(int fd, bool sends)
+{
+	if (sends && (makes('z') || makes('i') || makes('x')))
+		out = udp_out_new(fd, makes('z') ? UDP_ZEROCOPY : makes('i') ? UDP_URING : UDP_URING_ZERO, wire);
+	if (!sends && (makes('m') || makes('n')))
+		in = udp_in_new(fd, makes('m') ? UDP_MULTISHOT : UDP_MULTISHOT_ENTER, 0, 0);
 }
 
 int main(int argc, char **argv)
@@ -188,6 +218,7 @@ int main(int argc, char **argv)
 	slots = makes('p') ? vb_udp_slots_new() : NULL;
 	int fd = open_socket(argv[2], argv[3], argv[4]);
 
+	choose_ways(fd, sends);
 	if (sends)
 		printf("%.2f\n", send_all(fd));
 	else

@@ -1,4 +1,4 @@
-// two_cores.c - what two cores can do at best: the steps of a message on one host in bare loops
+// two_cores.c - the steps of a message on one host as bare loops: an estimate of what two cores can do
 // see: bench/README.md, "floor"
 // SPDX-License-Identifier: MIT
 #include <pthread.h>

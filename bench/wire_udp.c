@@ -1,5 +1,5 @@
 // wire_udp.c - plain UDP on a network path: a spinning ping-pong (of 8 bytes, if not said), bulk data with GSO and GRO, and
-// a ping-pong with the steps of RoCE: what ib_send_lat can reach at best
+// a ping-pong with the steps of RoCE: an estimate of what ib_send_lat can reach
 // follows: udp(7), UDP_SEGMENT and UDP_GRO. A TCP connection on the same port carries the commands.
 // SPDX-License-Identifier: MIT
 #include <arpa/inet.h>
@@ -13,6 +13,7 @@
 
 #include "clock.h"
 #include "frame/crc32.h"
+#include "udp_ways.h"
 
 enum {
 	TURNS = 20000,
@@ -65,6 +66,7 @@ static void all(int fd, void *p, size_t len, bool out)
 /*
  * As the adapter does: the receiver is told source, destination, TTL, TOS and segment size, and computes the CRC of each
  * packet. An answer is two packets in one send, an acknowledgement and the message; the socket is not connected.
+ * Datagrams are received by recvmsg(2), or by io_uring's multishot recvmsg.
  */
 enum { ROCE_ACK = 20, ROCE_SEND = 24 };
 
@@ -82,10 +84,11 @@ static void tell_all(int udp)
 		fail("setsockopt");
 }
 
-/* Takes a datagram if there is one. Returns its length. */
-static ssize_t take_packets(int udp, struct sockaddr_in *from)
+static struct udp_in *in; // NULL: recvmsg(2)
+
+static ssize_t receive(int udp, uint8_t **bytes, struct sockaddr_in *from)
 {
-	static char buf[DATAGRAM];
+	static uint8_t buf[DATAGRAM];
 	static _Alignas(struct cmsghdr) char control[256];
 	struct iovec iov = {buf, sizeof(buf)};
 	struct msghdr mh = {.msg_name = from,
@@ -94,10 +97,21 @@ static ssize_t take_packets(int udp, struct sockaddr_in *from)
 	                    .msg_iovlen = 1,
 	                    .msg_control = control,
 	                    .msg_controllen = sizeof(control)};
-	ssize_t n = recvmsg(udp, &mh, MSG_DONTWAIT);
+
+	if (in)
+		return udp_in_take(in, bytes, from);
+	*bytes = buf;
+	return recvmsg(udp, &mh, MSG_DONTWAIT);
+}
+
+/* Takes a datagram if there is one. Returns its length. */
+static ssize_t take_packets(int udp, struct sockaddr_in *from)
+{
+	uint8_t *bytes;
+	ssize_t n = receive(udp, &bytes, from);
 
 	for (ssize_t at = 0; at < n; at += ROCE_SEND)
-		sums += vb_crc32(0, buf + at, (size_t)(n - at < ROCE_SEND ? n - at : ROCE_SEND));
+		sums += vb_crc32(0, bytes + at, (size_t)(n - at < ROCE_SEND ? n - at : ROCE_SEND));
 	return n;
 }
 
@@ -110,11 +124,20 @@ static void answer(int udp, const struct sockaddr_in *to)
 		fail("sendto");
 }
 
-static void echo_steps(int udp)
+/* command: s for recvmsg, m or e for io_uring's multishot recvmsg, which interrupts for completions or is entered for them */
+static void receive_by(int udp, char command)
+{
+	if (command != 's')
+		in = udp_in_new(udp, command == 'm' ? UDP_MULTISHOT : UDP_MULTISHOT_ENTER, sizeof(struct sockaddr_in),
+		                256);
+}
+
+static void echo_steps(int udp, char command)
 {
 	struct sockaddr_in from;
 
 	tell_all(udp);
+	receive_by(udp, command);
 	for (;;) {
 		ssize_t n = take_packets(udp, &from);
 
@@ -181,9 +204,12 @@ static void serve(const char *host, const char *port)
 	if (tcp < 0)
 		fail("accept");
 	all(tcp, &command, 1, false);
-	if (command == 'l' || command == 's') {
+	if (command != 'b') {
 		all(tcp, &command, 1, true);
-		(command == 'l' ? echo : echo_steps)(udp);
+		if (command == 'l')
+			echo(udp);
+		else
+			echo_steps(udp, command);
 		return;
 	}
 	if (setsockopt(udp, IPPROTO_UDP, UDP_GRO, &on, sizeof(on)) || pthread_create(&thread, NULL, count, &udp))
@@ -223,18 +249,18 @@ static void latency(int tcp, int udp, ssize_t size)
 	printf("%.3f\n", (double)median_u64(took, TURNS) / 2000);
 }
 
-static void latency_steps(int tcp, int udp)
+static void latency_steps(int tcp, int udp, char command)
 {
 	static uint64_t took[TURNS];
 	struct sockaddr_in to, from, nobody = {.sin_family = AF_UNSPEC};
 	socklen_t len = sizeof(to);
-	char command = 's';
 
 	all(tcp, &command, 1, true);
 	all(tcp, &command, 1, false);
 	if (getpeername(udp, (struct sockaddr *)&to, &len) || connect(udp, (struct sockaddr *)&nobody, sizeof(nobody)))
 		fail("connect");
 	tell_all(udp);
+	receive_by(udp, command);
 	for (int i = 0; i < TURNS; i++) {
 		uint64_t start = now_ns();
 
@@ -310,15 +336,16 @@ int main(int argc, char **argv)
 	           !strcmp(argv[1], "lat")) {
 		tcp = sockets(argv[2], argv[3], false, &udp);
 		latency(tcp, udp, argc == 5 ? atoi(argv[4]) : 8);
-	} else if (argc == 4 && !strcmp(argv[1], "steps")) {
+	} else if ((argc == 4 || (argc == 5 && (!strcmp(argv[4], "multishot") || !strcmp(argv[4], "enter")))) &&
+	           !strcmp(argv[1], "steps")) {
 		tcp = sockets(argv[2], argv[3], false, &udp);
-		latency_steps(tcp, udp);
+		latency_steps(tcp, udp, argc == 4 ? 's' : argv[4][0]);
 	} else if (argc == 5 && !strcmp(argv[1], "bulk") && atoi(argv[4]) > HEADERS) {
 		tcp = sockets(argv[2], argv[3], false, &udp);
 		bulk(tcp, udp, atoi(argv[4]));
 	} else {
 		fprintf(stderr,
-		        "usage: wire_udp serve HOST PORT | lat HOST PORT [SIZE] | steps HOST PORT | bulk HOST PORT MTU\n");
+		        "usage: wire_udp serve HOST PORT | lat HOST PORT [SIZE] | steps HOST PORT [multishot|enter] | bulk HOST PORT MTU\n");
 		return 2;
 	}
 	return 0;

@@ -165,6 +165,7 @@ struct vb_cq {
 	uint32_t mask;         /* slots - 1; slots is a power of two */
 	_Atomic uint32_t head; /* next to poll */
 	_Atomic uint32_t tail; /* next to fill */
+	_Atomic uint32_t seen; /* tail when a poll last found work, or a poller last had to yield */
 	uint32_t capacity;     /* slots; equal to cq.cqe */
 	struct vb_cqe *ring;
 	void *theirs;     /* the ring, if the program has allocated it */

@@ -18,6 +18,9 @@ enum {
 	VB_ATTEND_WALK = 2,    /* the progress thread wants to look at queue pairs: node/walk.c */
 };
 
+/* More polls than a poller makes before it yields. */
+#define VB_YIELD_NOW (UINT32_MAX / 2)
+
 /* One per process, alive while a context is open. Made by vb_node_get(), node/node.c. */
 struct vb_node {
 	void *seg; /* our segment, writable */
@@ -41,7 +44,7 @@ struct vb_node {
 	_Atomic uint8_t attention;    /* VB_ATTEND_*: what the owner of progress must do soon */
 	_Atomic uint32_t polls;       /* counts polls for work; the progress thread watches it */
 	_Atomic uint32_t idle_polls;  /* polls since the last ibv_req_notify_cq, or since progress changed its owner */
-	_Atomic uint32_t empty_polls; /* consecutive polls without work since the last sched_yield */
+	_Atomic uint32_t empty_polls; /* consecutive polls without work since the last sched_yield, or VB_YIELD_NOW */
 	_Atomic uint32_t yield_every; /* empty polls until the next sched_yield */
 	_Atomic uint64_t yield_after; /* no sched_yield before this time (ns); 0: at any time */
 	atomic_bool crowded;          /* another thread ran on the poller's core at its last sched_yield */

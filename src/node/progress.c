@@ -1,7 +1,6 @@
 // progress.c - progress, by a polling program or the progress thread: polled rings, doorbells, visits of queue pairs
 // see: docs/same-host.md
 // SPDX-License-Identifier: MIT
-#include <errno.h>
 #include <linux/membarrier.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -14,7 +13,7 @@
 #include "node/io.h"
 #include "node/wake.h"
 #include "node/walk.h"
-#include "util/units.h"
+#include "node/yield.h"
 
 /* The most records taken from a ring per poll, and QPs visited by a poller. */
 #define BATCH 64u
@@ -31,23 +30,6 @@
 #define LIVELY 64u
 /* A poller becomes the owner of progress after this many polls without ibv_req_notify_cq. */
 #define TAKE_OVER 64u
-/* A poller calls sched_yield after YIELD_MIN to YIELD_MAX consecutive empty polls, because the program that it waits
- * for may need this core: rarely if no thread took the core at the last yield, often if one did. */
-#define YIELD_MAX 2048u
-#define YIELD_MIN 16u
-#define YIELD_TAKEN VB_US(3) /* ns: during a yield of this length another thread ran */
-/* If a poller waits for another host, a yield may give the core to an unrelated program for a whole time slice. After
- * that the poller does not yield for the same time, at most YIELD_HOLD (ns). Otherwise it would run for only
- * microseconds per slice beside a busy program. */
-#define YIELD_HOLD VB_MS(4)
-/* A poller whose core other threads want sleeps for a moment once per NAP_EVERY (ns), because sched_yield alone can
- * starve a thread that does not yield: Linux 6.18 let eight programs that poll and yield keep the broker from their
- * cores for 13 s. Each nap in vain is twice as long as the one before it, up to NAP_MAX (ns), so that many pollers in
- * vain leave the cores to their neighbours. */
-#define NAP_EVERY VB_MS(10)
-#define NAP_MIN VB_US(1)
-#define NAP_MAX VB_MS(1)
-#define NAP_SPACING VB_US(50) /* ns: the shortest time of polling between two naps */
 /* A QP leaves the active list after this many visits without outstanding work. */
 #define ACTIVE_IDLE 1000u
 /* After this many whole polls without a record a hot ring may be replaced by one whose doorbell rings. */
@@ -400,58 +382,15 @@ static void poller_takes_over(struct vb_node *node)
 	vb_progress_wake(node); /* from now on the progress thread checks whether the program still polls */
 }
 
-/* The core is wanted by other threads. Returns true if the caller has slept instead of yielding. */
-static bool nap_sometimes(struct vb_node *node, uint64_t now)
-{
-	uint64_t after = atomic_load_explicit(&node->nap_after, memory_order_relaxed);
-
-	/* one thread of the program at a time */
-	if (now < after || !atomic_compare_exchange_strong(&node->nap_after, &after, now + NAP_MAX))
-		return false;
-
-	uint32_t naps = atomic_load_explicit(&node->naps, memory_order_relaxed);
-	uint64_t length = naps < 10 ? NAP_MIN << naps : NAP_MAX;
-	uint64_t wait = naps < 4 ? NAP_EVERY >> naps : NAP_SPACING;
-
-	/* no cancellation point, and errno is the program's */
-	int saved = errno;
-	syscall(SYS_nanosleep, &(struct timespec){.tv_nsec = (long)length}, NULL);
-	errno = saved;
-	atomic_store_explicit(&node->naps, naps + 1, memory_order_relaxed);
-	atomic_store_explicit(&node->nap_after, vb_now() + wait, memory_order_relaxed);
-	return true;
-}
-
-/* Returns whether other threads may have run meanwhile. */
-static bool yield_sometimes(struct vb_node *node)
+/* Counts a poll in vain. Returns whether other threads may have run meanwhile. */
+static bool yield_sometimes(struct vb_node *node, struct vb_cq *cq)
 {
 	uint32_t n = atomic_load_explicit(&node->empty_polls, memory_order_relaxed) + 1;
-	uint32_t every = atomic_load_explicit(&node->yield_every, memory_order_relaxed);
 
-	if (n < every) {
-		atomic_store_explicit(&node->empty_polls, n, memory_order_relaxed);
-		return false;
-	}
-	uint64_t before = vb_now();
-
-	atomic_store_explicit(&node->empty_polls, 0, memory_order_relaxed);
-	if (before < atomic_load_explicit(&node->yield_after, memory_order_relaxed))
-		return false;
-	if (atomic_load_explicit(&node->crowded, memory_order_relaxed) && nap_sometimes(node, before))
-		return true;
-	sched_yield();
-	uint64_t taken = vb_now() - before;
-
-	atomic_store_explicit(&node->crowded, taken > YIELD_TAKEN, memory_order_relaxed);
-	if (taken > YIELD_TAKEN)
-		every = YIELD_MIN;
-	else if (every < YIELD_MAX)
-		every *= 2;
-	if (vb_awaits_network(node->io))
-		atomic_store_explicit(&node->yield_after, before + taken + (taken < YIELD_HOLD ? taken : YIELD_HOLD),
-		                      memory_order_relaxed);
-	atomic_store_explicit(&node->yield_every, every, memory_order_relaxed);
-	return true;
+	if (n >= atomic_load_explicit(&node->yield_every, memory_order_relaxed))
+		return vb_yield(node, cq, n);
+	atomic_store_explicit(&node->empty_polls, n, memory_order_relaxed);
+	return false;
 }
 
 /* Is there nothing in the hot rings and the doorbell, and no need for a whole poll yet? Under progress. */
@@ -504,13 +443,11 @@ static __attribute__((noinline)) unsigned poll_whole(struct vb_node *node, struc
 
 	for (int polls = 0; polls < 2; polls++) { /* one call of poll_once, so that it is inlined */
 		done = poll_once(node, cq, want);
-		if (done || polls || !yield_sometimes(node))
+		if (done || polls || !yield_sometimes(node, cq))
 			break;
 	}
-	if (done) {
-		atomic_store_explicit(&node->empty_polls, 0, memory_order_relaxed);
-		atomic_store_explicit(&node->naps, 0, memory_order_relaxed);
-	}
+	if (done)
+		vb_yield_not(node, cq);
 	return done;
 }
 

@@ -291,7 +291,7 @@ static void maps_note(struct vb_node *node)
 		return;
 	vb_progress_wake(node);
 	/* the thread may need this core, which the program's polls use: the next poll in vain gives way */
-	atomic_store_explicit(&node->empty_polls, UINT32_MAX / 2, memory_order_relaxed);
+	atomic_store_explicit(&node->empty_polls, VB_YIELD_NOW, memory_order_relaxed);
 }
 
 /* The region's entry, which is made if there is none. Counts a use of it. Under map_lock. */
