@@ -39,6 +39,7 @@ struct vb_xrcd;
 struct vb_tm;
 struct vb_tag;
 struct vb_xrc_domain;
+struct vb_xrc_far;
 struct vb_ib_way;
 struct vb_ib_tally;
 
@@ -491,6 +492,10 @@ struct vb_qp {
 		struct vb_qp *real;           /* of a program's handle: its queue pair. NULL: this is the queue pair */
 		struct vb_qp *handles;        /* the first handle; of a handle: the next. Under progress + sq_lock */
 		struct vb_xrcd *by;           /* of a handle: the domain by which the program got it */
+		/* of a handle of another process's target: the way to it (node/xrc_opener.c) */
+		struct vb_xrc_far *far;
+		/* of a handle that another process has: tells it of an event. Under progress + sq_lock of the target */
+		void (*tell)(struct vb_qp *handle, enum ibv_event_type type);
 		/* a target's requests for SRQs of other processes: engine/local/relay.h; or NULL. Set under progress +
 		 * sq_lock. due: when it is looked after, ns; 0: never. wanted: an SRQ whose process it has to ask, or 0 */
 		struct vb_relay *relay;

@@ -358,6 +358,7 @@ struct vb_qp *vb_qp_make_target(struct ibv_context *context, struct vb_xrcd *xrc
 static struct ibv_qp *make_target(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr)
 {
 	struct vb_qp *qp = vb_qp_make_target(context, vb_xrcd(attr->xrcd));
+	struct vb_xrc_id id;
 
 	if (!qp)
 		return NULL;
@@ -370,6 +371,8 @@ static struct ibv_qp *make_target(struct ibv_context *context, struct ibv_qp_ini
 	}
 	handle->pd = attr->comp_mask & IBV_QP_INIT_ATTR_PD ? attr->pd : NULL; /* librdmacm reads it; it has no effect */
 	attr->cap = qp->cap;
+	if (vb_xrc_id_of(qp->xrc.domain, &id))
+		vb_xrc_far_ops.offer(qp->node);
 	return handle;
 }
 
@@ -496,7 +499,9 @@ int vb_destroy_qp(struct ibv_qp *ibqp)
 		return ENOENT;
 	if (qp->mcasts || qp->flows) /* still attached to a multicast group or a flow: ibv_destroy_qp(3) */
 		return EBUSY;
-	if (qp->xrc.real)
+	if (qp->xrc.far)
+		vb_xrc_far_close(qp);
+	else if (qp->xrc.real)
 		vb_xrc_handle_close(qp);
 	else
 		vb_qp_finish(qp);

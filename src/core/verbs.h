@@ -68,7 +68,7 @@ int vb_post_srq_ops(struct ibv_srq *srq, struct ibv_ops_wr *wr, struct ibv_ops_w
 int vb_get_srq_num(struct ibv_srq *srq, uint32_t *number);
 struct ibv_xrcd *vb_open_xrcd(struct ibv_context *context, struct ibv_xrcd_init_attr *attr);
 int vb_close_xrcd(struct ibv_xrcd *xrcd);
-/* EOPNOTSUPP for the number of another process's queue pair. */
+/* Of another process's target, too (node/xrc_opener.c). */
 struct ibv_qp *vb_open_qp(struct ibv_context *context, struct ibv_qp_open_attr *attr);
 
 struct ibv_qp *vb_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr);

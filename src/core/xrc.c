@@ -208,6 +208,20 @@ static void await_guests(struct vb_node *node)
 		nanosleep(&ts, NULL);
 }
 
+void vb_xrc_domain_hold(struct vb_xrc_domain *d)
+{
+	d->refs++;
+}
+
+void vb_xrc_domain_drop(struct vb_node *node, struct vb_xrc_domain *d)
+{
+	vb_mutex_lock(&node->ctx_lock, VB_RANK_CONTEXTS);
+	struct vb_qp *guests = domain_put(node->xrc, d);
+	vb_mutex_unlock(&node->ctx_lock);
+	vb_xrc_guests_end(guests);
+	await_guests(node);
+}
+
 int vb_close_xrcd(struct ibv_xrcd *xrcd)
 {
 	struct vb_xrcd *x = vb_xrcd(xrcd);
