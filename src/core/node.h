@@ -85,7 +85,7 @@ struct vb_node {
 	struct vb_dm_memory *dms;     /* under mr_lock */
 	uint32_t qp_next, qp_count, qp_entries; /* under progress. qp_entries: entries that a QP number uses */
 	uint64_t qp_key[2];                     /* random: makes the order of QP numbers secret */
-	atomic_uint pd_next, pd_count, cq_count, srq_count, srq_next, ah_count, dm_next;
+	atomic_uint pd_next, pd_count, cq_count, cntr_count, srq_count, srq_next, ah_count, dm_next;
 };
 
 /* --- implemented in node/, path/ and engine/; core/ calls them --- */

@@ -9,6 +9,7 @@
 
 #include "core/allocate.h"
 #include "core/async.h"
+#include "core/cntr.h"
 #include "core/context.h"
 #include "core/cq.h"
 #include "core/device.h"
@@ -240,6 +241,7 @@ static void fill_public(struct vb_qp *qp, struct ibv_context *context, const str
 		fill_parts(qp, a);
 	}
 	qp->sq_sig_all = a->sq_sig_all;
+	qp->sq_flags = a->sq_sig_all ? IBV_SEND_SIGNALED : 0;
 	qp->ib = vb_ctx(context)->dev->ib;
 	vb_path_none(qp);
 	if (a->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) {
@@ -379,7 +381,7 @@ static struct ibv_qp *make_target(struct ibv_context *context, struct ibv_qp_ini
 /* The send queue is the adapter's, for rendezvous. To the program it is always full. */
 static void give_sends(struct vb_qp *qp)
 {
-	qp->sq_tagged = true;
+	qp->sq_tagged = qp->sq_apart = true;
 	qp->cap = (struct ibv_qp_cap){0};
 	for (uint32_t i = 0; i <= qp->sq_mask; i++)
 		atomic_store(&qp->swqe[i].in_cq, true);
@@ -485,6 +487,7 @@ void vb_qp_finish(struct vb_qp *qp)
 	if (!held)
 		vb_async_forget(VB_CONTEXT_OF(qp), IBV_EVENT_QP_FATAL, qp);
 	vb_memory_give(qp->pd, qp->theirs, VB_RESOURCE_QP);
+	vb_cntr_detach(qp);
 	count_users(qp, -1);
 	vb_qp_free(qp);
 	if (held)

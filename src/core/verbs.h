@@ -109,6 +109,18 @@ int vb_attach_counters_point_flow(struct ibv_counters *counters, struct ibv_coun
                                   struct ibv_flow *flow);
 int vb_read_counters(struct ibv_counters *counters, uint64_t *values, uint32_t n, uint32_t flags);
 
+/* rdma-core 65. attr: struct vb_comp_cntr_init_attr, struct vb_comp_cntr_attach_attr (core/cntr.h). */
+struct vb_comp_cntr;
+struct vb_comp_cntr *vb_create_comp_cntr(struct ibv_context *context, void *attr);
+int vb_destroy_comp_cntr(struct vb_comp_cntr *cntr);
+int vb_qp_attach_comp_cntr(struct ibv_qp *qp, struct vb_comp_cntr *cntr, void *attr);
+int vb_set_comp_cntr(struct vb_comp_cntr *cntr, uint64_t value);
+int vb_set_err_comp_cntr(struct vb_comp_cntr *cntr, uint64_t value);
+int vb_inc_comp_cntr(struct vb_comp_cntr *cntr, uint64_t amount);
+int vb_inc_err_comp_cntr(struct vb_comp_cntr *cntr, uint64_t amount);
+int vb_read_comp_cntr(struct vb_comp_cntr *cntr, uint64_t *value);
+int vb_read_err_comp_cntr(struct vb_comp_cntr *cntr, uint64_t *value);
+
 struct ibv_wq *vb_create_wq(struct ibv_context *context, struct ibv_wq_init_attr *attr);
 int vb_modify_wq(struct ibv_wq *wq, struct ibv_wq_attr *attr);
 int vb_destroy_wq(struct ibv_wq *wq);
