@@ -176,7 +176,7 @@ void vb_relays_work(struct vb_node *node);
 struct stat;
 /* Opens the XRC domain of a file, which this process has not open, among all processes of the user. EINVAL: with O_EXCL,
  * and another process has it open. EAGAIN: without O_CREAT, and nobody has. *lock: a descriptor to close with the domain,
- * or -1. node/xrc_files.c. No spin lock held. */
+ * or -1. It waits a bounded time for others that look, too. node/xrc_files.c. No lock held. */
 int vb_xrc_file_open(const char *device, const struct stat *st, int oflags, int *lock);
 struct vb_xrc_id;
 /*

@@ -67,6 +67,8 @@ void vb_node_tally(struct vb_node *node)
 int vb_xrc_file_open(const char *device, const struct stat *st, int oflags, int *lock)
 {
 	*lock = -1;
+	if (fake.on_xrc_file)
+		fake.on_xrc_file();
 	return oflags & O_CREAT ? 0 : EAGAIN;
 }
 

@@ -84,6 +84,31 @@ static void a_domain_is_that_of_its_file(void)
 	CHECK(!vb_close_xrcd(a) && !vb_close_xrcd(b) && !vb_close_xrcd(c) && !close(other));
 }
 
+static int opened_twice;
+static struct ibv_xrcd *meanwhile;
+
+/* As another thread does that opens the same file. */
+static void open_meanwhile(void)
+{
+	fake.on_xrc_file = NULL;
+	CHECK(!pthread_mutex_trylock(&fake_node.ctx_lock)); /* nobody waits for it while other processes are asked */
+	CHECK(!pthread_mutex_unlock(&fake_node.ctx_lock));
+	meanwhile = open_domain(o.ctx, opened_twice, O_CREAT);
+	CHECK(meanwhile);
+}
+
+static void two_threads_that_open_one_file_get_one_domain(void)
+{
+	opened_twice = memfd_create("domain", MFD_CLOEXEC);
+	fake.on_xrc_file = open_meanwhile;
+	struct ibv_xrcd *a = open_domain(o.ctx, opened_twice, O_CREAT);
+	CHECK(a && a != meanwhile && vb_xrcd(a)->domain == vb_xrcd(meanwhile)->domain);
+	CHECK(!vb_close_xrcd(a) && !vb_close_xrcd(meanwhile));
+	fake.on_xrc_file = open_meanwhile;
+	CHECK(!open_domain(o.ctx, opened_twice, O_CREAT | O_EXCL) && errno == EINVAL); /* the other thread has made it */
+	CHECK(!vb_close_xrcd(meanwhile) && !close(opened_twice));
+}
+
 static void a_domain_without_a_file_is_of_its_own(void)
 {
 	struct ibv_xrcd *a = open_domain(o.ctx, -1, O_CREAT), *b = open_domain(o.ctx, -1, O_CREAT);
@@ -336,6 +361,7 @@ int main(void)
 
 	CHECK(!fcntl(o.ctx->async_fd, F_SETFL, O_NONBLOCK));
 	RUN(a_domain_is_that_of_its_file);
+	RUN(two_threads_that_open_one_file_get_one_domain);
 	RUN(a_domain_without_a_file_is_of_its_own);
 	RUN(wrong_attributes_open_no_domain);
 	RUN(an_xrc_srq_has_a_number_and_holds_its_parts);
