@@ -6,16 +6,13 @@
 
 #include <infiniband/verbs.h>
 
+#include "core/cntr.h"
+
 /* We build against the headers of 44.0. Later headers call these ibv_dmah, ibv_mr_init_attr, ... */
 struct vb_buf;
 
 struct vb_dmah {
 	struct ibv_context *context;
-};
-
-struct vb_comp_cntr {
-	struct ibv_context *context;
-	uint32_t handle;
 };
 
 enum {

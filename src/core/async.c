@@ -143,14 +143,18 @@ static void raise_for(struct vb_context *ctx, enum ibv_event_type type, void *el
 /* An XRC target's events go to all who have opened it. */
 void vb_async_raise(struct vb_context *ctx, enum ibv_event_type type, void *element)
 {
-	struct vb_qp *h = element_of(type) == QP ? ((struct vb_qp *)element)->xrc.handles : NULL;
+	struct vb_qp *qp = element_of(type) == QP ? element : NULL, *h = qp ? qp->xrc.handles : NULL;
 
-	if (element_of(type) == QP && !h && ((struct vb_qp *)element)->type == IBV_QPT_XRC_RECV)
+	if (qp && !h && qp->type == IBV_QPT_XRC_RECV && !qp->xrc.far)
 		return; /* its last handle has gone, and nobody would free the event */
 	if (!h)
 		raise_for(ctx, type, element);
-	for (; h; h = h->xrc.handles)
-		raise_for(vb_ctx((struct ibv_context *)h->made.context), type, h);
+	for (; h; h = h->xrc.handles) {
+		if (h->xrc.tell)
+			h->xrc.tell(h, type);
+		else
+			raise_for(VB_CONTEXT_OF(h), type, h);
+	}
 }
 
 /* Takes the oldest event. It is counted as taken under async_lock, before a destroyer can read the counter. */

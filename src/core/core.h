@@ -39,6 +39,8 @@ struct vb_xrcd;
 struct vb_tm;
 struct vb_tag;
 struct vb_xrc_domain;
+struct vb_xrc_far;
+struct vb_cntr;
 struct vb_ib_way;
 struct vb_ib_tally;
 
@@ -245,6 +247,14 @@ enum vb_xrc_place {
 
 enum vb_swqe_state { VB_SWQE_POSTED, VB_SWQE_SENT, VB_SWQE_DONE };
 
+/* In the flags of a send queue entry, beside the program's IBV_SEND_*: completion counters count it (core/cntr.h). */
+#define VB_SEND_FLAGS 0x1fu
+#define VB_SEND_COUNTED 0x40u
+/* Entries whose success vb_sq_tell must hear of. */
+#define VB_SEND_TOLD (IBV_SEND_SIGNALED | VB_SEND_COUNTED)
+
+#define VB_CNTR_OPS 5 /* kinds of operations that completion counters count: core/cntr.h */
+
 /* A send queue entry. */
 struct vb_swqe {
 	uint64_t wr_id;
@@ -274,7 +284,7 @@ struct vb_swqe {
 	uint32_t psn;
 	uint8_t num_sge; /* 0 with IBV_SEND_INLINE */
 	uint8_t opcode;  /* enum ibv_wr_opcode */
-	uint8_t flags;   /* IBV_SEND_*: SIGNALED already merged with sq_sig_all */
+	uint8_t flags;   /* IBV_SEND_*: SIGNALED already merged with sq_sig_all; VB_SEND_COUNTED */
 	uint8_t state;   /* enum vb_swqe_state */
 	uint8_t status;  /* enum ibv_wc_status, when DONE */
 	/* atomics: result slot; reads: 1 if answered by ring, so that it has used a PSN; writes: 1 if in the ring by
@@ -402,6 +412,9 @@ struct vb_qp {
 	bool is_ex, sq_sig_all;
 	bool ib;                 /* its device is on an InfiniBand fabric. Constant */
 	bool sq_tagged;          /* the adapter's rendezvous have the send queue: core/tm.h */
+	bool sq_apart;           /* vb_sq_tell_apart hears of its completions: sq_tagged, or they are counted */
+	bool rq_counted;         /* cntrs has a counter of receives */
+	uint8_t sq_flags;        /* added to the flags of each request: IBV_SEND_SIGNALED, VB_SEND_COUNTED */
 	uint8_t type;            /* enum ibv_qp_type */
 	_Atomic uint8_t state;   /* enum ibv_qp_state; written under progress + sq_lock */
 	struct ibv_qp_attr attr; /* as set by ibv_modify_qp; under progress + sq_lock */
@@ -477,7 +490,8 @@ struct vb_qp {
 	bool mw_waits;         /* it is in that list */
 	uint32_t mw_bound;     /* windows of type 2 that this QP has bound */
 
-	struct vb_rss *rss;      /* core/wq.h: it receives by an indirection table; or NULL. Set at creation */
+	struct vb_rss *rss; /* core/wq.h: it receives by an indirection table; or NULL. Set at creation */
+	struct vb_cntr *cntrs[VB_CNTR_OPS]; /* completion counters; set in RESET and INIT, under progress + sq_lock */
 	struct vb_cq *named_rcq; /* that the program named, if receives complete in the CQ of a TM-SRQ; else NULL */
 
 	struct vb_qp_fault {        /* fault injection: path/faulty.c; under sq_lock */
@@ -494,6 +508,10 @@ struct vb_qp {
 		struct vb_qp *real;           /* of a program's handle: its queue pair. NULL: this is the queue pair */
 		struct vb_qp *handles;        /* the first handle; of a handle: the next. Under progress + sq_lock */
 		struct vb_xrcd *by;           /* of a handle: the domain by which the program got it */
+		/* of a handle of another process's target: the way to it (node/xrc_opener.c) */
+		struct vb_xrc_far *far;
+		/* of a handle that another process has: tells it of an event. Under progress + sq_lock of the target */
+		void (*tell)(struct vb_qp *handle, enum ibv_event_type type);
 		/* a target's requests for SRQs of other processes: engine/local/relay.h; or NULL. Set under progress +
 		 * sq_lock. due: when it is looked after, ns; 0: never. wanted: an SRQ whose process it has to ask, or 0 */
 		struct vb_relay *relay;

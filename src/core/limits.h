@@ -10,6 +10,7 @@
 #define VB_MAX_INLINE 1024
 #define VB_MAX_QP_RD_ATOM 16
 #define VB_MAX_CQ 65536
+#define VB_MAX_COMP_CNTR 65536
 #define VB_MAX_CQE 4194304
 /* What the fields of struct ibv_moderate_cq can say. The period is in us. */
 #define VB_MAX_CQ_COUNT 65535

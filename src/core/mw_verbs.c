@@ -114,7 +114,7 @@ static int post_bind(struct vb_qp *qp, struct ibv_mw *mw, uint32_t rkey, const s
 
 	w->wr_id = bind->wr_id;
 	w->opcode = IBV_WR_BIND_MW;
-	w->flags = (uint8_t)(bind->send_flags | (qp->sq_sig_all ? IBV_SEND_SIGNALED : 0));
+	w->flags = (uint8_t)((bind->send_flags & VB_SEND_FLAGS) | qp->sq_flags);
 	w->slot = w->data_written = 0;
 	int err = vb_mw_fill(qp, w, IBV_MW_TYPE_1, mw, rkey, &bind->bind_info);
 

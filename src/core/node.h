@@ -88,7 +88,7 @@ struct vb_node {
 	struct vb_dm_memory *dms;     /* under mr_lock */
 	uint32_t qp_next, qp_count, qp_entries; /* under progress. qp_entries: entries that a QP number uses */
 	uint64_t qp_key[2];                     /* random: makes the order of QP numbers secret */
-	atomic_uint pd_next, pd_count, cq_count, srq_count, srq_next, ah_count, dm_next;
+	atomic_uint pd_next, pd_count, cq_count, cntr_count, srq_count, srq_next, ah_count, dm_next;
 };
 
 /* --- implemented in node/, path/ and engine/; core/ calls them --- */
@@ -182,8 +182,23 @@ void vb_relays_work(struct vb_node *node);
 struct stat;
 /* Opens the XRC domain of a file, which this process has not open, among all processes of the user. EINVAL: with O_EXCL,
  * and another process has it open. EAGAIN: without O_CREAT, and nobody has. *lock: a descriptor to close with the domain,
- * or -1. node/xrc_files.c. No spin lock held. */
+ * or -1. It waits a bounded time for others that look, too. node/xrc_files.c. No lock held. */
 int vb_xrc_file_open(const char *device, const struct stat *st, int oflags, int *lock);
+struct vb_xrc_id;
+/*
+ * Handles of the XRC targets of other processes (node/xrc_opener.c), and what makes this process's targets known to them
+ * (node/xrc_owner.c). The functions wait a bounded time for the other process, and return 0 or errno. No lock held.
+ */
+struct vb_xrc_far_ops {
+	/* A target was made in a domain of a file. */
+	void (*offer)(struct vb_node *node);
+	/* Opens the target with the handle's number in this domain. EINVAL: there is none. */
+	int (*open)(struct vb_qp *handle, const struct vb_xrc_id *id);
+	int (*modify)(struct vb_qp *handle, const struct ibv_qp_attr *attr, int mask);
+	int (*query)(struct vb_qp *handle, struct ibv_qp_attr *attr);
+	void (*close)(struct vb_qp *handle);
+};
+extern const struct vb_xrc_far_ops vb_xrc_far_ops;
 /* Processes a packet that another process received for this one. Under progress. */
 void vb_roce_take_forwarded(struct vb_node *node, const uint8_t *record, uint32_t length);
 /* CLOCK_MONOTONIC, ns. */

@@ -111,7 +111,7 @@ static inline int post_one(struct vb_qp *qp, const struct ibv_send_wr *wr)
 
 	w->wr_id = wr->wr_id;
 	w->opcode = (uint8_t)wr->opcode;
-	w->flags = (uint8_t)(wr->send_flags | (qp->sq_sig_all ? IBV_SEND_SIGNALED : 0));
+	w->flags = (uint8_t)((wr->send_flags & VB_SEND_FLAGS) | qp->sq_flags);
 	w->slot = w->data_written = 0;
 	if (!(wr->send_flags & IBV_SEND_INLINE)) {
 		take_sges(qp, w, wr);
@@ -157,7 +157,7 @@ static inline bool post_plain(struct vb_qp *qp, const struct ibv_send_wr *wr)
 	*sge = wr->sg_list[0];
 	w->wr_id = wr->wr_id;
 	w->opcode = IBV_WR_SEND;
-	w->flags = (uint8_t)(wr->send_flags | (qp->sq_sig_all ? IBV_SEND_SIGNALED : 0));
+	w->flags = (uint8_t)((wr->send_flags & VB_SEND_FLAGS) | qp->sq_flags);
 	w->slot = w->data_written = 0;
 	w->num_sge = 1;
 	w->imm = w->rkey = 0;

@@ -9,6 +9,7 @@
 
 #include "core/allocate.h"
 #include "core/async.h"
+#include "core/cntr.h"
 #include "core/context.h"
 #include "core/cq.h"
 #include "core/device.h"
@@ -240,6 +241,7 @@ static void fill_public(struct vb_qp *qp, struct ibv_context *context, const str
 		fill_parts(qp, a);
 	}
 	qp->sq_sig_all = a->sq_sig_all;
+	qp->sq_flags = a->sq_sig_all ? IBV_SEND_SIGNALED : 0;
 	qp->ib = vb_ctx(context)->dev->ib;
 	vb_path_none(qp);
 	if (a->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) {
@@ -358,6 +360,7 @@ struct vb_qp *vb_qp_make_target(struct ibv_context *context, struct vb_xrcd *xrc
 static struct ibv_qp *make_target(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr)
 {
 	struct vb_qp *qp = vb_qp_make_target(context, vb_xrcd(attr->xrcd));
+	struct vb_xrc_id id;
 
 	if (!qp)
 		return NULL;
@@ -370,13 +373,15 @@ static struct ibv_qp *make_target(struct ibv_context *context, struct ibv_qp_ini
 	}
 	handle->pd = attr->comp_mask & IBV_QP_INIT_ATTR_PD ? attr->pd : NULL; /* librdmacm reads it; it has no effect */
 	attr->cap = qp->cap;
+	if (vb_xrc_id_of(qp->xrc.domain, &id))
+		vb_xrc_far_ops.offer(qp->node);
 	return handle;
 }
 
 /* The send queue is the adapter's, for rendezvous. To the program it is always full. */
 static void give_sends(struct vb_qp *qp)
 {
-	qp->sq_tagged = true;
+	qp->sq_tagged = qp->sq_apart = true;
 	qp->cap = (struct ibv_qp_cap){0};
 	for (uint32_t i = 0; i <= qp->sq_mask; i++)
 		atomic_store(&qp->swqe[i].in_cq, true);
@@ -482,6 +487,7 @@ void vb_qp_finish(struct vb_qp *qp)
 	if (!held)
 		vb_async_forget(VB_CONTEXT_OF(qp), IBV_EVENT_QP_FATAL, qp);
 	vb_memory_give(qp->pd, qp->theirs, VB_RESOURCE_QP);
+	vb_cntr_detach(qp);
 	count_users(qp, -1);
 	vb_qp_free(qp);
 	if (held)
@@ -496,7 +502,9 @@ int vb_destroy_qp(struct ibv_qp *ibqp)
 		return ENOENT;
 	if (qp->mcasts || qp->flows) /* still attached to a multicast group or a flow: ibv_destroy_qp(3) */
 		return EBUSY;
-	if (qp->xrc.real)
+	if (qp->xrc.far)
+		vb_xrc_far_close(qp);
+	else if (qp->xrc.real)
 		vb_xrc_handle_close(qp);
 	else
 		vb_qp_finish(qp);

@@ -1,6 +1,7 @@
 // qp_flush.c - queue pairs in error: outstanding requests complete with IBV_WC_WR_FLUSH_ERR, in order
 // follows: IBA volume 1, 10.3.1.5 (SQE), 10.3.1.7 (ERR), 10.8.3 (order of completions)
 // SPDX-License-Identifier: MIT
+#include "core/cntr.h"
 #include "core/mw.h"
 #include "core/opcode.h"
 #include "core/qp.h"
@@ -27,6 +28,16 @@ __attribute__((cold, noinline)) void vb_qp_show_error(struct vb_qp *qp)
 		vb_qp_set_state(qp, vb_qp_is_reliable(qp) ? IBV_QPS_ERR : IBV_QPS_SQE);
 }
 
+__attribute__((cold, noinline)) bool vb_sq_tell_apart(struct vb_qp *qp, struct vb_swqe *w, enum ibv_wc_status status)
+{
+	if (qp->sq_tagged) {
+		vb_tm_sent(qp, w, status);
+		return false;
+	}
+	vb_cntr_sent(qp, w, status);
+	return status != IBV_WC_SUCCESS || w->flags & IBV_SEND_SIGNALED;
+}
+
 void vb_qp_close_shared(struct vb_qp *qp)
 {
 	uint32_t gen = atomic_load(&qp->shared->gen);
@@ -46,6 +57,8 @@ static void flush_receive(struct vb_qp *qp, uint64_t wr_id)
 		cqe.wc.qp_num = qp->attr.dest_qp_num;
 	if (qp->inbound->kind != VB_TM_PLAIN)
 		vb_tm_complete(qp, &cqe);
+	if (qp->rq_counted)
+		vb_cntr_received(qp, cqe.wc.status, 1, 0);
 	vb_cq_push(qp->rcq, &cqe, true);
 }
 
@@ -60,7 +73,7 @@ static void flush_sends(struct vb_qp *qp)
 {
 	vb_sq_drop_held(qp);
 	if (qp->sq_una != qp->sq_head && vb_mw_finish(qp, vb_sq_at(qp, qp->sq_una))) {
-		if (vb_sq_at(qp, qp->sq_una)->flags & IBV_SEND_SIGNALED)
+		if (vb_sq_at(qp, qp->sq_una)->flags & VB_SEND_TOLD)
 			vb_sq_tell(qp, vb_sq_at(qp, qp->sq_una), IBV_WC_SUCCESS);
 		vb_sq_retire(qp);
 	}

@@ -238,6 +238,8 @@ int vb_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask)
 		return EINVAL;
 	int err = vb_context_fault(ctx_of(vb_qp(ibqp)), VB_FAULT_MODIFY_QP);
 
+	if (!err && vb_qp(ibqp)->xrc.far)
+		return vb_xrc_far_ops.modify(vb_qp(ibqp), attr, mask);
 	return err ? err : modify_alone(vb_qp_real(vb_qp(ibqp)), attr, mask, false);
 }
 

@@ -23,6 +23,16 @@ static void query_psns(const struct vb_qp *qp, struct ibv_qp_attr *attr)
 		attr->sq_psn = sq_psn;
 }
 
+/* A handle of another process's target, which has no queues. */
+static int query_far(struct vb_qp *h, struct ibv_qp_attr *attr, struct ibv_qp_init_attr *init)
+{
+	int err = vb_xrc_far_ops.query(h, attr);
+
+	if (!err)
+		*init = (struct ibv_qp_init_attr){.qp_context = h->qp.qp_context, .qp_type = IBV_QPT_XRC_RECV};
+	return err;
+}
+
 /* The mask is a hint (ibv_query_qp(3)). All fields up to rate_limit are filled. rate_limit, which the structs of older
  * programs lack, is set to 0 if requested. PSNs are the next ones. */
 int vb_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask, struct ibv_qp_init_attr *init)
@@ -31,6 +41,11 @@ int vb_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask, struct 
 
 	if (!vb_qp_is_sound(ibqp))
 		return EINVAL;
+	if (qp->xrc.far) {
+		if (mask & IBV_QP_RATE_LIMIT)
+			attr->rate_limit = 0;
+		return query_far(qp, attr, init);
+	}
 	bool is_target = qp->type == IBV_QPT_XRC_RECV;
 	/* an XRC target uses the queues of the SRQs that requests name, and others may have work queues */
 	struct vb_cq *rcq = !qp->scq ? NULL : qp->named_rcq ? qp->named_rcq : qp->rcq;

@@ -86,6 +86,9 @@ static inline void vb_sq_retire(struct vb_qp *qp)
 	__atomic_store_n(&qp->sq_una, qp->sq_una + 1, __ATOMIC_RELEASE);
 }
 
+/* For vb_sq_tell: the rare queue pairs. Returns whether the entry has a completion. Under sq_lock. qp_flush.c */
+bool vb_sq_tell_apart(struct vb_qp *qp, struct vb_swqe *w, enum ibv_wc_status status);
+
 /* Pushes the completion of an entry. The entry keeps its slot until the completion leaves the queue. Under sq_lock. */
 static inline void vb_sq_tell(struct vb_qp *qp, struct vb_swqe *w, enum ibv_wc_status status)
 {
@@ -100,10 +103,8 @@ static inline void vb_sq_tell(struct vb_qp *qp, struct vb_swqe *w, enum ibv_wc_s
 
 	if (__builtin_expect(status != IBV_WC_SUCCESS, 0))
 		vb_qp_show_error(qp);
-	if (__builtin_expect(qp->sq_tagged, 0)) {
-		vb_tm_sent(qp, w, status);
+	if (__builtin_expect(qp->sq_apart, 0) && !vb_sq_tell_apart(qp, w, status))
 		return;
-	}
 	atomic_store_explicit(&w->in_cq, true, memory_order_relaxed);
 	vb_cq_push(qp->scq, &cqe, false);
 }

@@ -68,7 +68,7 @@ int vb_post_srq_ops(struct ibv_srq *srq, struct ibv_ops_wr *wr, struct ibv_ops_w
 int vb_get_srq_num(struct ibv_srq *srq, uint32_t *number);
 struct ibv_xrcd *vb_open_xrcd(struct ibv_context *context, struct ibv_xrcd_init_attr *attr);
 int vb_close_xrcd(struct ibv_xrcd *xrcd);
-/* EOPNOTSUPP for the number of another process's queue pair. */
+/* Of another process's target, too (node/xrc_opener.c). */
 struct ibv_qp *vb_open_qp(struct ibv_context *context, struct ibv_qp_open_attr *attr);
 
 struct ibv_qp *vb_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr);
@@ -108,6 +108,18 @@ int vb_destroy_counters(struct ibv_counters *counters);
 int vb_attach_counters_point_flow(struct ibv_counters *counters, struct ibv_counter_attach_attr *attr,
                                   struct ibv_flow *flow);
 int vb_read_counters(struct ibv_counters *counters, uint64_t *values, uint32_t n, uint32_t flags);
+
+/* rdma-core 65. attr: struct vb_comp_cntr_init_attr, struct vb_comp_cntr_attach_attr (core/cntr.h). */
+struct vb_comp_cntr;
+struct vb_comp_cntr *vb_create_comp_cntr(struct ibv_context *context, void *attr);
+int vb_destroy_comp_cntr(struct vb_comp_cntr *cntr);
+int vb_qp_attach_comp_cntr(struct ibv_qp *qp, struct vb_comp_cntr *cntr, void *attr);
+int vb_set_comp_cntr(struct vb_comp_cntr *cntr, uint64_t value);
+int vb_set_err_comp_cntr(struct vb_comp_cntr *cntr, uint64_t value);
+int vb_inc_comp_cntr(struct vb_comp_cntr *cntr, uint64_t amount);
+int vb_inc_err_comp_cntr(struct vb_comp_cntr *cntr, uint64_t amount);
+int vb_read_comp_cntr(struct vb_comp_cntr *cntr, uint64_t *value);
+int vb_read_err_comp_cntr(struct vb_comp_cntr *cntr, uint64_t *value);
 
 struct ibv_wq *vb_create_wq(struct ibv_context *context, struct ibv_wq_init_attr *attr);
 int vb_modify_wq(struct ibv_wq *wq, struct ibv_wq_attr *attr);

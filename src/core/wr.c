@@ -127,8 +127,7 @@ static struct vb_swqe *wr_begin(struct vb_qp *qp, enum ibv_wr_opcode opcode)
 
 	w->wr_id = qp->qpx.wr_id;
 	w->opcode = (uint8_t)opcode;
-	w->flags =
-	        (uint8_t)((qp->qpx.wr_flags & ~(unsigned)IBV_SEND_INLINE) | (qp->sq_sig_all ? IBV_SEND_SIGNALED : 0));
+	w->flags = (uint8_t)((qp->qpx.wr_flags & VB_SEND_FLAGS & ~(unsigned)IBV_SEND_INLINE) | qp->sq_flags);
 	w->num_sge = w->slot = w->data_written = 0;
 	w->length = 0;
 	w->imm = 0;

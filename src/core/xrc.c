@@ -66,69 +66,96 @@ static void close_if_open(int fd)
 		close(fd);
 }
 
-/* Opens the domain of this file, which no context of the process has open. 0 or errno. Under ctx_lock. */
-static int domain_open_file(struct vb_xrc_domain *d, const struct vb_device *dev, int fd, int oflags,
-                            const struct stat *st)
-{
-	int err = vb_xrc_file_open(dev->dev.name, st, oflags, &d->lock);
+/* The file of a domain that a program opens. */
+struct domain_file {
+	int fd;   /* -1: the domain has none */
+	int lock; /* what vb_xrc_file_open has returned, until a domain has it; or -1 */
+	struct stat st;
+};
 
-	if (err)
-		return err;
-	d->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-	if (d->fd >= 0)
-		return 0;
-	err = errno;
-	close_if_open(d->lock);
-	return err;
-}
-
-/* st: the file of fd, or NULL for a domain without a file. Returns NULL with errno set. Under ctx_lock. */
-static struct vb_xrc_domain *domain_new(struct vb_xrc *xrc, const struct vb_device *dev, int fd, int oflags,
-                                        const struct stat *st)
+/* The domain has the lock of the file from now on. Returns NULL with errno set. Under ctx_lock. */
+static struct vb_xrc_domain *domain_new(struct vb_xrc *xrc, const struct vb_device *dev, struct domain_file *f)
 {
 	struct vb_xrc_domain *d = calloc(1, sizeof(*d));
-	int err = d ? 0 : ENOMEM;
 
-	if (d) {
-		d->fd = d->lock = -1;
-		err = st ? domain_open_file(d, dev, fd, oflags, st) : 0;
-	}
-	if (err) {
+	if (!d)
+		return NULL;
+	d->fd = f->fd >= 0 ? fcntl(f->fd, F_DUPFD_CLOEXEC, 0) : -1;
+	if (f->fd >= 0 && d->fd < 0) {
 		free(d);
-		errno = err;
 		return NULL;
 	}
+	d->lock = f->lock;
+	f->lock = -1;
 	d->dev = dev;
-	if (st) {
-		d->st_dev = st->st_dev;
-		d->st_ino = st->st_ino;
+	if (f->fd >= 0) {
+		d->st_dev = f->st.st_dev;
+		d->st_ino = f->st.st_ino;
 	}
 	d->next = xrc->domains;
 	xrc->domains = d;
 	return d;
 }
 
-/* Finds or makes the domain, and counts a reference. The errors are the kernel's. Under ctx_lock. */
-static int domain_get(struct vb_context *ctx, int fd, int oflags, struct vb_xrc_domain **out)
+/* Finds the domain that this process has open, and counts a reference. EINVAL: it has, and the program wants a new one.
+ * ENOENT: it has none. Under ctx_lock. */
+static int domain_join(struct vb_context *ctx, const struct domain_file *f, bool new, struct vb_xrc_domain **out)
 {
-	struct stat st;
-	int err = table_open(ctx->node);
+	struct vb_xrc_domain *d = f->fd >= 0 ? domain_find(ctx->node->xrc, ctx->dev, &f->st) : NULL;
 
-	if (err)
-		return err;
-	if (fd >= 0 && fstat(fd, &st))
-		return EBADF;
-	struct vb_xrc_domain *d = fd >= 0 ? domain_find(ctx->node->xrc, ctx->dev, &st) : NULL;
-
-	if (d && (oflags & O_EXCL))
+	if (!d)
+		return ENOENT;
+	if (new)
 		return EINVAL;
-	if (!d)
-		d = domain_new(ctx->node->xrc, ctx->dev, fd, oflags, fd >= 0 ? &st : NULL);
-	if (!d)
-		return errno;
 	d->refs++;
 	*out = d;
 	return 0;
+}
+
+/* Another thread may have opened the domain while this one was asking other processes for it. Under ctx_lock. */
+static int domain_make(struct vb_context *ctx, struct domain_file *f, bool new, struct vb_xrc_domain **out)
+{
+	/* with a lock of its own an exclusive opener was the first */
+	int err = domain_join(ctx, f, new && f->lock < 0, out);
+
+	if (err != ENOENT)
+		return err;
+	*out = domain_new(ctx->node->xrc, ctx->dev, f);
+	if (!*out)
+		return errno;
+	(*out)->refs = 1;
+	return 0;
+}
+
+/* The errors are the kernel's. Other processes are asked without ctx_lock, because that may take a while. */
+static int domain_get(struct vb_context *ctx, int fd, int oflags, struct vb_xrcd *x)
+{
+	struct vb_node *node = ctx->node;
+	struct domain_file f = {.fd = fd, .lock = -1};
+
+	if (fd >= 0 && fstat(fd, &f.st))
+		return EBADF;
+	vb_mutex_lock(&node->ctx_lock, VB_RANK_CONTEXTS);
+	int err = table_open(node);
+
+	if (!err)
+		err = domain_join(ctx, &f, oflags & O_EXCL, &x->domain);
+	if (err == ENOENT && fd >= 0) {
+		vb_mutex_unlock(&node->ctx_lock);
+		err = vb_xrc_file_open(ctx->dev->dev.name, &f.st, oflags, &f.lock);
+		if (!err)
+			err = ENOENT;
+		vb_mutex_lock(&node->ctx_lock, VB_RANK_CONTEXTS);
+	}
+	if (err == ENOENT)
+		err = domain_make(ctx, &f, oflags & O_EXCL, &x->domain);
+	if (!err) {
+		x->next = x->domain->xrcds;
+		x->domain->xrcds = x;
+	}
+	vb_mutex_unlock(&node->ctx_lock);
+	close_if_open(f.lock);
+	return err;
 }
 
 /* Returns the guests that end with the domain. Under ctx_lock. */
@@ -178,14 +205,8 @@ struct ibv_xrcd *vb_open_xrcd(struct ibv_context *context, struct ibv_xrcd_init_
 	if (!err && !x)
 		err = ENOMEM;
 	if (!err) {
-		vb_mutex_lock(&ctx->node->ctx_lock, VB_RANK_CONTEXTS);
-		err = domain_get(ctx, attr->fd, attr->oflags, &x->domain);
-		if (!err) {
-			x->xrcd.context = context;
-			x->next = x->domain->xrcds;
-			x->domain->xrcds = x;
-		}
-		vb_mutex_unlock(&ctx->node->ctx_lock);
+		x->xrcd.context = context;
+		err = domain_get(ctx, attr->fd, attr->oflags, x);
 	}
 	if (err) {
 		free(x);
@@ -206,6 +227,20 @@ static void await_guests(struct vb_node *node)
 	VB_MAY_WAIT();
 	while (atomic_load(&node->guests_end))
 		nanosleep(&ts, NULL);
+}
+
+void vb_xrc_domain_hold(struct vb_xrc_domain *d)
+{
+	d->refs++;
+}
+
+void vb_xrc_domain_drop(struct vb_node *node, struct vb_xrc_domain *d)
+{
+	vb_mutex_lock(&node->ctx_lock, VB_RANK_CONTEXTS);
+	struct vb_qp *guests = domain_put(node->xrc, d);
+	vb_mutex_unlock(&node->ctx_lock);
+	vb_xrc_guests_end(guests);
+	await_guests(node);
 }
 
 int vb_close_xrcd(struct ibv_xrcd *xrcd)

@@ -76,6 +76,19 @@ struct ibv_qp *vb_xrc_handle(struct vb_qp *qp, struct ibv_context *context, stru
 /* Removes and frees a handle; with the last one the queue pair ends. */
 void vb_xrc_handle_close(struct vb_qp *handle);
 
+/*
+ * Adds a handle that another process has, which knows the domain as id. tell is called for each event, and opener is the
+ * handle's qp_context. 0 or errno: EINVAL if there is no such target. No lock held. vb_xrc_handle_close removes it.
+ */
+int vb_xrc_handle_for(struct vb_node *node, const struct vb_xrc_id *id, uint32_t qpn,
+                      void (*tell)(struct vb_qp *handle, enum ibv_event_type type), void *opener, struct vb_qp **out);
+/* The same for a handle of another process's target. */
+void vb_xrc_far_close(struct vb_qp *handle);
+/* Keeps a domain, which exists. Under ctx_lock. */
+void vb_xrc_domain_hold(struct vb_xrc_domain *d);
+/* Its counterpart. No lock held. */
+void vb_xrc_domain_drop(struct vb_node *node, struct vb_xrc_domain *d);
+
 /* The queue pair of a handle: the same object unless it is an XRC target. */
 static inline struct vb_qp *vb_qp_real(struct vb_qp *qp)
 {

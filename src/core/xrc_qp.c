@@ -36,7 +36,9 @@ static bool unlink_handle(struct vb_qp *h)
 	return !h->xrc.real->xrc.handles;
 }
 
-static struct vb_qp *handle_new(struct ibv_context *context, struct vb_xrcd *xrcd, uint32_t qpn, void *qp_context)
+/* A handle that another process has gets its context with its target, and no xrcd. */
+static struct vb_qp *handle_new(struct vb_node *node, struct ibv_context *context, struct vb_xrcd *xrcd, uint32_t qpn,
+                                void *qp_context)
 {
 	const struct ibv_qp_cap none = {.max_send_wr = 1, .max_send_sge = 1};
 	struct vb_qp *h = vb_qp_alloc(&vb_xrc_no_pd, &none, IBV_QPT_XRC_RECV);
@@ -48,7 +50,7 @@ static struct vb_qp *handle_new(struct ibv_context *context, struct vb_xrcd *xrc
 	h->qp.qp_type = IBV_QPT_XRC_RECV;
 	h->qp.qp_num = h->qp.handle = qpn;
 	h->type = IBV_QPT_XRC_RECV;
-	h->node = vb_ctx(context)->node;
+	h->node = node;
 	h->made = VB_MADE(h->qp);
 	h->xrc.by = xrcd;
 	vb_path_none(h);
@@ -78,7 +80,7 @@ static int join_handle(struct vb_qp *h, struct vb_qp *qp)
 
 struct ibv_qp *vb_xrc_handle(struct vb_qp *qp, struct ibv_context *context, struct vb_xrcd *xrcd, void *qp_context)
 {
-	struct vb_qp *h = handle_new(context, xrcd, qp->qp.qp_num, qp_context);
+	struct vb_qp *h = handle_new(qp->node, context, xrcd, qp->qp.qp_num, qp_context);
 
 	if (!h) {
 		errno = ENOMEM;
@@ -89,18 +91,87 @@ struct ibv_qp *vb_xrc_handle(struct vb_qp *qp, struct ibv_context *context, stru
 	return &h->qp;
 }
 
+/* Links it to a target with this number that a program has open, in a domain that other processes know as id. Under
+ * ctx_lock. */
+static int join_for_another(struct vb_qp *h, struct vb_xrc_domain *d)
+{
+	struct vb_node *node = h->node;
+	int err = EINVAL;
+
+	vb_lock(&node->progress);
+	struct vb_qp *qp = atomic_load_explicit(&node->qps[VB_QP_INDEX(h->qp.qp_num)], memory_order_relaxed);
+
+	if (qp && qp->xrc.handles && qp->qp.qp_num == h->qp.qp_num && qp->type == IBV_QPT_XRC_RECV &&
+	    qp->xrc.domain == d) {
+		vb_lock(&qp->sq_lock);
+		h->qp.context = qp->qp.context;
+		h->made = VB_MADE(h->qp);
+		link_handle(qp, h);
+		vb_unlock(&qp->sq_lock);
+		err = 0;
+	}
+	vb_unlock(&node->progress);
+	return err;
+}
+
+int vb_xrc_handle_for(struct vb_node *node, const struct vb_xrc_id *id, uint32_t qpn,
+                      void (*tell)(struct vb_qp *handle, enum ibv_event_type type), void *opener, struct vb_qp **out)
+{
+	struct vb_xrcd *by = NULL;
+	struct vb_qp *h = NULL;
+	int err = EINVAL;
+
+	vb_mutex_lock(&node->ctx_lock, VB_RANK_CONTEXTS);
+	struct vb_xrc_domain *d = vb_xrc_domain_of(node, id, &by);
+
+	if (d) {
+		h = handle_new(node, NULL, NULL, qpn, opener);
+		err = h ? 0 : ENOMEM;
+	}
+	if (h) {
+		h->xrc.tell = tell;
+		err = join_for_another(h, d);
+	}
+	if (!err)
+		vb_xrc_domain_hold(d);
+	vb_mutex_unlock(&node->ctx_lock);
+	if (err && h)
+		vb_qp_free(h);
+	*out = err ? NULL : h;
+	return err;
+}
+
 void vb_xrc_handle_close(struct vb_qp *h)
 {
 	struct vb_qp *qp = h->xrc.real;
+	struct vb_xrc_domain *kept = h->xrc.by ? NULL : qp->xrc.domain;
+	struct vb_context *ctx = VB_CONTEXT_OF(qp);
+	struct vb_node *node = h->node;
 
+	if (kept) /* it may be the last that needs the context */
+		vb_context_hold(ctx);
 	vb_lock(&h->node->progress);
 	vb_lock(&qp->sq_lock);
 	bool last = unlink_handle(h);
 	vb_unlock(&qp->sq_lock);
 	vb_unlock(&h->node->progress);
-	vb_async_forget(vb_ctx(h->qp.context), IBV_EVENT_QP_FATAL, h);
+	if (!kept)
+		vb_async_forget(vb_ctx(h->qp.context), IBV_EVENT_QP_FATAL, h);
 	if (last)
 		vb_qp_finish(qp);
+	if (!kept)
+		atomic_fetch_sub(&h->xrc.by->users, 1);
+	vb_qp_free(h);
+	if (!kept)
+		return;
+	vb_xrc_domain_drop(node, kept);
+	vb_context_drop(ctx);
+}
+
+void vb_xrc_far_close(struct vb_qp *h)
+{
+	vb_xrc_far_ops.close(h);
+	vb_async_forget(VB_CONTEXT_OF(h), IBV_EVENT_QP_FATAL, h);
 	atomic_fetch_sub(&h->xrc.by->users, 1);
 	vb_qp_free(h);
 }
@@ -122,20 +193,30 @@ static int check_open_attr(struct ibv_context *context, const struct ibv_qp_open
 	if ((a->comp_mask & needed) != needed || a->comp_mask >= IBV_QP_OPEN_ATTR_RESERVED ||
 	    a->qp_type != IBV_QPT_XRC_RECV || a->qp_num > VB_QPN_MASK || !vb_xrcd_is_of(a->xrcd, context))
 		return EINVAL;
-	/* an XRC domain does not reach into another process */
-	return VB_QP_LANE(a->qp_num) == vb_ctx(context)->node->lane ? 0 : EOPNOTSUPP;
+	return 0;
+}
+
+/* The target may be another process's, if that has the same domain. */
+static int join_any(struct vb_qp *h)
+{
+	struct vb_xrc_id id;
+
+	if (VB_QP_LANE(h->qp.qp_num) == h->node->lane)
+		return join_handle(h, NULL);
+	return vb_xrc_id_of(h->xrc.by->domain, &id) ? vb_xrc_far_ops.open(h, &id) : EINVAL;
 }
 
 struct ibv_qp *vb_open_qp(struct ibv_context *context, struct ibv_qp_open_attr *attr)
 {
 	int err = check_open_attr(context, attr);
 	void *qp_context = attr->comp_mask & IBV_QP_OPEN_ATTR_CONTEXT ? attr->qp_context : NULL;
-	struct vb_qp *h = err ? NULL : handle_new(context, vb_xrcd(attr->xrcd), attr->qp_num, qp_context);
+	struct vb_qp *h =
+	        err ? NULL : handle_new(vb_ctx(context)->node, context, vb_xrcd(attr->xrcd), attr->qp_num, qp_context);
 
 	if (!err && !h)
 		err = ENOMEM;
 	if (!err)
-		err = join_handle(h, NULL);
+		err = join_any(h);
 	if (err) {
 		if (h)
 			vb_qp_free(h);

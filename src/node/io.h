@@ -18,6 +18,7 @@ struct vb_io {
 	struct vb_roce_sockets *roce;
 	struct vb_watches *watches;
 	struct vb_control *control;   /* or NULL */
+	struct vb_xrc_owner *xrc;     /* or NULL; set under node->ctx_lock */
 	struct vb_walk *_Atomic walk; /* that the owner of progress shall do; or NULL */
 	struct vb_iwarp_host *iwarp;
 	struct vb_raw_host *raw;

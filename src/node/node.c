@@ -25,6 +25,7 @@
 #include "node/io.h"
 #include "node/stat.h"
 #include "node/wake.h"
+#include "node/xrc_far.h"
 #include "util/calls.h"
 #include "util/guard.h"
 #include "util/log.h"
@@ -96,6 +97,8 @@ static void in_child(void)
 		vb_node_capture_in_child();
 		vb_faults_in_child();
 		vb_control_in_child(node->io->control);
+		vb_xrc_owner_in_child(node->io->xrc);
+		node->io->xrc = NULL;
 		pthread_mutex_init(&node->mr_lock, NULL);
 		pthread_mutex_init(&node->io->meet_lock, NULL);
 		pthread_mutex_init(&node->ctx_lock, NULL);
@@ -344,6 +347,7 @@ __attribute__((destructor)) static void at_end(void)
 	if (node) {
 		log_at_end(node);
 		vb_control_remove_name(node->io->control);
+		vb_xrc_owner_remove_name(node->io->xrc);
 	}
 	if (!node || !take_over(node))
 		return;
@@ -376,6 +380,7 @@ void vb_node_put(struct vb_node *node)
 	vb_mutex_lock(&the_lock, VB_RANK_NODE);
 	if (node == the_node && !--the_users) {
 		the_node = NULL;
+		vb_xrc_owner_stop(node->io->xrc); /* its thread may wait for the progress thread */
 		vb_progress_stop(node);
 		vb_lock(&node->progress);
 		vb_node_publish(node);

@@ -78,6 +78,7 @@ int vb_xrc_file_open(const char *device, const struct stat *st, int oflags, int 
 	off_t at = byte_of(device, st);
 
 	*lock = -1;
+	VB_MAY_WAIT();
 	if (fd < 0) /* nothing of this user reaches another process then */
 		return oflags & O_CREAT ? 0 : EAGAIN;
 	for (int i = 0; err == EBUSY && i < TRIES; i++) {

@@ -5,6 +5,7 @@
 
 #include <arpa/inet.h>
 
+#include "core/cntr.h"
 #include "core/cq.h"
 #include "core/mw.h"
 #include "core/place.h"
@@ -124,7 +125,7 @@ void vb_queue_complete_send(void *own, const struct vb_work *work, enum vb_work_
 	if (__builtin_expect(status == VB_WORK_WR_FLUSH_ERR, 0) && vb_mw_finish(qp, w))
 		status =
 		        VB_WORK_SUCCESS; /* it has begun, so no request before it is left, and this is under progress */
-	if ((w->flags & IBV_SEND_SIGNALED) || status != VB_WORK_SUCCESS)
+	if ((w->flags & VB_SEND_TOLD) || status != VB_WORK_SUCCESS)
 		vb_sq_tell(qp, w,
 		           status == VB_WORK_LOC_LEN_ERR && w->state == VB_SWQE_DONE ? w->status : wc_status(status));
 	vb_sq_retire(qp);
@@ -213,6 +214,8 @@ void vb_queue_complete_receive(void *own, const struct vb_receipt *r)
 	}
 	if (__builtin_expect(qp->inbound->kind != VB_TM_PLAIN, 0))
 		vb_tm_complete(qp, &cqe);
+	if (__builtin_expect(qp->rq_counted, 0))
+		vb_cntr_received(qp, cqe.wc.status, 1, cqe.wc.byte_len);
 	qp->inbound->active = false;
 	vb_cq_push(qp->rcq, &cqe, r->solicited || r->status != VB_WORK_SUCCESS);
 }

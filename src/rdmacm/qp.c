@@ -237,9 +237,12 @@ RCM_EXPORT void rdma_destroy_qp(struct rdma_cm_id *id)
 	int cancel;
 
 	rcm_qp_lock(rcm_id(id), &cancel);
-	if (id->qp)
-		ibv_destroy_qp(id->qp);
-	id->qp = NULL;
+	struct ibv_qp *qp = id->qp;
+	id->qp = NULL; /* no event that is presented from now on uses it */
 	rcm_qp_unlock(rcm_id(id), cancel);
+	/* without the lock: it waits until the program has acknowledged the queue pair's events, and the thread that does
+	 * may get an event of the id before */
+	if (qp)
+		ibv_destroy_qp(qp);
 	destroy_cqs(id);
 }

@@ -237,7 +237,7 @@ bool rcm_fabric_is_from(const struct vb_cm_addr *addr);
 
 /* global.c */
 int rcm_open(void); /* 0 or errno */
-/* id->qp_lock, around what uses id.qp or destroys it. They also defer cancellation. present.c; no other lock of rcm held */
+/* id->qp_lock, around what uses id.qp or takes it away. They also defer cancellation. present.c; no other lock of rcm held */
 void rcm_qp_lock(struct rcm_id *id, int *cancel);
 void rcm_qp_unlock(struct rcm_id *id, int cancel);
 void rcm_lock(void); /* also defers cancellation of the thread */

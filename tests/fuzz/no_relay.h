@@ -5,6 +5,12 @@
 
 #include "engine/local/relay.h"
 
+static void no_offer(struct vb_node *node)
+{
+}
+
+const struct vb_xrc_far_ops vb_xrc_far_ops = {.offer = no_offer};
+
 enum vb_xrc_place vb_relay_place(struct vb_qp *qp, uint32_t srqn)
 {
 	return srqn & 1 ? VB_XRC_THERE : VB_XRC_BUSY;

@@ -1,6 +1,7 @@
 // execute.c - executes a request of a connected peer: SEND, RDMA write, atomic, and what a requester could not judge
 // follows: IBA volume 1, 9.7.3 to 9.7.4 (responder), 9.8.2 (UC)
 // SPDX-License-Identifier: MIT
+#include "core/cntr.h"
 #include "core/pd.h"
 #include "core/rq.h"
 #include "core/tm.h"
@@ -54,6 +55,8 @@ void vb_local_receive_complete(struct vb_qp *qp, struct vb_local_req *q, enum ib
 		name_source(qp, q, &cqe.wc);
 	if (__builtin_expect(qp->inbound->kind != VB_TM_PLAIN, 0))
 		vb_tm_complete(qp, &cqe);
+	if (__builtin_expect(qp->rq_counted, 0))
+		vb_cntr_received(qp, status, 1, length);
 	qp->inbound->active = false;
 	vb_cq_push(qp->rcq, &cqe, q && (q->flags & VB_RECF_SOLICITED));
 }

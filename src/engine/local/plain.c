@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: MIT
 #include <string.h>
 
+#include "core/cntr.h"
 #include "core/cq.h"
 #include "core/inbound.h"
 #include "core/mr.h"
@@ -122,6 +123,8 @@ static inline void end_run(const struct run *r, const struct vb_received *receiv
 	qp->local.taken += n;
 	qp->local.epsn = (qp->local.epsn + n) & VB_PSN_MASK;
 	vb_local_update_ackable(qp);
+	if (__builtin_expect(qp->rq_counted, 0))
+		vb_cntr_received(qp, IBV_WC_SUCCESS, n, r->bytes);
 	vb_cq_push_received(qp->rcq, qp->qp.qp_num, r->src & VB_QPN_MASK, rq, received, n);
 }
 

@@ -72,7 +72,7 @@ enum vb_sq_status vb_local_retire_done(struct vb_qp *qp)
 		} else {
 			break;
 		}
-		if (w->flags & IBV_SEND_SIGNALED)
+		if (w->flags & VB_SEND_TOLD)
 			vb_sq_tell(qp, w, IBV_WC_SUCCESS);
 		vb_sq_retire(qp);
 	}

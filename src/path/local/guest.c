@@ -9,8 +9,13 @@
 #include "engine/local/ring.h"
 #include "node/io.h"
 #include "path/local/relay_state.h"
+#include "util/log.h"
 
 #define ASKS 32u /* what does not fit is asked again */
+
+/* Guests take QP numbers, of which the program needs some itself, and other processes too. */
+#define GUESTS_MOST (VB_MAX_QP / 2)
+#define GUESTS_OF_PEER (VB_MAX_QP / 4)
 
 /* A record of another process, which the progress thread handles because it allocates. */
 struct vb_relay_ask {
@@ -105,6 +110,26 @@ static void reap(struct vb_node *node)
 	vb_peers_reap(node); /* their targets' processes may have ended */
 }
 
+/* May this process have one more? Each of its guests is for a target, of which an honest process has no more either. Under
+ * ctx_lock. */
+static bool takes_guest_of(struct vb_node *node, const struct vb_peer *peer)
+{
+	static atomic_bool said;
+	unsigned all = 0, its = 0;
+
+	for (struct vb_xrc_domain *d = vb_xrc_domains(node); d; d = vb_xrc_domain_next(d))
+		for (const struct vb_qp *g = *vb_xrc_guests_of(d); g; g = g->xrc.next_guest) {
+			all++;
+			its += g->local.peer == peer;
+		}
+	if (all < GUESTS_MOST && its < GUESTS_OF_PEER)
+		return true;
+	if (!atomic_exchange(&said, true))
+		vb_log(VB_LOG_ERROR, "too many XRC targets of other processes (%u, of process %d %u) name SRQs of this one",
+		       all, peer->pid, its);
+	return false;
+}
+
 /* Under ctx_lock. */
 static struct vb_qp *guest_new(struct vb_xrcd *by, const struct vb_relay_ask *a)
 {
@@ -140,7 +165,7 @@ static uint32_t guest_of(struct vb_node *node, const struct vb_relay_ask *a)
 	while (guest &&
 	       (guest->local.peer != a->peer || guest->attr.dest_qp_num != a->qpn || guest->xrc.host_gen != a->gen))
 		guest = guest->xrc.next_guest;
-	if (!guest && d && by && (guest = guest_new(by, a))) {
+	if (!guest && d && by && takes_guest_of(node, a->peer) && (guest = guest_new(by, a))) {
 		guest->xrc.next_guest = *vb_xrc_guests_of(d);
 		*vb_xrc_guests_of(d) = guest;
 	}

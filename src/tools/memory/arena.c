@@ -399,6 +399,38 @@ void vb_arena_flag(struct vb_arena *a, void *p, size_t n, unsigned clear, unsign
 	pthread_mutex_unlock(&a->lock);
 }
 
+/* Under the lock. Blocks that are not in use belong to nobody, but a retired one may be the program's own memory now. */
+static bool page_is_foreign(const struct vb_arena *a, uint32_t i)
+{
+	uint32_t first = block_of(a, i);
+
+	return (a->pages[i].flags & VB_PAGE_FOREIGN) || (first && a->pages[first].state == VB_BLOCK_RETIRED);
+}
+
+bool vb_arena_is_foreign(struct vb_arena *a, void *p, size_t n, size_t *part)
+{
+	uint32_t i, end;
+	bool before = (uintptr_t)p < (uintptr_t)a->base;
+
+	*part = n;
+	if (!pages_of(a, p, n, &i, &end))
+		return true;
+	if (before) { /* up to the arena */
+		*part = (size_t)((uintptr_t)a->base - (uintptr_t)p);
+		return true;
+	}
+	bool locked = lock(a), foreign = page_is_foreign(a, i);
+
+	while (i < end && page_is_foreign(a, i) == foreign)
+		i++;
+	if (locked)
+		pthread_mutex_unlock(&a->lock);
+	size_t same = (size_t)(a->base + (size_t)i * a->page - (uint8_t *)p);
+
+	*part = same < n ? same : n;
+	return foreign;
+}
+
 bool vb_arena_has_file(const struct vb_arena *a)
 {
 	struct stat st;

@@ -209,10 +209,6 @@ static bool touches(const void *p, size_t n)
 /* As for private memory. */
 static int advise_pages(void *p, size_t n, int advice)
 {
-	if ((uintptr_t)p % page_size) {
-		errno = EINVAL;
-		return -1;
-	}
 	switch (advice) {
 	case MADV_DONTNEED:
 	case MADV_DONTNEED_LOCKED:
@@ -235,9 +231,28 @@ static int advise_pages(void *p, size_t n, int advice)
 	}
 }
 
+/* The kernel takes what the program has mapped itself, also in place of pages of the arena. */
+static int advise_parts(void *p, size_t n, int advice)
+{
+	size_t part;
+
+	if ((uintptr_t)p % page_size) {
+		errno = EINVAL;
+		return -1;
+	}
+	for (int rc; n; p = (char *)p + part, n -= part) {
+		bool foreign = vb_arena_is_foreign(&arena, p, n, &part);
+
+		rc = foreign ? NEXT(madvise)(p, part, advice) : advise_pages(p, part, advice);
+		if (rc)
+			return rc;
+	}
+	return 0;
+}
+
 EXPORT int madvise(void *p, size_t n, int advice)
 {
-	return touches(p, n) && arena.shared ? advise_pages(p, n, advice) : NEXT(madvise)(p, n, advice);
+	return touches(p, n) && arena.shared ? advise_parts(p, n, advice) : NEXT(madvise)(p, n, advice);
 }
 
 /* rc: what the call has returned, and what this returns. */

@@ -152,6 +152,42 @@ static void protection_ends_with_the_block(void)
 	free(p);
 }
 
+/* A hole in such pages is the program's, as is what it maps there, also when the rest has been freed. */
+static void what_the_program_maps_in_their_place_is_its_own(void)
+{
+	char *p = pages(8 * PAGE), *mine = p + 2 * PAGE;
+
+	if (!wanted) { /* the C library would write into the hole */
+		free(p);
+		return;
+	}
+	memset(p, 1, 8 * PAGE);
+	CHECK(!munmap(mine, 3 * PAGE));
+	errno = 0;
+	CHECK(madvise(mine, PAGE, MADV_DONTNEED) < 0 && errno == ENOMEM); /* as anywhere where nothing is mapped */
+	CHECK(mmap(mine, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == mine);
+	memset(mine, 2, 2 * PAGE);
+	CHECK(!madvise(mine, PAGE, MADV_DONTNEED) && is_zero(mine, PAGE) && mine[PAGE] == 2);
+	memset(mine, 2, PAGE);
+	CHECK(!madvise(p, 4 * PAGE, MADV_DONTNEED) && is_zero(p, 4 * PAGE) && p[5 * PAGE] == 1);
+	memset(mine, 3, 2 * PAGE);
+	pid_t pid = fork();
+	if (!pid) { /* it is private there, too */
+		CHECK(mine[0] == 3 && p[0] == 0 && p[5 * PAGE] == 1);
+		memset(mine, 4, 2 * PAGE);
+		_exit(0);
+	}
+	int status;
+	CHECK(waitpid(pid, &status, 0) == pid && !status && mine[0] == 3);
+	free(p);
+	CHECK(mine[PAGE] == 3 && !madvise(mine, PAGE, MADV_DONTNEED) && is_zero(mine, PAGE));
+	char *q = pages(8 * PAGE); /* not the place of the first */
+	memset(q, 5, 8 * PAGE);
+	CHECK((q + 8 * PAGE <= mine || q >= mine + 2 * PAGE) && mine[PAGE] == 3);
+	free(q);
+	CHECK(!munmap(mine, 2 * PAGE));
+}
+
 /* --- fork --- */
 
 static void wait_for(pid_t pid)
@@ -322,6 +358,7 @@ int main(int argc, char **argv)
 	realloc_keeps_what_is_there();
 	madvise_does_what_it_does_to_private_memory();
 	protection_ends_with_the_block();
+	what_the_program_maps_in_their_place_is_its_own();
 	a_child_has_a_copy();
 	a_child_has_no_page_that_it_was_not_to_have();
 	threads_allocate_while_another_forks();

@@ -287,6 +287,49 @@ static void destroying_waits_for_acknowledgements(void)
 	rdma_destroy_event_channel(client.ch);
 }
 
+static void *destroy_qp(void *id)
+{
+	rdma_destroy_qp(id);
+	return NULL;
+}
+
+/* Destroying a queue pair waits for the acknowledgement of its events. The thread that is to give it may first get an event
+ * of the id. */
+static void events_of_an_id_come_while_its_queue_pair_waits_for_an_acknowledgement(void)
+{
+	struct end listener, client, server;
+	struct ibv_async_event ev;
+	pthread_t t;
+
+	connect_pair(&listener, &client, &server);
+	struct ibv_sge sge = {(uintptr_t)client.buf, 8, client.mr->lkey};
+	struct ibv_send_wr wr = {.opcode = IBV_WR_RDMA_WRITE,
+	                         .sg_list = &sge,
+	                         .num_sge = 1,
+	                         .send_flags = IBV_SEND_SIGNALED,
+	                         .wr.rdma = {(uintptr_t)server.buf, ~server.mr->rkey}},
+	                   *bad;
+
+	MUST(ibv_post_send(client.id->qp, &wr, &bad));
+	SAME(wait_wc(client.cq).status, IBV_WC_REM_ACCESS_ERR);
+	do {
+		MUST(ibv_get_async_event(server.id->verbs, &ev));
+		if (ev.event_type != IBV_EVENT_QP_ACCESS_ERR)
+			ibv_ack_async_event(&ev);
+	} while (ev.event_type != IBV_EVENT_QP_ACCESS_ERR);
+	CHECK(ev.element.qp == server.id->qp);
+	MUST(pthread_create(&t, NULL, destroy_qp, server.id));
+	sleep_ms(50); /* it waits by now */
+	MUST(rdma_disconnect(client.id));
+	next_is(server.ch, RDMA_CM_EVENT_DISCONNECTED, NULL);
+	ibv_ack_async_event(&ev);
+	MUST(pthread_join(t, NULL));
+	CHECK(!server.id->qp);
+	drop_end(&client);
+	drop_end(&server);
+	drop_end(&listener);
+}
+
 static void an_id_moves_with_what_waits_for_it(void)
 {
 	struct end listener, client;
@@ -1073,6 +1116,7 @@ int main(int argc, char **argv)
 	        T(no_more_requests_wait_than_the_backlog_allows),
 	        T(what_waits_at_a_listener_goes_with_it),
 	        T(destroying_waits_for_acknowledgements),
+	        T(events_of_an_id_come_while_its_queue_pair_waits_for_an_acknowledgement),
 	        T(an_id_moves_with_what_waits_for_it),
 	        T(what_ids_did_ends_with_their_channel),
 	        T(queue_pairs_may_be_the_programs_own),

@@ -67,8 +67,21 @@ void vb_node_tally(struct vb_node *node)
 int vb_xrc_file_open(const char *device, const struct stat *st, int oflags, int *lock)
 {
 	*lock = -1;
+	if (fake.on_xrc_file)
+		fake.on_xrc_file();
 	return oflags & O_CREAT ? 0 : EAGAIN;
 }
+
+static void no_offer(struct vb_node *node)
+{
+}
+
+static int no_far(struct vb_qp *h, const struct vb_xrc_id *id)
+{
+	return EINVAL;
+}
+
+const struct vb_xrc_far_ops vb_xrc_far_ops = {.offer = no_offer, .open = no_far};
 
 int vb_raw_open(struct vb_qp *qp)
 {

@@ -34,6 +34,7 @@ struct fake {
 	int raw_error, flows_changed; /* what vb_raw_open returns; calls of vb_raw_flows_changed */
 	void (*on_progress)(void);
 	void (*on_quiesce)(void);
+	void (*on_xrc_file)(void); /* other processes are asked for a domain */
 };
 extern struct fake fake;
 extern struct vb_node fake_node;

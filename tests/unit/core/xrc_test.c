@@ -84,6 +84,31 @@ static void a_domain_is_that_of_its_file(void)
 	CHECK(!vb_close_xrcd(a) && !vb_close_xrcd(b) && !vb_close_xrcd(c) && !close(other));
 }
 
+static int opened_twice;
+static struct ibv_xrcd *meanwhile;
+
+/* As another thread does that opens the same file. */
+static void open_meanwhile(void)
+{
+	fake.on_xrc_file = NULL;
+	CHECK(!pthread_mutex_trylock(&fake_node.ctx_lock)); /* nobody waits for it while other processes are asked */
+	CHECK(!pthread_mutex_unlock(&fake_node.ctx_lock));
+	meanwhile = open_domain(o.ctx, opened_twice, O_CREAT);
+	CHECK(meanwhile);
+}
+
+static void two_threads_that_open_one_file_get_one_domain(void)
+{
+	opened_twice = memfd_create("domain", MFD_CLOEXEC);
+	fake.on_xrc_file = open_meanwhile;
+	struct ibv_xrcd *a = open_domain(o.ctx, opened_twice, O_CREAT);
+	CHECK(a && a != meanwhile && vb_xrcd(a)->domain == vb_xrcd(meanwhile)->domain);
+	CHECK(!vb_close_xrcd(a) && !vb_close_xrcd(meanwhile));
+	fake.on_xrc_file = open_meanwhile;
+	CHECK(!open_domain(o.ctx, opened_twice, O_CREAT | O_EXCL) && errno == EINVAL); /* the other thread has made it */
+	CHECK(!vb_close_xrcd(meanwhile) && !close(opened_twice));
+}
+
 static void a_domain_without_a_file_is_of_its_own(void)
 {
 	struct ibv_xrcd *a = open_domain(o.ctx, -1, O_CREAT), *b = open_domain(o.ctx, -1, O_CREAT);
@@ -155,7 +180,7 @@ static void a_target_lives_until_its_last_handle_is_closed(void)
 
 	CHECK(!open_target(second, x, qpn) && errno == EINVAL); /* a domain of another context */
 	CHECK(!open_target(second, y, qpn ^ 1) && errno == EINVAL);
-	CHECK(!open_target(second, y, qpn ^ 1 << VB_LANE_SHIFT) && errno == EOPNOTSUPP);
+	CHECK(!open_target(second, y, qpn ^ 1 << VB_LANE_SHIFT) && errno == EINVAL); /* another process's */
 	CHECK(!open_target(second, y, o.qp->qp_num) && errno == EINVAL);
 	struct ibv_xrcd *z = open_domain(second, -1, O_CREAT);
 	CHECK(!open_target(second, z, qpn) && errno == EINVAL && !vb_close_xrcd(z));
@@ -194,6 +219,46 @@ static void events_of_a_target_go_to_all_openers(void)
 	CHECK(!vb_get_async_event(o.ctx, &ev));
 	vb_ack_async_event(&ev);
 	CHECK(!vb_destroy_qp(a) && !vb_close_xrcd(x) && !vb_close_xrcd(y) && !vb_close_device(second) && !close(fd));
+}
+
+static unsigned told;
+
+static void tell_it(struct vb_qp *handle, enum ibv_event_type type)
+{
+	told += type == IBV_EVENT_QP_FATAL && handle->qp.qp_context == &told;
+}
+
+static void another_process_has_a_handle_as_programs_have(void)
+{
+	int fd = memfd_create("domain", MFD_CLOEXEC);
+	struct ibv_xrcd *x = open_domain(o.ctx, fd, O_CREAT);
+	struct ibv_qp *a = make_target_of(o.ctx, x, NULL);
+	struct vb_qp *qp = vb_qp_real(vb_qp(a)), *h;
+	uint32_t qpn = a->qp_num;
+	struct vb_xrc_id id, wrong;
+
+	CHECK(vb_xrc_id_of(vb_xrcd(x)->domain, &id));
+	wrong = id;
+	wrong.st_ino ^= 1;
+	CHECK(vb_xrc_handle_for(&fake_node, &wrong, qpn, tell_it, &told, &h) == EINVAL && !h);
+	CHECK(vb_xrc_handle_for(&fake_node, &id, qpn ^ 1, tell_it, &told, &h) == EINVAL && !h);
+	CHECK(vb_xrc_handle_for(&fake_node, &id, o.qp->qp_num, tell_it, &told, &h) == EINVAL && !h);
+	CHECK(!vb_xrc_handle_for(&fake_node, &id, qpn, tell_it, &told, &h) && vb_qp_real(h) == qp);
+	to_init(&h->qp);
+	CHECK(a->state == IBV_QPS_INIT);
+	CHECK(!vb_destroy_qp(a) && !vb_close_xrcd(x)); /* the other process keeps the target and its domain */
+	CHECK(atomic_load(&fake_node.qps[VB_QP_INDEX(qpn)]) == qp && !told);
+	vb_async_raise(vb_ctx(o.ctx), IBV_EVENT_QP_FATAL, &qp->qp);
+	CHECK(told == 1);
+	struct vb_qp *second;
+	CHECK(!vb_xrc_handle_for(&fake_node, &id, qpn, tell_it, NULL, &second) && second->qp.state == IBV_QPS_INIT);
+	x = open_domain(o.ctx, fd, 0);
+	CHECK(x && qp->xrc.domain == vb_xrcd(x)->domain); /* it is still the same */
+	vb_xrc_handle_close(h);
+	CHECK(atomic_load(&fake_node.qps[VB_QP_INDEX(qpn)]) == qp);
+	vb_xrc_handle_close(second);
+	CHECK(!atomic_load(&fake_node.qps[VB_QP_INDEX(qpn)]));
+	CHECK(!vb_close_xrcd(x) && !close(fd));
 }
 
 static void post_one(struct ibv_srq *srq, uint64_t id)
@@ -296,12 +361,14 @@ int main(void)
 
 	CHECK(!fcntl(o.ctx->async_fd, F_SETFL, O_NONBLOCK));
 	RUN(a_domain_is_that_of_its_file);
+	RUN(two_threads_that_open_one_file_get_one_domain);
 	RUN(a_domain_without_a_file_is_of_its_own);
 	RUN(wrong_attributes_open_no_domain);
 	RUN(an_xrc_srq_has_a_number_and_holds_its_parts);
 	RUN(a_target_has_a_domain_and_nothing_else);
 	RUN(a_target_lives_until_its_last_handle_is_closed);
 	RUN(events_of_a_target_go_to_all_openers);
+	RUN(another_process_has_a_handle_as_programs_have);
 	RUN(a_request_uses_the_srq_that_it_names);
 	RUN(an_srq_that_is_destroyed_leaves_nothing_behind);
 	RUN(an_initiator_notes_the_srq_of_each_request);
