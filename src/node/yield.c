@@ -62,7 +62,7 @@ static bool is_fed(const struct vb_cq *cq)
 
 bool vb_yield(struct vb_node *node, struct vb_cq *cq, uint32_t polls)
 {
-	if (polls < VB_YIELD_NOW && is_fed(cq)) {
+	if (cq && polls < VB_YIELD_NOW && is_fed(cq)) {
 		vb_yield_not(node, cq);
 		return false;
 	}
