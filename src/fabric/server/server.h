@@ -14,6 +14,7 @@
 
 struct client;
 struct joined;
+struct link;
 
 /* A file that a program opens to say that its port is a subnet manager's. */
 struct issm {
@@ -30,6 +31,7 @@ struct server {
 	char issm_dir[PATH_MAX];
 	struct client *clients;
 	struct joined *joined;
+	struct link *links;
 	uint64_t changes_told,
 	        tell_at;    /* what programs know of fabric->changes; when they hear of the rest, 0: nothing is new */
 	uint8_t address[8]; /* of this process: the first half of all its ports' addresses */
@@ -53,6 +55,12 @@ void clients_close(struct server *s);
 void client_post(struct client *c, const void *bytes, size_t len);
 /* Do messages wait for room in its socket? */
 bool client_is_behind(const struct client *c);
+/* For links: sends the message now if it fits in the socket, or keeps it if no more than `most` bytes wait. False: neither. */
+bool client_offer(struct client *c, const void *bytes, size_t len, size_t most);
+/* Calls for each message that waits, which is then dropped. */
+void client_drop_waiting(struct client *c, void (*each)(void *arg, const uint8_t *bytes, size_t len), void *arg);
+/* Stops reading from the program, or goes on. */
+void client_pause(struct client *c, bool pause);
 extern const struct vb_fabric_ops server_fabric_ops;
 
 /* --- join.c: programs that use a port by its verbs device --- */
@@ -68,6 +76,18 @@ void join_caught_up(struct joined *j);
 /* Tells all programs what has changed, if it is time. */
 void joined_tell(struct server *s);
 uint64_t joined_deadline(const struct server *s);
+
+/* --- link.c: programs that send and receive packets --- */
+
+/* Returns an errno. */
+int link_open(struct server *s, const struct vb_fabric_link_ask *ask, struct client *c, struct link **link);
+void link_close(struct link *l);
+/* A train from the program. Its bytes are changed. */
+void link_take(struct link *l, uint8_t *bytes, size_t n);
+/* The program has read all that waited for it. */
+void link_caught_up(struct link *l);
+void links_time(struct server *s);
+uint64_t links_deadline(const struct server *s);
 
 /* --- show.c: what programs ask about their CA --- */
 
