@@ -87,7 +87,10 @@ struct vb_receipt {
 	enum vb_work_status status;
 	bool write_imm; /* for an RDMA write with immediate */
 	bool solicited;
-	bool ipv4;     /* UD: the header before the data is IPv4 */
+	bool ipv4;  /* UD: the header before the data is IPv4 */
+	bool local; /* UD on an InfiniBand link: there was no GRH */
+	uint8_t sl; /* so too, as the next */
+	uint16_t slid, dlid;
 	uint8_t flags; /* VB_WORK_IMM, VB_WORK_INV */
 	uint32_t imm;  /* or the key that was invalidated */
 	uint32_t length, src_qpn;

@@ -5,6 +5,7 @@
 #define VB_FABRIC_FABRIC_H
 
 #include "frame/ib_port.h"
+#include "frame/lrh.h"
 #include "frame/pma.h"
 #include "frame/smp.h"
 
@@ -37,6 +38,9 @@
 	X(not_for_us)      \
 	X(nobody)          \
 	X(queue_full)      \
+	X(bad_packet)      \
+	X(bad_vcrc)        \
+	X(bad_vl)          \
 	X(too_long)
 
 struct vb_fabric_drops {
@@ -83,6 +87,7 @@ struct vb_fabric_port {
 	uint8_t *sl2vl;      /* 8 bytes for each input port (CA: one) */
 	uint8_t *vl_arb;     /* 4 blocks of 64 bytes */
 	void *host;          /* the programs on this port: the owner's */
+	void *links;         /* those that send and receive packets on it: so too */
 	uint64_t group_turn; /* the last multicast datagram that came in here */
 	struct vb_fabric_port *group_next;
 	uint8_t num;
@@ -226,6 +231,25 @@ void vb_fabric_count(struct vb_fabric_port *const *port, unsigned ports, uint64_
 /* Sends copies to all ports to which the switches' tables lead, and to the attached queue pairs of `from` itself, before it
  * returns. */
 void vb_fabric_multicast(struct vb_fabric_port *from, const struct vb_fabric_datagram *d);
+
+/* --- data, packet by packet (data.c) --- */
+
+/* What the last packet of a sender met. All zeros at first. */
+struct vb_fabric_course {
+	uint64_t changes; /* of the fabric, plus one; 0: nothing is known */
+	struct vb_lrh lrh;
+	uint16_t pkey;
+	uint32_t longest; /* bytes from LRH to ICRC that all ports take */
+	struct vb_fabric_way way;
+	uint8_t vl; /* on the last link */
+};
+
+/* A packet, well formed but for its VCRC perhaps (verdict), that a program sends on a port. Returns the port where it ends,
+ * or NULL: it was dropped. Counts it at all ports that it has passed. Writes the VL of the last link into it. */
+struct vb_fabric_port *vb_fabric_carry(struct vb_fabric_port *from, struct vb_fabric_course *c, uint8_t *bytes,
+                                       const struct vb_link_packet *p, enum vb_link_verdict verdict);
+/* Packets that did not fit a queue at the end of a way. */
+void vb_fabric_discard(struct vb_fabric_port *end, uint64_t packets);
 
 /* --- traps: those that a node makes by itself --- */
 

@@ -69,8 +69,8 @@ static enum vb_fabric_why one_way(struct vb_fabric_port *from, uint16_t dlid, ui
 	return pkey && !vb_fabric_pkey_matches(w->end, pkey) ? VB_WAY_BAD_PKEY : VB_WAY_OPEN;
 }
 
-/* Is it one of the GIDs of the port: by its prefix or the link-local one? */
-static bool has_gid(const struct vb_fabric_port *p, const uint8_t gid[16])
+/* By its prefix or the link-local one. */
+bool vb_fabric_has_gid(const struct vb_fabric_port *p, const uint8_t gid[16])
 {
 	struct vb_reader r = vb_reader(gid, 16);
 	uint64_t prefix = vb_get64(&r), guid = vb_get64(&r);
@@ -102,7 +102,7 @@ enum vb_fabric_why vb_fabric_find_way(struct vb_fabric_port *from, const struct 
 	enum vb_fabric_why why = one_way(from, k->dlid, k->pkey, NULL, &way[0]);
 
 	way[1] = (struct vb_fabric_way){0};
-	if (why == VB_WAY_OPEN && k->grh && !has_gid(way[0].end, k->dgid))
+	if (why == VB_WAY_OPEN && k->grh && !vb_fabric_has_gid(way[0].end, k->dgid))
 		return VB_WAY_BAD_GID;
 	if (why != VB_WAY_OPEN || !k->both || way[0].end == from)
 		return why;

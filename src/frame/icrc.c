@@ -3,17 +3,22 @@
 // SPDX-License-Identifier: MIT
 #include "frame/icrc.h"
 
-#define ONES_CRC 0x2144df1c /* CRC of the 64 ones that stand for a local route header (CA17-22 a) */
+#include "frame/lrh.h"
+
+#define ONES_CRC 0x2144df1c /* UDP: CRC of the 64 ones that stand for a local route header (CA17-22 a) */
 #define UDP_LEN 8
+#define OUTER_MAX (VB_IPV6_LEN + UDP_LEN)
 #define HEADERS 64                  /* at least the longest headers */
 #define BEHIND_ID (VB_IPV4_LEN - 6) /* bytes of the IPv4 header behind the identification */
 #define SHORT 64     /* longer than an acknowledgement, shorter than a full packet of the smallest path MTU */
 #define BTH_RESV8A 4 /* FECN, BECN and reserved bits, which switches may set */
 
-/* IP and UDP header as the ICRC sees them. Returns their length. */
-static size_t outer_headers(uint8_t pseudo[VB_IPV6_LEN + UDP_LEN], const struct vb_flow *flow, uint16_t ipv4_id,
+/* What precedes the BTH, as the ICRC sees it: IP and UDP header, or LRH and GRH. Returns its length. */
+static size_t outer_headers(uint8_t pseudo[OUTER_MAX], const struct vb_flow *flow, uint16_t ipv4_id,
                             size_t udp_payload_len)
 {
+	if (flow->link != VB_LINK_UDP)
+		return vb_link_front_masked(pseudo, flow, udp_payload_len);
 	size_t ip_len = vb_ip_header_masked(pseudo, flow, ipv4_id, udp_payload_len);
 	struct vb_writer w = vb_writer(pseudo + ip_len, UDP_LEN);
 
@@ -24,10 +29,15 @@ static size_t outer_headers(uint8_t pseudo[VB_IPV6_LEN + UDP_LEN], const struct 
 	return ip_len + UDP_LEN;
 }
 
+static uint32_t first_crc(const struct vb_flow *flow)
+{
+	return flow->link == VB_LINK_UDP ? ONES_CRC : 0;
+}
+
 uint32_t vb_icrc_start(const struct vb_flow *flow, uint16_t ipv4_id, const uint8_t *headers, size_t headers_len,
                        size_t udp_payload_len)
 {
-	uint8_t pseudo[VB_IPV6_LEN + UDP_LEN + VB_BTH_LEN];
+	uint8_t pseudo[OUTER_MAX + VB_BTH_LEN];
 	size_t outer_len = outer_headers(pseudo, flow, ipv4_id, udp_payload_len);
 	struct vb_writer w = vb_writer(pseudo + outer_len, VB_BTH_LEN);
 
@@ -35,20 +45,22 @@ uint32_t vb_icrc_start(const struct vb_flow *flow, uint16_t ipv4_id, const uint8
 	vb_put8(&w, 0xff);
 	vb_put_bytes(&w, headers + BTH_RESV8A + 1, VB_BTH_LEN - BTH_RESV8A - 1);
 
-	uint32_t crc = vb_crc32(ONES_CRC, pseudo, outer_len + w.pos);
+	uint32_t crc = vb_crc32(first_crc(flow), pseudo, outer_len + w.pos);
 
 	return headers_len > VB_BTH_LEN ? vb_crc32(crc, headers + VB_BTH_LEN, headers_len - VB_BTH_LEN) : crc;
 }
 
 static bool same_flow(const struct vb_flow *a, const struct vb_flow *b)
 {
-	return a->sport == b->sport && a->dport == b->dport && !memcmp(a->src, b->src, VB_GID_LEN) &&
+	return a->sport == b->sport && a->dport == b->dport && a->slid == b->slid && a->dlid == b->dlid &&
+	       a->sl == b->sl && a->link == b->link && !memcmp(a->src, b->src, VB_GID_LEN) &&
 	       !memcmp(a->dst, b->dst, VB_GID_LEN);
 }
 
 struct vb_icrc_known *vb_icrc_known(struct vb_icrc_cache *cache, const struct vb_flow *flow, size_t len)
 {
-	struct vb_icrc_known *k = &cache->of[(len / 4 ^ (len > SHORT ? 16 : 0) ^ flow->sport) % VB_ICRC_FLOWS];
+	struct vb_icrc_known *k =
+	        &cache->of[(len / 4 ^ (len > SHORT ? 16 : 0) ^ flow->sport ^ flow->dlid) % VB_ICRC_FLOWS];
 
 	if (__builtin_expect(k->len != len || !same_flow(&k->flow, flow), 0)) {
 		k->flow = *flow;
@@ -62,12 +74,13 @@ struct vb_icrc_known *vb_icrc_known(struct vb_icrc_cache *cache, const struct vb
 /* The CRC of everything before the BTH. */
 static uint32_t before_bth(struct vb_icrc_known *k, uint16_t ipv4_id)
 {
-	uint8_t pseudo[VB_IPV6_LEN + UDP_LEN];
+	uint8_t pseudo[OUTER_MAX];
 
 	if (ipv4_id >= VB_ICRC_IDS)
-		return vb_crc32(ONES_CRC, pseudo, outer_headers(pseudo, &k->flow, ipv4_id, k->len));
+		return vb_crc32(first_crc(&k->flow), pseudo, outer_headers(pseudo, &k->flow, ipv4_id, k->len));
 	if (!(k->known >> ipv4_id & 1)) {
-		k->start[ipv4_id] = vb_crc32(ONES_CRC, pseudo, outer_headers(pseudo, &k->flow, ipv4_id, k->len));
+		k->start[ipv4_id] =
+		        vb_crc32(first_crc(&k->flow), pseudo, outer_headers(pseudo, &k->flow, ipv4_id, k->len));
 		k->known |= 1ull << ipv4_id;
 	}
 	return k->start[ipv4_id];

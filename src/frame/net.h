@@ -20,10 +20,16 @@
 
 #define VB_FLOW_LABEL_MASK 0xfffffu
 
+/* What carries packets: UDP, or an InfiniBand link, with or without a GRH (frame/lrh.h). */
+enum vb_link { VB_LINK_UDP, VB_LINK_LOCAL, VB_LINK_GLOBAL };
+
 /* Source and destination of packets. Both addresses are IPv4-mapped, or neither is. */
 struct vb_flow {
 	uint8_t src[VB_GID_LEN], dst[VB_GID_LEN];
-	uint16_t sport, dport;
+	uint16_t sport, dport; /* UDP */
+	uint16_t slid, dlid;   /* InfiniBand, as sl */
+	uint8_t sl;
+	uint8_t link; /* enum vb_link */
 };
 
 /* The fields of the IP header that may differ between packets of one flow. */

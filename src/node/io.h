@@ -16,6 +16,7 @@ struct vb_io {
 	struct vb_broker_client *broker;
 	struct vb_netmon *netmon;
 	struct vb_roce_sockets *roce;
+	struct vb_roce_sockets *link; /* packets through an InfiniBand fabric. NULL: none yet; then constant */
 	struct vb_watches *watches;
 	struct vb_control *control;   /* or NULL */
 	struct vb_xrc_owner *xrc;     /* or NULL; set under node->ctx_lock */

@@ -8,7 +8,7 @@
 /* Programs of this host are met for each datagram; only the network is looked for. */
 static bool datagram_resolved(const struct vb_qp *qp)
 {
-	return qp->roce && atomic_load(&qp->node->io->roce->up);
+	return qp->roce && atomic_load(&vb_roce_sockets_for(qp)->up);
 }
 
 /* The receiver of a datagram ignores its PSN. */

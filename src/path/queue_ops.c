@@ -7,6 +7,7 @@
 
 #include "core/cntr.h"
 #include "core/cq.h"
+#include "core/device.h"
 #include "core/mw.h"
 #include "core/place.h"
 #include "core/sq.h"
@@ -187,6 +188,21 @@ bool vb_queue_take_tagged(void *own, const uint8_t *payload, uint32_t len, bool 
 	return true;
 }
 
+/* Where a datagram of an InfiniBand link comes from. */
+static void name_link(struct vb_qp *qp, const struct vb_receipt *r, struct ibv_wc *wc)
+{
+	struct vb_device *dev = vb_qp_device(qp);
+	struct vb_ib_port port = {.lmc = 0};
+
+	if (dev)
+		vb_device_ib_port(dev, &port);
+	wc->wc_flags |= r->local ? 0 : IBV_WC_GRH;
+	wc->sl = r->sl;
+	wc->slid = r->slid;
+	wc->dlid_path_bits = (uint8_t)(r->dlid & ((1u << port.lmc) - 1));
+	wc->pkey_index = qp->attr.pkey_index;
+}
+
 void vb_queue_complete_receive(void *own, const struct vb_receipt *r)
 {
 	struct vb_qp *qp = own;
@@ -208,7 +224,9 @@ void vb_queue_complete_receive(void *own, const struct vb_receipt *r)
 		cqe.wc.wc_flags |= IBV_WC_WITH_INV;
 		cqe.wc.invalidated_rkey = r->imm;
 	}
-	if (qp->type == IBV_QPT_UD) {
+	if (qp->type == IBV_QPT_UD && qp->ib) {
+		name_link(qp, r, &cqe.wc);
+	} else if (qp->type == IBV_QPT_UD) {
 		cqe.wc.wc_flags |= IBV_WC_GRH;
 		cqe.wc.sl = r->ipv4 ? VB_SL_IPV4 : VB_SL_IPV6;
 	}

@@ -278,7 +278,7 @@ bool vb_tx_in_place(const struct vb_tx *tx)
 	return false;
 }
 
-uint8_t *vb_tx_room(struct vb_tx *tx)
+uint8_t *vb_tx_room(struct vb_tx *tx, const struct vb_roce_addr *addr)
 {
 	return stage;
 }
@@ -298,12 +298,21 @@ void vb_tx_add_ahead(struct vb_tx *tx, const struct vb_roce_addr *addr, size_t l
 	vb_tx_add(tx, addr, len, len, NULL);
 }
 
+uint32_t vb_tx_apart(const struct vb_roce_addr *addr, size_t len)
+{
+	return (uint32_t)len + VB_ICRC_LEN;
+}
+
 uint32_t vb_tx_more(const struct vb_tx *tx, const struct vb_roce_addr *addr, size_t len)
 {
 	return 0;
 }
 
 void vb_tx_add_more(struct vb_tx *tx, uint32_t n, size_t len, const struct vb_tx_laid *laid)
+{
+}
+
+void vb_roce_watch_sockets(struct vb_roce_sockets *s, bool watch)
 {
 }
 

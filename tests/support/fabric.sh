@@ -31,3 +31,27 @@ sm() {
 log_has() { grep -q "$2" "$work/sm-$1/log" 2>/dev/null; } # NODE PATTERN
 all_active() { ctl states | awk '{ exit !($4 && $4 == $12) }'; }
 lid_of() { on "$1" ibaddr | sed 's/.*start \(0x[0-9a-f]*\).*/\1/'; }
+
+# pair NODE NODE PROGRAM ARGS…: a server on the one, its client on the other
+pair() {
+	local rc=0
+	VERBENA_NODE=$1 start_server "${@:3}"
+	VERBENA_NODE=$2 start_client "${@:3}"
+	wait "$client" || rc=1
+	wait "$server" || rc=1
+	[ $rc = 0 ] || said_by_both
+	return $rc
+}
+sees_cut() { grep -q 'Completion with error\|transport retry counter exceeded\|Failed status 12' "$work/server.out" "$work/client.out"; }
+fails() { # NODE NODE PROGRAM ARGS…: its client's retries end; the server waits for nothing
+	local rc=0
+	VERBENA_NODE=$1 start_server "${@:3}"
+	VERBENA_NODE=$2 start_client "${@:3}"
+	if wait "$client" || ! sees_cut; then
+		said_by_both
+		rc=1
+	fi
+	kill "$server" 2>/dev/null
+	wait "$server"
+	return $rc
+}

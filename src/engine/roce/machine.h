@@ -126,7 +126,7 @@ bool vb_roce_responder_input_middle(struct vb_roce_qp *qp, enum vb_op op, struct
 
 /* ud.c */
 void vb_roce_datagram_input(struct vb_roce_qp *qp, const struct vb_packet *p, const uint8_t *payload,
-                            const uint8_t *grh);
+                            const struct vb_roce_from *from);
 
 /* uc.c: is the packet from the peer, and part of a message that is whole so far? */
 bool vb_roce_uc_in_sequence(struct vb_roce_qp *qp, const struct vb_packet *p, uint16_t port);

@@ -180,7 +180,7 @@ void vb_roce_input(struct vb_roce_qp *qp, const struct vb_packet *p, const uint8
 	} else if (qp->dead && !qp->rs.closed) {
 		qp->stats.drop_state++;
 	} else if (qp->cfg.type == VB_ROCE_UD) {
-		vb_roce_datagram_input(qp, p, payload, from->grh);
+		vb_roce_datagram_input(qp, p, payload, from);
 	} else if (p->info->flags & VB_REQUEST) {
 		vb_roce_responder_input(qp, p, payload, from->port, now);
 	} else if (qp->rq.started) {

@@ -267,9 +267,12 @@ struct vb_roce_qp {
 
 /* Properties of a received packet that are not in its BTH to ICRC. */
 struct vb_roce_from {
-	bool congested;     /* marked by the network: ECN CE */
-	uint16_t port;      /* the UDP source port: a peer has one for each queue pair (A17.4.3) */
-	const uint8_t *grh; /* UD: VB_GRH_LEN bytes, see vb_grh */
+	bool congested;      /* marked by the network: ECN CE */
+	uint16_t port;       /* the UDP source port: a peer has one for each queue pair (A17.4.3) */
+	const uint8_t *grh;  /* UD: VB_GRH_LEN bytes, see vb_grh */
+	uint16_t slid, dlid; /* UD on an InfiniBand link, as the next */
+	uint8_t sl;
+	bool local; /* it has no GRH */
 };
 
 /* A packet to send: header_len + payload_len + pad contiguous bytes. The caller appends the ICRC. */

@@ -22,7 +22,7 @@ static enum vb_work_status store_datagram(struct vb_roce_qp *qp, const struct vb
 }
 
 void vb_roce_datagram_input(struct vb_roce_qp *qp, const struct vb_packet *p, const uint8_t *payload,
-                            const uint8_t *grh)
+                            const struct vb_roce_from *from)
 {
 	if (p->deth.qkey != qp->cfg.qkey) { /* IBA 9.6.1.4 */
 		qp->stats.drop_qkey++;
@@ -37,9 +37,13 @@ void vb_roce_datagram_input(struct vb_roce_qp *qp, const struct vb_packet *p, co
 		return;
 	}
 	struct vb_receipt receipt = {
-	        .status = store_datagram(qp, p, payload, grh),
+	        .status = store_datagram(qp, p, payload, from->grh),
 	        .solicited = p->bth.solicited,
-	        .ipv4 = grh[0] >> 4 != 6,
+	        .ipv4 = from->grh[0] >> 4 != 6,
+	        .slid = from->slid,
+	        .dlid = from->dlid,
+	        .sl = from->sl,
+	        .local = from->local,
 	        .flags = p->info->ext & VB_EXT_IMMDT ? VB_WORK_IMM : 0,
 	        .imm = p->immdt.data,
 	        .length = VB_GRH_LEN + p->payload_len,

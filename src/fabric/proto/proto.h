@@ -19,7 +19,9 @@
  * WAY, and after each change of that answer, struct vb_fabric_group_is: the answer to ATTACH_GROUP and DETACH_GROUP, and
  * struct vb_fabric_data with a payload. CM makes a connection the program's connection manager: from then on it carries
  * CM_SEND, CM_BIND, CM_LISTEN, CM_UNBIND and SA_ASK, and what the program receives is struct vb_fabric_cm_mad and
- * struct vb_fabric_sa_is. All other verbs are asked on a connection of their own.
+ * struct vb_fabric_sa_is. LINK makes a connection a port's link: after the reply each message, in both directions, is a
+ * train: packets one behind the other, each from LRH to VCRC (frame/lrh.h), VB_FABRIC_TRAIN bytes at most. All other
+ * verbs are asked on a connection of their own.
  */
 enum vb_fabric_verb {
 	VB_FABRIC_ATTACH = 0x76660001, /* reply: struct vb_fabric_reply */
@@ -32,6 +34,7 @@ enum vb_fabric_verb {
 	VB_FABRIC_CTL,  /* reply: struct vb_fabric_reply, with a memfd of the text */
 	VB_FABRIC_PORT, /* reply: struct vb_fabric_port_is */
 	VB_FABRIC_JOIN, /* so too */
+	VB_FABRIC_LINK, /* reply: struct vb_fabric_reply */
 	VB_FABRIC_WAY,
 	VB_FABRIC_FORGET,
 	VB_FABRIC_TRAFFIC,
@@ -57,6 +60,7 @@ enum vb_fabric_verb {
 #define VB_FABRIC_PATH 128
 #define VB_FABRIC_INLINE 65536 /* datagrams beyond this are in a memfd */
 #define VB_FABRIC_MESSAGE (VB_FABRIC_INLINE + 256)
+#define VB_FABRIC_TRAIN 65536
 #define VB_FABRIC_CTL_MOST 65536 /* of a command */
 #define VB_FABRIC_PORTS 9        /* of a CA that libibumad can show */
 #define VB_FABRIC_DEVICE "ib0"   /* the name of the CA for programs */
@@ -70,6 +74,11 @@ struct vb_fabric_ask { /* ATTACH, CA, FILE, ISSM, PORT, JOIN, ADDRESS */
 	uint32_t verb, port;
 	char node[VB_FABRIC_NAME]; /* "": the first CA */
 	char path[VB_FABRIC_PATH];
+};
+
+struct vb_fabric_link_ask { /* LINK: packets for queue pairs whose number, masked, is qpn */
+	uint32_t verb, port, qpn, mask;
+	char node[VB_FABRIC_NAME];
 };
 
 struct vb_fabric_register { /* UNREGISTER: agent alone */

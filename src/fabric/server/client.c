@@ -13,7 +13,7 @@
 
 _Static_assert(VB_AGENTS_MOST == VB_FABRIC_AGENTS, "an agent that a program accepts");
 
-enum { BATCH = 64, QUEUED_MOST = 65536, QUEUED_BYTES_MOST = 128 << 20, DATAGRAM_BYTES_MOST = 1 << 20 };
+enum { BATCH = 64, TRAINS = 16, QUEUED_MOST = 65536, QUEUED_BYTES_MOST = 128 << 20, DATAGRAM_BYTES_MOST = 1 << 20 };
 
 /* A message that did not fit the socket's buffer. */
 struct queued {
@@ -30,6 +30,8 @@ struct client {
 	struct vb_agent_file *file; /* of a umad port */
 	struct joined *joined;      /* of a verbs device */
 	struct cm *cm;              /* of a connection manager, which has file too */
+	struct link *link;          /* of its packets */
+	bool paused;
 	struct queued *first, **last;
 	size_t queued, queued_bytes;
 };
@@ -42,9 +44,9 @@ static bool put(int sock, const void *bytes, size_t len, int fd)
 	return vb_fabric_try(sock, &(struct iovec){(void *)bytes, len}, 1, fd) != EAGAIN;
 }
 
-static void watch(struct client *c, uint32_t events)
+static void watch(struct client *c)
 {
-	struct epoll_event e = {.events = events, .data.ptr = c};
+	struct epoll_event e = {.events = (c->paused ? 0 : EPOLLIN) | (c->first ? EPOLLOUT : 0), .data.ptr = c};
 
 	epoll_ctl(c->server->epoll, EPOLL_CTL_MOD, c->fd, &e);
 }
@@ -67,12 +69,14 @@ static void post(struct client *c, const void *bytes, size_t len, int fd)
 	}
 	*q = (struct queued){.fd = fd, .len = len};
 	memcpy(q->bytes, bytes, len);
-	if (!c->first)
-		watch(c, EPOLLIN | EPOLLOUT);
+	bool first = !c->first;
+
 	*c->last = q;
 	c->last = &q->next;
 	c->queued++;
 	c->queued_bytes += len;
+	if (first)
+		watch(c);
 }
 
 void client_post(struct client *c, const void *bytes, size_t len)
@@ -118,9 +122,38 @@ static void flush(struct client *c)
 		drop_first(c);
 	if (c->first)
 		return;
-	watch(c, EPOLLIN);
+	watch(c);
 	if (c->joined)
 		join_caught_up(c->joined);
+	if (c->link)
+		link_caught_up(c->link);
+}
+
+bool client_offer(struct client *c, const void *bytes, size_t len, size_t most)
+{
+	if (!c->first && put(c->fd, bytes, len, -1))
+		return true;
+	if (c->queued_bytes + len > most)
+		return false;
+	post(c, bytes, len, -1);
+	return true;
+}
+
+void client_drop_waiting(struct client *c, void (*each)(void *arg, const uint8_t *bytes, size_t len), void *arg)
+{
+	while (c->first) {
+		each(arg, c->first->bytes, c->first->len);
+		drop_first(c);
+	}
+	watch(c);
+}
+
+void client_pause(struct client *c, bool pause)
+{
+	if (c->paused == pause)
+		return;
+	c->paused = pause;
+	watch(c);
 }
 
 static int memfd_of(const void *bytes, size_t len)
@@ -205,7 +238,7 @@ static int attach(struct client *c, const char *node, unsigned port)
 
 	if (!p)
 		return ENODEV;
-	if (c->file || c->joined)
+	if (c->file || c->joined || c->link)
 		return EBUSY;
 	struct vb_agents *a = p->host ? p->host : vb_agents_new(p, &agents_ops, &c->server->next_tid);
 	c->file = a ? vb_agent_open(a, c) : NULL;
@@ -392,13 +425,23 @@ static void answer_port(struct client *c, const struct vb_fabric_ask *ask)
 	struct vb_fabric_port_is is = {.verb = VB_FABRIC_PORT_IS, .error = ENODEV};
 
 	if (p && ask->verb == VB_FABRIC_JOIN) {
-		is.error = c->file || c->joined ? EBUSY : ENOMEM;
+		is.error = c->file || c->joined || c->link ? EBUSY : ENOMEM;
 		if (is.error != EBUSY && (c->joined = join_open(c->server, p, c)))
 			return;
 	} else if (p) {
 		join_show_port(c->server, p, &is);
 	}
 	post(c, &is, sizeof(is), -1);
+}
+
+static void answer_link(struct client *c, struct vb_fabric_link_ask *ask)
+{
+	struct vb_fabric_reply r = {.error = EBUSY};
+
+	ask->node[sizeof(ask->node) - 1] = '\0';
+	if (!c->file && !c->joined)
+		r.error = link_open(c->server, ask, c, &c->link);
+	post(c, &r, sizeof(r), -1);
 }
 
 static bool take_ask(struct client *c, struct vb_fabric_ask *ask)
@@ -434,6 +477,10 @@ static bool take_message(struct client *c, uint8_t *bytes, size_t n, int fd)
 {
 	uint32_t verb;
 
+	if (c->link) {
+		link_take(c->link, bytes, n);
+		return true;
+	}
 	if (n < sizeof(verb))
 		return false;
 	memcpy(&verb, bytes, sizeof(verb));
@@ -448,6 +495,10 @@ static bool take_message(struct client *c, uint8_t *bytes, size_t n, int fd)
 	if (verb == VB_FABRIC_CTL && n > sizeof(verb)) {
 		bytes[n] = '\0';
 		take_ctl(c, (char *)bytes + sizeof(verb));
+		return true;
+	}
+	if (verb == VB_FABRIC_LINK && n == sizeof(struct vb_fabric_link_ask)) {
+		answer_link(c, (void *)bytes);
 		return true;
 	}
 	if (c->joined && join_take(c->joined, bytes, n))
@@ -495,6 +546,8 @@ static void client_close(struct server *s, struct client *c)
 		vb_agent_close(c->file);
 	if (c->joined)
 		join_close(c->joined);
+	if (c->link)
+		link_close(c->link);
 	while (c->first)
 		drop_first(c);
 	close(c->fd);
@@ -529,7 +582,7 @@ void client_event(struct server *s, struct client *c, uint32_t events)
 
 	if (events & EPOLLOUT)
 		flush(c);
-	for (int i = 0; i < BATCH && alive && more; i++)
+	for (int i = 0; i < (c->link ? TRAINS : BATCH) && alive && more && !c->paused; i++)
 		alive = read_one(c, &more);
 	if (!alive)
 		client_close(s, c);

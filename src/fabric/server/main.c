@@ -151,6 +151,8 @@ static int wait_ms(const struct server *s)
 
 	due = other < due ? other : due;
 	due = told < due ? told : due;
+	told = links_deadline(s);
+	due = told < due ? told : due;
 	if (due == UINT64_MAX)
 		return -1;
 	uint64_t ms = due <= now ? 0 : (due - now) / NS_PER_MS_ + 1;
@@ -178,6 +180,7 @@ static void turn(struct server *s)
 			client_event(s, what, events[i].events);
 	}
 	joined_tell(s);
+	links_time(s);
 }
 
 static bool watch_fd(struct server *s, int fd, void *what)

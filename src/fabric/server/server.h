@@ -16,6 +16,7 @@ struct address;
 struct client;
 struct cm;
 struct joined;
+struct link;
 
 /* Multicast groups of a program, in no order. */
 struct groups {
@@ -49,6 +50,7 @@ struct server {
 	size_t address_count;
 	size_t numbered;                    /* nodes that have been given an address of the network */
 	uint32_t network_next, network_end; /* the next IPv4 address, and the broadcast address; 0: no network */
+	struct link *links;
 	uint64_t changes_told,
 	        tell_at;    /* what programs know of fabric->changes; when they hear of the rest, 0: nothing is new */
 	uint8_t address[8]; /* of this process: the first half of all its ports' addresses */
@@ -77,6 +79,12 @@ void client_post_datagram(struct client *c, const void *bytes, size_t len);
 bool client_is_behind(const struct client *c);
 /* Its umad port. NULL: it has none. */
 struct vb_agent_file *client_file(const struct client *c);
+/* For links: sends the message now if it fits in the socket, or keeps it if no more than `most` bytes wait. False: neither. */
+bool client_offer(struct client *c, const void *bytes, size_t len, size_t most);
+/* Calls for each message that waits, which is then dropped. */
+void client_drop_waiting(struct client *c, void (*each)(void *arg, const uint8_t *bytes, size_t len), void *arg);
+/* Stops reading from the program, or goes on. */
+void client_pause(struct client *c, bool pause);
 extern const struct vb_fabric_ops server_fabric_ops;
 
 /* --- join.c: programs that use a port by its verbs device --- */
@@ -127,6 +135,18 @@ bool groups_have(const struct groups *g, uint16_t mlid, const uint8_t mgid[16]);
 int groups_attach(struct groups *g, uint16_t mlid, const uint8_t mgid[16]);
 int groups_detach(struct groups *g, uint16_t mlid, const uint8_t mgid[16]);
 void groups_free(struct groups *g);
+
+/* --- link.c: programs that send and receive packets --- */
+
+/* Returns an errno. */
+int link_open(struct server *s, const struct vb_fabric_link_ask *ask, struct client *c, struct link **link);
+void link_close(struct link *l);
+/* A train from the program. Its bytes are changed. */
+void link_take(struct link *l, uint8_t *bytes, size_t n);
+/* The program has read all that waited for it. */
+void link_caught_up(struct link *l);
+void links_time(struct server *s);
+uint64_t links_deadline(const struct server *s);
 
 /* --- show.c: what programs ask about their CA --- */
 

@@ -12,6 +12,7 @@
 #include "core/device.h"
 #include "path/ib/ib.h"
 #include "path/path.h"
+#include "path/roce/roce.h"
 #include "path/wire_mode.h"
 #include "util/log.h"
 
@@ -143,15 +144,19 @@ static void ib_in_child(struct vb_node *node)
 	close(host->watch.fd);
 	host->watch.fd = -1;
 	host->alive = host->watched = false;
+	if (node->io->link)
+		atomic_store(&node->io->link->up, false);
 }
 
 static unsigned ib_poll(struct vb_node *node, bool finish)
 {
-	return 0;
+	return atomic_load_explicit(&node->io->link->up, memory_order_relaxed) ? vb_roce_poll_port(node->io->link) : 0;
 }
 
 static void ib_watch(struct vb_node *node, bool watch)
 {
+	if (node->io->link)
+		vb_roce_watch_sockets(node->io->link, watch);
 }
 
 static uint64_t ib_due(struct vb_node *node)
@@ -195,6 +200,9 @@ static void ib_free(struct vb_node *node)
 {
 	struct vb_ib_host *host = node->io->ib;
 
+	vb_roce_drain_held(node->io->link);
+	vb_roce_sockets_free(node->io->link);
+	node->io->link = NULL;
 	if (!host)
 		return;
 	if (host->watched)
@@ -214,16 +222,17 @@ static void ib_log_counters(struct vb_node *node)
 
 static bool ib_show(const struct vb_qp *qp, struct vb_counts *c, char *peer, size_t size)
 {
-	return false; /* its traffic is that of the same host */
+	return false; /* its traffic is that of the same host, or its packets are RoCE's */
 }
 
 static void ib_arm(struct vb_node *node)
 {
+	vb_roce_arm_sockets(node, node->io->link);
 }
 
 static uint64_t ib_serve_faults(struct vb_node *node)
 {
-	return 0;
+	return vb_roce_serve_faults_of(node, node->io->link);
 }
 
 const struct vb_transport_ops vb_ib_transport = {

@@ -15,6 +15,7 @@ struct vb_ib_host {
 	struct vb_watch watch; /* of the socket; fd -1: there was no fabric process */
 	struct vb_node *node;
 	atomic_bool alive;                  /* the fabric process has not ended */
+	bool link_asked;                    /* under io->meet_lock */
 	bool watched, waits_for_room;       /* under io->meet_lock */
 	struct vb_ib_way *hash[VB_IB_HASH]; /* under io->questions_lock, as the next three */
 	struct vb_ib_way **by_tag;          /* VB_FABRIC_WAYS entries */
@@ -42,6 +43,13 @@ void vb_ib_ah_made(struct vb_ah *ah);
 void vb_ib_moved(struct vb_qp *qp);
 /* Brings all queue pairs to what the ways and the P_Key table say now. Progress thread, no lock held. */
 void vb_ib_refresh(struct vb_node *node);
+/* Takes over the P_Key that its port has for the queue pair now. No lock held. */
+void vb_ib_take_pkey(struct vb_qp *qp);
+
+/* --- link.c: packets, with VERBENA_WIRE=always --- */
+
+/* At RTR: gives the queue pair its engine, and packets to and from the fabric process. No lock held. */
+void vb_ib_connect_link(struct vb_qp *qp);
 
 /* --- ways.c --- */
 

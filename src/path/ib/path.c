@@ -46,6 +46,17 @@ static void set_pkey(struct vb_qp *qp, uint16_t pkey)
 	qp->local.pkey = pkey;
 	qp->local.remote_pkey = VB_IB_UNCHECKED;
 	atomic_store(&qp->shared->partition, VB_IB_SHARED_PKEY(pkey));
+	if (qp->roce)
+		vb_roce_path_pkey(qp);
+}
+
+void vb_ib_take_pkey(struct vb_qp *qp)
+{
+	uint16_t pkey = pkey_of(qp);
+
+	lock_both(qp);
+	set_pkey(qp, pkey);
+	unlock_both(qp);
 }
 
 static bool way_is_open(const struct vb_ib_way *way)
@@ -62,15 +73,6 @@ static const char *why_text(unsigned why)
 	};
 
 	return why < VB_WAYS ? text[why] : "it has not answered";
-}
-
-static void report_always(void)
-{
-	static atomic_bool said;
-
-	if (!atomic_exchange(&said, true))
-		vb_log(VB_LOG_ERROR, "VERBENA_WIRE=always: " VB_FABRIC_DEVICE
-		                     " has no packets of its own yet, so its queue pairs reach nobody");
 }
 
 /* --- at RTR --- */
@@ -105,15 +107,13 @@ static bool follow_way(struct vb_qp *qp)
 bool vb_ib_connect(struct vb_qp *qp)
 {
 	uint16_t pkey = pkey_of(qp);
-	bool datagrams = qp->type == IBV_QPT_UD, always = vb_wire_mode() == VB_WIRE_MODE_ALWAYS;
+	bool datagrams = qp->type == IBV_QPT_UD;
 	struct vb_ib_route route = route_of(qp, pkey);
 	struct vb_ib_way *way = NULL;
 	struct vb_ib_tally *tally = NULL;
 
-	if (always)
-		report_always();
 	/* a P_Key of 0 is an empty entry, with which nobody may talk; as part of a route it means "any" */
-	if (!datagrams && !always && pkey)
+	if (!datagrams && pkey)
 		way = vb_ib_way_get(qp->node, &route, VB_RESOLVE_WAIT);
 	if (way)
 		tally = vb_ib_tally_new(qp->node->io->ib, way);
@@ -144,7 +144,7 @@ void vb_ib_ah_made(struct vb_ah *ah)
 	if (vb_ib_is_group_lid(ah->attr.dlid))
 		return;
 	if (vb_wire_mode() == VB_WIRE_MODE_ALWAYS)
-		report_always();
+		return;
 	ah->way = vb_ib_way_get(ctx->node, &route, VB_RESOLVE_WAIT);
 	if (!ah->way)
 		return;
@@ -180,7 +180,7 @@ static void refresh_qp(struct vb_qp *qp, void *arg)
 		return;
 	uint16_t pkey = pkey_of(qp);
 
-	if (pkey != qp->local.pkey && qp->type != IBV_QPT_UD) {
+	if (pkey != qp->local.pkey && qp->type != IBV_QPT_UD && !qp->roce) {
 		if (moved->n == REFRESHED_AT_A_TIME) { /* it keeps the old P_Key, by which the next round finds it */
 			moved->more = true;
 			return;
@@ -190,7 +190,7 @@ static void refresh_qp(struct vb_qp *qp, void *arg)
 	}
 	if (pkey != qp->local.pkey)
 		set_pkey(qp, pkey);
-	if (qp->type == IBV_QPT_UD)
+	if (qp->type == IBV_QPT_UD || qp->roce)
 		return;
 	vb_local_cut(qp, !follow_way(qp));
 }
@@ -228,7 +228,7 @@ void vb_ib_moved(struct vb_qp *qp)
 	lock_both(qp);
 	set_pkey(qp, pkey);
 	unlock_both(qp);
-	if (qp->type != IBV_QPT_UD)
+	if (qp->type != IBV_QPT_UD && !qp->roce)
 		move_qp(qp->node, qp->qp.qp_num, &route);
 }
 

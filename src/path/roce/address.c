@@ -8,6 +8,7 @@
 
 #include "core/device.h"
 #include "core/mcast.h"
+#include "frame/lrh.h"
 
 /* The default GID of an interface without a MAC address, which is lo. */
 static const uint8_t default_of_lo[VB_GID_LEN] = {0xfe, 0x80, [8] = 2, [11] = 0xff, [12] = 0xfe};
@@ -46,10 +47,37 @@ static void replace_default(struct vb_roce_addr *to, struct vb_device *dev)
 		memcpy(to->dst, own, VB_GID_LEN);
 }
 
+/* On an InfiniBand link. The port's LID is that of now. */
+static void link_address(struct vb_roce_addr *to, struct vb_device *dev, const union ibv_gid *sgid,
+                         const struct ibv_ah_attr *ah)
+{
+	struct vb_ib_port port;
+
+	vb_device_ib_port(dev, &port);
+	*to = (struct vb_roce_addr){.link = ah->is_global ? VB_LINK_GLOBAL : VB_LINK_LOCAL,
+	                            .sl = ah->sl & 15,
+	                            .slid = port.lid | (ah->src_path_bits & ((1u << port.lmc) - 1)),
+	                            .dlid = ah->dlid};
+	if (!ah->is_global) {
+		vb_lid_address(to->src, to->slid);
+		vb_lid_address(to->dst, to->dlid);
+		return;
+	}
+	to->traffic_class = ah->grh.traffic_class;
+	to->hop_limit = ah->grh.hop_limit;
+	to->flow_label = ah->grh.flow_label & VB_FLOW_LABEL_MASK;
+	memcpy(to->src, sgid->raw, VB_GID_LEN);
+	memcpy(to->dst, ah->grh.dgid.raw, VB_GID_LEN);
+}
+
 void vb_roce_address(struct vb_roce_addr *to, struct vb_qp *qp, const union ibv_gid *sgid, const struct ibv_ah_attr *ah)
 {
 	union ibv_gid group; /* the multicast IP address, or the unicast destination */
 
+	if (qp->ib) {
+		link_address(to, VB_CONTEXT_OF(qp)->dev, sgid, ah);
+		return;
+	}
 	*to = (struct vb_roce_addr){.ifindex = (uint32_t)VB_CONTEXT_OF(qp)->dev->ifindex,
 	                            .traffic_class = ah->grh.traffic_class,
 	                            .hop_limit = ah->grh.hop_limit};

@@ -13,7 +13,7 @@
 
 static struct vb_tx *tx_of_datagram(struct vb_qp *qp, const struct vb_swqe *w)
 {
-	return vb_tx_of(qp->node->io->roce, qp->qp.qp_num, w->ud_qpn);
+	return vb_tx_of(vb_roce_sockets_for(qp), qp->qp.qp_num, w->ud_qpn);
 }
 
 static void build_datagram(struct vb_qp *qp, const struct vb_swqe *w, uint8_t *to, size_t *header_len, size_t *len)
@@ -25,7 +25,7 @@ static void build_datagram(struct vb_qp *qp, const struct vb_swqe *w, uint8_t *t
 	                .pad = vb_pad_count(w->length),
 	                .solicited = w->flags & IBV_SEND_SOLICITED,
 	                .migreq = true,
-	                .pkey = VB_DEFAULT_PKEY,
+	                .pkey = qp->roce->q.cfg.pkey,
 	                .dest_qpn = w->ud_qpn,
 	                .psn = vb_psn(w->psn)},
 	        .deth = {w->ud_qkey & VB_QKEY_CONTROLLED ? qp->attr.qkey : w->ud_qkey, qp->qp.qp_num}, /* IBA 10.2.5 */
@@ -45,7 +45,7 @@ enum vb_datagram_result vb_roce_datagram(struct vb_qp *qp, struct vb_swqe *w)
 	size_t header_len, len;
 	int n;
 
-	if (!atomic_load_explicit(&qp->node->io->roce->up, memory_order_acquire))
+	if (!atomic_load_explicit(&vb_roce_sockets_for(qp)->up, memory_order_acquire))
 		return VB_DATAGRAM_LOST;
 	n = vb_gather(qp, w, 0, iov);
 	if (n < 0)
@@ -57,14 +57,14 @@ enum vb_datagram_result vb_roce_datagram(struct vb_qp *qp, struct vb_swqe *w)
 			return VB_DATAGRAM_WAIT;
 		qp->datagram.tx_open = tx;
 	}
-	uint8_t *room = vb_tx_room(tx);
+	vb_roce_address(&to, qp, &w->ah->sgid, &w->ah->attr);
+	uint8_t *room = vb_tx_room(tx, &to);
 
 	if (!room)
 		return VB_DATAGRAM_WAIT;
 	build_datagram(qp, w, room, &header_len, &len);
 	if (!vb_copy_from(iov, n, 0, room + header_len, w->length))
 		return VB_DATAGRAM_FAULT;
-	vb_roce_address(&to, qp, &w->ah->sgid, &w->ah->attr);
 	vb_tx_add(tx, &to, header_len, len, NULL);
 	return VB_DATAGRAM_SENT;
 }

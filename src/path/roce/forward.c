@@ -190,6 +190,7 @@ void vb_roce_take_forwarded(struct vb_node *node, const uint8_t *record, uint32_
 		                                        .qpn = vb_bth_dest_qpn(bytes)},
 		                &a.flow, &a.ip, &iov, 1, 0, len);
 	}
+	a.flow.link = VB_LINK_UDP;
 	vb_roce_packet(node, &a, bytes, len);
 	vb_roce_answer_batch(node);
 }

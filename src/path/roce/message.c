@@ -8,6 +8,8 @@
 #include <netinet/udp.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "capture/capture.h"
 #include "net/udp.h"
@@ -246,6 +248,24 @@ static bool send_from_slot(struct vb_tx *tx, const struct vb_tx_message *m, cons
 	return true;
 }
 
+/* To the fabric process, all packets at once. If it has ended, they are lost as on a cut cable. */
+static int send_train(struct vb_tx *tx, const struct vb_tx_message *m)
+{
+	const struct iovec iov = {tx->stage + m->at, m->len};
+	const struct msghdr mh = {.msg_iov = (struct iovec *)&iov, .msg_iovlen = 1};
+
+	for (int tries = 0; tries < 3; tries++) {
+		if (syscall(SYS_sendmsg, tx->sockets->lane_fd, &mh, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0)
+			return 0;
+		if (errno == EAGAIN || errno == ENOBUFS || errno == ENOMEM)
+			return EAGAIN;
+		if (errno != EINTR)
+			break;
+	}
+	VB_COUNT(tx_refused, m->n);
+	return 0;
+}
+
 /* Returns 0, EAGAIN, or another errno value: the message is then lost, and the requester retries it. */
 static int send_one(struct vb_tx *tx, struct vb_tx_message *m)
 {
@@ -254,6 +274,8 @@ static int send_one(struct vb_tx *tx, struct vb_tx_message *m)
 	struct msghdr mh = {.msg_name = &sa, .msg_iov = tx->pieces, .msg_control = c.buf};
 	bool v6 = !vb_gid_is_ipv4(m->to.dst);
 
+	if (tx->sockets->framed)
+		return send_train(tx, m);
 	mh.msg_namelen = vb_gid_to_sockaddr(&sa, m->to.dst, VB_ROCE_PORT, m->to.ifindex);
 	if (m->n > 1 && tx->no_gso)
 		return send_singly(tx, m, &mh);
@@ -299,10 +321,12 @@ static void show_message(struct vb_tx *tx, const struct vb_tx_message *m, uint64
 	int n = (int)lay_pieces(tx, m);
 
 	vb_tx_flow(tx, &m->to, &flow);
+	size_t front = vb_link_front_len(m->to.link), frame = vb_tx_apart(&m->to, 0) - VB_ICRC_LEN;
+
 	for (uint32_t off = 0; off < m->len; off += m->seg) {
 		uint32_t len = m->len - off < m->seg ? m->len - off : m->seg;
 
-		vb_capture_roce(&of, &flow, &ip, tx->pieces, n, off, len);
+		vb_capture_roce(&of, &flow, &ip, tx->pieces, n, off + front, len - frame);
 		ip.id += !tx->no_gso; /* as seal_laid and send_singly number them */
 	}
 }

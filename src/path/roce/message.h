@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "frame/icrc.h"
+#include "frame/lrh.h"
 #include "net/udp_slots.h"
 #include "path/roce/fault.h"
 #include "path/roce/roce.h"
@@ -77,6 +78,10 @@ static inline void vb_tx_flow(const struct vb_tx *tx, const struct vb_roce_addr 
 	memcpy(flow->dst, to->dst, VB_GID_LEN);
 	flow->sport = tx->sport[!vb_gid_is_ipv4(to->dst)];
 	flow->dport = VB_ROCE_PORT;
+	flow->slid = to->slid;
+	flow->dlid = to->dlid;
+	flow->sl = to->sl;
+	flow->link = to->link;
 }
 
 /* Adds the ICRC to a packet of len bytes with this identification. */

@@ -24,6 +24,7 @@ struct vb_roce_stats vb_roce_totals;
  */
 #define UC_BURST (128u << 10) /* bytes */
 #define UC_PERIOD VB_US(100)  /* ns */
+#define LINK_BYTES (1u << 20) /* a queue pair's, in flight on an InfiniBand link */
 #define ACK_DELAY VB_US(10)   /* ns; how long an acknowledgement may wait for another packet to the peer */
 
 /*
@@ -44,6 +45,7 @@ static void configure_engine(struct vb_qp *qp)
 	struct vb_roce_config c = qp->roce->q.cfg;
 
 	c.qkey = qp->attr.qkey;
+	c.pkey = qp->ib ? qp->local.pkey : VB_DEFAULT_PKEY;
 	c.sq_psn = vb_psn(qp->attr.sq_psn);
 	c.timeout = qp->attr.timeout;
 	c.retry_cnt = qp->attr.retry_cnt;
@@ -66,8 +68,10 @@ static int fill_address(struct vb_qp *qp, struct vb_roce_path *path)
 
 	if (!err)
 		vb_roce_address(&path->to, qp, &sgid, ah);
-	vb_device_netdev(VB_CONTEXT_OF(qp)->dev, &nd);
-	path->inside = nd.internal;
+	if (!qp->ib) {
+		vb_device_netdev(VB_CONTEXT_OF(qp)->dev, &nd);
+		path->inside = nd.internal;
+	}
 	path->connection = atomic_fetch_add(&connections, 1) + 1;
 	return err;
 }
@@ -90,6 +94,11 @@ static void *ahead_open(uint32_t mtu, struct vb_roce_ahead *ahead)
 	return ahead->slots;
 }
 
+static unsigned transport_of(const struct vb_qp *qp)
+{
+	return qp->ib ? VB_TRANSPORT_IB : VB_TRANSPORT_ROCE;
+}
+
 int vb_roce_path_open_locked(struct vb_qp *qp)
 {
 	static const uint8_t types[] = {[IBV_QPT_RC] = VB_ROCE_RC,
@@ -99,7 +108,7 @@ int vb_roce_path_open_locked(struct vb_qp *qp)
 	                                [IBV_QPT_XRC_RECV] = VB_ROCE_RC};
 	static const uint8_t ends[] = {
 	        [IBV_QPT_XRC_SEND] = VB_ROCE_XRC_INITIATOR, [IBV_QPT_XRC_RECV] = VB_ROCE_XRC_TARGET};
-	struct vb_roce_sockets *s = qp->node->io->roce;
+	struct vb_roce_sockets *s = vb_roce_sockets_for(qp);
 	uint32_t sends = qp->type == IBV_QPT_UD ? 1 : qp->sq_max_wr;
 	struct vb_roce_path *path = calloc(1, sizeof(*path) + sends * sizeof(path->sends[0]));
 
@@ -111,7 +120,7 @@ int vb_roce_path_open_locked(struct vb_qp *qp)
 	                                   .mtu = mtu_of(qp),
 	                                   .qpn = qp->qp.qp_num,
 	                                   .dest_qpn = qp->attr.dest_qp_num,
-	                                   .pkey = VB_DEFAULT_PKEY,
+	                                   .max_window = qp->ib ? LINK_BYTES / mtu_of(qp) : 0,
 	                                   .rq_psn = vb_psn(qp->attr.rq_psn),
 	                                   .max_dest_rd_atomic = qp->attr.max_dest_rd_atomic,
 	                                   .ack_delay = ACK_DELAY,
@@ -129,7 +138,7 @@ int vb_roce_path_open_locked(struct vb_qp *qp)
 	if (qp->type != IBV_QPT_UD)
 		vb_path_use(qp, &vb_roce_path_ops);
 	configure_engine(qp);
-	atomic_fetch_add(&qp->node->io->transport[VB_TRANSPORT_ROCE].users, 1);
+	atomic_fetch_add(&qp->node->io->transport[transport_of(qp)].users, 1);
 	return 0;
 }
 
@@ -178,7 +187,7 @@ void vb_roce_path_close(struct vb_qp *qp)
 #define X(name, text) vb_roce_totals.name += path->q.stats.name;
 	VB_ROCE_COUNTERS(X)
 #undef X
-	atomic_fetch_sub(&qp->node->io->transport[VB_TRANSPORT_ROCE].users, 1);
+	atomic_fetch_sub(&qp->node->io->transport[transport_of(qp)].users, 1);
 	qp->roce = NULL;
 	atomic_store(&qp->due, 0);
 	vb_log(VB_LOG_DEBUG, "RoCE: queue pair 0x%x: window %u packets, round trip %lu us (least %lu)", qp->qp.qp_num,
@@ -269,9 +278,9 @@ static void emit_more(struct vb_roce_path *path, struct vb_roce_out *out)
 	uint32_t mtu = path->q.cfg.mtu, n;
 
 	while (out->run.left > 1 && (n = vb_tx_more(path->tx, &path->to, VB_BTH_LEN + mtu))) {
-		out->packet = vb_tx_room(path->tx);
+		out->packet = vb_tx_room(path->tx, &path->to);
 		path->laying = out->packet;
-		path->laying_apart = VB_BTH_LEN + mtu + VB_ICRC_LEN;
+		path->laying_apart = vb_tx_apart(&path->to, VB_BTH_LEN + mtu);
 		for (uint32_t i = 0; i < n; i++)
 			path->laid[i].at = NULL;
 		n = out->packet ? vb_roce_output_more(&path->q, out, n, path->laying_apart) : 0;
@@ -313,7 +322,7 @@ static void emit_packets(struct vb_qp *qp, uint64_t now)
 		return;
 	}
 	for (;;) {
-		out.packet = paced && bytes > UC_BURST ? NULL : vb_tx_room(path->tx);
+		out.packet = paced && bytes > UC_BURST ? NULL : vb_tx_room(path->tx, &path->to);
 		if (!out.packet) {
 			all = false;
 			break;
@@ -434,6 +443,11 @@ struct vb_qp *vb_find_roce_receiver(struct vb_node *node, uint32_t qpn)
 	struct vb_qp *qp = atomic_load_explicit(&node->qps[VB_QP_INDEX(qpn)], memory_order_relaxed);
 
 	return qp && qp->qp.qp_num == qpn && qp->roce ? qp : NULL;
+}
+
+void vb_roce_path_pkey(struct vb_qp *qp)
+{
+	configure_engine(qp);
 }
 
 bool vb_roce_path_middle(struct vb_qp *qp, const uint8_t *bytes, size_t len, uint16_t port, uint64_t now)

@@ -16,6 +16,7 @@
 #include "capture/capture.h"
 #include "frame/icrc.h"
 #include "frame/fields.h"
+#include "frame/lrh.h"
 #include "net/udp.h"
 #include "path/roce/fault.h"
 #include "path/roce/roce.h"
@@ -28,6 +29,7 @@
 struct vb_roce_rx {
 	int fd;
 	bool relayed; /* each message of fd starts with a relay head; see struct vb_roce_sockets */
+	bool framed;  /* see struct vb_roce_sockets */
 	bool crowded; /* the last relay head reports that the socket's buffer fills up */
 	struct vb_relay_head head[BATCH];
 	struct iovec with_head[BATCH][2];
@@ -62,6 +64,11 @@ struct vb_roce_rx *vb_roce_rx_new(int fd, bool relayed)
 	rx->buffers = p;
 	vb_roce_rx_arm(rx, vb_fault_is_armed(VB_FAULT_ARM_ROCE_RX));
 	return rx;
+}
+
+void vb_roce_rx_frame(struct vb_roce_rx *rx)
+{
+	rx->framed = true;
 }
 
 void vb_roce_rx_replace(struct vb_roce_rx *rx, int fd)
@@ -126,6 +133,8 @@ static bool socket_crowded(const struct vb_roce_rx *rx)
 
 	if (rx->relayed)
 		return channel_crowded(rx);
+	if (rx->framed) /* its sender waits instead */
+		return false;
 	if (getsockopt(rx->fd, SOL_SOCKET, SO_MEMINFO, info, &len) || len < 2 * sizeof(info[0]))
 		return false;
 	return info[SK_MEMINFO_RMEM_ALLOC] > info[SK_MEMINFO_RCVBUF] / 4;
@@ -149,10 +158,8 @@ static void lock_qp(struct vb_roce_rx *rx, struct vb_qp *qp)
 		vb_roce_path_locked(qp->roce);
 }
 
-void vb_roce_answer_batch(struct vb_node *node)
+static void answer_batch(struct vb_roce_rx *rx)
 {
-	struct vb_roce_rx *rx = node->io->roce->rx;
-
 	unlock_qp(rx);
 	uint64_t now = rx->touched ? vb_now() : 0;
 	bool full = rx->touched_uc && socket_crowded(rx);
@@ -167,28 +174,58 @@ void vb_roce_answer_batch(struct vb_node *node)
 	}
 }
 
+void vb_roce_answer_batch(struct vb_node *node)
+{
+	answer_batch(node->io->roce->rx);
+}
+
 /* IBA 9.6.1.2: source and destination must be those of the path. UD accepts datagrams from any source. */
 static bool from_its_peer(const struct vb_qp *qp, const struct vb_roce_arrival *a)
 {
 	const struct vb_roce_addr *path = &qp->roce->to;
 
+	if (qp->ib != (a->flow.link != VB_LINK_UDP))
+		return false;
 	return qp->type == IBV_QPT_UD ||
-	       (!memcmp(a->flow.src, path->dst, VB_GID_LEN) && !memcmp(a->flow.dst, path->src, VB_GID_LEN));
+	       (a->flow.slid == path->dlid && a->flow.dlid == path->slid &&
+	        !memcmp(a->flow.src, path->dst, VB_GID_LEN) && !memcmp(a->flow.dst, path->src, VB_GID_LEN));
+}
+
+/* The 40 bytes before a datagram. On an InfiniBand link: its GRH, or zeros. */
+static void put_grh(uint8_t grh[VB_GRH_LEN], const struct vb_roce_arrival *a, size_t len)
+{
+	uint8_t front[VB_LINK_FRONT_MAX] = {0};
+
+	if (a->flow.link == VB_LINK_UDP) {
+		vb_grh(grh, &a->flow, &a->ip, len);
+		return;
+	}
+	if (a->flow.link == VB_LINK_GLOBAL)
+		vb_link_front(front, &a->flow, &a->ip, len);
+	memcpy(grh, front + VB_LRH_LEN, VB_GRH_LEN);
+	if (a->flow.link == VB_LINK_LOCAL)
+		memset(grh, 0, VB_GRH_LEN);
 }
 
 void vb_roce_to_qp(struct vb_node *node, struct vb_qp *qp, const struct vb_roce_arrival *a, const struct vb_packet *p,
                    const uint8_t *bytes, size_t len)
 {
 	uint8_t grh[VB_GRH_LEN];
-	struct vb_roce_from from = {.congested = (a->ip.traffic_class & 3) == ECN_CE, .port = a->flow.sport};
+	struct vb_roce_rx *rx = vb_roce_sockets_for(qp)->rx;
+	struct vb_roce_from from = {.congested = !qp->ib && (a->ip.traffic_class & 3) == ECN_CE,
+	                            .port = a->flow.sport,
+	                            .slid = a->flow.slid,
+	                            .dlid = a->flow.dlid,
+	                            .sl = a->flow.sl,
+	                            .local = a->flow.link == VB_LINK_LOCAL};
 
 	if (qp->type == IBV_QPT_UD) {
-		vb_grh(grh, &a->flow, &a->ip, len);
+		put_grh(grh, a, len);
 		from.grh = grh;
 	}
-	lock_qp(node->io->roce->rx, qp);
+	lock_qp(rx, qp);
 	vb_roce_path_input(qp, p, bytes + p->payload_at, &from, a->now);
-	remember_to_answer(node->io->roce->rx, qp);
+	remember_to_answer(rx, qp);
 }
 
 /* Passes a packet with a reserved opcode to its QP if that is RC or XRC. */
@@ -202,9 +239,11 @@ static void unknown_opcode(struct vb_node *node, const struct vb_roce_arrival *a
 
 	if (!qp || !vb_qp_is_reliable(qp) || !from_its_peer(qp, a))
 		return;
-	lock_qp(node->io->roce->rx, qp);
+	struct vb_roce_rx *rx = vb_roce_sockets_for(qp)->rx;
+
+	lock_qp(rx, qp);
 	vb_roce_path_input_unknown(qp, &bth);
-	remember_to_answer(node->io->roce->rx, qp);
+	remember_to_answer(rx, qp);
 }
 
 void vb_roce_packet(struct vb_node *node, const struct vb_roce_arrival *a, const uint8_t *bytes, size_t len)
@@ -230,8 +269,8 @@ void vb_roce_packet(struct vb_node *node, const struct vb_roce_arrival *a, const
 		VB_COUNT(drop_source, 1);
 	} else {
 		vb_roce_to_qp(node, qp, a, &p, bytes, len);
-		if (qp->type != IBV_QPT_UD && (a->ip.traffic_class & 3) != ECN_CE)
-			node->io->roce->rx->run = qp;
+		if (qp->type != IBV_QPT_UD && (qp->ib || (a->ip.traffic_class & 3) != ECN_CE))
+			vb_roce_sockets_for(qp)->rx->run = qp;
 	}
 }
 
@@ -265,10 +304,9 @@ static void show_arrival(struct vb_node *node, const struct vb_roce_arrival *a, 
 		vb_capture_roce(&of, &a->flow, &a->ip, &iov, 1, 0, n);
 }
 
-static void take_whole_packet(struct vb_node *node, struct vb_roce_arrival *a, uint8_t *bytes, size_t n)
+static void take_whole_packet(struct vb_node *node, struct vb_roce_rx *rx, struct vb_roce_arrival *a, uint8_t *bytes,
+                              size_t n)
 {
-	struct vb_roce_rx *rx = node->io->roce->rx;
-
 	if (n < VB_BTH_LEN + VB_ICRC_LEN || !icrc_right(rx, a, &a->ip.id, bytes, n)) {
 		if (vb_capturing())
 			show_arrival(node, a, bytes, n, VB_CAPTURE_BAD_ICRC);
@@ -282,7 +320,7 @@ static void take_whole_packet(struct vb_node *node, struct vb_roce_arrival *a, u
 	/* DestQP, the only field read before the packet is known to be ours */
 	uint32_t qpn = vb_bth_dest_qpn(bytes);
 
-	if (VB_QP_LANE(qpn) != node->lane && qpn != VB_QPN_MULTICAST)
+	if (VB_QP_LANE(qpn) != node->lane && qpn != VB_QPN_MULTICAST && !rx->framed)
 		forward_packet(node, a, qpn, bytes, n);
 	else
 		vb_roce_packet(node, a, bytes, n);
@@ -295,20 +333,19 @@ static void take_released(struct vb_node *node, struct vb_roce_rx *rx)
 
 	while (vb_roce_fault_release(rx->fault, packet, &held)) {
 		rx->run = NULL;
-		take_whole_packet(node, &held.from, packet, held.len);
+		take_whole_packet(node, rx, &held.from, packet, held.len);
 	}
 }
 
-static void take_packet(struct vb_node *node, struct vb_roce_arrival *a, uint8_t *bytes, size_t n)
+static void take_packet(struct vb_node *node, struct vb_roce_rx *rx, struct vb_roce_arrival *a, uint8_t *bytes,
+                        size_t n)
 {
-	struct vb_roce_rx *rx = node->io->roce->rx;
-
 	if (__builtin_expect(!rx->fault || n > VB_ROCE_PACKET_MAX, 1)) {
-		take_whole_packet(node, a, bytes, n);
+		take_whole_packet(node, rx, a, bytes, n);
 		return;
 	}
 	for (unsigned times = vb_roce_fault_rx(node, rx->fault, a, bytes, n); times; times--)
-		take_whole_packet(node, a, bytes, n);
+		take_whole_packet(node, rx, a, bytes, n);
 	take_released(node, rx);
 }
 
@@ -323,14 +360,12 @@ void vb_roce_rx_arm(struct vb_roce_rx *rx, bool on)
 	}
 }
 
-uint64_t vb_roce_rx_serve_faults(struct vb_node *node)
+uint64_t vb_roce_rx_serve_faults(struct vb_node *node, struct vb_roce_rx *rx)
 {
-	struct vb_roce_rx *rx = node->io->roce->rx;
-
 	if (!rx->fault)
 		return 0;
 	take_released(node, rx);
-	vb_roce_answer_batch(node);
+	answer_batch(rx);
 	return vb_roce_fault_due(rx->fault);
 }
 
@@ -364,14 +399,54 @@ static bool decode_arrival(struct vb_roce_rx *rx, unsigned i, size_t *len, struc
 	return relayed_arrival(&rx->head[i], came);
 }
 
-static void take_datagram(struct vb_node *node, unsigned i, size_t len)
+/* The fabric process has ended. The descriptor stays open, so that its number is not another file's while threads send. */
+static void port_lost(struct vb_roce_sockets *s)
 {
-	struct vb_roce_rx *rx = node->io->roce->rx;
+	vb_roce_watch_sockets(s, false);
+	atomic_store(&s->lost_at, vb_now());
+}
+
+/* Packets of an InfiniBand link, one behind the other. They may come from different ports. */
+static void take_train(struct vb_node *node, struct vb_roce_rx *rx, uint8_t *bytes, size_t len)
+{
+	struct vb_roce_arrival a = {.now = vb_now()};
+	struct vb_link_packet p;
+	struct vb_flow flow;
+
+	rx->run = NULL;
+	VB_COUNT(rx_bytes, len);
+	for (; len; bytes += p.len, len -= p.len) {
+		enum vb_link_verdict verdict = vb_link_decode(&p, bytes, len);
+
+		VB_COUNT(rx_packets, 1);
+		if (verdict != VB_LINK_OK) {
+			VB_COUNT(drop_malformed, 1);
+			if (!p.len)
+				return;
+			continue;
+		}
+		vb_link_addresses(&flow, &a.ip, &p, bytes);
+		if (memcmp(&flow, &a.flow, sizeof(flow)) != 0)
+			rx->run = NULL;
+		a.flow = flow;
+		take_packet(node, rx, &a, bytes + p.transport_at, p.transport_len);
+	}
+}
+
+static void take_datagram(struct vb_node *node, struct vb_roce_rx *rx, unsigned i, size_t len)
+{
 	uint8_t *bytes = rx->buffers + (size_t)i * BUFFER;
 	struct vb_udp_arrival came;
 
 	if (!len && rx->relayed) {
 		vb_roce_lost(node);
+		return;
+	}
+	if (rx->framed) {
+		if (len)
+			take_train(node, rx, bytes, len);
+		else
+			port_lost(node->io->link);
 		return;
 	}
 	if (!decode_arrival(rx, i, &len, &came)) {
@@ -391,12 +466,12 @@ static void take_datagram(struct vb_node *node, unsigned i, size_t len)
 
 	if (ack) {
 		a.ip.id = (uint16_t)(came.ip.id + last / seg);
-		take_packet(node, &a, bytes + last, len - last);
+		take_packet(node, rx, &a, bytes + last, len - last);
 		a.ip.id = came.ip.id;
 		len = last;
 	}
 	for (size_t off = 0; off < len; off += seg, a.ip.id++)
-		take_packet(node, &a, bytes + off, len - off < seg ? len - off : seg);
+		take_packet(node, rx, &a, bytes + off, len - off < seg ? len - off : seg);
 }
 
 static void prepare_buffer(struct vb_roce_rx *rx, unsigned i)
@@ -408,6 +483,8 @@ static void prepare_buffer(struct vb_roce_rx *rx, unsigned i)
 	                                    .msg_iovlen = 1,
 	                                    .msg_control = rx->control[i],
 	                                    .msg_controllen = sizeof(rx->control[i])};
+	if (rx->framed)
+		rx->mh[i].msg_hdr = (struct msghdr){.msg_iov = &rx->iov[i], .msg_iovlen = 1};
 	if (!rx->relayed)
 		return;
 	rx->with_head[i][0] = (struct iovec){&rx->head[i], sizeof(rx->head[i])};
@@ -426,14 +503,8 @@ static long receive_batch(struct vb_roce_rx *rx)
 	return len < 0 ? -1 : 1;
 }
 
-unsigned vb_roce_poll(struct vb_node *node)
+static unsigned poll_rx(struct vb_node *node, struct vb_roce_rx *rx)
 {
-	struct vb_roce_rx *rx = node->io->roce->rx;
-
-	if (__builtin_expect(node->io->roce->held != NULL, 0))
-		vb_roce_forward_held(node);
-	if (rx->relayed && vb_roce_lost_at(node)) /* every read would report the end of the channel again */
-		return 0;
 	for (unsigned i = 0; i < rx->vlen; i++)
 		prepare_buffer(rx, i);
 	long n = receive_batch(rx);
@@ -445,13 +516,29 @@ unsigned vb_roce_poll(struct vb_node *node)
 	size_t bytes = 0;
 
 	for (long i = 0; i < n; i++) {
-		take_datagram(node, (unsigned)i, rx->mh[i].msg_len);
+		take_datagram(node, rx, (unsigned)i, rx->mh[i].msg_len);
 		bytes += rx->mh[i].msg_len;
 	}
-	vb_roce_answer_batch(node);
+	answer_batch(rx);
 	if (bytes >= ENOUGH)
 		rx->vlen = ENOUGH / BUFFER;
 	else if ((unsigned)n == rx->vlen && rx->vlen < BATCH)
 		rx->vlen *= 2;
 	return (unsigned)n;
+}
+
+unsigned vb_roce_poll(struct vb_node *node)
+{
+	struct vb_roce_rx *rx = node->io->roce->rx;
+
+	if (__builtin_expect(node->io->roce->held != NULL, 0))
+		vb_roce_forward_held(node);
+	if (rx->relayed && vb_roce_lost_at(node)) /* every read would report the end of the channel again */
+		return 0;
+	return poll_rx(node, rx);
+}
+
+unsigned vb_roce_poll_port(struct vb_roce_sockets *s)
+{
+	return atomic_load_explicit(&s->lost_at, memory_order_relaxed) ? 0 : poll_rx(s->node, s->rx);
 }

@@ -18,7 +18,10 @@ struct vb_roce_addr {
 	uint8_t src[VB_GID_LEN], dst[VB_GID_LEN];
 	uint32_t ifindex; /* the device's interface, for link-local and multicast addresses */
 	uint8_t traffic_class, hop_limit;
-	uint16_t zero;
+	uint8_t link; /* enum vb_link */
+	uint8_t sl;   /* of an InfiniBand link, as the rest. Without a GRH src and dst are vb_lid_address's */
+	uint16_t slid, dlid;
+	uint32_t flow_label;
 };
 
 /* --- the sockets of this process: sockets.c --- */
@@ -33,6 +36,9 @@ struct vb_roce_sockets {
 	bool relayed;
 	_Atomic uint64_t lost_at; /* time to ask for a new channel after ours has ended; 0: ours has not ended */
 	atomic_bool up;
+	/* lane_fd is a port of a simulated InfiniBand fabric: messages are packets one behind the other, each from LRH to
+	 * VCRC (frame/lrh.h) */
+	bool framed;
 	struct vb_roce_rx *rx;
 	struct vb_tx *tx[VB_TX_COUNT];
 
@@ -50,6 +56,13 @@ struct vb_roce_sockets {
 
 /* Called when the node is created. Opens no sockets. Returns NULL if there is no memory. */
 struct vb_roce_sockets *vb_roce_sockets_new(struct vb_node *node);
+/* Those of a port on a fabric. Takes ownership of the socket. NULL: no memory. No lock held. */
+struct vb_roce_sockets *vb_roce_sockets_of_port(struct vb_node *node, int fd);
+/* Those that carry the packets of a queue pair. */
+static inline struct vb_roce_sockets *vb_roce_sockets_for(const struct vb_qp *qp)
+{
+	return qp->ib ? qp->node->io->link : qp->node->io->roce;
+}
 void vb_roce_sockets_free(struct vb_roce_sockets *s);
 /* ms; how long path resolution may take at RTR. The broker and the keeper answer within this time even on a very busy
  * machine. After it the progress thread retries (unresolved.c). */
@@ -66,12 +79,15 @@ void vb_roce_join_again(struct vb_node *node);
 /* Adds the lane to the epoll set, so that packets wake the progress thread, or removes it, because a thread polls the
  * lane. Under progress. */
 void vb_roce_watch(struct vb_node *node, bool watch);
+void vb_roce_watch_sockets(struct vb_roce_sockets *s, bool watch); /* the same for these */
 /* In a child of fork(): stops sending and receiving. */
 void vb_roce_in_child(struct vb_node *node);
 
 /* --- receiving: receive.c --- */
 
 struct vb_roce_rx *vb_roce_rx_new(int fd, bool relayed);
+/* Its messages are packets of an InfiniBand link from now on. */
+void vb_roce_rx_frame(struct vb_roce_rx *rx);
 /* Replaces the descriptor. Under progress. */
 void vb_roce_rx_replace(struct vb_roce_rx *rx, int fd);
 void vb_roce_rx_free(struct vb_roce_rx *rx);
@@ -79,9 +95,10 @@ void vb_roce_rx_free(struct vb_roce_rx *rx);
 void vb_roce_rx_arm(struct vb_roce_rx *rx, bool on);
 /* Processes held packets whose time has come. Returns when the next is due; ns, 0: no packet is held. Under
  * progress. */
-uint64_t vb_roce_rx_serve_faults(struct vb_node *node);
+uint64_t vb_roce_rx_serve_faults(struct vb_node *node, struct vb_roce_rx *rx);
 /* Receives at most one batch of datagrams, and sends the responses. Returns the number of datagrams. Under progress. */
 unsigned vb_roce_poll(struct vb_node *node);
+unsigned vb_roce_poll_port(struct vb_roce_sockets *s); /* the same for a port on a fabric */
 
 /* Addresses and arrival time of a packet. */
 struct vb_roce_arrival {
@@ -122,9 +139,9 @@ bool vb_tx_waits(const struct vb_tx *tx);
 /* bytes; a payload of at least this size may be sent from the program's memory, without a copy */
 #define VB_TX_IN_PLACE_MIN 1024u
 bool vb_tx_in_place(const struct vb_tx *tx);
-/* Returns room for one packet and its ICRC, or NULL if the kernel does not accept the earlier packets. Call it only
- * between vb_tx_begin and vb_tx_end. */
-uint8_t *vb_tx_room(struct vb_tx *tx);
+/* Returns room for one packet to addr, from BTH to ICRC, or NULL if the kernel does not accept the earlier packets. Call
+ * it only between vb_tx_begin and vb_tx_end. */
+uint8_t *vb_tx_room(struct vb_tx *tx, const struct vb_roce_addr *addr);
 /* Adds the packet in that room, for addr. header_len: bytes of headers; len: bytes of the packet without ICRC. laid may
  * be NULL. */
 void vb_tx_add(struct vb_tx *tx, const struct vb_roce_addr *addr, size_t header_len, size_t len,
@@ -132,9 +149,10 @@ void vb_tx_add(struct vb_tx *tx, const struct vb_roce_addr *addr, size_t header_
 /* The same for a packet without payload that must arrive before, or in one send with, the packets added since
  * vb_tx_begin. */
 void vb_tx_add_ahead(struct vb_tx *tx, const struct vb_roce_addr *addr, size_t len);
-/* Returns how many more packets of len bytes to addr fit in the present send, at most VB_TX_MORE. They are contiguous,
- * start at vb_tx_room, and each has room for its ICRC. */
+/* Returns how many more packets of len bytes to addr fit in the present send, at most VB_TX_MORE. They start at
+ * vb_tx_room, and are vb_tx_apart bytes apart. */
 #define VB_TX_MORE 16u
+uint32_t vb_tx_apart(const struct vb_roce_addr *addr, size_t len);
 uint32_t vb_tx_more(const struct vb_tx *tx, const struct vb_roce_addr *addr, size_t len);
 /* Adds n such packets, each with a BTH and payload. */
 void vb_tx_add_more(struct vb_tx *tx, uint32_t n, size_t len, const struct vb_tx_laid *laid);
@@ -221,6 +239,8 @@ struct vb_qp *vb_find_roce_receiver(struct vb_node *node, uint32_t qpn);
 /* Processes a MIDDLE packet, BTH to ICRC. Returns false if the packet needs vb_roce_path_input. Under progress +
  * sq_lock. */
 bool vb_roce_path_middle(struct vb_qp *qp, const uint8_t *bytes, size_t len, uint16_t port, uint64_t now);
+/* Passes the P_Key of its port on, which has changed. Under progress + sq_lock. */
+void vb_roce_path_pkey(struct vb_qp *qp);
 /* Passes a packet to its QP. Under progress + sq_lock. */
 void vb_roce_path_input(struct vb_qp *qp, const struct vb_packet *p, const uint8_t *payload,
                         const struct vb_roce_from *from, uint64_t now);
@@ -242,6 +262,12 @@ void vb_roce_path_no_receive(struct vb_qp *qp, uint32_t psn, uint32_t msn);
 void vb_roce_path_refuse(struct vb_qp *qp, enum vb_refusal why, const uint32_t *psn);
 void vb_roce_path_result(struct vb_qp *qp, uint32_t psn, uint64_t value);
 void vb_roce_path_executed(struct vb_qp *qp);
+
+/* The rules of fault injection have changed for these sockets. No lock held. transport.c, as the next */
+void vb_roce_arm_sockets(struct vb_node *node, struct vb_roce_sockets *s);
+uint64_t vb_roce_serve_faults_of(struct vb_node *node, struct vb_roce_sockets *s);
+/* Waits for what rules hold of them. No lock held. */
+void vb_roce_drain_held(struct vb_roce_sockets *s);
 
 /* --- callbacks of the engine: ops.c --- */
 

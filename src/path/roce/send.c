@@ -7,7 +7,8 @@
 
 #include "path/roce/message.h"
 
-#define FULL (VB_TX_STAGE - VB_ROCE_PACKET_MAX - VB_ICRC_LEN)
+#define FRAME_MAX (VB_LINK_FRONT_MAX + VB_ROCE_PACKET_MAX + VB_ICRC_LEN + VB_VCRC_LEN)
+#define FULL (VB_TX_STAGE - FRAME_MAX)
 
 struct vb_tx *vb_tx_new(struct vb_roce_sockets *s)
 {
@@ -79,24 +80,32 @@ static bool must_go(const struct vb_tx *tx)
 bool vb_tx_in_place(const struct vb_tx *tx)
 {
 	/* a slot is filled from the stage */
-	return !tx->fault && !tx->no_gso && !(tx->slots && !tx->no_slots && tx->qp && tx->qp->roce->inside);
+	return !tx->fault && !tx->no_gso && !tx->sockets->framed &&
+	       !(tx->slots && !tx->no_slots && tx->qp && tx->qp->roce->inside);
 }
 
-uint8_t *vb_tx_room(struct vb_tx *tx)
+uint8_t *vb_tx_room(struct vb_tx *tx, const struct vb_roce_addr *to)
 {
 	if (__builtin_expect(must_go(tx), 0) && !vb_tx_flush(tx))
 		return NULL;
-	return tx->stage + tx->used;
+	return tx->stage + tx->used + vb_link_front_len(to->link);
+}
+
+/* From the first byte of a packet of len bytes (BTH to payload) to its last: what the stage holds of it. */
+uint32_t vb_tx_apart(const struct vb_roce_addr *to, size_t len)
+{
+	return (uint32_t)(vb_link_front_len(to->link) + len + VB_ICRC_LEN +
+	                  (to->link == VB_LINK_UDP ? 0 : VB_VCRC_LEN));
 }
 
 static bool same_addr(const struct vb_roce_addr *a, const struct vb_roce_addr *b)
 {
-	uint64_t x[5], y[5];
+	uint64_t x[6], y[6];
 
-	_Static_assert(sizeof(*a) == sizeof(x), "five words");
+	_Static_assert(sizeof(*a) == sizeof(x), "six words");
 	memcpy(x, a, sizeof(x));
 	memcpy(y, b, sizeof(y));
-	return !((x[0] ^ y[0]) | (x[1] ^ y[1]) | (x[2] ^ y[2]) | (x[3] ^ y[3]) | (x[4] ^ y[4]));
+	return !((x[0] ^ y[0]) | (x[1] ^ y[1]) | (x[2] ^ y[2]) | (x[3] ^ y[3]) | (x[4] ^ y[4]) | (x[5] ^ y[5]));
 }
 
 /* Returns the message to which a packet of this size may be added, or NULL. */
@@ -121,7 +130,19 @@ static void seal_summed(struct vb_tx *tx, struct vb_tx_message *m, uint8_t *pack
 	}
 	if (!tx->known || tx->known->len != len + VB_ICRC_LEN)
 		tx->known = vb_icrc_known(&tx->icrc, &tx->flow, len + VB_ICRC_LEN);
-	vb_icrc_encode(packet + len, vb_icrc_summed(tx->known, m->n, packet, header_len, laid->sum, laid->len));
+	vb_icrc_encode(packet + len, vb_icrc_summed(tx->known, tx->sockets->framed ? 0 : m->n, packet, header_len,
+	                                            laid->sum, laid->len));
+}
+
+/* Adds what an InfiniBand link has around a packet with its ICRC. */
+static void add_frame(const struct vb_tx *tx, const struct vb_roce_addr *to, uint8_t *packet, size_t len)
+{
+	const struct vb_ip_fields ip = {
+	        .traffic_class = to->traffic_class, .hop_limit = to->hop_limit, .flow_label = to->flow_label};
+	uint8_t *front = packet - vb_link_front_len(to->link);
+
+	vb_link_front(front, &tx->flow, &ip, len);
+	vb_vcrc_encode(front, (size_t)(packet - front) + len);
 }
 
 /* Adds the ICRC to the next packet of m. The kernel numbers the identifications of a send's segments from 0. */
@@ -131,7 +152,9 @@ static void seal_laid(struct vb_tx *tx, struct vb_tx_message *m, uint8_t *packet
 	if (laid && laid->at && laid->at + laid->len == packet + len)
 		seal_summed(tx, m, packet, laid);
 	else
-		vb_tx_seal(tx, packet, &tx->flow, m->n, len);
+		vb_tx_seal(tx, packet, &tx->flow, tx->sockets->framed ? 0 : m->n, len);
+	if (tx->sockets->framed)
+		add_frame(tx, &m->to, packet, len + VB_ICRC_LEN);
 }
 
 /* Is it a send or write of a reliable connection, for the first time? If it is repeated, the acknowledgement may be for
@@ -148,8 +171,8 @@ static bool is_request(const struct vb_tx *tx, uint8_t opcode)
 /* Adds the packet at stage + used to the last message, or to a new one. */
 static void append_packet(struct vb_tx *tx, const struct vb_roce_addr *to, uint32_t len, const struct vb_tx_laid *laid)
 {
-	uint8_t *packet = tx->stage + tx->used;
-	uint32_t size = len + VB_ICRC_LEN;
+	uint8_t *packet = tx->stage + tx->used + vb_link_front_len(to->link);
+	uint32_t size = vb_tx_apart(to, len);
 	struct vb_tx_message *m = message_to_join(tx, to, size);
 
 	if (!m) {
@@ -172,7 +195,7 @@ static bool open_for(struct vb_tx *tx, const struct vb_roce_addr *to)
 {
 	bool v6 = !vb_gid_is_ipv4(to->dst);
 
-	return tx->fd[v6] >= 0 || vb_tx_open_socket(tx, v6, to->src);
+	return tx->sockets->framed || tx->fd[v6] >= 0 || vb_tx_open_socket(tx, v6, to->src);
 }
 
 /* --- faults (fault.c) --- */
@@ -185,11 +208,13 @@ static bool has_room_for_fault(const struct vb_tx *tx)
 /* Adds held packets whose time has come. */
 static void add_released(struct vb_tx *tx)
 {
+	uint8_t packet[VB_ROCE_PACKET_MAX];
 	struct vb_roce_held held;
 
-	while (has_room_for_fault(tx) && vb_roce_fault_release(tx->fault, tx->stage + tx->used, &held)) {
-		uint8_t *at = tx->stage + tx->used;
+	while (has_room_for_fault(tx) && vb_roce_fault_release(tx->fault, packet, &held)) {
+		uint8_t *at = tx->stage + tx->used + vb_link_front_len(held.to.link);
 
+		memcpy(at, packet, held.len);
 		append_packet(tx, &held.to, held.len, NULL);
 		if (held.corrupt)
 			vb_roce_fault_flip(at, held.len, held.random);
@@ -198,7 +223,8 @@ static void add_released(struct vb_tx *tx)
 
 static void add_faulty(struct vb_tx *tx, const struct vb_roce_addr *to, size_t len)
 {
-	uint8_t *at = tx->stage + tx->used;
+	size_t front = vb_link_front_len(to->link);
+	uint8_t *at = tx->stage + tx->used + front;
 	struct vb_fault_verdict v;
 
 	vb_roce_fault_tx(tx->qp, to, at, len, &v);
@@ -207,7 +233,7 @@ static void add_faulty(struct vb_tx *tx, const struct vb_roce_addr *to, size_t l
 	if (!v.drop && !vb_roce_fault_hold(tx->fault, at, len, to, &v)) {
 		append_packet(tx, to, (uint32_t)len, NULL);
 		if (v.duplicate && has_room_for_fault(tx)) {
-			memcpy(tx->stage + tx->used, at, len);
+			memcpy(tx->stage + tx->used + front, at, len);
 			append_packet(tx, to, (uint32_t)len, NULL);
 		}
 		if (v.corrupt && !v.icrc_right)
@@ -264,7 +290,7 @@ void vb_tx_add_ahead(struct vb_tx *tx, const struct vb_roce_addr *to, size_t len
 {
 	unsigned waits = tx->n - tx->sent;
 	bool alone = !tx->fault && waits && tx->n < VB_TX_MESSAGES &&
-	             (waits > 1 || !message_to_join(tx, to, (uint32_t)len + VB_ICRC_LEN));
+	             (waits > 1 || tx->sockets->framed || !message_to_join(tx, to, (uint32_t)len + VB_ICRC_LEN));
 
 	if (alone)
 		tx->msg[tx->n - 1].closed = true;
@@ -280,7 +306,7 @@ void vb_tx_add_ahead(struct vb_tx *tx, const struct vb_roce_addr *to, size_t len
 
 uint32_t vb_tx_more(const struct vb_tx *tx, const struct vb_roce_addr *to, size_t len)
 {
-	uint32_t size = (uint32_t)len + VB_ICRC_LEN, n;
+	uint32_t size = vb_tx_apart(to, len), n;
 	const struct vb_tx_message *m = tx->n > tx->sent ? &tx->msg[tx->n - 1] : NULL;
 
 	if (!m || m->closed || m->seg != size || tx->fault || !same_addr(&m->to, to))
@@ -297,9 +323,11 @@ void vb_tx_add_more(struct vb_tx *tx, uint32_t n, size_t len, const struct vb_tx
 {
 	struct vb_tx_message *m = &tx->msg[tx->n - 1];
 
-	m->requests = m->requests && is_request(tx, tx->stage[tx->used]);
+	size_t front = vb_link_front_len(m->to.link);
+
+	m->requests = m->requests && is_request(tx, tx->stage[tx->used + front]);
 	for (uint32_t i = 0; i < n; i++, m->n++, tx->used += m->seg)
-		seal_laid(tx, m, tx->stage + tx->used, (uint32_t)len, laid + i);
+		seal_laid(tx, m, tx->stage + tx->used + front, (uint32_t)len, laid + i);
 	m->len += n * m->seg;
 	tx->full += m->n == VB_TX_SEGMENTS || m->len + m->seg > VB_TX_SEND_MAX;
 }

@@ -28,6 +28,11 @@ struct vb_roce_sockets *vb_roce_sockets_new(struct vb_node *node)
 	return s;
 }
 
+static struct vb_transport *transport_of_sockets(const struct vb_roce_sockets *s)
+{
+	return s ? &s->node->io->transport[s->framed ? VB_TRANSPORT_IB : VB_TRANSPORT_ROCE] : NULL;
+}
+
 void vb_roce_sockets_free(struct vb_roce_sockets *s)
 {
 	if (!s)
@@ -53,14 +58,18 @@ void vb_roce_in_child(struct vb_node *node)
 		atomic_store(&node->io->roce->up, false);
 }
 
-void vb_roce_watch(struct vb_node *node, bool watch)
+void vb_roce_watch_sockets(struct vb_roce_sockets *s, bool watch)
 {
-	struct vb_roce_sockets *s = node->io->roce;
-	struct epoll_event ev = {.events = EPOLLIN, .data.ptr = &node->io->transport[VB_TRANSPORT_ROCE]};
+	struct epoll_event ev = {.events = EPOLLIN, .data.ptr = transport_of_sockets(s)};
 
 	/* with an empty event mask instead, the kernel would still do the wake-up work for each packet */
 	if (s && s->lane_fd >= 0 && !atomic_load(&s->lost_at))
-		epoll_ctl(node->io->epoll_fd, watch ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, s->lane_fd, &ev);
+		epoll_ctl(s->node->io->epoll_fd, watch ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, s->lane_fd, &ev);
+}
+
+void vb_roce_watch(struct vb_node *node, bool watch)
+{
+	vb_roce_watch_sockets(node->io->roce, watch);
 }
 
 /* --- the lane --- */
@@ -68,7 +77,7 @@ void vb_roce_watch(struct vb_node *node, bool watch)
 /* Under progress. */
 static int use_lane(struct vb_node *node, struct vb_roce_sockets *s, int lane_fd)
 {
-	struct epoll_event ev = {.events = EPOLLIN, .data.ptr = &node->io->transport[VB_TRANSPORT_ROCE]};
+	struct epoll_event ev = {.events = EPOLLIN, .data.ptr = transport_of_sockets(s)};
 
 	s->lane_fd = lane_fd;
 	if (atomic_load(&node->owner) == VB_OWNER_THREAD && epoll_ctl(node->io->epoll_fd, EPOLL_CTL_ADD, lane_fd, &ev))
@@ -98,6 +107,24 @@ static int open_lane(struct vb_node *node, struct vb_roce_sockets *s, int lane_f
 
 	vb_unlock(&node->progress);
 	return err;
+}
+
+struct vb_roce_sockets *vb_roce_sockets_of_port(struct vb_node *node, int fd)
+{
+	struct vb_roce_sockets *s = vb_roce_sockets_new(node);
+
+	if (!s) {
+		close(fd);
+		return NULL;
+	}
+	s->framed = true;
+	if (open_lane(node, s, fd)) {
+		vb_roce_sockets_free(s);
+		return NULL;
+	}
+	vb_roce_rx_frame(s->rx);
+	atomic_store(&s->up, true);
+	return s;
 }
 
 /* Replaces a channel that has ended, or will end soon, with a new one. */

@@ -20,9 +20,8 @@ static int roce_start(struct vb_node *node)
 #define DRAIN_MS 1000
 
 /* Sends what rules hold, at its time: a network has a packet even if its sender has ended. */
-static void drain_held(struct vb_node *node)
+void vb_roce_drain_held(struct vb_roce_sockets *s)
 {
-	struct vb_roce_sockets *s = node->io->roce;
 	const struct timespec ms = {0, 1000000};
 
 	for (int i = 0; i < DRAIN_MS && s && atomic_load_explicit(&s->up, memory_order_acquire); i++) {
@@ -34,6 +33,11 @@ static void drain_held(struct vb_node *node)
 			return;
 		nanosleep(&ms, NULL);
 	}
+}
+
+static void drain_held(struct vb_node *node)
+{
+	vb_roce_drain_held(node->io->roce);
 }
 
 static void roce_free(struct vb_node *node)
@@ -102,11 +106,10 @@ static bool roce_show(const struct vb_qp *qp, struct vb_counts *c, char *peer, s
 	return true;
 }
 
-static void roce_arm(struct vb_node *node)
+void vb_roce_arm_sockets(struct vb_node *node, struct vb_roce_sockets *s)
 {
-	struct vb_roce_sockets *s = node->io->roce;
-
-	if (!atomic_load_explicit(&s->up, memory_order_acquire)) /* senders and receivers start as the rules want */
+	if (!s ||
+	    !atomic_load_explicit(&s->up, memory_order_acquire)) /* senders and receivers start as the rules want */
 		return;
 	for (unsigned i = 0; i < VB_TX_COUNT; i++)
 		vb_tx_arm(s->tx[i], vb_fault_is_armed(VB_FAULT_ARM_ROCE_TX));
@@ -120,21 +123,30 @@ static uint64_t earlier_of(uint64_t a, uint64_t b)
 	return a && (!b || a < b) ? a : b;
 }
 
-static uint64_t roce_serve_faults(struct vb_node *node)
+uint64_t vb_roce_serve_faults_of(struct vb_node *node, struct vb_roce_sockets *s)
 {
-	struct vb_roce_sockets *s = node->io->roce;
 	uint64_t at = 0;
 
-	if (!atomic_load_explicit(&s->up, memory_order_acquire))
+	if (!s || !atomic_load_explicit(&s->up, memory_order_acquire))
 		return 0;
 	for (unsigned i = 0; i < VB_TX_COUNT; i++)
 		at = earlier_of(at, vb_tx_serve_faults(s->tx[i]));
 	vb_lock(&node->progress);
-	at = earlier_of(at, vb_roce_rx_serve_faults(node));
+	at = earlier_of(at, vb_roce_rx_serve_faults(node, s->rx));
 	vb_unlock(&node->progress);
 	if (!at && (!vb_fault_is_armed(VB_FAULT_ARM_ROCE_TX) || !vb_fault_is_armed(VB_FAULT_ARM_ROCE_RX)))
-		roce_arm(node); /* nothing is held any more */
+		vb_roce_arm_sockets(node, s); /* nothing is held any more */
 	return at;
+}
+
+static void roce_arm(struct vb_node *node)
+{
+	vb_roce_arm_sockets(node, node->io->roce);
+}
+
+static uint64_t roce_serve_faults(struct vb_node *node)
+{
+	return vb_roce_serve_faults_of(node, node->io->roce);
 }
 
 const struct vb_transport_ops vb_roce_transport = {

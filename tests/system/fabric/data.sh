@@ -24,30 +24,6 @@ for event in IBV_EVENT_{LID_CHANGE,SM_CHANGE,CLIENT_REREGISTER,PORT_ACTIVE,PKEY_
 	check "a program sees $event" wait_for 10 saw "${event#IBV_EVENT_}"                 # IBV_EVENT_SM_CHANGE, IBV_EVENT_CLIENT_REREGISTER
 done
 
-# pair NODE NODE PROGRAM ARGS…: a server on the one, its client on the other
-pair() {
-	local rc=0
-	VERBENA_NODE=$1 start_server "${@:3}"
-	VERBENA_NODE=$2 start_client "${@:3}"
-	wait "$client" || rc=1
-	wait "$server" || rc=1
-	[ $rc = 0 ] || said_by_both
-	return $rc
-}
-sees_cut() { grep -q 'Completion with error\|transport retry counter exceeded\|Failed status 12' "$work/server.out" "$work/client.out"; }
-fails() { # NODE NODE PROGRAM ARGS…: its client's retries end; the server waits for nothing
-	local rc=0
-	VERBENA_NODE=$1 start_server "${@:3}"
-	VERBENA_NODE=$2 start_client "${@:3}"
-	if wait "$client" || ! sees_cut; then
-		said_by_both
-		rc=1
-	fi
-	kill "$server" 2>/dev/null
-	wait "$server"
-	return $rc
-}
-
 # --- the device ---
 shows() { # PATTERN PROGRAM ARGS…
 	on host4 "${@:2}" >"$work/tool" 2>&1 && grep -qE "$1" "$work/tool" || { cat "$work/tool"; return 1; }

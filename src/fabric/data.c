@@ -1,0 +1,198 @@
+// data.c - packets of programs on their way through the switches: forwarding, virtual lanes, partitions, counters
+// follows: IBA volume 1, 7.6 (virtual lanes), 7.7 (LRH), 7.2.7 (link states), 18.2.4.3 (forwarding), 18.2.4.2 (SL to VL), 10.9
+// SPDX-License-Identifier: MIT
+#include "fabric/internal.h"
+
+#include "frame/fields.h"
+#include "frame/header.h"
+
+enum { OVERHEAD = 124 /* bytes of a packet beside its payload at most: 7.7.8 */, DATA_VLS_MOST = 15 };
+
+struct trip {
+	struct vb_fabric *f;
+	const uint8_t *bytes;
+	const struct vb_link_packet *p;
+	struct vb_fabric_course *c;
+};
+
+static bool lost(uint64_t *why, uint64_t *counter)
+{
+	++*why;
+	if (counter)
+		++*counter;
+	return false;
+}
+#define LOST(t, why, counter) lost(&(t)->f->drops.why, counter)
+
+/* 14.2.5.8. A CA has one map for each port, a switch one for each pair of ports. */
+static uint8_t vl_of(const struct vb_fabric_port *out, const struct vb_fabric_port *in, uint8_t sl)
+{
+	const uint8_t *map = out->sl2vl ? out->sl2vl + (out->node->sw ? 8 * in->num : 0) : NULL;
+
+	if (!map)
+		return sl & 7;
+	return sl & 1 ? map[sl / 2] & 15 : map[sl / 2] >> 4;
+}
+
+/* OperationalVLs: 14.2.5.6. */
+static bool has_vl(const struct vb_fabric_port *p, uint8_t vl)
+{
+	static const uint8_t vls[] = {1, 1, 2, 4, 8, DATA_VLS_MOST};
+
+	return vl < (p->info.oper_vls < sizeof(vls) ? vls[p->info.oper_vls] : 1);
+}
+
+static struct vb_fabric_packet key_fields(const struct trip *t)
+{
+	const uint8_t *bth = t->bytes + t->p->transport_at;
+	struct vb_fabric_packet k = {.slid = t->p->lrh.slid,
+	                             .dlid = t->p->lrh.dlid,
+	                             .pkey = t->c->pkey,
+	                             .sl = t->p->lrh.sl,
+	                             .dst_qpn = vb_bth_dest_qpn(bth)};
+
+	if (t->p->global) {
+		memcpy(k.sgid, t->bytes + VB_LRH_LEN + 8, VB_GID_LEN);
+		memcpy(k.dgid, t->bytes + VB_LRH_LEN + 24, VB_GID_LEN);
+	}
+	return k;
+}
+
+static bool refused(const struct trip *t, struct vb_fabric_port *p, uint64_t *counter, unsigned trap)
+{
+	struct vb_fabric_packet k = key_fields(t);
+
+	vb_fabric_key_trap(p, &k, trap);
+	return LOST(t, bad_pkey, counter);
+}
+
+/* Out of one port, into its peer. `in` is where it has come into this node; the port itself at the start. */
+static bool cross_link(const struct trip *t, struct vb_fabric_port *in, struct vb_fabric_port *out)
+{
+	struct vb_fabric_course *c = t->c;
+	struct vb_fabric_port *peer = out->peer;
+	uint32_t longest = (128u << (out->info.neighbor_mtu & 7)) + OVERHEAD;
+
+	if (!peer || !vb_fabric_is_up(out) || peer->node->off)
+		return LOST(t, no_link, &out->counters.xmit_discards);
+	if (out->info.state != VB_PORT_ACTIVE)
+		return LOST(t, not_active, &out->counters.xmit_discards);
+	if (4u * t->p->lrh.words > longest)
+		return LOST(t, too_long, &out->counters.xmit_discards);
+	c->vl = vl_of(out, in, t->p->lrh.sl);
+	if (!has_vl(out, c->vl)) /* 18.2.4.2: VL 15 in a table means that the packet is discarded */
+		return LOST(t, bad_vl, &out->counters.xmit_discards);
+	if (!vb_fabric_lets_pass(out, c->pkey, VB_ENFORCE_OUT))
+		return refused(t, out, &out->counters.xmit_constraint, VB_TRAP_SWITCH_PKEY);
+	if (peer->info.state == VB_PORT_ARMED) { /* 7.2.7: a data packet makes it Active */
+		peer->info.state = VB_PORT_ACTIVE;
+		t->f->changes++;
+	}
+	if (peer->info.state != VB_PORT_ACTIVE)
+		return LOST(t, not_active, NULL);
+	if (!vb_fabric_lets_pass(peer, c->pkey, VB_ENFORCE_IN))
+		return refused(t, peer, &peer->counters.rcv_constraint, VB_TRAP_SWITCH_PKEY);
+	if (longest < c->longest)
+		c->longest = longest;
+	c->way.port[c->way.ports++] = out;
+	c->way.port[c->way.ports++] = peer;
+	c->way.end = peer;
+	return true;
+}
+
+/* Through the switches to the port where it ends. */
+static bool travel(const struct trip *t, struct vb_fabric_port *from)
+{
+	struct vb_fabric_way *w = &t->c->way;
+	uint16_t dlid = t->p->lrh.dlid;
+
+	if (from->node->off || !vb_fabric_is_up(from))
+		return LOST(t, no_link, &from->counters.xmit_discards);
+	if (from->info.state != VB_PORT_ACTIVE)
+		return LOST(t, not_active, &from->counters.xmit_discards);
+	if (vb_fabric_is_lid_of(from, dlid)) /* 17.2.2: a port also reaches itself */
+		return true;
+	if (!cross_link(t, from, from))
+		return false;
+	for (unsigned hops = 0; w->end->node->sw; hops++) {
+		struct vb_fabric_port *out = vb_fabric_lft_port(w->end->node, dlid);
+
+		if (hops == VB_FABRIC_HOPS_MOST)
+			return LOST(t, hop_limit, &w->end->counters.rcv_relay_errors);
+		if (!out || !out->num) /* port 0 of a switch has no queue pairs for data */
+			return LOST(t, no_route, &w->end->counters.rcv_relay_errors);
+		if (!cross_link(t, w->end, out))
+			return false;
+	}
+	return vb_fabric_is_lid_of(w->end, dlid) || LOST(t, not_for_us, NULL);
+}
+
+/* What the port at the end checks in each packet: partition, and the GID that names it. */
+static bool arrives(const struct trip *t, struct vb_fabric_port *end)
+{
+	if (t->p->global && !vb_fabric_has_gid(end, t->bytes + VB_LRH_LEN + 24))
+		return LOST(t, not_for_us, NULL);
+	if (vb_fabric_pkey_matches(end, t->c->pkey))
+		return true;
+	end->info.pkey_violations += end->info.pkey_violations < 0xffff;
+	return refused(t, end, NULL, VB_TRAP_BAD_PKEY);
+}
+
+/* What the first port checks: the packet is its own, whole, and of a program. */
+static bool departs(const struct trip *t, struct vb_fabric_port *from, enum vb_link_verdict verdict)
+{
+	const struct vb_lrh *h = &t->p->lrh;
+
+	if (verdict == VB_LINK_VCRC)
+		return LOST(t, bad_vcrc, &(from->peer ? from->peer : from)->counters.rcv_errors);
+	if (verdict != VB_LINK_OK || h->vl == VB_VL_MANAGEMENT || !vb_fabric_is_lid_of(from, h->slid) ||
+	    vb_bth_dest_qpn(t->bytes + t->p->transport_at) <= VB_GSI_QPN) /* management is for umad alone: 13.5.3 */
+		return LOST(t, bad_packet, NULL);
+	return (h->dlid && h->dlid < VB_LID_MULTICAST) || LOST(t, no_route, NULL);
+}
+
+static bool is_known(const struct trip *t)
+{
+	const struct vb_fabric_course *c = t->c;
+	const struct vb_lrh *h = &t->p->lrh;
+
+	return c->changes == t->f->changes + 1 && c->lrh.dlid == h->dlid && c->lrh.slid == h->slid &&
+	       c->lrh.sl == h->sl && 4u * h->words <= c->longest;
+}
+
+static void enter_vl(uint8_t *bytes, const struct vb_link_packet *p, uint8_t vl)
+{
+	if (p->lrh.vl == vl)
+		return;
+	bytes[0] = (uint8_t)(vl << 4 | (bytes[0] & 15));
+	vb_vcrc_encode(bytes, p->len - VB_VCRC_LEN);
+}
+
+struct vb_fabric_port *vb_fabric_carry(struct vb_fabric_port *from, struct vb_fabric_course *c, uint8_t *bytes,
+                                       const struct vb_link_packet *p, enum vb_link_verdict verdict)
+{
+	const struct trip t = {.f = from->node->fabric, .bytes = bytes, .p = p, .c = c};
+
+	if (!departs(&t, from, verdict))
+		return NULL;
+	uint16_t pkey = (uint16_t)(bytes[p->transport_at + 2] << 8 | bytes[p->transport_at + 3]);
+	bool known = is_known(&t) && c->pkey == pkey, whole = known;
+
+	if (!known) {
+		*c = (struct vb_fabric_course){
+		        .lrh = p->lrh, .pkey = pkey, .longest = UINT32_MAX, .vl = p->lrh.vl, .way.end = from};
+		whole = travel(&t, from);
+		c->changes = whole ? t.f->changes + 1 : 0;
+	}
+	vb_fabric_count(c->way.port, c->way.ports, 1, 4u * p->lrh.words);
+	if (!whole || !arrives(&t, c->way.end))
+		return NULL;
+	enter_vl(bytes, p, c->vl);
+	return c->way.end;
+}
+
+void vb_fabric_discard(struct vb_fabric_port *end, uint64_t packets)
+{
+	end->node->fabric->drops.queue_full += packets;
+	(end->peer ? end->peer : end)->counters.xmit_discards += packets;
+}

@@ -1,0 +1,209 @@
+// link.c - programs that send and receive packets on a port: their trains, and the queue at the end of each way
+// follows: IBA volume 1, 7.9 (flow control), 18.2.5.4 (lifetime of a packet at the head of a queue, stalled lanes)
+// SPDX-License-Identifier: MIT
+#include <errno.h>
+#include <stdlib.h>
+
+#include "fabric/server/server.h"
+#include "frame/fields.h"
+#include "frame/header.h"
+
+/*
+ * A program that does not read fast enough gets what its socket holds, and QUEUE bytes that wait here. While these wait,
+ * no more is read from the programs that have sent them: their own sockets fill, and they wait. So nothing is lost. It
+ * ends after LIFETIME: what waits is discarded, and so is all that follows, until the program reads again.
+ */
+#define QUEUE (1u << 20)
+#define LIFETIME 250000000u /* ns */
+
+struct link {
+	struct server *server;
+	struct link *next, **at;           /* of the server */
+	struct link *next_here, **at_here; /* of the port */
+	struct client *client;
+	struct vb_fabric_port *port;
+	uint32_t qpn, mask;
+	struct vb_fabric_course course;
+	struct link *waits_for; /* it has sent what waits there */
+	uint64_t waits_until;
+	bool stalled;
+};
+
+static struct link *link_for(const struct vb_fabric_port *p, uint32_t qpn)
+{
+	struct link *l = p->links;
+
+	while (l && (qpn & l->mask) != l->qpn)
+		l = l->next_here;
+	return l;
+}
+
+/* Would both get packets for one queue pair? */
+static bool is_taken(const struct vb_fabric_port *p, const struct vb_fabric_link_ask *ask)
+{
+	for (const struct link *l = p->links; l; l = l->next_here)
+		if (((l->qpn ^ ask->qpn) & l->mask & ask->mask) == 0)
+			return true;
+	return false;
+}
+
+int link_open(struct server *s, const struct vb_fabric_link_ask *ask, struct client *c, struct link **link)
+{
+	struct vb_fabric_node *n = server_ca(s, ask->node);
+	struct vb_fabric_port *p = n ? vb_fabric_port(n, ask->port) : NULL;
+
+	if (!p)
+		return ENODEV;
+	if (ask->qpn & ~ask->mask)
+		return EINVAL;
+	if (is_taken(p, ask))
+		return EADDRINUSE;
+	struct link *l = calloc(1, sizeof(*l));
+	if (!l)
+		return ENOMEM;
+	*l = (struct link){.server = s,
+	                   .next = s->links,
+	                   .at = &s->links,
+	                   .next_here = p->links,
+	                   .at_here = (struct link **)&p->links,
+	                   .client = c,
+	                   .port = p,
+	                   .qpn = ask->qpn,
+	                   .mask = ask->mask};
+	if (l->next)
+		l->next->at = &l->next;
+	if (l->next_here)
+		l->next_here->at_here = &l->next_here;
+	s->links = p->links = l;
+	*link = l;
+	return 0;
+}
+
+/* --- waiting --- */
+
+static void hold_back(struct link *l, struct link *until_it_reads)
+{
+	if (l->waits_for)
+		return;
+	l->waits_for = until_it_reads;
+	l->waits_until = l->server->now + LIFETIME;
+	client_pause(l->client, true);
+}
+
+static void release_link(struct link *l)
+{
+	l->waits_for = NULL;
+	client_pause(l->client, false);
+}
+
+void link_caught_up(struct link *l)
+{
+	for (struct link *o = l->server->links; o; o = o->next)
+		if (o->waits_for == l)
+			release_link(o);
+}
+
+static void discard_train(void *arg, const uint8_t *bytes, size_t len)
+{
+	struct link *l = arg;
+	struct vb_lrh h;
+	uint64_t n = 0;
+
+	for (size_t at = 0; at + VB_LRH_LEN <= len; n++) {
+		vb_lrh_decode(&h, bytes + at);
+		at += 4u * h.words + VB_VCRC_LEN;
+	}
+	vb_fabric_discard(l->port, n);
+}
+
+static void stall(struct link *l)
+{
+	l->stalled = true;
+	client_drop_waiting(l->client, discard_train, l);
+	link_caught_up(l);
+}
+
+void links_time(struct server *s)
+{
+	for (struct link *l = s->links; l; l = l->next)
+		if (l->waits_for && l->waits_until <= s->now)
+			stall(l->waits_for);
+}
+
+uint64_t links_deadline(const struct server *s)
+{
+	uint64_t due = UINT64_MAX;
+
+	for (const struct link *l = s->links; l; l = l->next)
+		if (l->waits_for && l->waits_until < due)
+			due = l->waits_until;
+	return due;
+}
+
+void link_close(struct link *l)
+{
+	link_caught_up(l);
+	*l->at = l->next;
+	if (l->next)
+		l->next->at = l->at;
+	*l->at_here = l->next_here;
+	if (l->next_here)
+		l->next_here->at_here = l->at_here;
+	free(l);
+}
+
+/* --- trains --- */
+
+/* Packets of a train that end at the same program. */
+struct run {
+	struct link *to;
+	const uint8_t *bytes;
+	size_t len;
+};
+
+static void deliver(struct link *from, const struct run *r)
+{
+	if (!r->to)
+		return;
+	if (client_offer(r->to->client, r->bytes, r->len, r->to->stalled ? 0 : QUEUE))
+		r->to->stalled = false;
+	else
+		discard_train(r->to, r->bytes, r->len);
+	if (client_is_behind(r->to->client))
+		hold_back(from, r->to);
+}
+
+/* The program that gets the packet. NULL: nobody. */
+static struct link *receiver_of(struct link *l, uint8_t *bytes, const struct vb_link_packet *p,
+                                enum vb_link_verdict verdict)
+{
+	struct vb_fabric_port *end = vb_fabric_carry(l->port, &l->course, bytes, p, verdict);
+	struct link *to = end ? link_for(end, vb_bth_dest_qpn(bytes + p->transport_at)) : NULL;
+
+	if (end && !to)
+		l->server->fabric->drops.nobody++;
+	return to;
+}
+
+void link_take(struct link *l, uint8_t *bytes, size_t n)
+{
+	struct run run = {.to = NULL};
+	struct vb_link_packet p;
+
+	for (size_t at = 0; at < n; at += p.len) {
+		enum vb_link_verdict verdict = vb_link_decode(&p, bytes + at, n - at);
+
+		if (!p.len) { /* where the next one begins is unknown */
+			l->server->fabric->drops.bad_packet++;
+			break;
+		}
+		struct link *to = receiver_of(l, bytes + at, &p, verdict);
+
+		if (to != run.to || !to) {
+			deliver(l, &run);
+			run = (struct run){.to = to, .bytes = bytes + at};
+		}
+		run.len += p.len;
+	}
+	deliver(l, &run);
+}

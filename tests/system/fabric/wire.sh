@@ -1,0 +1,119 @@
+#!/bin/bash
+# wire.sh - VERBENA_WIRE=always on a simulated fabric: each packet goes through the fabric process, switch by switch
+# follows: IBA volume 1, 7.7 (LRH), 7.8 (VCRC), 16.1.3.5 (PortCounters); perftest(1), ibv_rc_pingpong(1), man/verbena-fabric.8
+# SPDX-License-Identifier: MIT
+source "$(dirname "$0")/../../support/fabric.sh"
+LIMIT=20
+export VERBENA_WIRE=always
+start_fabric --generate fat-tree:3,2,2
+sm host1 &
+manager=$!
+check "opensm brings up the fabric" wait_for 30 all_active
+
+dropped() { ctl stat | awk -v n="dropped_$1" '$1 == n { print $2 }'; } # REASON
+counter() { ctl counters "$1" "$2" | awk -v n="$3" '$1 == n { print $2 }'; } # NODE PORT NAME
+ports_sum() { # NAME: of all ports of all switches
+	local n p
+	for n in leaf3 leaf4 leaf5 spine1 spine2; do
+		for p in 1 2 3 4; do counter "$n" "$p" "$1" 2>/dev/null; done
+	done | awk '{ sum += $1 } END { print sum + 0 }'
+}
+
+# --- programs by LID ---
+check "RC: ibv_rc_pingpong" pair host2 host5 ibv_rc_pingpong -d ib0 -n 100 -c
+check "RC with a GRH" pair host2 host5 ibv_rc_pingpong -d ib0 -n 100 -g 0 -c
+check "UC: ibv_uc_pingpong" pair host2 host5 ibv_uc_pingpong -d ib0 -n 100
+check "UD: ibv_ud_pingpong" pair host2 host5 ibv_ud_pingpong -d ib0 -n 100 -c
+check "UD with a GRH" pair host2 host5 ibv_ud_pingpong -d ib0 -n 100 -g 0
+check "SRQ: ibv_srq_pingpong" pair host2 host5 ibv_srq_pingpong -d ib0 -n 100
+check "XRC: ibv_xsrq_pingpong" pair host2 host5 ibv_xsrq_pingpong -d ib0 -n 100
+check "events: ibv_rc_pingpong -e" pair host2 host5 ibv_rc_pingpong -d ib0 -n 100 -e
+check "both programs on one host" pair host2 host2 ibv_rc_pingpong -d ib0 -n 100
+check "ib_send_bw of UD" pair host2 host5 ib_send_bw -d ib0 -n 500 -s 2048 -c UD
+check "ib_write_bw of UC" pair host2 host5 ib_write_bw -d ib0 -n 100 -c UC
+check "ib_read_bw" pair host2 host5 ib_read_bw -d ib0 -n 100
+check "ib_atomic_lat" pair host2 host5 ib_atomic_lat -d ib0 -n 100
+check "ib_send_lat with inline data and an SL" pair host2 host5 ib_send_lat -d ib0 -n 100 -S 3
+
+# --- each packet passes each port ---
+counts() {
+	local before after want=$((500 * 32)) data=$((500 * (65536 + 32 * 24 + 16) / 4)) first
+	first=$(counter host5 1 xmit_pkts) before=$(ports_sum xmit_data)
+	pair host2 host5 ib_write_bw -d ib0 -n 500 -s 65536 || return 1
+	after=$(($(counter host5 1 xmit_pkts) - first))
+	[ "$after" -ge $want ] && [ "$after" -lt $((want + 3000)) ] || { echo "host5 sent $after packets"; return 1; }
+	# a leaf, a spine, a leaf
+	after=$((($(ports_sum xmit_data) - before) / 3))
+	[ "$after" -ge "$data" ] && [ "$after" -lt $((data * 11 / 10)) ] || { echo "switches sent $after words of $data"; return 1; }
+}
+check "the ports of the hosts and of all switches on the way count packets and bytes" counts
+
+# --- damage ---
+repaired() { # RULE COUNTER: of packets that the client sends
+	local before
+	before=$(dropped "$2")
+	VERBENA_NODE=host2 start_server ib_write_bw -d ib0 -n 300
+	VERBENA_FAULT=$1 VERBENA_NODE=host5 start_client ib_write_bw -d ib0 -n 300
+	wait "$client" && wait "$server" && [ "$(dropped "$2")" -gt "$before" ] && return 0
+	ctl stat
+	said_by_both
+	return 1
+}
+check "a wrong VCRC is dropped by the first switch, and RC repeats" repaired 'corrupt every=50' bad_vcrc
+errors_counted() {
+	[ "$(ports_sum rcv_errors)" -gt 0 ]
+}
+check "its port has counted receive errors" errors_counted
+
+# --- accidents in the middle ---
+lid=$(($(lid_of host2)))
+spine_of_way() { on host1 ibtracert "$lid" "$(lid_of host5)" | grep -o 'spine[0-9]*' | head -1; }
+goes_on() {
+	local spine
+	spine=$(spine_of_way)
+	VERBENA_NODE=host2 start_server ib_send_lat -d ib0 -D 2 -u 18
+	VERBENA_NODE=host5 start_client ib_send_lat -d ib0 -D 2 -u 18
+	sleep 0.5
+	ctl node "$spine" off || return 1
+	if wait "$client" && wait "$server" && [ "$(spine_of_way)" != "$spine" ]; then
+		return 0
+	fi
+	said_by_both
+	return 1
+}
+check "a switch on the way goes off, opensm leads around it, and traffic goes on" goes_on
+ends() { # COMMAND ARGS…
+	local rc=0
+	VERBENA_NODE=host2 start_server ib_send_lat -d ib0 -D 10 -u 12
+	VERBENA_NODE=host5 start_client ib_send_lat -d ib0 -D 10 -u 12
+	sleep 0.5
+	"$@" || return 1
+	wait_for 5 sees_cut || { said_by_both; rc=1; }
+	kill "$server" "$client" 2>/dev/null
+	wait "$server" "$client"
+	return $rc
+}
+check "a cable is pulled: the retries end" ends ctl link host5 1 down
+ctl link host5 1 up
+host5_active() { ctl show host5 | grep -q Active; }
+check "the cable is back" wait_for 20 host5_active
+stopped() { # a receiver that does not read: its queue fills, its packets are discarded, others go on
+	local before from rc=0
+	before=$(dropped queue_full) from=$(counter host5 1 xmit_pkts)
+	VERBENA_NODE=host2 start_server ib_write_bw -d ib0 -D 12 -c UC -s 65536
+	VERBENA_NODE=host5 start_client ib_write_bw -d ib0 -D 12 -c UC -s 65536
+	sends() { [ "$(counter host5 1 xmit_pkts)" -gt $((from + 1000)) ]; }
+	wait_for 5 sends || rc=1
+	kill -STOP "$(program_of "$server")" || rc=1
+	full() { [ "$(dropped queue_full)" -gt "$before" ]; }
+	wait_for 5 full || { ctl stat; said_by_both; rc=1; }
+	kill -9 "$(program_of "$server")" "$(program_of "$client")" 2>/dev/null
+	wait "$server" "$client"
+	pair host3 host4 ibv_rc_pingpong -d ib0 -n 100 || rc=1
+	return $rc
+}
+check "a program that is stopped: its queue is bounded, others go on" stopped
+check "the fabric process is killed: the retries end" ends kill -9 "$fabric"
+kill "$(program_of "$manager")" 2>/dev/null
+wait
+finish
