@@ -16,6 +16,7 @@ static struct vb_flow random_flow(bool ipv4)
 
 	ref_random_bytes(&f, sizeof(f));
 	f.dport = VB_ROCE_PORT;
+	f.link = VB_LINK_UDP;
 	f.src[0] = f.dst[0] = 0x20;
 	if (ipv4) {
 		memcpy(f.src, v4_prefix, 12);
