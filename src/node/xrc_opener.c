@@ -222,6 +222,7 @@ static void far_close(struct vb_qp *h)
 
 	if (f->pid == getpid()) {
 		vb_watch_remove(f->node, &f->watch);
+		vb_progress_surely(f->node); /* acknowledges what this process has received */
 		ask_alone(h, &ask, &a);
 	}
 	h->xrc.far = NULL;
