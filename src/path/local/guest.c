@@ -125,8 +125,9 @@ static bool takes_guest_of(struct vb_node *node, const struct vb_peer *peer)
 	if (all < GUESTS_MOST && its < GUESTS_OF_PEER)
 		return true;
 	if (!atomic_exchange(&said, true))
-		vb_log(VB_LOG_ERROR, "too many XRC targets of other processes (%u, of process %d %u) name SRQs of this one",
-		       all, peer->pid, its);
+		vb_log(VB_LOG_ERROR,
+		       "too many XRC targets of other processes (%u, of process %d %u) name SRQs of this one", all,
+		       peer->pid, its);
 	return false;
 }
 

@@ -105,7 +105,8 @@ static void two_threads_that_open_one_file_get_one_domain(void)
 	CHECK(a && a != meanwhile && vb_xrcd(a)->domain == vb_xrcd(meanwhile)->domain);
 	CHECK(!vb_close_xrcd(a) && !vb_close_xrcd(meanwhile));
 	fake.on_xrc_file = open_meanwhile;
-	CHECK(!open_domain(o.ctx, opened_twice, O_CREAT | O_EXCL) && errno == EINVAL); /* the other thread has made it */
+	CHECK(!open_domain(o.ctx, opened_twice, O_CREAT | O_EXCL) &&
+	      errno == EINVAL); /* the other thread has made it */
 	CHECK(!vb_close_xrcd(meanwhile) && !close(opened_twice));
 }
 
