@@ -183,6 +183,11 @@ void vb_faults_opened(void)
 {
 }
 
+int vb_ib_membership(struct vb_node *n, const union ibv_gid *group, uint16_t mlid, bool attach)
+{
+	return EOPNOTSUPP;
+}
+
 bool vb_device_is_there(struct vb_device *dev)
 {
 	return dev;
