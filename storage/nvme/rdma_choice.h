@@ -6,6 +6,7 @@
 
 #include <rdma/rdma_cma.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Selects the iWARP adapter for a new id. False: another librdmacm, which has no such option. */
@@ -17,13 +18,16 @@ static inline bool nv_rdma_take_iwarp(struct rdma_cm_id *id)
 	return !rdma_set_option(id, VERBENA, TRANSPORT, &transport, sizeof(transport));
 }
 
-/* For status displays: the kind of adapter. Verbena's adapters have names of their own. */
+/* For status displays: the kind of adapter. Verbena's adapters have names of their own; the one on a simulated fabric is
+ * there only with VERBENA_FABRIC. */
 static inline const char *nv_rdma_way(const struct ibv_device *d)
 {
 	bool iwarp = d->transport_type == IBV_TRANSPORT_IWARP;
 
 	if (!strncmp(d->name, "roce_", 5) || !strncmp(d->name, "iwarp_", 6))
 		return iwarp ? "iWARP by Verbena" : "RoCE by Verbena";
+	if (!strcmp(d->name, "ib0") && getenv("VERBENA_FABRIC"))
+		return "InfiniBand by Verbena";
 	return iwarp ? "iWARP by an adapter of the kernel" : "RDMA by an adapter of the kernel";
 }
 

@@ -6,14 +6,14 @@ source "$(dirname "$0")/../../support/fabric.sh"
 need ibsrpdm
 TARGET=$BUILD/storage/verbena-srp-target
 [ -x "$TARGET" ] || { skip fabric_srp "verbena-srp-target is not built"; exit 0; }
-start_fabric --generate switch:4
+start_fabric --generate switch:4 --network 10.1.0.0/24
 sm host1 &
 check "opensm brings up the fabric" wait_for 30 all_active
 capability() { on host1 smpquery portinfo "$(lid_of host3)" | grep -c IsDeviceManagementSupported; }
 nobody() { ! on host2 ibsrpdm -c 2>&1 | grep ioc_guid; }
 check "without a target nobody is found" nobody
 check "... and host3 has no device management" test "$(capability)" = 0
-VERBENA_NODE=host3 "${run[@]}" "$TARGET" --port 0 --guid 0002c90300001234 --export memory:1M --announce >"$work/target.out" 2>"$work/target.err" &
+VERBENA_NODE=host3 "${run[@]}" "$TARGET" --listen 0.0.0.0 --port 0 --guid 0002c90300001234 --export memory:1M --announce >"$work/target.out" 2>"$work/target.err" &
 target=$!
 check "the target starts" wait_for 20 grep -q dest= "$work/target.out"
 port=$(sed 's/.*://' "$work/target.out")
@@ -36,6 +36,16 @@ check "ibsrpdm -c finds it, as add_target takes it" listed ibsrpdm -c
 check "srp_daemon finds it" listed srp_daemon -o -c -a
 described() { on host2 ibsrpdm 2>&1 | tee "$work/long" | grep -q 'SRP.T10:0002c90300001234' || { cat "$work/long"; return 1; }; }
 check "ibsrpdm describes it" described
+disk=srp://10.1.0.3:$port/0002c90300001234
+by_the_fabric() {
+	on host2 "$BUILD/storage/verbena-disk" info "$disk" >"$work/info" 2>&1 && grep -q 'InfiniBand by Verbena, ib0' "$work/info" || { cat "$work/info"; return 1; }
+}
+check "an initiator on host2 logs in by the fabric" by_the_fabric
+head -c 1M /dev/urandom >"$work/image"
+comes_back() {
+	on host2 "$BUILD/storage/verbena-disk" copy "$work/image" "$disk" && on host4 "$BUILD/storage/verbena-disk" copy "$disk" "$work/back" && cmp "$work/image" "$work/back"
+}
+check "what host2 writes, host4 reads" comes_back
 taken() { ! VERBENA_NODE=host3 timeout 20 "${run[@]}" "$TARGET" --port 0 --export memory:1M --announce 2>"$work/second" && grep -q 'another program' "$work/second"; }
 check "a second target of the host is refused, with the reason" taken
 kill "$target"
