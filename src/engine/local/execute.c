@@ -158,6 +158,15 @@ static enum vb_placed place_data(struct vb_local_req *q, uint64_t va)
 	return placed;
 }
 
+/* Has the sender taken the record back since it was read? Then it may have executed the write itself, and this program may
+ * have ended the key. */
+static bool is_taken_back(struct vb_local_req *q)
+{
+	q->held = q->flags & VB_RECF_MAY_HOLD && atomic_load_explicit((const _Atomic uint32_t *)&q->in_ring->dest,
+	                                                              memory_order_acquire) != q->rec.dest;
+	return q->held;
+}
+
 static enum vb_verdict do_write(struct vb_qp *qp, struct vb_local_req *q)
 {
 	bool last = q->flags & VB_RECF_LAST;
@@ -176,7 +185,7 @@ static enum vb_verdict do_write(struct vb_qp *qp, struct vb_local_req *q)
 		        (q->flags & VB_RECF_FIRST) && q->ext.total > q->rec.length ? q->ext.total : q->rec.length;
 
 		if (!vb_own_memory(qp, q->ext.rkey, q->ext.remote_addr, checked, IBV_ACCESS_REMOTE_WRITE, &va))
-			return refused;
+			return is_taken_back(q) ? VB_VERDICT_HELD : refused;
 		if (last && (q->flags & VB_RECF_IMM) && !qp->inbound->active && !vb_receive_take(qp))
 			return VB_VERDICT_RNR;
 		if ((q->flags & VB_RECF_MAY_HOLD) && qp->type == IBV_QPT_RC && vb_guard_can_place()) {
