@@ -1,6 +1,7 @@
 // watch.c - reports adapters that are removed while the program waits
 // follows: rdma_get_cm_event(3) (RDMA_CM_EVENT_DEVICE_REMOVAL), ibv_get_async_event(3)
 // SPDX-License-Identifier: MIT
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/epoll.h>
@@ -54,7 +55,8 @@ int rcm_thread(void *(*fn)(void *), void *arg)
 	return err;
 }
 
-/* The lock of device.c is held. Marks a device as gone that no change reports any more. If there is no memory, the next look for devices notices the removal. */
+/* The lock of device.c is held. A device whose interface has gone already is marked, because no event will come. If there
+ * is no memory, the next look for devices notices the removal. */
 void rcm_watch(struct rcm_device *dev)
 {
 	struct epoll_event ev = {.events = EPOLLIN, .data.ptr = dev};
