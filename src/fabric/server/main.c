@@ -22,8 +22,8 @@
 enum { TEXT_MOST = 256 << 20, EVENTS = 64, NS_PER_MS_ = 1000000 };
 
 static const char usage[] =
-        "usage: verbena-fabric TOPOLOGY --socket PATH\n"
-        "       verbena-fabric --generate SHAPE --socket PATH\n"
+        "usage: verbena-fabric TOPOLOGY [--network NET/BITS] --socket PATH\n"
+        "       verbena-fabric --generate SHAPE [--network NET/BITS] --socket PATH\n"
         "       verbena-fabric --generate SHAPE --print\n"
         "       verbena-fabric ctl --socket PATH COMMAND…\n"
         "\n"
@@ -35,8 +35,8 @@ static const char usage[] =
         "  --print             print the topology and end\n"
         "\n"
         "Commands: link NODE PORT up|down, node NODE on|off, add FILE, describe NODE TEXT,\n"
-        "counters NODE PORT [NAME=VALUE…], trap NODE PORT NUMBER, address [NODE [ADDRESS|none]], show [NODE],\n"
-        "states, stat, print, stop\n";
+        "counters NODE PORT [NAME=VALUE…], pkeys NODE PORT [P_KEY…], trap NODE PORT NUMBER,\n"
+        "address [NODE [ADDRESS|none]], show [NODE], states, stat, print, stop\n";
 
 __attribute__((format(printf, 1, 2))) static int complain(const char *fmt, ...)
 {
