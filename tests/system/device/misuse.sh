@@ -70,7 +70,7 @@ done <<END
 2|ADDRESS:PORT|exporter --listen 127.0.0.1:99999
 3|is wrong|doctor --bogus
 2|is wrong|bench --seconds 0
-1|Name or service not known|bench --seconds 1 nobody.invalid
+1|Name or service not known|bench --seconds 1 fe80::zz # no DNS server is asked for that
 2|unknown option|enable --bogus
 END
 [ ! -e "$work/x" ] || fail "a capture that did not begin has left a file"
