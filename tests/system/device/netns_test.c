@@ -174,28 +174,39 @@ static size_t put_attribute(uint8_t *at, uint16_t type, const void *value, size_
 	return RTA_SPACE(len);
 }
 
-/* A link on interface 3, as the kernel reports it. */
-static int vlan_of_message(const char *link_kind, bool elsewhere)
+/* What is read from a message of the kernel about interface 7, with these attributes. */
+static struct vb_netdev link_of_message(const void *attributes, size_t len)
 {
 	struct vb_netdev_gather g = {0};
 	struct nlmsghdr h = {.nlmsg_type = RTM_NEWLINK};
 	struct ifinfomsg m = {.ifi_index = 7};
-	uint8_t message[256] = {0}, info[64] = {0};
-	size_t n = NLMSG_SPACE(sizeof(m)), n_info = put_attribute(info, IFLA_INFO_KIND, link_kind, strlen(link_kind));
-	int below = 3, network = 0;
+	uint8_t message[256] = {0};
 
-	memcpy(message + NLMSG_HDRLEN, &m, sizeof(m));
-	n += put_attribute(message + n, IFLA_LINK, &below, sizeof(below));
-	n += put_attribute(message + n, IFLA_LINKINFO | NLA_F_NESTED, info, n_info);
-	if (elsewhere)
-		n += put_attribute(message + n, IFLA_LINK_NETNSID, &network, sizeof(network));
-	h.nlmsg_len = (uint32_t)n;
+	h.nlmsg_len = (uint32_t)(NLMSG_SPACE(sizeof(m)) + len);
+	CHECK(h.nlmsg_len <= sizeof(message));
 	memcpy(message, &h, sizeof(h));
-	vb_netdev_parse(&g, message, n);
+	memcpy(message + NLMSG_HDRLEN, &m, sizeof(m));
+	memcpy(message + NLMSG_SPACE(sizeof(m)), attributes, len);
+	vb_netdev_parse(&g, message, h.nlmsg_len);
 	CHECK(g.n == 1 && g.list[0].ifindex == 7);
-	int on = g.list[0].vlan_on;
+	struct vb_netdev nd = g.list[0];
+
 	free(g.list);
-	return on;
+	return nd;
+}
+
+/* A link on interface 3. */
+static int vlan_of_message(const char *link_kind, bool elsewhere)
+{
+	uint8_t attributes[128] = {0}, info[64] = {0};
+	int below = 3, network = 0;
+	size_t n_info = put_attribute(info, IFLA_INFO_KIND, link_kind, strlen(link_kind)),
+	       n = put_attribute(attributes, IFLA_LINK, &below, sizeof(below));
+
+	n += put_attribute(attributes + n, IFLA_LINKINFO | NLA_F_NESTED, info, n_info);
+	if (elsewhere)
+		n += put_attribute(attributes + n, IFLA_LINK_NETNSID, &network, sizeof(network));
+	return link_of_message(attributes, n).vlan_on;
 }
 
 static void only_a_vlan_of_this_network_is_on_another_interface(void)
@@ -206,28 +217,16 @@ static void only_a_vlan_of_this_network_is_on_another_interface(void)
 	CHECK(!vlan_of_message("macvlan", false) && !vlan_of_message("vla", false));
 }
 
-/* A bond on interface 9, as the kernel reports it, with this active port. */
+/* A bond with this active port. */
 static int active_of_message(const char *link_kind, int port)
 {
-	struct vb_netdev_gather g = {0};
-	struct nlmsghdr h = {.nlmsg_type = RTM_NEWLINK};
-	struct ifinfomsg m = {.ifi_index = 9};
-	uint8_t message[256] = {0}, info[64] = {0}, data[32] = {0};
-	size_t n = NLMSG_SPACE(sizeof(m)), n_info = put_attribute(info, IFLA_INFO_KIND, link_kind, strlen(link_kind)),
-	       n_data = 0;
+	uint8_t attributes[128] = {0}, info[64] = {0}, data[32] = {0};
+	size_t n_info = put_attribute(info, IFLA_INFO_KIND, link_kind, strlen(link_kind)),
+	       n_data = port ? put_attribute(data, IFLA_BOND_ACTIVE_SLAVE, &port, sizeof(port)) : 0;
 
-	memcpy(message + NLMSG_HDRLEN, &m, sizeof(m));
-	if (port)
-		n_data = put_attribute(data, IFLA_BOND_ACTIVE_SLAVE, &port, sizeof(port));
 	n_info += put_attribute(info + n_info, IFLA_INFO_DATA, data, n_data);
-	n += put_attribute(message + n, IFLA_LINKINFO | NLA_F_NESTED, info, n_info);
-	h.nlmsg_len = (uint32_t)n;
-	memcpy(message, &h, sizeof(h));
-	vb_netdev_parse(&g, message, n);
-	CHECK(g.n == 1 && g.list[0].ifindex == 9);
-	int active = g.list[0].active;
-	free(g.list);
-	return active;
+	return link_of_message(attributes, put_attribute(attributes, IFLA_LINKINFO | NLA_F_NESTED, info, n_info))
+	        .active;
 }
 
 static void a_bond_names_its_active_port(void)
