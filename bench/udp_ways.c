@@ -38,7 +38,7 @@ struct udp_out {
 	enum udp_send_way way;
 	struct stage stage[STAGES], *now;
 	struct stage *of[STAGES * 2]; // by the number of a send with MSG_ZEROCOPY
-	uint32_t sends, over;         // numbers of the next one, and of the first that is not over
+	uint32_t sends;               // the number of the next one
 	uint64_t done, copied;        // sends without a copy: those that are over, and those that the kernel has copied
 	struct io_uring ring;
 };
@@ -81,7 +81,7 @@ static bool reap_zerocopy(struct udp_out *o)
 	memcpy(&e, CMSG_DATA(h), sizeof(e));
 	if (e.ee_origin != SO_EE_ORIGIN_ZEROCOPY)
 		return false;
-	for (uint32_t n = e.ee_info; n != e.ee_data + 1; n++, o->over++) {
+	for (uint32_t n = e.ee_info; n != e.ee_data + 1; n++) {
 		o->of[n % (STAGES * 2)]->busy--;
 		o->copied += e.ee_code == SO_EE_CODE_ZEROCOPY_COPIED;
 		o->done++;

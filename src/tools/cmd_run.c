@@ -124,7 +124,7 @@ static int exec_program(char **argv)
 	return rc == ENOENT ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE;
 }
 
-/* Sets the variable of an option, after a complaint not. */
+/* Sets the variable of an option. False after a complaint. */
 static bool set_variable(const char *option, const char *variable, const char *value)
 {
 	const char *allowed;

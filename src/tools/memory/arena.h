@@ -91,8 +91,8 @@ size_t vb_arena_usable(struct vb_arena *a, void *p);
 /* The pages of [p, p + n) that the program has in the arena lose and get these flags. */
 void vb_arena_flag(struct vb_arena *a, void *p, size_t n, unsigned clear, unsigned set);
 /*
- * Is the page at p not one that the program has from the arena: outside of it, or unmapped, or mapped anew by the program?
- * *part: how many of the n bytes from p on are the same, up to a page's end or all.
+ * Is the page at p none of the arena's: outside of it, or unmapped or mapped anew by the program? *part: the answer is the
+ * same for that many of the n bytes from p on, which end with a page, or are all.
  */
 bool vb_arena_is_foreign(struct vb_arena *a, void *p, size_t n, size_t *part);
 /* Gives back the memory of these whole pages, which are zeros then. Returns 0 or -1 and errno, as madvise(2). */
