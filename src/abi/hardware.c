@@ -204,13 +204,15 @@ static bool names_device(struct ibv_device *const *list, const char *name)
 bool vb_hardware_covers(int ifindex)
 {
 	struct vb_rdma_link *links = calloc(VB_RDMA_LINKS_MAX, sizeof(*links));
-	size_t n = links ? vb_rdma_link_list(links, VB_RDMA_LINKS_MAX) : 0;
-	bool covered = false;
+	size_t n = links ? vb_rdma_link_list(links, VB_RDMA_LINKS_MAX) : 0, kept = 0;
 	int n_usable;
 	struct ibv_device **usable = vb_hardware_list(&n_usable);
 
-	for (size_t i = 0; i < n && !covered; i++)
-		covered = vb_rdma_link_has_index(&links[i], ifindex) && names_device(usable, links[i].name);
+	for (size_t i = 0; i < n; i++)
+		if (names_device(usable, links[i].name))
+			links[kept++] = links[i];
+	bool covered = vb_rdma_links_have(links, kept, ifindex);
+
 	if (usable)
 		vb_real.free_device_list(usable);
 	free(links);

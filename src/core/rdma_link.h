@@ -33,7 +33,8 @@ struct vb_netdev;
 bool vb_rdma_link_has(const struct vb_rdma_link *link, const struct vb_netdev *all, size_t n,
                       const struct vb_netdev *nd);
 
-/* The same of an interface that is known by its index. */
-bool vb_rdma_link_has_index(const struct vb_rdma_link *link, int ifindex);
+/* The same of any of n ports, and of an interface that is known by its index. Asks the kernel for all interfaces, if the
+ * answer needs them. */
+bool vb_rdma_links_have(const struct vb_rdma_link *links, size_t n, int ifindex);
 
 #endif

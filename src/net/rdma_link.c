@@ -218,17 +218,21 @@ bool vb_rdma_link_has(const struct vb_rdma_link *link, const struct vb_netdev *a
 	return link->ifindex && link_reaches(all, n, nd, link->ifindex, link->roce ? LINK_DEPTH : 0);
 }
 
-bool vb_rdma_link_has_index(const struct vb_rdma_link *link, int ifindex)
+bool vb_rdma_links_have(const struct vb_rdma_link *links, size_t n, int ifindex)
 {
 	struct vb_netdev *all;
-	size_t n;
-	bool has = false;
+	size_t n_all;
+	bool has = false, roce = false;
 
-	if (!link->roce || !link->ifindex || link->ifindex == ifindex || vb_netdev_scan(&all, &n))
-		return link->ifindex && link->ifindex == ifindex;
-	for (size_t i = 0; i < n; i++)
-		if (all[i].ifindex == ifindex)
-			has = vb_rdma_link_has(link, all, n, &all[i]);
+	for (size_t i = 0; i < n; i++) {
+		has |= links[i].ifindex && links[i].ifindex == ifindex;
+		roce |= links[i].roce;
+	}
+	if (has || !roce || vb_netdev_scan(&all, &n_all))
+		return has;
+	for (size_t i = 0; i < n_all; i++)
+		for (size_t l = 0; l < n && all[i].ifindex == ifindex; l++)
+			has |= vb_rdma_link_has(&links[l], all, n_all, &all[i]);
 	free(all);
 	return has;
 }
