@@ -26,7 +26,7 @@ static inline const char *nv_rdma_way(const struct ibv_device *d)
 
 	if (!strncmp(d->name, "roce_", 5) || !strncmp(d->name, "iwarp_", 6))
 		return iwarp ? "iWARP by Verbena" : "RoCE by Verbena";
-	if (!strcmp(d->name, "ib0") && getenv("VERBENA_FABRIC"))
+	if (!strcmp(d->name, "ib0") && secure_getenv("VERBENA_FABRIC"))
 		return "InfiniBand by Verbena";
 	return iwarp ? "iWARP by an adapter of the kernel" : "RDMA by an adapter of the kernel";
 }
