@@ -630,8 +630,8 @@ static void packet(struct world *w, struct input *in)
 	if (take(in, 1) & 1)
 		total -= take(in, 1) % total;
 	vb_lock(&node.progress);
-	vb_roce_packet(&node, &a, bytes, total);
-	vb_roce_answer_batch(&node);
+	vb_roce_packet(&node, sockets.rx, &a, bytes, total);
+	vb_roce_answer_batch(sockets.rx);
 	vb_unlock(&node.progress);
 }
 
