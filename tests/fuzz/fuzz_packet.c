@@ -455,7 +455,7 @@ static void once(void)
 	port.rx = vb_roce_rx_new(pair[0], false);
 	vb_roce_rx_frame(port.rx);
 	atomic_store(&port.up, true);
-	device.port.lid = LID;
+	vb_device_apply_ib(&device, &(struct vb_ib_port){.lid = LID, .state = IBV_PORT_ACTIVE});
 	pthread_mutex_init(&node.mr_lock, NULL);
 }
 
