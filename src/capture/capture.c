@@ -264,10 +264,8 @@ void vb_capture_mad(const struct vb_capture_of *of, const uint8_t src[VB_GID_LEN
 	                             .dest_qpn = 1,
 	                             .pkey = 0xffff,
 	                             .deth = {.qkey = 0x80010000, .src_qpn = 1}};
-	struct vb_flow flow = {.sport = vb_flow_label_sport(vb_flow_label_of_qps(1, 1)), .dport = VB_ROCE_PORT};
+	struct vb_flow flow = vb_roce_flow(src, dst, vb_flow_label_sport(vb_flow_label_of_qps(1, 1)));
 
-	memcpy(flow.src, src, VB_GID_LEN);
-	memcpy(flow.dst, dst, VB_GID_LEN);
 	show_packet(of, &flow, &ip, &m, 0, &iov, 1, VB_CAPTURE_ROCE);
 }
 

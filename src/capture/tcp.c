@@ -62,7 +62,7 @@ void vb_capture_tcp(enum vb_capture_direction direction, uint64_t time, int fd, 
 	bool in = direction == VB_CAPTURE_IN;
 	int saved = errno;
 	uint32_t sent = 0, got = 0;
-	struct vb_flow flow;
+	struct vb_flow flow = {.link = VB_LINK_UDP};
 
 	if (addresses_of(fd, in, &flow) && positions_of(fd, &sent, &got)) {
 		/* the first byte of a stream has the number 1, as if its SYN had the number 0 */

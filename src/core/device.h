@@ -48,7 +48,8 @@ struct vb_device {
 
 	struct vb_lock lock; /* guards the fields below; the last in the order of locks */
 	struct vb_netdev nd;
-	struct vb_ib_port port; /* of ib */
+	struct vb_ib_port port;      /* of ib */
+	_Atomic uint32_t lids_of_ib; /* LMC << 16 | LID of port, which datagrams read without the lock */
 	struct vb_gid_table gids;
 	unsigned pending; /* VB_DEV_ bits not yet returned by vb_device_refresh */
 	bool gone;

@@ -70,6 +70,7 @@ void vb_device_apply_ib(struct vb_device *dev, const struct vb_ib_port *port)
 		dev->pending &= ~(unsigned)(VB_DEV_PORT_UP | VB_DEV_PORT_DOWN);
 	dev->pending |= bits;
 	dev->port = now;
+	atomic_store_explicit(&dev->lids_of_ib, (uint32_t)now.lmc << 16 | now.lid, memory_order_relaxed);
 	set_gids(dev);
 	vb_unlock(&dev->lock);
 }
@@ -79,6 +80,23 @@ void vb_device_ib_port(struct vb_device *dev, struct vb_ib_port *port)
 	vb_lock(&dev->lock);
 	*port = dev->port;
 	vb_unlock(&dev->lock);
+}
+
+static uint32_t mask_of_path_bits(uint32_t lids)
+{
+	return (1u << (lids >> 16)) - 1;
+}
+
+uint16_t vb_ib_lid(const struct vb_device *dev, uint8_t path_bits)
+{
+	uint32_t lids = atomic_load_explicit(&dev->lids_of_ib, memory_order_relaxed);
+
+	return (uint16_t)(lids | (path_bits & mask_of_path_bits(lids)));
+}
+
+uint8_t vb_ib_path_bits(const struct vb_device *dev, uint16_t lid)
+{
+	return (uint8_t)(lid & mask_of_path_bits(atomic_load_explicit(&dev->lids_of_ib, memory_order_relaxed)));
 }
 
 int vb_ib_query_port(struct vb_device *dev, struct ibv_port_attr *attr)

@@ -51,6 +51,9 @@ struct vb_ib_tally {
 void vb_device_apply_ib(struct vb_device *dev, const struct vb_ib_port *port);
 /* Copies the port. */
 void vb_device_ib_port(struct vb_device *dev, struct vb_ib_port *port);
+/* The LID with these path bits, and the path bits of a LID. They take no lock. */
+uint16_t vb_ib_lid(const struct vb_device *dev, uint8_t path_bits);
+uint8_t vb_ib_path_bits(const struct vb_device *dev, uint16_t lid);
 int vb_ib_query_port(struct vb_device *dev, struct ibv_port_attr *attr);
 /* The P_Key at this index, or 0. */
 uint16_t vb_ib_pkey(struct vb_device *dev, unsigned index);

@@ -58,12 +58,14 @@ static struct vb_fabric_packet key_fields(const struct trip *t)
 	return k;
 }
 
-static bool refused(const struct trip *t, struct vb_fabric_port *p, uint64_t *counter, unsigned trap)
+/* Does a switch's port let it pass? */
+static bool passes(const struct trip *t, struct vb_fabric_port *p, uint8_t way)
 {
-	struct vb_fabric_packet k = key_fields(t);
+	if (vb_fabric_lets_pass(p, t->c->pkey, way))
+		return true;
+	const struct vb_fabric_packet k = key_fields(t);
 
-	vb_fabric_key_trap(p, &k, trap);
-	return LOST(t, bad_pkey, counter);
+	return vb_fabric_may_pass(p, &k, way) || LOST(t, bad_pkey, NULL);
 }
 
 /* Out of one port, into its peer. `in` is where it has come into this node; the port itself at the start. */
@@ -71,7 +73,7 @@ static bool cross_link(const struct trip *t, struct vb_fabric_port *in, struct v
 {
 	struct vb_fabric_course *c = t->c;
 	struct vb_fabric_port *peer = out->peer;
-	uint32_t longest = (128u << (out->info.neighbor_mtu & 7)) + OVERHEAD;
+	uint32_t longest = vb_fabric_mtu_bytes(out) + OVERHEAD;
 
 	if (!peer || !vb_fabric_is_up(out) || peer->node->off)
 		return LOST(t, no_link, &out->counters.xmit_discards);
@@ -82,16 +84,13 @@ static bool cross_link(const struct trip *t, struct vb_fabric_port *in, struct v
 	c->vl = vl_of(out, in, t->p->lrh.sl);
 	if (!has_vl(out, c->vl)) /* 18.2.4.2: VL 15 in a table means that the packet is discarded */
 		return LOST(t, bad_vl, &out->counters.xmit_discards);
-	if (!vb_fabric_lets_pass(out, c->pkey, VB_ENFORCE_OUT))
-		return refused(t, out, &out->counters.xmit_constraint, VB_TRAP_SWITCH_PKEY);
-	if (peer->info.state == VB_PORT_ARMED) { /* 7.2.7: a data packet makes it Active */
-		peer->info.state = VB_PORT_ACTIVE;
-		t->f->changes++;
-	}
-	if (peer->info.state != VB_PORT_ACTIVE)
+	if (!passes(t, out, VB_ENFORCE_OUT))
+		return false;
+	if (!vb_fabric_takes_data(peer))
 		return LOST(t, not_active, NULL);
-	if (!vb_fabric_lets_pass(peer, c->pkey, VB_ENFORCE_IN))
-		return refused(t, peer, &peer->counters.rcv_constraint, VB_TRAP_SWITCH_PKEY);
+	vb_fabric_data_came(peer);
+	if (!passes(t, peer, VB_ENFORCE_IN))
+		return false;
 	if (longest < c->longest)
 		c->longest = longest;
 	c->way.port[c->way.ports++] = out;
@@ -134,8 +133,10 @@ static bool arrives(const struct trip *t, struct vb_fabric_port *end)
 		return LOST(t, not_for_us, NULL);
 	if (vb_fabric_pkey_matches(end, t->c->pkey))
 		return true;
-	end->info.pkey_violations += end->info.pkey_violations < 0xffff;
-	return refused(t, end, NULL, VB_TRAP_BAD_PKEY);
+	const struct vb_fabric_packet k = key_fields(t);
+
+	vb_fabric_bad_pkey(end, &k);
+	return LOST(t, bad_pkey, NULL);
 }
 
 /* What the first port checks: the packet is its own, whole, and of a program. */

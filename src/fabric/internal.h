@@ -90,8 +90,6 @@ void vb_trap_forget(struct vb_fabric_node *n);
 bool vb_fabric_may_pass(struct vb_fabric_port *p, const struct vb_fabric_packet *k, uint8_t way);
 /* A host's port has got a P_Key of none of its partitions: counts that, and sends a trap. */
 void vb_fabric_bad_pkey(struct vb_fabric_port *p, const struct vb_fabric_packet *k);
-/* Sends the trap about a P_Key or Q_Key of a packet that a port has refused. */
-void vb_fabric_key_trap(struct vb_fabric_port *p, const struct vb_fabric_packet *k, unsigned trap);
 /* Is it one of the GIDs of the port? */
 bool vb_fabric_has_gid(const struct vb_fabric_port *p, const uint8_t gid[16]);
 

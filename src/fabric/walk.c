@@ -39,7 +39,7 @@ static void count_transmit(struct vb_fabric_port *out, struct vb_fabric_port *in
 
 /* --- partitions --- */
 
-void vb_fabric_key_trap(struct vb_fabric_port *p, const struct vb_fabric_packet *k, unsigned trap)
+static void pkey_trap(struct vb_fabric_port *p, const struct vb_fabric_packet *k, unsigned trap)
 {
 	uint8_t details[VB_NOTICE_DETAILS] = {0};
 	struct vb_writer w = vb_writer(details, sizeof(details));
@@ -71,14 +71,14 @@ bool vb_fabric_may_pass(struct vb_fabric_port *p, const struct vb_fabric_packet 
 		p->counters.rcv_constraint++;
 	else
 		p->counters.xmit_constraint++;
-	vb_fabric_key_trap(p, k, VB_TRAP_SWITCH_PKEY);
+	pkey_trap(p, k, VB_TRAP_SWITCH_PKEY);
 	return false;
 }
 
 void vb_fabric_bad_pkey(struct vb_fabric_port *p, const struct vb_fabric_packet *k)
 {
 	p->info.pkey_violations += p->info.pkey_violations < 0xffff;
-	vb_fabric_key_trap(p, k, VB_TRAP_BAD_PKEY);
+	pkey_trap(p, k, VB_TRAP_BAD_PKEY);
 }
 
 /* --- one hop --- */
@@ -185,7 +185,7 @@ static enum step end_gmp(struct walk *w)
 	}
 	if (k->dst_qpn == VB_GSI_QPN && k->qkey != VB_GSI_QKEY) {
 		p->info.qkey_violations += p->info.qkey_violations < 0xffff;
-		vb_fabric_key_trap(p, k, VB_TRAP_BAD_QKEY);
+		pkey_trap(p, k, VB_TRAP_BAD_QKEY);
 		return DROPPED(w, bad_qkey);
 	}
 	if (k->mad[1] == VB_MAD_CLASS_PM && !(k->mad[3] & VB_MAD_RESPONSE) && k->dst_qpn == VB_GSI_QPN) {

@@ -50,11 +50,21 @@ uint32_t vb_icrc_start(const struct vb_flow *flow, uint16_t ipv4_id, const uint8
 	return headers_len > VB_BTH_LEN ? vb_crc32(crc, headers + VB_BTH_LEN, headers_len - VB_BTH_LEN) : crc;
 }
 
+static uint64_t differ_at(const struct vb_flow *a, const struct vb_flow *b, size_t at)
+{
+	uint64_t x, y;
+
+	memcpy(&x, (const uint8_t *)a + at, sizeof(x));
+	memcpy(&y, (const uint8_t *)b + at, sizeof(y));
+	return x ^ y;
+}
+
+/* By words, the last of which overlap: faster than field by field. */
 static bool same_flow(const struct vb_flow *a, const struct vb_flow *b)
 {
-	return a->sport == b->sport && a->dport == b->dport && a->slid == b->slid && a->dlid == b->dlid &&
-	       a->sl == b->sl && a->link == b->link && !memcmp(a->src, b->src, VB_GID_LEN) &&
-	       !memcmp(a->dst, b->dst, VB_GID_LEN);
+	_Static_assert(sizeof(*a) == 42 && offsetof(struct vb_flow, link) == 41, "no padding, which may differ");
+	return !(differ_at(a, b, 0) | differ_at(a, b, 8) | differ_at(a, b, 16) | differ_at(a, b, 24) |
+	         differ_at(a, b, 32) | differ_at(a, b, 34));
 }
 
 struct vb_icrc_known *vb_icrc_known(struct vb_icrc_cache *cache, const struct vb_flow *flow, size_t len)

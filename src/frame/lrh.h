@@ -31,7 +31,9 @@ uint16_t vb_vcrc_portable(uint16_t crc, const void *bytes, size_t len);
 /* The bytes before the BTH in packets of a flow. */
 static inline size_t vb_link_front_len(uint8_t link)
 {
-	return link == VB_LINK_UDP ? 0 : link == VB_LINK_LOCAL ? VB_LRH_LEN : VB_LINK_FRONT_MAX;
+	if (__builtin_expect(link == VB_LINK_UDP, 1))
+		return 0;
+	return link == VB_LINK_LOCAL ? VB_LRH_LEN : VB_LINK_FRONT_MAX;
 }
 
 /* Writes them, on virtual lane 0. transport_len: bytes from BTH to ICRC, a multiple of 4. Returns their length. */

@@ -56,6 +56,15 @@ bool vb_gid_of_sockaddr(uint8_t gid[VB_GID_LEN], const struct sockaddr *sa)
 	return false;
 }
 
+struct vb_flow vb_roce_flow(const uint8_t src[VB_GID_LEN], const uint8_t dst[VB_GID_LEN], uint16_t sport)
+{
+	struct vb_flow flow = {.sport = sport, .dport = VB_ROCE_PORT, .link = VB_LINK_UDP};
+
+	memcpy(flow.src, src, VB_GID_LEN);
+	memcpy(flow.dst, dst, VB_GID_LEN);
+	return flow;
+}
+
 uint16_t vb_flow_label_sport(uint32_t flow_label)
 {
 	return (uint16_t)(0xc000 | ((flow_label ^ (flow_label & VB_FLOW_LABEL_MASK) >> 14) & 0x3fff));

@@ -32,6 +32,9 @@ struct vb_flow {
 	uint8_t link; /* enum vb_link */
 };
 
+/* A flow of UDP datagrams to RoCEv2's port. Callers do not fill in fields one by one: the next field would be unset. */
+struct vb_flow vb_roce_flow(const uint8_t src[VB_GID_LEN], const uint8_t dst[VB_GID_LEN], uint16_t sport);
+
 /* The fields of the IP header that may differ between packets of one flow. */
 struct vb_ip_fields {
 	uint8_t traffic_class; /* DSCP and ECN */

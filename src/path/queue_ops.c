@@ -192,14 +192,11 @@ bool vb_queue_take_tagged(void *own, const uint8_t *payload, uint32_t len, bool 
 static void name_link(struct vb_qp *qp, const struct vb_receipt *r, struct ibv_wc *wc)
 {
 	struct vb_device *dev = vb_qp_device(qp);
-	struct vb_ib_port port = {.lmc = 0};
 
-	if (dev)
-		vb_device_ib_port(dev, &port);
 	wc->wc_flags |= r->local ? 0 : IBV_WC_GRH;
 	wc->sl = r->sl;
 	wc->slid = r->slid;
-	wc->dlid_path_bits = (uint8_t)(r->dlid & ((1u << port.lmc) - 1));
+	wc->dlid_path_bits = dev ? vb_ib_path_bits(dev, r->dlid) : 0;
 	wc->pkey_index = qp->attr.pkey_index;
 }
 

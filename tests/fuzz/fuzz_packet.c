@@ -1,7 +1,8 @@
-// fuzz_packet.c - a hostile network: any packets for RC, UC, UD and XRC queue pairs, between the program's posts and timers.
+// fuzz_packet.c - a hostile network: any packets for RC, UC, UD and XRC queue pairs, of RoCE or one by one in trains of an
+// InfiniBand link, between the program's posts and timers.
 // Memory outside the granted regions does not change, each request completes once and in order, and all sent packets
 // are well formed
-// follows: IBA volume 1, 9.6 to 9.9; annex A17 (RoCEv2)
+// follows: IBA volume 1, 7.7 (LRH), 9.6 to 9.9; annex A17 (RoCEv2)
 // SPDX-License-Identifier: MIT
 // build: tests/fuzz/run 60 packet
 #include <assert.h>
@@ -10,12 +11,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 
 #include "core/device.h"
 #include "core/key.h"
 #include "core/gid.h"
 #include "core/verbs.h"
 #include "core/xrc.h"
+#include "frame/icrc.h"
+#include "frame/lrh.h"
 #include "path/path.h"
 #include "path/roce/roce.h"
 
@@ -32,10 +36,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 #define BESIDE 4096u
 #define QUIET 0x5a
 #define QKEY 5
+#define LID 10u
+#define ITS_LID 30u
 
 static struct vb_node node;
 static struct vb_io io;
-static struct vb_roce_sockets sockets;
+static struct vb_roce_sockets sockets, port = {.framed = true};
+static int fabric; /* the other end of port */
 static struct vb_device device = {.dev.name = "roce_fuzz"};
 static uint64_t clock_ns = 1000000000;
 static uint8_t stage[2 * VB_ROCE_PACKET_MAX];
@@ -87,6 +94,7 @@ void vb_ib_way_address(struct vb_node *n, const struct vb_ib_way *way, union ibv
 
 void vb_path_connect(struct vb_qp *qp)
 {
+	qp->local.pkey = VB_DEFAULT_PKEY;
 	assert(!vb_roce_path_open(qp));
 }
 
@@ -407,6 +415,9 @@ struct world {
 	struct ibv_mr *mr;
 	uint8_t *memory; /* REGION bytes, surrounded by BESIDE bytes that must not change */
 	uint64_t posted[QPS], done[QPS];
+	uint8_t link; /* enum vb_link */
+	uint8_t train[16384];
+	size_t train_len;
 };
 
 /* Keys are the same in every run, so that an input is reproducible. */
@@ -435,6 +446,16 @@ static void once(void)
 	sockets.node = &node;
 	sockets.rx = vb_roce_rx_new(-1, false);
 	atomic_store(&sockets.up, true);
+	int pair[2];
+
+	assert(!socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0, pair));
+	fabric = pair[1];
+	io.link = &port;
+	port.node = &node;
+	port.rx = vb_roce_rx_new(pair[0], false);
+	vb_roce_rx_frame(port.rx);
+	atomic_store(&port.up, true);
+	vb_device_apply_ib(&device, &(struct vb_ib_port){.lid = LID, .state = IBV_PORT_ACTIVE});
 	pthread_mutex_init(&node.mr_lock, NULL);
 }
 
@@ -448,7 +469,7 @@ static uint32_t its_qpn(unsigned i)
 static const enum ibv_qp_type types[QPS] = {IBV_QPT_RC,       IBV_QPT_RC,       IBV_QPT_UC, IBV_QPT_UD,
                                             IBV_QPT_XRC_SEND, IBV_QPT_XRC_RECV, IBV_QPT_RC};
 
-static void make_ready(struct world *w, unsigned i)
+static void make_ready(const struct world *w, unsigned i)
 {
 	enum ibv_qp_type t = types[i];
 	struct ibv_qp_attr a = {.qp_state = IBV_QPS_INIT,
@@ -461,11 +482,12 @@ static void make_ready(struct world *w, unsigned i)
 	assert(!vb_modify_qp(w->qp[i], &a,
 	                     base | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
 	                             (t == IBV_QPT_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS)));
-	a = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTR,
-	                         .path_mtu = IBV_MTU_256,
-	                         .dest_qp_num = its_qpn(i),
-	                         .max_dest_rd_atomic = 4,
-	                         .ah_attr = {.is_global = 1, .port_num = 1, .grh.dgid = there}};
+	a = (struct ibv_qp_attr){
+	        .qp_state = IBV_QPS_RTR,
+	        .path_mtu = IBV_MTU_256,
+	        .dest_qp_num = its_qpn(i),
+	        .max_dest_rd_atomic = 4,
+	        .ah_attr = {.is_global = w->link != VB_LINK_LOCAL, .dlid = ITS_LID, .port_num = 1, .grh.dgid = there}};
 	if (t != IBV_QPT_UD)
 		base |= IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
 	assert(!vb_modify_qp(w->qp[i], &a,
@@ -501,11 +523,13 @@ static struct ibv_qp *make_target(struct world *w)
 	return vb_create_qp_ex(w->ctx, &a);
 }
 
-static void world_open(struct world *w)
+static void world_open(struct world *w, uint8_t link)
 {
 	static uint8_t memory[REGION + 2 * BESIDE] __attribute__((aligned(4096)));
 
 	memset(w, 0, sizeof(*w));
+	w->link = link;
+	device.ib = link != VB_LINK_UDP;
 	w->memory = memory + BESIDE;
 	memset(memory, QUIET, sizeof(memory));
 	w->ctx = vb_open_device(&device.dev);
@@ -584,6 +608,48 @@ static uint32_t take(struct input *in, unsigned bytes)
 	return v;
 }
 
+static void train_arrives(struct world *w)
+{
+	if (!w->train_len)
+		return;
+	assert(send(fabric, w->train, w->train_len, 0) == (ssize_t)w->train_len);
+	w->train_len = 0;
+	vb_lock(&node.progress);
+	while (vb_roce_poll_port(&port))
+		;
+	vb_unlock(&node.progress);
+}
+
+/* Adds a packet, BTH to ICRC, to a train. Its sums are right; then bytes may be changed, mostly with another VCRC. */
+static void couple(struct world *w, struct input *in, const struct vb_roce_arrival *a, const uint8_t *bytes, size_t len)
+{
+	static struct vb_icrc_cache cache;
+	struct vb_flow flow = a->flow;
+	uint32_t how = take(in, 1);
+	uint8_t *front = w->train + w->train_len;
+
+	len &= ~(size_t)3;
+	flow.link = w->link;
+	flow.sl = how >> 4;
+	flow.slid = (uint16_t)(how & 8 ? take(in, 2) : ITS_LID);
+	flow.dlid = LID;
+	uint8_t *bth = front + vb_link_front(front, &flow, &a->ip, len);
+
+	memcpy(bth, bytes, len);
+	if (len >= VB_BTH_LEN + VB_ICRC_LEN)
+		vb_icrc_encode(bth + len - VB_ICRC_LEN, vb_icrc_packet(&cache, &flow, 0, bth, len - VB_ICRC_LEN));
+	size_t size = (size_t)(bth - front) + len;
+
+	if ((how & 7) == 7)
+		front[take(in, 1) % size] = (uint8_t)take(in, 1);
+	vb_vcrc_encode(front, size);
+	if ((how & 7) == 6)
+		front[take(in, 1) % size] = (uint8_t)take(in, 1);
+	w->train_len += size + VB_VCRC_LEN;
+	if (how & 1 || sizeof(w->train) - w->train_len < 2048)
+		train_arrives(w);
+}
+
 /* Mostly a plausible value, sometimes an arbitrary one. */
 static void packet(struct world *w, struct input *in)
 {
@@ -629,9 +695,13 @@ static void packet(struct world *w, struct input *in)
 	vb_query_gid_at(NULL, 1, 0, (union ibv_gid *)(void *)a.flow.dst);
 	if (take(in, 1) & 1)
 		total -= take(in, 1) % total;
+	if (w->link != VB_LINK_UDP) {
+		couple(w, in, &a, bytes, total);
+		return;
+	}
 	vb_lock(&node.progress);
-	vb_roce_packet(&node, &a, bytes, total);
-	vb_roce_answer_batch(&node);
+	vb_roce_packet(&node, sockets.rx, &a, bytes, total);
+	vb_roce_answer_batch(sockets.rx);
 	vb_unlock(&node.progress);
 }
 
@@ -703,7 +773,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	if (!ready++)
 		once();
-	world_open(&w);
+	world_open(&w, (uint8_t)(take(&in, 1) % 3));
 	while (in.n) {
 		switch (take(&in, 1) & 7) {
 		case 0:
@@ -722,6 +792,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			packet(&w, &in);
 		}
 	}
+	train_arrives(&w);
 	world_close(&w);
 	return 0;
 }

@@ -55,3 +55,29 @@ fails() { # NODE NODE PROGRAM ARGS…: its client's retries end; the server wait
 	wait "$server"
 	return $rc
 }
+
+spine_between() { on host1 ibtracert "$(($(lid_of "$1")))" "$(lid_of "$2")" | grep -o 'spine[0-9]*' | head -1; } # NODE NODE
+goes_on_without_spine() { # NODE NODE: the switch in the middle of their way goes off while they talk
+	local spine
+	spine=$(spine_between "$@")
+	VERBENA_NODE=$1 start_server ib_send_lat -d ib0 -D 2 -u 18
+	VERBENA_NODE=$2 start_client ib_send_lat -d ib0 -D 2 -u 18
+	sleep 0.5
+	ctl node "$spine" off || return 1
+	if wait "$client" && wait "$server" && [ "$(spine_between "$@")" != "$spine" ]; then
+		return 0
+	fi
+	said_by_both
+	return 1
+}
+ends_with() { # NODE NODE COMMAND ARGS…: it cuts all ways while they talk: an end gets what a cut cable gives
+	local rc=0
+	VERBENA_NODE=$1 start_server ib_send_lat -d ib0 -D 10 -u 12
+	VERBENA_NODE=$2 start_client ib_send_lat -d ib0 -D 10 -u 12
+	sleep 0.5
+	"${@:3}" || return 1
+	wait_for 5 sees_cut || { said_by_both; rc=1; }
+	kill "$server" "$client" 2>/dev/null
+	wait "$server" "$client"
+	return $rc
+}

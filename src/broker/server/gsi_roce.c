@@ -208,13 +208,11 @@ bool vb_gsi_roce_send(struct vb_gsi_roce *roce, const uint8_t local[16], const u
 	uint8_t packet[PACKET_LEN];
 	struct iovec iov = {packet, sizeof(packet)};
 	struct sockaddr_storage sa;
-	struct vb_flow flow = {.dport = VB_ROCE_PORT};
 
 	if (v6 == vb_gid_is_ipv4(local) || (roce->tx[v6] < 0 && !open_sender(roce, v6)))
 		return false;
-	memcpy(flow.src, local, sizeof(flow.src));
-	memcpy(flow.dst, remote, sizeof(flow.dst));
-	flow.sport = roce->sport[v6];
+	struct vb_flow flow = vb_roce_flow(local, remote, roce->sport[v6]);
+
 	encode_mad_packet(roce, packet, &flow, mad);
 	struct msghdr mh = {.msg_name = &sa,
 	                    .msg_namelen = vb_gid_to_sockaddr(&sa, remote, VB_ROCE_PORT, scope),

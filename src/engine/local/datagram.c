@@ -147,14 +147,12 @@ static void put_grh(uint8_t grh[VB_GRH_LEN], const struct vb_swqe *w)
 	                          .flow_label = route->flow_label & VB_FLOW_LABEL_MASK};
 	uint32_t headers = w->opcode == IBV_WR_SEND_WITH_IMM ? VB_HEADER_LEN(VB_EXT_DETH | VB_EXT_IMMDT)
 	                                                     : VB_HEADER_LEN(VB_EXT_DETH);
-	struct vb_flow flow = {.link = VB_LINK_UDP};
+	struct vb_flow flow = vb_roce_flow(w->ah->sgid.raw, route->dgid.raw, 0);
 
 	if (w->ah->way) {
 		vb_local_put_ib_grh(grh, w, headers + w->length + vb_pad_count(w->length) + VB_ICRC_LEN);
 		return;
 	}
-	memcpy(flow.src, w->ah->sgid.raw, VB_GID_LEN);
-	memcpy(flow.dst, route->dgid.raw, VB_GID_LEN);
 	vb_grh(grh, &flow, &ip, headers + w->length + vb_pad_count(w->length) + VB_ICRC_LEN);
 }
 

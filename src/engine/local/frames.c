@@ -37,6 +37,13 @@ struct vb_local_frames {
 
 /* --- start and end --- */
 
+static struct vb_flow shown_flow(const union ibv_gid *src, const union ibv_gid *dst, uint32_t qpn, uint32_t other_qpn)
+{
+	if (vb_gid_is_ipv4(src->raw) != vb_gid_is_ipv4(dst->raw)) /* the default GID of lo, and an address */
+		src = dst;
+	return vb_roce_flow(src->raw, dst->raw, vb_flow_label_sport(vb_flow_label_of_qps(qpn, other_qpn)));
+}
+
 static bool fill_flow(struct vb_qp *qp, struct vb_local_frames *f)
 {
 	const struct ibv_ah_attr *ah = &qp->attr.ah_attr;
@@ -45,15 +52,8 @@ static bool fill_flow(struct vb_qp *qp, struct vb_local_frames *f)
 
 	if (!dev || vb_query_gid_at(dev, 1, ah->grh.sgid_index, &sgid))
 		return false;
-	memcpy(f->there.src, sgid.raw, VB_GID_LEN);
-	memcpy(f->there.dst, ah->grh.dgid.raw, VB_GID_LEN);
-	if (vb_gid_is_ipv4(f->there.src) != vb_gid_is_ipv4(f->there.dst)) /* the default GID of lo, and an address */
-		memcpy(f->there.src, f->there.dst, VB_GID_LEN);
-	f->there.sport = vb_flow_label_sport(vb_flow_label_of_qps(qp->qp.qp_num, qp->attr.dest_qp_num));
-	f->there.dport = VB_ROCE_PORT;
-	f->back = f->there;
-	memcpy(f->back.src, f->there.dst, VB_GID_LEN);
-	memcpy(f->back.dst, f->there.src, VB_GID_LEN);
+	f->there = shown_flow(&sgid, &ah->grh.dgid, qp->qp.qp_num, qp->attr.dest_qp_num);
+	f->back = vb_roce_flow(f->there.dst, f->there.src, f->there.sport);
 	f->ip = (struct vb_ip_fields){.traffic_class = ah->grh.traffic_class,
 	                              .hop_limit = ah->grh.hop_limit ? ah->grh.hop_limit : 64};
 	return true;
@@ -336,12 +336,7 @@ void vb_local_show_datagram(struct vb_qp *qp, const struct vb_swqe *w, uint32_t 
 	struct vb_ip_fields ip = {.traffic_class = route->traffic_class,
 	                          .hop_limit = route->hop_limit ? route->hop_limit : 64,
 	                          .flow_label = route->flow_label & VB_FLOW_LABEL_MASK};
-	struct vb_flow flow = {.sport = vb_flow_label_sport(vb_flow_label_of_qps(qp->qp.qp_num, w->ud_qpn)),
-	                       .dport = VB_ROCE_PORT};
+	struct vb_flow flow = shown_flow(&w->ah->sgid, &route->dgid, qp->qp.qp_num, w->ud_qpn);
 
-	memcpy(flow.dst, route->dgid.raw, VB_GID_LEN);
-	memcpy(flow.src, w->ah->sgid.raw, VB_GID_LEN);
-	if (vb_gid_is_ipv4(flow.src) != vb_gid_is_ipv4(flow.dst))
-		memcpy(flow.src, flow.dst, VB_GID_LEN);
 	vb_capture_message(&of, &flow, &ip, &m, iov, n);
 }

@@ -48,15 +48,12 @@ static void replace_default(struct vb_roce_addr *to, struct vb_device *dev)
 }
 
 /* On an InfiniBand link. The port's LID is that of now. */
-static void link_address(struct vb_roce_addr *to, struct vb_device *dev, const union ibv_gid *sgid,
+static void link_address(struct vb_roce_addr *to, const struct vb_device *dev, const union ibv_gid *sgid,
                          const struct ibv_ah_attr *ah)
 {
-	struct vb_ib_port port;
-
-	vb_device_ib_port(dev, &port);
 	*to = (struct vb_roce_addr){.link = ah->is_global ? VB_LINK_GLOBAL : VB_LINK_LOCAL,
 	                            .sl = ah->sl & 15,
-	                            .slid = port.lid | (ah->src_path_bits & ((1u << port.lmc) - 1)),
+	                            .slid = vb_ib_lid(dev, ah->src_path_bits),
 	                            .dlid = ah->dlid};
 	if (!ah->is_global) {
 		vb_lid_address(to->src, to->slid);

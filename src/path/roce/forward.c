@@ -191,6 +191,6 @@ void vb_roce_take_forwarded(struct vb_node *node, const uint8_t *record, uint32_
 		                &a.flow, &a.ip, &iov, 1, 0, len);
 	}
 	a.flow.link = VB_LINK_UDP;
-	vb_roce_packet(node, &a, bytes, len);
-	vb_roce_answer_batch(node);
+	vb_roce_packet(node, node->io->roce->rx, &a, bytes, len);
+	vb_roce_answer_batch(node->io->roce->rx);
 }

@@ -74,14 +74,14 @@ struct vb_tx {
 
 static inline void vb_tx_flow(const struct vb_tx *tx, const struct vb_roce_addr *to, struct vb_flow *flow)
 {
+	*flow = (struct vb_flow){.sport = tx->sport[!vb_gid_is_ipv4(to->dst)],
+	                         .dport = VB_ROCE_PORT,
+	                         .slid = to->slid,
+	                         .dlid = to->dlid,
+	                         .sl = to->sl,
+	                         .link = to->link};
 	memcpy(flow->src, to->src, VB_GID_LEN);
 	memcpy(flow->dst, to->dst, VB_GID_LEN);
-	flow->sport = tx->sport[!vb_gid_is_ipv4(to->dst)];
-	flow->dport = VB_ROCE_PORT;
-	flow->slid = to->slid;
-	flow->dlid = to->dlid;
-	flow->sl = to->sl;
-	flow->link = to->link;
 }
 
 /* Adds the ICRC to a packet of len bytes with this identification. */

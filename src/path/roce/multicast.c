@@ -60,18 +60,19 @@ int vb_roce_membership(struct vb_node *node, const union ibv_gid *group, uint32_
 	return r && errno != EADDRINUSE ? errno : 0;
 }
 
-void vb_roce_multicast(struct vb_node *node, const struct vb_roce_arrival *a, const struct vb_packet *p,
-                       const uint8_t *bytes, size_t len)
+void vb_roce_multicast(struct vb_node *node, struct vb_roce_rx *rx, const struct vb_roce_arrival *a,
+                       const struct vb_packet *p, const uint8_t *bytes, size_t len)
 {
 	unsigned taken = 0;
 
 	for (struct vb_mcast *m = node->mcasts; m; m = m->next) {
-		if (m->ifindex != a->ifindex || memcmp(m->group.raw, a->flow.dst, VB_GID_LEN) != 0 || !m->qp->roce)
+		if (m->lid || m->ifindex != a->ifindex || memcmp(m->group.raw, a->flow.dst, VB_GID_LEN) != 0 ||
+		    !m->qp->roce)
 			continue;
 		struct vb_packet mine = *p;
 
 		mine.bth.dest_qpn = m->qp->qp.qp_num;
-		vb_roce_to_qp(node, m->qp, a, &mine, bytes, len);
+		vb_roce_to_qp(rx, m->qp, a, &mine, bytes, len);
 		taken++;
 	}
 	if (!taken)

@@ -158,7 +158,7 @@ static void lock_qp(struct vb_roce_rx *rx, struct vb_qp *qp)
 		vb_roce_path_locked(qp->roce);
 }
 
-static void answer_batch(struct vb_roce_rx *rx)
+void vb_roce_answer_batch(struct vb_roce_rx *rx)
 {
 	unlock_qp(rx);
 	uint64_t now = rx->touched ? vb_now() : 0;
@@ -174,13 +174,8 @@ static void answer_batch(struct vb_roce_rx *rx)
 	}
 }
 
-void vb_roce_answer_batch(struct vb_node *node)
-{
-	answer_batch(node->io->roce->rx);
-}
-
 /* IBA 9.6.1.2: source and destination must be those of the path. UD accepts datagrams from any source. */
-static bool from_its_peer(const struct vb_qp *qp, const struct vb_roce_arrival *a)
+static inline bool from_its_peer(const struct vb_qp *qp, const struct vb_roce_arrival *a)
 {
 	const struct vb_roce_addr *path = &qp->roce->to;
 
@@ -203,15 +198,12 @@ static void put_grh(uint8_t grh[VB_GRH_LEN], const struct vb_roce_arrival *a, si
 	if (a->flow.link == VB_LINK_GLOBAL)
 		vb_link_front(front, &a->flow, &a->ip, len);
 	memcpy(grh, front + VB_LRH_LEN, VB_GRH_LEN);
-	if (a->flow.link == VB_LINK_LOCAL)
-		memset(grh, 0, VB_GRH_LEN);
 }
 
-void vb_roce_to_qp(struct vb_node *node, struct vb_qp *qp, const struct vb_roce_arrival *a, const struct vb_packet *p,
+void vb_roce_to_qp(struct vb_roce_rx *rx, struct vb_qp *qp, const struct vb_roce_arrival *a, const struct vb_packet *p,
                    const uint8_t *bytes, size_t len)
 {
 	uint8_t grh[VB_GRH_LEN];
-	struct vb_roce_rx *rx = vb_roce_sockets_for(qp)->rx;
 	struct vb_roce_from from = {.congested = !qp->ib && (a->ip.traffic_class & 3) == ECN_CE,
 	                            .port = a->flow.sport,
 	                            .slid = a->flow.slid,
@@ -229,7 +221,8 @@ void vb_roce_to_qp(struct vb_node *node, struct vb_qp *qp, const struct vb_roce_
 }
 
 /* Passes a packet with a reserved opcode to its QP if that is RC or XRC. */
-static void unknown_opcode(struct vb_node *node, const struct vb_roce_arrival *a, const uint8_t *bytes)
+static void unknown_opcode(struct vb_node *node, struct vb_roce_rx *rx, const struct vb_roce_arrival *a,
+                           const uint8_t *bytes)
 {
 	struct vb_reader r = vb_reader(bytes, VB_BTH_LEN);
 	struct vb_bth bth;
@@ -239,14 +232,13 @@ static void unknown_opcode(struct vb_node *node, const struct vb_roce_arrival *a
 
 	if (!qp || !vb_qp_is_reliable(qp) || !from_its_peer(qp, a))
 		return;
-	struct vb_roce_rx *rx = vb_roce_sockets_for(qp)->rx;
-
 	lock_qp(rx, qp);
 	vb_roce_path_input_unknown(qp, &bth);
 	remember_to_answer(rx, qp);
 }
 
-void vb_roce_packet(struct vb_node *node, const struct vb_roce_arrival *a, const uint8_t *bytes, size_t len)
+void vb_roce_packet(struct vb_node *node, struct vb_roce_rx *rx, const struct vb_roce_arrival *a, const uint8_t *bytes,
+                    size_t len)
 {
 	struct vb_packet p;
 	enum vb_verdict verdict = vb_packet_decode(&p, bytes, len);
@@ -254,11 +246,11 @@ void vb_roce_packet(struct vb_node *node, const struct vb_roce_arrival *a, const
 	if (verdict != VB_PACKET_OK) {
 		VB_COUNT(drop_malformed, 1);
 		if (verdict == VB_PACKET_OPCODE)
-			unknown_opcode(node, a, bytes);
+			unknown_opcode(node, rx, a, bytes);
 		return;
 	}
 	if (p.bth.dest_qpn == VB_QPN_MULTICAST) {
-		vb_roce_multicast(node, a, &p, bytes, len);
+		vb_roce_multicast(node, rx, a, &p, bytes, len);
 		return;
 	}
 	struct vb_qp *qp = vb_find_roce_receiver(node, p.bth.dest_qpn);
@@ -268,9 +260,9 @@ void vb_roce_packet(struct vb_node *node, const struct vb_roce_arrival *a, const
 	} else if (!from_its_peer(qp, a)) {
 		VB_COUNT(drop_source, 1);
 	} else {
-		vb_roce_to_qp(node, qp, a, &p, bytes, len);
+		vb_roce_to_qp(rx, qp, a, &p, bytes, len);
 		if (qp->type != IBV_QPT_UD && (qp->ib || (a->ip.traffic_class & 3) != ECN_CE))
-			vb_roce_sockets_for(qp)->rx->run = qp;
+			rx->run = qp;
 	}
 }
 
@@ -323,7 +315,7 @@ static void take_whole_packet(struct vb_node *node, struct vb_roce_rx *rx, struc
 	if (VB_QP_LANE(qpn) != node->lane && qpn != VB_QPN_MULTICAST && !rx->framed)
 		forward_packet(node, a, qpn, bytes, n);
 	else
-		vb_roce_packet(node, a, bytes, n);
+		vb_roce_packet(node, rx, a, bytes, n);
 }
 
 static void take_released(struct vb_node *node, struct vb_roce_rx *rx)
@@ -365,7 +357,7 @@ uint64_t vb_roce_rx_serve_faults(struct vb_node *node, struct vb_roce_rx *rx)
 	if (!rx->fault)
 		return 0;
 	take_released(node, rx);
-	answer_batch(rx);
+	vb_roce_answer_batch(rx);
 	return vb_roce_fault_due(rx->fault);
 }
 
@@ -519,7 +511,7 @@ static unsigned poll_rx(struct vb_node *node, struct vb_roce_rx *rx)
 		take_datagram(node, rx, (unsigned)i, rx->mh[i].msg_len);
 		bytes += rx->mh[i].msg_len;
 	}
-	answer_batch(rx);
+	vb_roce_answer_batch(rx);
 	if (bytes >= ENOUGH)
 		rx->vlen = ENOUGH / BUFFER;
 	else if ((unsigned)n == rx->vlen && rx->vlen < BATCH)

@@ -107,13 +107,14 @@ struct vb_roce_arrival {
 	uint32_t ifindex;
 	uint64_t now;
 };
-/* Processes one packet, BTH to ICRC. The caller has checked the ICRC. Under progress. */
-void vb_roce_packet(struct vb_node *node, const struct vb_roce_arrival *a, const uint8_t *bytes, size_t len);
+/* Processes one packet, BTH to ICRC, of a batch of this receiver. The caller has checked the ICRC. Under progress. */
+void vb_roce_packet(struct vb_node *node, struct vb_roce_rx *rx, const struct vb_roce_arrival *a, const uint8_t *bytes,
+                    size_t len);
 /* Passes a packet to this QP; does not look at the packet's destination QP number. Under progress. */
-void vb_roce_to_qp(struct vb_node *node, struct vb_qp *qp, const struct vb_roce_arrival *a, const struct vb_packet *p,
+void vb_roce_to_qp(struct vb_roce_rx *rx, struct vb_qp *qp, const struct vb_roce_arrival *a, const struct vb_packet *p,
                    const uint8_t *bytes, size_t len);
 /* Called after a batch. Sends the responses of the queue pairs that received packets. Under progress. */
-void vb_roce_answer_batch(struct vb_node *node);
+void vb_roce_answer_batch(struct vb_roce_rx *rx);
 
 /* --- sending: send.c --- */
 
@@ -175,8 +176,8 @@ void vb_roce_forward_held(struct vb_node *node);
 uint64_t vb_roce_forward_due(const struct vb_node *node);
 void vb_roce_forward_free(struct vb_roce_sockets *s);
 /* Passes a packet to all queue pairs attached to its group. */
-void vb_roce_multicast(struct vb_node *node, const struct vb_roce_arrival *a, const struct vb_packet *p,
-                       const uint8_t *bytes, size_t len);
+void vb_roce_multicast(struct vb_node *node, struct vb_roce_rx *rx, const struct vb_roce_arrival *a,
+                       const struct vb_packet *p, const uint8_t *bytes, size_t len);
 
 #define VB_TX_AGAIN VB_US(50) /* ns; pause before the sender retries packets that the kernel did not accept */
 

@@ -84,18 +84,25 @@ bool vb_tx_in_place(const struct vb_tx *tx)
 	       !(tx->slots && !tx->no_slots && tx->qp && tx->qp->roce->inside);
 }
 
+/* Where the BTH of the next packet is. */
+static uint8_t *next_packet(struct vb_tx *tx, const struct vb_roce_addr *to)
+{
+	return tx->stage + tx->used + vb_link_front_len(to->link);
+}
+
 uint8_t *vb_tx_room(struct vb_tx *tx, const struct vb_roce_addr *to)
 {
 	if (__builtin_expect(must_go(tx), 0) && !vb_tx_flush(tx))
 		return NULL;
-	return tx->stage + tx->used + vb_link_front_len(to->link);
+	return next_packet(tx, to);
 }
 
 /* From the first byte of a packet of len bytes (BTH to payload) to its last: what the stage holds of it. */
 uint32_t vb_tx_apart(const struct vb_roce_addr *to, size_t len)
 {
-	return (uint32_t)(vb_link_front_len(to->link) + len + VB_ICRC_LEN +
-	                  (to->link == VB_LINK_UDP ? 0 : VB_VCRC_LEN));
+	size_t front = vb_link_front_len(to->link);
+
+	return (uint32_t)(front + len + VB_ICRC_LEN + (front ? VB_VCRC_LEN : 0));
 }
 
 static bool same_addr(const struct vb_roce_addr *a, const struct vb_roce_addr *b)
@@ -130,8 +137,7 @@ static void seal_summed(struct vb_tx *tx, struct vb_tx_message *m, uint8_t *pack
 	}
 	if (!tx->known || tx->known->len != len + VB_ICRC_LEN)
 		tx->known = vb_icrc_known(&tx->icrc, &tx->flow, len + VB_ICRC_LEN);
-	vb_icrc_encode(packet + len, vb_icrc_summed(tx->known, tx->sockets->framed ? 0 : m->n, packet, header_len,
-	                                            laid->sum, laid->len));
+	vb_icrc_encode(packet + len, vb_icrc_summed(tx->known, m->n, packet, header_len, laid->sum, laid->len));
 }
 
 /* Adds what an InfiniBand link has around a packet with its ICRC. */
@@ -145,15 +151,16 @@ static void add_frame(const struct vb_tx *tx, const struct vb_roce_addr *to, uin
 	vb_vcrc_encode(front, (size_t)(packet - front) + len);
 }
 
-/* Adds the ICRC to the next packet of m. The kernel numbers the identifications of a send's segments from 0. */
+/* Adds the ICRC to the next packet of m, and what an InfiniBand link has around it. The kernel numbers the
+ * identifications of a send's segments from 0; links have none. */
 static void seal_laid(struct vb_tx *tx, struct vb_tx_message *m, uint8_t *packet, uint32_t len,
                       const struct vb_tx_laid *laid)
 {
 	if (laid && laid->at && laid->at + laid->len == packet + len)
 		seal_summed(tx, m, packet, laid);
 	else
-		vb_tx_seal(tx, packet, &tx->flow, tx->sockets->framed ? 0 : m->n, len);
-	if (tx->sockets->framed)
+		vb_tx_seal(tx, packet, &tx->flow, m->n, len);
+	if (m->to.link != VB_LINK_UDP)
 		add_frame(tx, &m->to, packet, len + VB_ICRC_LEN);
 }
 
@@ -171,7 +178,7 @@ static bool is_request(const struct vb_tx *tx, uint8_t opcode)
 /* Adds the packet at stage + used to the last message, or to a new one. */
 static void append_packet(struct vb_tx *tx, const struct vb_roce_addr *to, uint32_t len, const struct vb_tx_laid *laid)
 {
-	uint8_t *packet = tx->stage + tx->used + vb_link_front_len(to->link);
+	uint8_t *packet = next_packet(tx, to);
 	uint32_t size = vb_tx_apart(to, len);
 	struct vb_tx_message *m = message_to_join(tx, to, size);
 
@@ -212,7 +219,7 @@ static void add_released(struct vb_tx *tx)
 	struct vb_roce_held held;
 
 	while (has_room_for_fault(tx) && vb_roce_fault_release(tx->fault, packet, &held)) {
-		uint8_t *at = tx->stage + tx->used + vb_link_front_len(held.to.link);
+		uint8_t *at = next_packet(tx, &held.to);
 
 		memcpy(at, packet, held.len);
 		append_packet(tx, &held.to, held.len, NULL);
@@ -223,8 +230,7 @@ static void add_released(struct vb_tx *tx)
 
 static void add_faulty(struct vb_tx *tx, const struct vb_roce_addr *to, size_t len)
 {
-	size_t front = vb_link_front_len(to->link);
-	uint8_t *at = tx->stage + tx->used + front;
+	uint8_t *at = next_packet(tx, to);
 	struct vb_fault_verdict v;
 
 	vb_roce_fault_tx(tx->qp, to, at, len, &v);
@@ -233,7 +239,7 @@ static void add_faulty(struct vb_tx *tx, const struct vb_roce_addr *to, size_t l
 	if (!v.drop && !vb_roce_fault_hold(tx->fault, at, len, to, &v)) {
 		append_packet(tx, to, (uint32_t)len, NULL);
 		if (v.duplicate && has_room_for_fault(tx)) {
-			memcpy(tx->stage + tx->used + front, at, len);
+			memcpy(next_packet(tx, to), at, len);
 			append_packet(tx, to, (uint32_t)len, NULL);
 		}
 		if (v.corrupt && !v.icrc_right)
@@ -322,12 +328,12 @@ uint32_t vb_tx_more(const struct vb_tx *tx, const struct vb_roce_addr *to, size_
 void vb_tx_add_more(struct vb_tx *tx, uint32_t n, size_t len, const struct vb_tx_laid *laid)
 {
 	struct vb_tx_message *m = &tx->msg[tx->n - 1];
+	uint8_t *packet = next_packet(tx, &m->to);
 
-	size_t front = vb_link_front_len(m->to.link);
-
-	m->requests = m->requests && is_request(tx, tx->stage[tx->used + front]);
-	for (uint32_t i = 0; i < n; i++, m->n++, tx->used += m->seg)
-		seal_laid(tx, m, tx->stage + tx->used + front, (uint32_t)len, laid + i);
+	m->requests = m->requests && is_request(tx, packet[0]);
+	for (uint32_t i = 0; i < n; i++, m->n++, packet += m->seg)
+		seal_laid(tx, m, packet, (uint32_t)len, laid + i);
+	tx->used += n * m->seg;
 	m->len += n * m->seg;
 	tx->full += m->n == VB_TX_SEGMENTS || m->len + m->seg > VB_TX_SEND_MAX;
 }

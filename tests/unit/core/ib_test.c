@@ -70,6 +70,21 @@ static void a_change_that_is_undone_before_it_is_told_is_none(void)
 	CHECK(told(&p) == VB_DEV_PORT_UP); /* as the last state */
 }
 
+static void path_bits_are_those_of_the_ports_lmc(void)
+{
+	struct vb_ib_port p = active_port();
+
+	begin();
+	p.lid = 0x40;
+	p.lmc = 3;
+	told(&p);
+	CHECK(vb_ib_lid(&dev, 5) == 0x45 && vb_ib_lid(&dev, 0xff) == 0x47);
+	CHECK(vb_ib_path_bits(&dev, 0x45) == 5);
+	p.lmc = 0;
+	told(&p);
+	CHECK(vb_ib_lid(&dev, 5) == 0x40 && vb_ib_path_bits(&dev, 0x40) == 0);
+}
+
 static void values_that_no_port_has_are_replaced(void)
 {
 	struct vb_ib_port p;
@@ -123,6 +138,7 @@ int main(void)
 {
 	RUN(each_change_of_the_port_is_an_event);
 	RUN(a_change_that_is_undone_before_it_is_told_is_none);
+	RUN(path_bits_are_those_of_the_ports_lmc);
 	RUN(values_that_no_port_has_are_replaced);
 	RUN(an_address_vector_needs_a_lid);
 	RUN(partitions_match_if_one_member_is_full);

@@ -1,57 +1,21 @@
 // way_test.c - the ways of data from a port: what opens them, what closes them, and what they count
 // follows: IBA volume 1, 18.2.4.3 (linear forwarding), 10.9 (partitions), 7.2.7 (link states)
 // SPDX-License-Identifier: MIT
-#include <stdlib.h>
-
-#include "../../support/check.h"
-#include "fabric/topology.h"
+#include "two_switches.h"
 
 static struct {
 	struct vb_fabric *f;
 	struct vb_fabric_node *sw[2];
-	struct vb_fabric_port *host[3]; /* hosts 0 and 1 are on switch 0, host 2 on switch 1 */
+	struct vb_fabric_port *host[3];
 	struct vb_fabric_way way[2];
 	struct vb_fabric_way_key key;
 } t;
 
-static const struct vb_fabric_ops ops;
-
-enum { LIDS = 64 };
-
-/* LIDs 10, 20 and 30, each with an LMC of 1; all ports are Active. The key asks for the way from host 0 to host 2. */
+/* The key asks for the way from host 0 to host 2. */
 static void begin(void)
 {
-	static const char text[] = "Switch 4 \"s0\"\n[1] \"h0\"[1]\n[2] \"h1\"[1]\n[3] \"s1\"[3]\n"
-	                           "\nSwitch 4 \"s1\"\n[1] \"h2\"[1]\n\nCa 1 \"h0\"\n\nCa 1 \"h1\"\n\nCa 1 \"h2\"\n";
-	static const uint8_t to[2][3] = {{1, 2, 3}, {3, 3, 1}};
-	struct vb_topology_error e;
-	char name[3] = "h0";
-
 	memset(&t, 0, sizeof(t));
-	t.f = vb_fabric_new(&ops, NULL);
-	CHECK(t.f && vb_topology_read(t.f, text, sizeof(text) - 1, &e));
-	t.sw[0] = vb_fabric_find(t.f, "s0");
-	t.sw[1] = vb_fabric_find(t.f, "s1");
-	vb_fabric_train_all(t.f);
-	for (int i = 0; i < 3; i++) {
-		name[1] = (char)('0' + i);
-		t.host[i] = &vb_fabric_find(t.f, name)->port[1];
-		t.host[i]->info.lid = (uint16_t)(10 * (i + 1));
-		t.host[i]->info.lmc = 1;
-	}
-	for (int s = 0; s < 2; s++) {
-		t.sw[s]->sw->lft = malloc(LIDS);
-		CHECK(t.sw[s]->sw->lft);
-		memset(t.sw[s]->sw->lft, 255, LIDS);
-		t.sw[s]->sw->lft_len = LIDS;
-		t.sw[s]->sw->info.lft_top = LIDS - 1;
-		for (int i = 0; i < 3; i++)
-			t.sw[s]->sw->lft[10 * (i + 1)] = t.sw[s]->sw->lft[10 * (i + 1) + 1] = to[s][i];
-	}
-	for (size_t i = 0; i < t.f->count; i++)
-		for (unsigned k = 1; k <= t.f->nodes[i]->ports; k++)
-			if (t.f->nodes[i]->port[k].peer)
-				t.f->nodes[i]->port[k].info.state = VB_PORT_ACTIVE;
+	t.f = two_switches(t.sw, t.host);
 	t.key = (struct vb_fabric_way_key){.dlid = 30, .pkey = 0xffff, .both = true};
 }
 
@@ -140,15 +104,6 @@ static void an_armed_port_takes_data_and_then_answers(void)
 	t.sw[0]->port[3].info.state = VB_PORT_ARMED; /* nor does a port of a switch where nothing came in */
 	SAME(why(), VB_WAY_NOT_ACTIVE);
 	end();
-}
-
-static uint16_t *keys_of(struct vb_fabric_port *p, uint16_t first, uint16_t second)
-{
-	p->pkeys = calloc(VB_FABRIC_CA_PKEYS, sizeof(*p->pkeys));
-	CHECK(p->pkeys);
-	p->pkeys[0] = first;
-	p->pkeys[1] = second;
-	return p->pkeys;
 }
 
 static void members_of_a_partition_talk_if_one_is_full(void)
