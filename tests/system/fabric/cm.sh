@@ -9,8 +9,6 @@ need rping ucmatose udaddy cmtime rdma_server
 LIMIT=20
 start_fabric --generate fat-tree:4,2,3 --network 10.77.0.0/24
 ip_of() { ctl address "$1" | sed -n '1s/\t.*//p'; }
-# partitions.conf names ports
-port_guid() { printf '0x%016x' $((16#$(ctl show "$1" | sed -n 's/.* guid 0x\([0-9a-f]*\).*/\1/p' | head -1) + 1)); }
 cat >"$work/partitions" <<-END
 	Default=0x7fff: ALL=full, $(port_guid host2)=limited, $(port_guid host5)=limited;
 END
