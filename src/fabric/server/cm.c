@@ -172,15 +172,26 @@ static void cm_take_mad(struct cm *cm, const struct vb_fabric_cm_mad *m)
 
 /* --- the subnet administrator --- */
 
-static void take_question(struct cm *cm, const struct vb_fabric_sa_ask *ask)
+int cm_ask(struct cm *cm, const uint8_t mad[VB_MAD_LEN], uint32_t timeout_ms)
 {
 	const struct vb_agent_addr sa = {
 	        .qpn = VB_GSI_QPN, .qkey = VB_GSI_QKEY, .lid = cm->port->info.sm_lid, .sl = cm->port->info.sm_sl};
+
+	return vb_agent_send(client_file(cm->client), cm->agent, &sa, mad, VB_MAD_LEN, timeout_ms, 0);
+}
+
+static void take_question(struct cm *cm, const struct vb_fabric_sa_ask *ask)
+{
 	struct vb_fabric_sa_is is = {.verb = VB_FABRIC_SA_IS, .error = EINVAL};
 
-	if (ask->mad[1] == VB_MAD_CLASS_SA)
-		is.error = vb_agent_send(client_file(cm->client), cm->agent, &sa, ask->mad, VB_MAD_LEN, ask->timeout_ms,
-		                         0);
+	if (ask->mad[1] == VB_MAD_CLASS_SA) {
+		bool joins = ask->mad[3] == VB_MAD_SET;
+
+		if (cm_members_ask(cm, ask->mad))
+			is.error = cm_ask(cm, ask->mad, ask->timeout_ms);
+		else
+			is.error = joins ? ENOMEM : 0;
+	}
 	if (!is.error)
 		return;
 	memcpy(is.mad, ask->mad, VB_MAD_HEADER_LEN);
@@ -339,6 +350,7 @@ void cm_close(struct cm *cm)
 	while (cm->bound)
 		bound_remove(cm, cm->bound->id);
 	cm_conns_end(cm);
+	cm_members_end(cm);
 	free(cm);
 }
 

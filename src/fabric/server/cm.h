@@ -8,6 +8,7 @@
 
 struct cm_bound;
 struct cm_conns;
+struct cm_member;
 
 /* The connection manager of one program. */
 struct cm {
@@ -18,7 +19,8 @@ struct cm {
 	uint32_t lane;
 	struct cm_bound *bound;
 	struct cm_conns *conns; /* NULL: it has had none */
-	unsigned agent;         /* of its questions to the subnet administrator */
+	struct cm_member *members;
+	unsigned agent; /* of its questions to the subnet administrator */
 };
 
 /* Sends from this port to the one that m names. False: the port has no such P_Key. */
@@ -32,5 +34,14 @@ void cm_conns_received(struct cm *cm, const struct vb_fabric_cm_mad *m);
 bool cm_conns_has(const struct cm *cm, uint16_t lid, uint32_t remote_id);
 /* The program has ended. */
 void cm_conns_end(struct cm *cm);
+
+/* --- cm_members.c: the multicast groups that a program has joined: when it ends, its port leaves them --- */
+
+/* Asks the subnet administrator; cm.c. Returns an errno. */
+int cm_ask(struct cm *cm, const uint8_t mad[VB_MAD_LEN], uint32_t timeout_ms);
+/* A question of the program. False: it does not leave, because programs of the port are still members. */
+bool cm_members_ask(struct cm *cm, const uint8_t mad[VB_MAD_LEN]);
+/* The program has ended. */
+void cm_members_end(struct cm *cm);
 
 #endif
