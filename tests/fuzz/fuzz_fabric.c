@@ -213,10 +213,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		vb_fabric_time(f, now);
 		vb_agents_time(a[0], now);
 		vb_agents_time(a[1], now);
+		cms_time(&s);
 	}
 	join_close(j);
 	cm_close(cm[0]);
 	cm_close(cm[1]);
+	cms_end(&s);
 	vb_agents_free(a[0]);
 	vb_agents_free(a[1]);
 	vb_fabric_free(f);

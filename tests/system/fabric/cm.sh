@@ -28,6 +28,7 @@ check "ucmatose: 20 connections" both ucmatose -b "$there" -c 20 -C 5 -- ucmatos
 check "udaddy: 5 datagram ids" both udaddy -b "$there" -c 5 -C 5 -- udaddy -s @ -c 5 -C 5
 check "rdma_server and rdma_client" both rdma_server -s "$there" -- rdma_client -s @
 check "cmtime: 50 connections" cmtimes "$there" 50
+# its server closes its listener, and opens another one, between the two connections that its client makes
 check "ib_send_bw -R" both ib_send_bw -R -F -n 50 -s 4096 -- ib_send_bw -R -F -n 50 -s 4096 @
 given() {
 	ctl address host9 fd77::9 && ctl address host4 fd77::4 || return 1

@@ -122,6 +122,7 @@ static void end(void)
 	for (int i = 0; i < HOSTS; i++)
 		vb_agents_free(port_of(i)->host);
 	vb_fabric_free(t.s.fabric);
+	cms_end(&t.s);
 	free(t.s.addresses);
 }
 
@@ -224,6 +225,60 @@ static void a_request_that_nobody_listens_for_is_rejected(void)
 	msg = (struct vb_cm_msg){.attr = VB_CM_SIDR_REQ, .sidr_req = {.request_id = id_of(1)}};
 	say(1, 3, &msg);
 	SAME(got(1).sidr_rep.status, VB_CM_SIDR_INVALID_SERVICE_ID);
+	end();
+}
+
+static void a_request_waits_for_a_listener_that_is_replaced(void)
+{
+	struct vb_cm_msg msg = request(1, 500, 9);
+
+	begin();
+	listen_at(0, 1, 500, 0);
+	CHECK(!about_binding(0, VB_FABRIC_CM_UNBIND, 1));
+	say(1, 1, &msg);
+	SAME(t.client[1].count, 0);
+	listen_at(HOSTS, 1, 501, 0); /* another service */
+	SAME(t.client[HOSTS].count, 0);
+	listen_at(0, 2, 500, 0);
+	SAME(got(0).attr, VB_CM_REQ);
+	cms_time(&t.s);
+	SAME(cms_deadline(&t.s), UINT64_MAX);
+	end();
+}
+
+static void a_request_for_a_port_that_is_bound_waits_for_a_time(void)
+{
+	struct vb_cm_msg msg = request(1, 500, 9);
+	uint16_t port = 500;
+
+	begin();
+	CHECK(!bind_at(0, 1, &port, 0, 0));
+	say(1, 1, &msg);
+	SAME(t.client[1].count, 0);
+	t.s.now = cms_deadline(&t.s) - 1;
+	cms_time(&t.s);
+	SAME(t.client[1].count, 0);
+	t.s.now++;
+	cms_time(&t.s);
+	SAME(got(1).rej.reason, VB_CM_REJ_INVALID_SERVICE_ID);
+	CHECK(!about_binding(0, VB_FABRIC_CM_UNBIND, 1));
+	say(1, 1, &msg);
+	SAME(got(1).attr, VB_CM_REJ);
+	end();
+}
+
+static void no_more_requests_wait_than_there_are_places(void)
+{
+	struct vb_cm_msg msg = request(1, 500, 9);
+	uint16_t port = 500;
+
+	begin();
+	CHECK(!bind_at(0, 1, &port, 0, 0));
+	for (int i = 0; i < 256; i++)
+		say(1, 1, &msg);
+	SAME(t.client[1].count, 0);
+	say(1, 1, &msg);
+	SAME(got(1).attr, VB_CM_REJ);
 	end();
 }
 
@@ -487,6 +542,9 @@ int main(void)
 {
 	RUN(a_request_comes_to_the_program_that_listens_at_its_address);
 	RUN(a_request_that_nobody_listens_for_is_rejected);
+	RUN(a_request_waits_for_a_listener_that_is_replaced);
+	RUN(a_request_for_a_port_that_is_bound_waits_for_a_time);
+	RUN(no_more_requests_wait_than_there_are_places);
 	RUN(a_path_is_loaded_nowhere);
 	RUN(answers_come_to_the_lane_of_their_id);
 	RUN(a_message_with_the_id_of_another_program_is_not_sent);
