@@ -30,7 +30,7 @@ static struct {
 	struct vb_fd_watch *watch, *parents;
 	struct letter *first, **last; /* messages that did not fit in the socket */
 	unsigned queued;
-	uint32_t last_binding;
+	uint32_t last_binding, last_question;
 } fabric = {.sock = -1, .last = &fabric.first};
 
 bool rcm_fabric_present(void)
@@ -136,6 +136,13 @@ void rcm_fabric_ask_sa(const uint8_t mad[VB_MAD_LEN], uint32_t timeout_ms)
 	post_letter(&ask, sizeof(ask));
 }
 
+uint32_t rcm_fabric_question(void)
+{
+	while (!++fabric.last_question)
+		;
+	return fabric.last_question;
+}
+
 /* --- in --- */
 
 static void fabric_take_mad(const struct vb_fabric_cm_mad *m)
@@ -159,6 +166,7 @@ static void fabric_ended(void)
 	__atomic_store_n(&fabric.sock, -1, __ATOMIC_RELEASE);
 	fabric.watch = NULL;
 	drop_letters();
+	rcm_fabric_unanswered();
 	rcm_unlock();
 }
 

@@ -20,6 +20,8 @@ uint16_t rcm_fabric_lid(const struct vb_cm_addr *addr);
 void rcm_fabric_send(const struct vb_cm_addr *to, const uint8_t mad[VB_MAD_LEN]);
 /* Asks the subnet administrator. rcm_fabric_told gets the answer, also if there is none in time. rcm.lock held. */
 void rcm_fabric_ask_sa(const uint8_t mad[VB_MAD_LEN], uint32_t timeout_ms);
+/* A transaction's low half. Never 0. rcm.lock held. */
+uint32_t rcm_fabric_question(void);
 
 /* 0 or errno. rcm.lock not held. A source without a device: at all addresses. */
 int rcm_fabric_bind(struct rcm_id *id, union rcm_addr *addr, const struct rcm_source *source);
@@ -41,10 +43,24 @@ int rcm_fabric_destination(const struct rcm_id *id, const union rcm_addr *dst, s
 /* Asks for the path; an event tells the answer. */
 int rcm_fabric_resolve_route(struct rcm_id *id, int timeout_ms);
 void rcm_fabric_told(const struct vb_fabric_sa_is *is);
+/* The fabric process has ended: no question has an answer any more. rcm.lock held. */
+void rcm_fabric_unanswered(void);
 /* The port space of an AF_IB address for this id, which its service id then names. 0: none. */
 enum vb_port_space rcm_fabric_space(const struct rcm_id *id, union rcm_addr *addr);
 uint16_t rcm_fabric_pkey_index(const struct rcm_id *id);
 void rcm_fabric_ah_attr(const struct rcm_id *id, struct ibv_ah_attr *attr);
+
+/* --- fabric_group.c: multicast groups; rcm.lock held --- */
+
+/* The MGID of a group. */
+void rcm_fabric_group(const struct rcm_id *id, const union rcm_addr *addr, union ibv_gid *mgid);
+/* Asks for the membership; an event tells the answer. 0 or errno. */
+int rcm_fabric_join(struct rcm_id *id, struct rcm_mcast *mc);
+void rcm_fabric_leave(const struct rcm_id *id, struct rcm_mcast *mc);
+/* The answer to this question. */
+void rcm_fabric_group_told(uint32_t question, const struct vb_fabric_sa_is *is);
+/* There will be none to this id's questions. */
+void rcm_fabric_group_unanswered(struct rcm_id *id, int err);
 
 /* --- fabric_request.c: rcm.lock held --- */
 

@@ -90,7 +90,11 @@ int rcm_fabric_destination(const struct rcm_id *id, const union rcm_addr *dst, s
 	*found = (struct rcm_found){.dst = *dst, .source = id->source, .pkey = VB_DEFAULT_PKEY};
 	if (id->source.dev && !id->source.dev->fabric)
 		return EHOSTUNREACH;
-	if (dst->sa.sa_family == AF_IB) {
+	if (rcm_addr_multicast(dst)) {
+		if (dst->sa.sa_family != AF_IB && !id->source.dev)
+			return EHOSTUNREACH; /* by the adapter that the routing table names */
+		rcm_fabric_group(id, dst, &found->dgid);
+	} else if (dst->sa.sa_family == AF_IB) {
 		memcpy(found->dgid.raw, dst->sib.sib_addr.sib_raw, 16);
 		if (be16toh(dst->sib.sib_pkey) & ~FULL_MEMBER)
 			found->pkey = be16toh(dst->sib.sib_pkey);
@@ -112,7 +116,6 @@ int rcm_fabric_destination(const struct rcm_id *id, const union rcm_addr *dst, s
 
 int rcm_fabric_resolve_route(struct rcm_id *id, int timeout_ms)
 {
-	static uint32_t last_question; /* rcm.lock guards it */
 	uint8_t mad[VB_MAD_LEN];
 	struct vb_sa_path want = {.service_id = rcm_service_id(id, &id->dst),
 	                          .pkey = id->path.pkey | FULL_MEMBER,
@@ -124,9 +127,7 @@ int rcm_fabric_resolve_route(struct rcm_id *id, int timeout_ms)
 	if (id->state == RCM_ADDR_RESOLVED && !id->route_question) {
 		memcpy(want.dgid, id->path.dgid.raw, sizeof(want.dgid));
 		memcpy(want.sgid, id->source.gid.raw, sizeof(want.sgid));
-		while (!++last_question)
-			;
-		id->route_question = last_question;
+		id->route_question = rcm_fabric_question();
 		vb_sa_path_query(mad, id->route_question,
 		                 VB_SA_PATH_SERVICE_ID | VB_SA_PATH_DGID | VB_SA_PATH_SGID | VB_SA_PATH_REVERSIBLE |
 		                         VB_SA_PATH_NUMB_PATH | VB_SA_PATH_PKEY,
@@ -167,32 +168,56 @@ static bool is_possible(const struct vb_sa_path *p)
 	return p->dlid && p->dlid < 0xc000 && p->mtu >= IBV_MTU_256 && p->mtu <= IBV_MTU_4096;
 }
 
+/* err: 0 or an errno. */
+static void conclude_route(struct rcm_id *id, int err, const struct vb_sa_path *path)
+{
+	id->route_question = 0;
+	if (err) {
+		rcm_post(id, RDMA_CM_EVENT_ROUTE_ERROR, -err);
+		return;
+	}
+	take_path(id, path);
+	if (!rcm_post(id, RDMA_CM_EVENT_ROUTE_RESOLVED, 0))
+		id->state = RCM_ROUTE_RESOLVED;
+}
+
+static void route_told(struct rcm_id *id, const struct vb_fabric_sa_is *is)
+{
+	struct vb_sa_path path = {0};
+	uint16_t status = 0;
+	uint64_t tid;
+	bool found = !is->error && vb_sa_path_answer(is->mad, sizeof(is->mad), &tid, &status, &path) && !status &&
+	             is_possible(&path);
+
+	conclude_route(id, found ? 0 : is->error ? is->error : SM_WITHOUT_PATHS, &path);
+}
+
 /* The transaction's low half is the question; the fabric process has put its own number in the high one. */
 void rcm_fabric_told(const struct vb_fabric_sa_is *is)
 {
 	struct vb_reader r = vb_reader(is->mad, sizeof(is->mad));
-	struct vb_sa_path path;
-	uint16_t status = 0;
 	struct vb_mad h;
-	uint64_t tid;
 
 	vb_mad_decode(&r, &h);
-	bool answered = !is->error && vb_sa_path_answer(is->mad, sizeof(is->mad), &tid, &status, &path);
+	uint32_t question = (uint32_t)h.tid;
 
 	rcm_lock();
-	struct rcm_id *id = rcm.gsi && (uint32_t)h.tid ? asker((uint32_t)h.tid) : NULL;
+	struct rcm_id *id = rcm.gsi && question ? asker(question) : NULL;
 
-	if (id) {
-		id->route_question = 0;
-		if (answered && !status && is_possible(&path)) {
-			take_path(id, &path);
-			if (!rcm_post(id, RDMA_CM_EVENT_ROUTE_RESOLVED, 0))
-				id->state = RCM_ROUTE_RESOLVED;
-		} else {
-			rcm_post(id, RDMA_CM_EVENT_ROUTE_ERROR, is->error ? -is->error : -SM_WITHOUT_PATHS);
-		}
-	}
+	if (id)
+		route_told(id, is);
+	else if (rcm.gsi && question)
+		rcm_fabric_group_told(question, is);
 	rcm_unlock();
+}
+
+void rcm_fabric_unanswered(void)
+{
+	for (struct rcm_id *id = rcm.ids; id; id = id->next) {
+		if (id->route_question && id->state == RCM_ADDR_RESOLVED)
+			conclude_route(id, ENODEV, NULL);
+		rcm_fabric_group_unanswered(id, ENODEV);
+	}
 }
 
 void rcm_fabric_ah_attr(const struct rcm_id *id, struct ibv_ah_attr *attr)

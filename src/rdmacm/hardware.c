@@ -194,7 +194,7 @@ enum rcm_server rcm_hw_server_to(const struct rcm_id *id, const struct sockaddr 
 	union rcm_addr any = {.sa.sa_family = dst->sa_family}, to, local;
 	struct vb_fabric_address found;
 
-	if (id->kind != RCM_EITHER || !rcm_hw_load() || (id->bound && !id->by_both))
+	if (id->kind != RCM_EITHER || !rcm_hw_load() || ((id->bound || id->fabric_binding) && !id->by_both))
 		return RCM_BY_VERBENA;
 	if (vb_hardware_wanted() == VB_HARDWARE_ONLY)
 		return RCM_BY_HARDWARE;

@@ -5,25 +5,33 @@
 #include <stdlib.h>
 
 #include "frame/fields.h"
+#include "rdmacm/fabric.h"
 #include "rdmacm/hardware.h"
-#include "rdmacm/rdmacm.h"
 
-/* rcm.lock held. */
-static int queue_join(struct rcm_id *id, struct rcm_mcast *mc)
+int rcm_post_joined(struct rcm_id *id, struct rcm_mcast *mc, int err, const struct ibv_ah_attr *ah, uint32_t qkey)
 {
-	struct rcm_event *e = rcm_event_new(id, RDMA_CM_EVENT_MULTICAST_JOIN, 0);
+	struct rcm_event *e =
+	        rcm_event_new(id, err ? RDMA_CM_EVENT_MULTICAST_ERROR : RDMA_CM_EVENT_MULTICAST_JOIN, -err);
 
 	if (!e)
 		return ENOMEM;
 	e->mcast = mc;
-	e->event.param.ud =
-	        (struct rdma_ud_param){.private_data = mc->context, .qp_num = VB_QPN_MULTICAST, .qkey = RDMA_UDP_QKEY};
-	rcm_ah_attr(id, &e->event.param.ud.ah_attr);
-	e->event.param.ud.ah_attr.grh.dgid = mc->mgid;
-	e->event.param.ud.ah_attr.grh.hop_limit = RCM_HOP_LIMIT;
-	e->event.param.ud.ah_attr.grh.traffic_class = id->tos;
+	e->event.param.ud = (struct rdma_ud_param){
+	        .private_data = mc->context, .ah_attr = *ah, .qp_num = VB_QPN_MULTICAST, .qkey = qkey};
 	rcm_queue(e);
 	return 0;
+}
+
+/* A group of IP is joined at once. rcm.lock held. */
+static int queue_join(struct rcm_id *id, struct rcm_mcast *mc)
+{
+	struct ibv_ah_attr ah;
+
+	rcm_ah_attr(id, &ah);
+	ah.grh.dgid = mc->mgid;
+	ah.grh.hop_limit = RCM_HOP_LIMIT;
+	ah.grh.traffic_class = id->tos;
+	return rcm_post_joined(id, mc, 0, &ah, RDMA_UDP_QKEY);
 }
 
 static int join_group(struct rcm_id *id, const struct sockaddr *addr, bool send_only, void *context)
@@ -42,7 +50,7 @@ static int join_group(struct rcm_id *id, const struct sockaddr *addr, bool send_
 	rcm_addr_gid(&mc->addr, mc->mgid.raw);
 	rcm_lock();
 	if (rcm_addr_multicast(&mc->addr) && id->state != RCM_IDLE && id->state != RCM_REMOVED)
-		err = queue_join(id, mc);
+		err = rcm_on_fabric(id) ? rcm_fabric_join(id, mc) : queue_join(id, mc);
 	if (!err) {
 		mc->next = id->mcasts;
 		id->mcasts = mc;
@@ -92,7 +100,7 @@ int rcm_joined(struct rcm_event *e)
 
 	if (!qp || mc->send_only)
 		return 0;
-	int err = ibv_attach_mcast(qp, &mc->mgid, 0);
+	int err = ibv_attach_mcast(qp, &mc->mgid, mc->mlid);
 
 	mc->attached = !err;
 	return err;
@@ -101,8 +109,10 @@ int rcm_joined(struct rcm_event *e)
 static void leave_group(struct rcm_id *id, struct rcm_mcast *mc)
 {
 	if (id->id.qp && mc->attached)
-		ibv_detach_mcast(id->id.qp, &mc->mgid, 0);
+		ibv_detach_mcast(id->id.qp, &mc->mgid, mc->mlid);
 	rcm_lock();
+	if (mc->asked)
+		rcm_fabric_leave(id, mc);
 	rcm_discard(rcm_unqueue(id, mc));
 	rcm_unlock();
 }

@@ -96,6 +96,9 @@ struct rcm_mcast {
 	union ibv_gid mgid;
 	bool send_only, attached;
 	unsigned reported, acked;
+	uint32_t question; /* on a fabric: to the subnet administrator; 0: none is open */
+	uint16_t mlid;     /* its answer */
+	bool asked;        /* it has been asked to join, so it must be asked to leave */
 };
 
 /* The adapter to use if two have an address. */
@@ -423,6 +426,8 @@ int rcm_qp_err(struct rcm_id *id);
 void rcm_ah_attr(const struct rcm_id *id, struct ibv_ah_attr *attr);
 
 /* multicast.c */
+/* Queues the event that a join has succeeded, or failed with this errno; rcm.lock held. 0 or ENOMEM. */
+int rcm_post_joined(struct rcm_id *id, struct rcm_mcast *mc, int err, const struct ibv_ah_attr *ah, uint32_t qkey);
 int rcm_joined(struct rcm_event *e); /* 0 or errno */
 void rcm_leave_all(struct rcm_id *id);
 

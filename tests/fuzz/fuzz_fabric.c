@@ -8,6 +8,7 @@
 #include "fabric/agent/agent.h"
 #include "fabric/server/server.h"
 #include "fabric/topology.h"
+#include "frame/sa.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -153,6 +154,11 @@ static void say_cm(struct cm *cm, uint8_t control, const uint8_t *bytes, size_t 
 	}
 	if (control & 8)
 		m.verb = VB_FABRIC_CM_SEND + (control >> 1 & 3) + (control & 64 ? 1 : 0);
+	if (m.verb == VB_FABRIC_SA_ASK && control & 32) { /* about a membership */
+		memcpy(m.ask.mad, (const uint8_t[]){1, VB_MAD_CLASS_SA, 2}, 3);
+		m.ask.mad[3] = m.ask.mad[3] & 1 ? VB_SA_DELETE : VB_MAD_SET;
+		memcpy(m.ask.mad + 16, (const uint8_t[]){0, VB_SA_MEMBER_RECORD}, 2);
+	}
 	cm_take(cm, &m,
 	        m.verb == VB_FABRIC_CM_SEND  ? sizeof(m.mad)
 	        : m.verb == VB_FABRIC_SA_ASK ? sizeof(m.ask)
@@ -207,10 +213,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		vb_fabric_time(f, now);
 		vb_agents_time(a[0], now);
 		vb_agents_time(a[1], now);
+		cms_time(&s);
 	}
 	join_close(j);
 	cm_close(cm[0]);
 	cm_close(cm[1]);
+	cms_end(&s);
 	vb_agents_free(a[0]);
 	vb_agents_free(a[1]);
 	vb_fabric_free(f);

@@ -44,6 +44,22 @@ static void try_path(const uint8_t *data, size_t size)
 	       path.hop_limit == again.hop_limit && path.flow_label == again.flow_label);
 }
 
+static void try_member(const uint8_t *data, size_t size)
+{
+	struct vb_sa_member m, again;
+	uint8_t mad[VB_MAD_LEN];
+	uint16_t status;
+
+	if (!vb_sa_member_answer(data, size, &status, &m))
+		return;
+	vb_sa_member_query(mad, 1, VB_MAD_GET_RESP, ~0ull, &m);
+	assert(vb_sa_member_answer(mad, sizeof(mad), &status, &again) && !status);
+	assert(!memcmp(m.mgid, again.mgid, 16) && !memcmp(m.port_gid, again.port_gid, 16) && m.mlid == again.mlid &&
+	       m.qkey == again.qkey && m.pkey == again.pkey && m.mtu == again.mtu && m.sl == again.sl &&
+	       m.hop_limit == again.hop_limit && m.flow_label == again.flow_label && m.scope == again.scope &&
+	       m.join_state == again.join_state);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	uint8_t mad[VB_MAD_LEN] = {0}, again[VB_MAD_LEN];
@@ -63,6 +79,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	STABLE(vb_switch_info, vb_switch_info_decode, vb_switch_info_encode, mad + 64);
 	STABLE(vb_notice, vb_notice_decode, vb_notice_encode, mad + 64);
 	try_path(data, size);
+	try_member(data, size);
 	vb_rmpp_decode(&rmpp, mad);
 	memcpy(again, mad, sizeof(again));
 	vb_rmpp_encode(again, &rmpp);

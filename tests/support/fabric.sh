@@ -31,6 +31,8 @@ sm() {
 log_has() { grep -q "$2" "$work/sm-$1/log" 2>/dev/null; } # NODE PATTERN
 all_active() { ctl states | awk '{ exit !($4 && $4 == $12) }'; }
 lid_of() { on "$1" ibaddr | sed 's/.*start \(0x[0-9a-f]*\).*/\1/'; }
+# NODE: of its port 1. opensm's partitions.conf names ports
+port_guid() { printf '0x%016x' $((16#$(ctl show "$1" | sed -n 's/.* guid 0x\([0-9a-f]*\).*/\1/p' | head -1) + 1)); }
 
 # pair NODE NODE PROGRAM ARGS…: a server on the one, its client on the other
 pair() {

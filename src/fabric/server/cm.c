@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/cm/cm.h"
-
 enum { FIRST_EPHEMERAL = 32768, LAST_EPHEMERAL = 60999, BOUND_MOST = 65536 };
 
 _Static_assert(sizeof(((struct vb_fabric_cm_mad *)0)->mad) == VB_MAD_LEN, "a datagram");
@@ -44,7 +42,7 @@ bool cm_transmit(struct vb_fabric_port *p, const struct vb_fabric_cm_mad *m)
 	return true;
 }
 
-static void give(struct cm *cm, const struct vb_fabric_cm_mad *m)
+void cm_give(struct cm *cm, const struct vb_fabric_cm_mad *m)
 {
 	cm_conns_received(cm, m);
 	client_post(cm->client, m, sizeof(*m));
@@ -63,29 +61,37 @@ static int fits(const struct cm_bound *b, const struct vb_cm_route_info *info)
 {
 	static const uint8_t all[16];
 
-	if (!b->listens || b->port_space != (uint16_t)info->ps || b->port != info->port)
+	if (b->port_space != (uint16_t)info->ps || b->port != info->port)
 		return 0;
 	if (!memcmp(b->address, all, sizeof(all)))
 		return 1;
 	return info->cma && !memcmp(b->address, info->hdr.dst, sizeof(b->address)) ? 3 : info->cma ? 0 : 2;
 }
 
-static struct cm *listener(const struct server *s, const struct vb_fabric_port *p, const struct vb_cm_route_info *info)
+struct cm *cm_listener(const struct server *s, const struct vb_fabric_port *p, const struct vb_cm_route_info *info)
 {
 	struct cm *best = NULL;
 	int how = 0;
 
 	for (struct cm *cm = s->cms; cm && info->port_space; cm = cm->next)
 		for (const struct cm_bound *b = cm->port == p ? cm->bound : NULL; b; b = b->next)
-			if (fits(b, info) > how) {
+			if (b->listens && fits(b, info) > how) {
 				how = fits(b, info);
 				best = cm;
 			}
 	return best;
 }
 
-/* As a host's connection manager that has no such service or connection. None of these answers causes another. */
-static void refuse_mad(struct vb_fabric_port *p, const struct vb_fabric_cm_mad *m)
+bool cm_may_listen(const struct server *s, const struct vb_fabric_port *p, const struct vb_cm_route_info *info)
+{
+	for (const struct cm *cm = s->cms; cm; cm = cm->next)
+		for (const struct cm_bound *b = cm->port == p ? cm->bound : NULL; b; b = b->next)
+			if (!b->listens && fits(b, info))
+				return true;
+	return false;
+}
+
+void cm_refuse(struct vb_fabric_port *p, const struct vb_fabric_cm_mad *m)
 {
 	uint8_t out[VB_MAD_LEN];
 
@@ -111,7 +117,7 @@ static void give_all(const struct server *s, const struct vb_fabric_port *p, con
 
 	for (struct cm *cm = s->cms; cm; cm = cm->next)
 		if (cm->port == p && cm_conns_has(cm, m->lid, id))
-			give(cm, m);
+			cm_give(cm, m);
 }
 
 bool cm_deliver(struct server *s, struct vb_fabric_port *p, const struct vb_fabric_packet *k)
@@ -129,7 +135,9 @@ bool cm_deliver(struct server *s, struct vb_fabric_port *p, const struct vb_fabr
 	memcpy(m.mad, k->mad, VB_MAD_LEN);
 	switch (vb_cm_route(k->mad, VB_MAD_LEN, &info)) {
 	case VB_CM_TO_SERVICE:
-		cm = listener(s, p, &info);
+		cm = cm_listener(s, p, &info);
+		if (!cm && info.port_space && cm_late_keep(s, p, &info, &m))
+			return true;
 		break;
 	case VB_CM_TO_LANE:
 		cm = of_lane(s, p, info.lane);
@@ -141,9 +149,9 @@ bool cm_deliver(struct server *s, struct vb_fabric_port *p, const struct vb_fabr
 		return false;
 	}
 	if (cm)
-		give(cm, &m);
+		cm_give(cm, &m);
 	else
-		refuse_mad(p, &m);
+		cm_refuse(p, &m);
 	return true;
 }
 
@@ -172,15 +180,26 @@ static void cm_take_mad(struct cm *cm, const struct vb_fabric_cm_mad *m)
 
 /* --- the subnet administrator --- */
 
-static void take_question(struct cm *cm, const struct vb_fabric_sa_ask *ask)
+int cm_ask(struct cm *cm, const uint8_t mad[VB_MAD_LEN], uint32_t timeout_ms)
 {
 	const struct vb_agent_addr sa = {
 	        .qpn = VB_GSI_QPN, .qkey = VB_GSI_QKEY, .lid = cm->port->info.sm_lid, .sl = cm->port->info.sm_sl};
+
+	return vb_agent_send(client_file(cm->client), cm->agent, &sa, mad, VB_MAD_LEN, timeout_ms, 0);
+}
+
+static void take_question(struct cm *cm, const struct vb_fabric_sa_ask *ask)
+{
 	struct vb_fabric_sa_is is = {.verb = VB_FABRIC_SA_IS, .error = EINVAL};
 
-	if (ask->mad[1] == VB_MAD_CLASS_SA)
-		is.error = vb_agent_send(client_file(cm->client), cm->agent, &sa, ask->mad, VB_MAD_LEN, ask->timeout_ms,
-		                         0);
+	if (ask->mad[1] == VB_MAD_CLASS_SA) {
+		bool joins = ask->mad[3] == VB_MAD_SET;
+
+		if (cm_members_ask(cm, ask->mad))
+			is.error = cm_ask(cm, ask->mad, ask->timeout_ms);
+		else
+			is.error = joins ? ENOMEM : 0;
+	}
 	if (!is.error)
 		return;
 	memcpy(is.mad, ask->mad, VB_MAD_HEADER_LEN);
@@ -276,6 +295,7 @@ static int bound_listen(struct cm *cm, uint32_t id)
 	if (!is_free(cm, b, true))
 		return EADDRINUSE;
 	b->listens = true;
+	cm_late_listening(cm->server, cm->port);
 	return 0;
 }
 
@@ -284,6 +304,8 @@ static int bound_remove(struct cm *cm, uint32_t id)
 	for (struct cm_bound **at = &cm->bound, *b; (b = *at); at = &b->next)
 		if (b->id == id) {
 			*at = b->next;
+			if (b->listens)
+				cm_late_closed(cm->server, cm->port, b->port);
 			free(b);
 			cm->server->bound--;
 			return 0;
@@ -339,6 +361,7 @@ void cm_close(struct cm *cm)
 	while (cm->bound)
 		bound_remove(cm, cm->bound->id);
 	cm_conns_end(cm);
+	cm_members_end(cm);
 	free(cm);
 }
 

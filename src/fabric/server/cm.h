@@ -4,10 +4,12 @@
 #ifndef VB_FABRIC_SERVER_CM_H
 #define VB_FABRIC_SERVER_CM_H
 
+#include "engine/cm/cm.h"
 #include "fabric/server/server.h"
 
 struct cm_bound;
 struct cm_conns;
+struct cm_member;
 
 /* The connection manager of one program. */
 struct cm {
@@ -18,11 +20,30 @@ struct cm {
 	uint32_t lane;
 	struct cm_bound *bound;
 	struct cm_conns *conns; /* NULL: it has had none */
-	unsigned agent;         /* of its questions to the subnet administrator */
+	struct cm_member *members;
+	unsigned agent; /* of its questions to the subnet administrator */
 };
 
 /* Sends from this port to the one that m names. False: the port has no such P_Key. */
 bool cm_transmit(struct vb_fabric_port *p, const struct vb_fabric_cm_mad *m);
+
+void cm_give(struct cm *cm, const struct vb_fabric_cm_mad *m);
+/* Answers as a host's connection manager that has no such service or connection. None of these answers causes another. */
+void cm_refuse(struct vb_fabric_port *p, const struct vb_fabric_cm_mad *m);
+/* The program that listens for this request; NULL: none. */
+struct cm *cm_listener(const struct server *s, const struct vb_fabric_port *p, const struct vb_cm_route_info *info);
+/* Has a program a binding there that does not listen yet? */
+bool cm_may_listen(const struct server *s, const struct vb_fabric_port *p, const struct vb_cm_route_info *info);
+
+/* --- cm_late.c: requests that come between the close of a listener and the start of the next one --- */
+
+/* This number's listener is closed. */
+void cm_late_closed(struct server *s, const struct vb_fabric_port *p, uint16_t number);
+/* Keeps a request that nobody listens for. False: it need not wait, or too many do. */
+bool cm_late_keep(struct server *s, struct vb_fabric_port *p, const struct vb_cm_route_info *info,
+                  const struct vb_fabric_cm_mad *m);
+/* A program of this port listens. */
+void cm_late_listening(struct server *s, const struct vb_fabric_port *p);
 
 /* --- cm_conns.c: the connections of a program, as its datagrams show them: when it ends, its peers get a DREQ --- */
 
@@ -32,5 +53,14 @@ void cm_conns_received(struct cm *cm, const struct vb_fabric_cm_mad *m);
 bool cm_conns_has(const struct cm *cm, uint16_t lid, uint32_t remote_id);
 /* The program has ended. */
 void cm_conns_end(struct cm *cm);
+
+/* --- cm_members.c: the multicast groups that a program has joined: when it ends, its port leaves them --- */
+
+/* Asks the subnet administrator; cm.c. Returns an errno. */
+int cm_ask(struct cm *cm, const uint8_t mad[VB_MAD_LEN], uint32_t timeout_ms);
+/* A question of the program. False: it does not leave, because programs of the port are still members. */
+bool cm_members_ask(struct cm *cm, const uint8_t mad[VB_MAD_LEN]);
+/* The program has ended. */
+void cm_members_end(struct cm *cm);
 
 #endif

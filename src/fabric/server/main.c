@@ -146,13 +146,12 @@ static int server_listen(const char *path)
 
 static int wait_ms(const struct server *s)
 {
-	uint64_t due = vb_fabric_deadline(s->fabric), other = clients_deadline(s), told = joined_deadline(s);
-	uint64_t now = server_now();
+	const uint64_t deadlines[] = {vb_fabric_deadline(s->fabric), clients_deadline(s), joined_deadline(s),
+	                              links_deadline(s), cms_deadline(s)};
+	uint64_t due = UINT64_MAX, now = server_now();
 
-	due = other < due ? other : due;
-	due = told < due ? told : due;
-	told = links_deadline(s);
-	due = told < due ? told : due;
+	for (size_t i = 0; i < sizeof(deadlines) / sizeof(*deadlines); i++)
+		due = deadlines[i] < due ? deadlines[i] : due;
 	if (due == UINT64_MAX)
 		return -1;
 	uint64_t ms = due <= now ? 0 : (due - now) / NS_PER_MS_ + 1;
@@ -167,6 +166,7 @@ static void turn(struct server *s)
 	s->now = server_now();
 	vb_fabric_time(s->fabric, s->now);
 	clients_time(s);
+	cms_time(s);
 	for (int i = 0; i < n; i++) {
 		void *what = events[i].data.ptr;
 
@@ -213,6 +213,7 @@ static int serve(struct server *s)
 	while (!s->stop)
 		turn(s);
 	clients_close(s);
+	cms_end(s);
 	issm_close(s);
 	unlink(s->path);
 	return 0;

@@ -15,6 +15,7 @@
 struct address;
 struct client;
 struct cm;
+struct cm_late;
 struct joined;
 struct link;
 
@@ -36,6 +37,8 @@ struct issm {
 	unsigned opened;
 };
 
+#define VB_FABRIC_CLOSED 64
+
 struct server {
 	struct vb_fabric *fabric;
 	int epoll, listener, inotify;
@@ -46,6 +49,13 @@ struct server {
 	struct cm *cms;
 	size_t bound;            /* bindings of all of them */
 	uint32_t next_ephemeral; /* the port that is tried next */
+	struct cm_late *late;    /* requests that wait for a listener */
+	struct cm_closed {
+		uint64_t until;
+		const struct vb_fabric_port *port;
+		uint16_t number;
+	} closed[VB_FABRIC_CLOSED]; /* listeners that ended lately */
+	unsigned next_closed;
 	struct address *addresses;
 	size_t address_count;
 	size_t numbered;                    /* nodes that have been given an address of the network */
@@ -112,6 +122,10 @@ bool cm_take(struct cm *cm, const void *bytes, size_t n, struct vb_fabric_reply 
 void cm_answered(struct cm *cm, int error, const uint8_t *mad, size_t len);
 /* A datagram that no agent of the port takes. Returns false if it is none of connection management. */
 bool cm_deliver(struct server *s, struct vb_fabric_port *p, const struct vb_fabric_packet *k);
+/* Requests that have waited for a listener for too long are rejected: cm_late.c. */
+void cms_time(struct server *s);
+uint64_t cms_deadline(const struct server *s);
+void cms_end(struct server *s);
 
 /* --- address.c: IP addresses of CAs --- */
 

@@ -9,8 +9,6 @@ need rping ucmatose udaddy cmtime rdma_server
 LIMIT=20
 start_fabric --generate fat-tree:4,2,3 --network 10.77.0.0/24
 ip_of() { ctl address "$1" | sed -n '1s/\t.*//p'; }
-# partitions.conf names ports
-port_guid() { printf '0x%016x' $((16#$(ctl show "$1" | sed -n 's/.* guid 0x\([0-9a-f]*\).*/\1/p' | head -1) + 1)); }
 cat >"$work/partitions" <<-END
 	Default=0x7fff: ALL=full, $(port_guid host2)=limited, $(port_guid host5)=limited;
 END
@@ -30,6 +28,7 @@ check "ucmatose: 20 connections" both ucmatose -b "$there" -c 20 -C 5 -- ucmatos
 check "udaddy: 5 datagram ids" both udaddy -b "$there" -c 5 -C 5 -- udaddy -s @ -c 5 -C 5
 check "rdma_server and rdma_client" both rdma_server -s "$there" -- rdma_client -s @
 check "cmtime: 50 connections" cmtimes "$there" 50
+# its server closes its listener, and opens another one, between the two connections that its client makes
 check "ib_send_bw -R" both ib_send_bw -R -F -n 50 -s 4096 -- ib_send_bw -R -F -n 50 -s 4096 @
 given() {
 	ctl address host9 fd77::9 && ctl address host4 fd77::4 || return 1
@@ -43,6 +42,38 @@ gid=$(on host9 ibaddr -g | sed 's/GID //; s/ .*//')
 by_gid() { local there=$gid; both "$@"; }
 check "ucmatose -f gid" by_gid ucmatose -f gid -b "$gid" -c 5 -C 5 -- ucmatose -f gid -s @ -c 5 -C 5
 check "ucmatose -f gid, all addresses" by_gid ucmatose -f gid -c 3 -C 5 -- ucmatose -f gid -s @ -c 3 -C 5
+
+# --- multicast ---
+here=$(ip_of host4)
+groups() { on host1 saquery -g | grep -c "MGID.*$1"; } # PATTERN
+has_no_group() { [ "$(groups "$1")" = 0 ]; }
+only= # -o: the sender is no member that receives
+group() { # MGID MCKEY-ARGS…: the manager answers a join before it has written the tables, so some are sent in vain
+	local member rc=0 end=$((SECONDS + 15 * SLOW))
+	VERBENA_NODE=host9 timeout -k 2 $((LIMIT * SLOW)) "${run[@]}" mckey "${@:2}" -b "$there" -C 5 >"$work/server.out" 2>&1 &
+	member=$!
+	until gone $member || [ $SECONDS -gt $end ]; do
+		on host4 mckey -s $only "${@:2}" -b "$here" -C 5 >"$work/client.out" 2>&1 || rc=1
+	done
+	wait $member && [ $rc = 0 ] && wait_for 5 has_no_group "$1" && return 0
+	on host1 saquery -g
+	said_by_both
+	return 1
+}
+check "mckey: a group, which ends with its last member" group ff12:4001:ffff::f09:807 -m 239.9.8.7
+only=-o check "mckey: a member that only sends" group ff12:4001:ffff::f09:808 -m 239.9.8.8
+check "mckey: a group of two ids, of the port space of IPoIB" group ff12:401b:ffff::f09:809 -m 239.9.8.9 -p 0x0002 -c 2
+check "mckey: a group by its MGID" group ff12:a01b:fe80::77 -M ff12:a01b:fe80::77
+leaves() { # a program that is killed
+	VERBENA_NODE=host9 timeout -k 2 $((LIMIT * SLOW)) "${run[@]}" mckey -m 239.9.8.6 -b "$there" -C 5 >"$work/server.out" 2>&1 &
+	server=$!
+	wait_for 10 says_group || return 1
+	kill -9 "$(program_of "$server")"
+	wait "$server"
+	wait_for 5 has_no_group f09:806
+}
+says_group() { ! has_no_group f09:806; }
+check "a program is killed: its port leaves its groups" leaves
 
 # --- each host has its own ports ---
 both_serve() {
@@ -108,8 +139,17 @@ silent() {
 	kill -CONT "$(program_of "$manager")"
 }
 check "the subnet manager does not answer: the route times out" silent
+ended() { # while the subnet manager is silent
+	kill -STOP "$(program_of "$manager")"
+	VERBENA_NODE=host4 timeout -k 2 $((LIMIT * SLOW)) stdbuf -oL "${run[@]}" rping -c -d -a "$there" >"$work/client.out" 2>&1 &
+	client=$!
+	wait_for 10 grep -q ADDR_RESOLVED "$work/client.out"
+	stop_fabric
+	kill -CONT "$(program_of "$manager")"
+	wait "$client"
+	grep -q 'ROUTE_ERROR' "$work/client.out" || { said_by_both; return 1; }
+}
+check "the fabric ends: a question to its subnet manager fails" ended
 kill "$(program_of "$manager")" 2>/dev/null
-wait "$manager"
-stop_fabric
 wait
 finish

@@ -5,9 +5,7 @@
 source "$(dirname "$0")/../../support/fabric.sh"
 LIMIT=20
 start_fabric --generate fat-tree:4,2,3
-# partitions.conf names ports
 guid_of() { ctl show "$1" | sed -n 's/.* guid 0x\([0-9a-f]*\).*/\1/p' | head -1; }
-port_guid() { printf '0x%016x' $((16#$(guid_of "$1") + 1)); }
 cat >"$work/partitions" <<-END
 	Default=0x7fff: ALL=full, $(port_guid host2)=limited, $(port_guid host5)=limited;
 	blue=0x1234: $(port_guid host2)=full, $(port_guid host5)=full, $(port_guid host8)=full;

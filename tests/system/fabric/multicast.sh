@@ -7,7 +7,6 @@ LIMIT=20
 HERE=$ROOT/tests/system/fabric
 (cd "$HERE" && "${CC:-gcc}" -std=gnu17 -O2 -w -o "$work/group" group.c member.c -libverbs -libumad) || exit 1
 start_fabric --generate fat-tree:2,2,2
-port_guid() { printf '0x%016x' $((16#$(ctl show "$1" | sed -n 's/.* guid 0x\([0-9a-f]*\).*/\1/p' | head -1) + 1)); }
 members() { # HOST…: the full members of the partition; host3 and host4 are limited ones
 	local host line='Default=0x7fff: ALL=full;'$'\n''blue=0x1234: '
 	for host; do
@@ -21,6 +20,8 @@ manager=$!
 check "opensm brings up the fabric" wait_for 30 all_active
 
 check "perftest joins a group, and its datagrams arrive" pair host2 host3 ib_send_lat -d ib0 -c UD -g -n 100
+packet_by_packet() { VERBENA_WIRE=always pair host2 host3 ib_send_lat -d ib0 -c UD -g -n 100; }
+check "the same with VERBENA_WIRE=always" packet_by_packet
 
 # group.c prints "ok SENTENCE" for each of its cases
 has_key() { ctl pkeys "$1" 1 | grep -q "$2"; } # NODE KEY

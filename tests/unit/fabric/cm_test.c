@@ -8,6 +8,7 @@
 #include "engine/cm/cm.h"
 #include "fabric/server/cm.h"
 #include "fabric/topology.h"
+#include "frame/sa.h"
 
 enum { HOSTS = 3, LIDS = 16, GOT_MOST = 8 };
 
@@ -26,6 +27,8 @@ static struct {
 	struct client client[HOSTS + 1]; /* the last one is a second program of host 0 */
 	struct cm *cm[HOSTS + 1];
 	uint32_t tid;
+	struct vb_sa_member asked; /* the last question about a membership that has come to the subnet administrator */
+	uint8_t method;            /* of it; 0: none since it was read */
 } t;
 
 void client_post(struct client *c, const void *bytes, size_t len)
@@ -51,6 +54,13 @@ static const struct vb_agents_ops agents_ops = {.receive = on_receive};
 
 static bool on_deliver(void *own, struct vb_fabric_port *port, const struct vb_fabric_packet *packet)
 {
+	struct vb_sa_member m;
+	uint8_t method = packet->dst_qpn == VB_GSI_QPN ? vb_sa_member_asked(packet->mad, &m) : 0;
+
+	if (method) {
+		t.method = method;
+		t.asked = m;
+	}
 	return (port->host && vb_agents_deliver(port->host, packet)) || cm_deliver(own, port, packet);
 }
 
@@ -112,6 +122,7 @@ static void end(void)
 	for (int i = 0; i < HOSTS; i++)
 		vb_agents_free(port_of(i)->host);
 	vb_fabric_free(t.s.fabric);
+	cms_end(&t.s);
 	free(t.s.addresses);
 }
 
@@ -214,6 +225,60 @@ static void a_request_that_nobody_listens_for_is_rejected(void)
 	msg = (struct vb_cm_msg){.attr = VB_CM_SIDR_REQ, .sidr_req = {.request_id = id_of(1)}};
 	say(1, 3, &msg);
 	SAME(got(1).sidr_rep.status, VB_CM_SIDR_INVALID_SERVICE_ID);
+	end();
+}
+
+static void a_request_waits_for_a_listener_that_is_replaced(void)
+{
+	struct vb_cm_msg msg = request(1, 500, 9);
+
+	begin();
+	listen_at(0, 1, 500, 0);
+	CHECK(!about_binding(0, VB_FABRIC_CM_UNBIND, 1));
+	say(1, 1, &msg);
+	SAME(t.client[1].count, 0);
+	listen_at(HOSTS, 1, 501, 0); /* another service */
+	SAME(t.client[HOSTS].count, 0);
+	listen_at(0, 2, 500, 0);
+	SAME(got(0).attr, VB_CM_REQ);
+	cms_time(&t.s);
+	SAME(cms_deadline(&t.s), UINT64_MAX);
+	end();
+}
+
+static void a_request_for_a_port_that_is_bound_waits_for_a_time(void)
+{
+	struct vb_cm_msg msg = request(1, 500, 9);
+	uint16_t port = 500;
+
+	begin();
+	CHECK(!bind_at(0, 1, &port, 0, 0));
+	say(1, 1, &msg);
+	SAME(t.client[1].count, 0);
+	t.s.now = cms_deadline(&t.s) - 1;
+	cms_time(&t.s);
+	SAME(t.client[1].count, 0);
+	t.s.now++;
+	cms_time(&t.s);
+	SAME(got(1).rej.reason, VB_CM_REJ_INVALID_SERVICE_ID);
+	CHECK(!about_binding(0, VB_FABRIC_CM_UNBIND, 1));
+	say(1, 1, &msg);
+	SAME(got(1).attr, VB_CM_REJ);
+	end();
+}
+
+static void no_more_requests_wait_than_there_are_places(void)
+{
+	struct vb_cm_msg msg = request(1, 500, 9);
+	uint16_t port = 500;
+
+	begin();
+	CHECK(!bind_at(0, 1, &port, 0, 0));
+	for (int i = 0; i < 256; i++)
+		say(1, 1, &msg);
+	SAME(t.client[1].count, 0);
+	say(1, 1, &msg);
+	SAME(got(1).attr, VB_CM_REJ);
 	end();
 }
 
@@ -347,6 +412,63 @@ static void a_question_to_a_silent_administrator_times_out(void)
 	end();
 }
 
+/* What the subnet administrator is asked then: a method, or 0. */
+static uint8_t asks(int i, uint8_t method, uint8_t group, uint8_t join_state)
+{
+	static uint64_t tid;
+	struct vb_fabric_sa_ask ask = {.verb = VB_FABRIC_SA_ASK};
+	struct vb_fabric_reply r;
+	const struct vb_sa_member m = {.mgid = {0xff, [15] = group}, .join_state = join_state};
+
+	t.method = 0;
+	vb_sa_member_query(ask.mad, ++tid, method, VB_SA_MEMBER_NAME, &m);
+	CHECK(cm_take(t.cm[i], &ask, sizeof(ask), &r));
+	return t.method;
+}
+
+static void a_port_leaves_a_group_with_the_last_member(void)
+{
+	begin();
+	SAME(asks(0, VB_MAD_SET, 1, VB_SA_FULL_MEMBER), VB_MAD_SET);
+	SAME(asks(0, VB_MAD_SET, 1, VB_SA_FULL_MEMBER), VB_MAD_SET);
+	SAME(asks(HOSTS, VB_MAD_SET, 1, VB_SA_FULL_MEMBER), VB_MAD_SET);
+	SAME(asks(0, VB_SA_DELETE, 1, VB_SA_FULL_MEMBER), 0);
+	SAME(asks(0, VB_SA_DELETE, 1, VB_SA_FULL_MEMBER), 0);
+	SAME(asks(0, VB_SA_DELETE, 1, VB_SA_FULL_MEMBER), 0); /* the other program's membership is not its own */
+	SAME(asks(HOSTS, VB_SA_DELETE, 1, VB_SA_FULL_MEMBER), VB_SA_DELETE);
+	SAME(asks(0, VB_MAD_SET, 1, VB_SA_SEND_ONLY_FULL_MEMBER), VB_MAD_SET);
+	SAME(asks(HOSTS, VB_MAD_SET, 1, VB_SA_FULL_MEMBER), VB_MAD_SET);
+	SAME(asks(HOSTS, VB_SA_DELETE, 1, VB_SA_FULL_MEMBER), VB_SA_DELETE);
+	end();
+}
+
+static void a_port_leaves_the_groups_of_a_program_that_ends(void)
+{
+	begin();
+	asks(0, VB_MAD_SET, 1, VB_SA_FULL_MEMBER);
+	asks(HOSTS, VB_MAD_SET, 1, VB_SA_FULL_MEMBER);
+	asks(1, VB_MAD_SET, 1, VB_SA_FULL_MEMBER); /* another port's program */
+	t.method = 0;
+	close_program(HOSTS);
+	SAME(t.method, 0);
+	close_program(0);
+	SAME(t.method, VB_SA_DELETE);
+	CHECK(t.asked.mgid[0] == 0xff && t.asked.mgid[15] == 1 && t.asked.join_state == VB_SA_FULL_MEMBER);
+	CHECK(t.asked.port_gid[0] == 0xfe && t.asked.port_gid[15] == (uint8_t)port_of(0)->guid);
+	end();
+}
+
+static void a_program_joins_a_bounded_number_of_groups(void)
+{
+	begin();
+	for (unsigned i = 0; i < VB_FABRIC_GROUPS; i++)
+		SAME(asks(0, VB_MAD_SET, (uint8_t)i, VB_SA_FULL_MEMBER), VB_MAD_SET);
+	SAME(t.client[0].count, 0);
+	SAME(asks(0, VB_MAD_SET, 0, VB_SA_SEND_ONLY_FULL_MEMBER), 0);
+	SAME(t.client[0].got[0].sa.error, ENOMEM);
+	end();
+}
+
 static void a_lane_is_of_one_program_of_a_port(void)
 {
 	struct cm *cm;
@@ -420,6 +542,9 @@ int main(void)
 {
 	RUN(a_request_comes_to_the_program_that_listens_at_its_address);
 	RUN(a_request_that_nobody_listens_for_is_rejected);
+	RUN(a_request_waits_for_a_listener_that_is_replaced);
+	RUN(a_request_for_a_port_that_is_bound_waits_for_a_time);
+	RUN(no_more_requests_wait_than_there_are_places);
 	RUN(a_path_is_loaded_nowhere);
 	RUN(answers_come_to_the_lane_of_their_id);
 	RUN(a_message_with_the_id_of_another_program_is_not_sent);
@@ -429,6 +554,9 @@ int main(void)
 	RUN(a_rejection_without_our_id_comes_to_the_programs_with_its_ids_connection);
 	RUN(nobody_answers_on_a_cut_cable);
 	RUN(a_question_to_a_silent_administrator_times_out);
+	RUN(a_port_leaves_a_group_with_the_last_member);
+	RUN(a_port_leaves_the_groups_of_a_program_that_ends);
+	RUN(a_program_joins_a_bounded_number_of_groups);
 	RUN(a_lane_is_of_one_program_of_a_port);
 	RUN(adapters_get_the_addresses_of_a_network_in_their_order);
 	RUN(wrong_networks_are_refused);

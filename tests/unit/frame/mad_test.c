@@ -152,6 +152,39 @@ static void a_query_for_a_path_and_its_answer(void)
 	CHECK(!vb_sa_path_answer(mad, sizeof(mad), &tid, &status, &path));
 }
 
+/* Byte by byte as 15.2.5.17 has it. */
+static void a_query_for_a_membership_and_its_answer(void)
+{
+	struct vb_sa_member want = {.mgid = {0xff, [15] = 2},
+	                            .port_gid = {0xfe, [15] = 3},
+	                            .qkey = 0x01234567,
+	                            .pkey = 0x8001,
+	                            .join_state = VB_SA_SEND_ONLY_FULL_MEMBER},
+	                    m;
+	uint8_t mad[VB_MAD_LEN];
+	uint16_t status = 1;
+
+	vb_sa_member_query(mad, 77, VB_MAD_SET, VB_SA_MEMBER_NAME | VB_SA_MEMBER_NEW, &want);
+	CHECK(mad[1] == 0x03 && mad[2] == 2 && mad[3] == 0x02 && mad[15] == 77 && mad[17] == 0x38);
+	CHECK(mad[53] == 0x01 && mad[54] == 0x30 && mad[55] == 0xc7); /* the component mask */
+	CHECK(mad[56] == 0xff && mad[71] == 2 && mad[72] == 0xfe && mad[87] == 3);
+	CHECK(mad[88] == 0x01 && mad[91] == 0x67 && mad[96] == 0x80 && mad[97] == 0x01 && mad[104] == 0x08);
+	CHECK(!vb_sa_member_answer(mad, sizeof(mad), &status, &m)); /* it is a question */
+	SAME(vb_sa_member_asked(mad, &m), VB_MAD_SET);
+	CHECK(m.mgid[15] == 2 && m.join_state == VB_SA_SEND_ONLY_FULL_MEMBER);
+	mad[3] = VB_MAD_GET_RESP;
+	memcpy(mad + 92,
+	       (const uint8_t[]){0xc0, 0x12, 0x84, 0x20, 0x80, 0x01, 0x87, 0x92, 0xa0, 0x00, 0x05, 0x40, 0x21}, 13);
+	CHECK(vb_sa_member_answer(mad, sizeof(mad), &status, &m));
+	CHECK(!status && m.mlid == 0xc012 && m.mtu == 4 && m.traffic_class == 0x20 && m.pkey == 0x8001 && m.rate == 7);
+	CHECK(m.lifetime == 0x12 && m.sl == 10 && m.flow_label == 5 && m.hop_limit == 0x40);
+	CHECK(m.scope == 2 && m.join_state == 1);
+	SAME(vb_sa_member_asked(mad, &m), 0);
+	CHECK(!vb_sa_member_answer(mad, 100, &status, &m));
+	mad[17] = 0x35;
+	CHECK(!vb_sa_member_answer(mad, sizeof(mad), &status, &m));
+}
+
 static void a_notice_has_its_type_and_producer(void)
 {
 	struct vb_notice n = {.generic = true,
@@ -219,6 +252,7 @@ int main(void)
 	RUN(node_and_switch_info_survive_the_wire);
 	RUN(a_directed_packet_keeps_both_paths);
 	RUN(a_query_for_a_path_and_its_answer);
+	RUN(a_query_for_a_membership_and_its_answer);
 	RUN(a_notice_has_its_type_and_producer);
 	RUN(counters_stop_at_the_largest_value_of_their_field);
 	RUN(an_rmpp_header_survives_the_wire);
