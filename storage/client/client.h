@@ -49,9 +49,10 @@ struct vn_rdma_part {
 /* SRP: a command is translated into a CDB when it is submitted, or has one already. */
 struct vn_scsi_part {
 	uint8_t cdb[16];
-	bool raw;    /* cdb is given, sqe is not */
-	bool sent;   /* not waiting for a credit of the target */
-	bool synced; /* its data is written, and made durable now */
+	bool raw;      /* cdb is given, sqe is not */
+	bool sent;     /* not waiting for a credit of the target */
+	bool synced;   /* its data is written, and made durable now */
+	bool aborting; /* the target was asked to abort it, and has not answered it */
 	uint8_t status;
 	uint32_t sense; /* key, code and qualifier, 8 bits each; 0: none */
 	uint32_t got;   /* bytes of data that came */

@@ -101,7 +101,7 @@ static void queue_command(struct vn_srp_queue *s, struct vn_cmd *c)
 static void srp_submit(struct vn_queue *q, struct vn_cmd *c)
 {
 	memset(&c->rdma, 0, sizeof(c->rdma));
-	c->scsi.synced = false;
+	c->scsi.synced = c->scsi.aborting = false;
 	queue_command(vn_srp_of(q), c);
 }
 
@@ -158,12 +158,14 @@ static void take_srp_response(struct vn_srp_queue *s, const struct sp_rsp *rsp)
 	}
 	if (vn_scsi_answer(c, rsp, c->length))
 		report_news(s);
+	c->scsi.aborting = false;
 	s->on_way--;
 	c->answered = true;
 	vn_rdma_maybe_over(&s->r, c);
 }
 
-/* The answer to ABORT TASK: no response to the task follows it. */
+/* The answer to ABORT TASK: no response to the task follows it. A response may have come before it; then the command
+ * is over, or has a second part with the same tag. */
 static void take_management(struct vn_srp_queue *s, const struct sp_rsp *rsp)
 {
 	struct vn_cmd *c = vn_queue_find(&s->r.q, s->managed);
@@ -177,7 +179,7 @@ static void take_management(struct vn_srp_queue *s, const struct sp_rsp *rsp)
 		vn_queue_break(&s->r.q, ETIMEDOUT, "a command is not answered, and cannot be aborted");
 		return;
 	}
-	if (!c || c->answered)
+	if (!c || !c->scsi.aborting)
 		return;
 	c->cqe = (struct nv_cqe){.status = NV_ABORT_REQUESTED};
 	s->on_way--;
@@ -267,7 +269,7 @@ static bool srp_abort(struct vn_queue *q, struct vn_cmd *c, uint64_t now, uint64
 
 	if (s->managing)
 		return now <= s->managed_at || now - s->managed_at <= ms;
-	if (!c->scsi.sent || !s->credits || q->error)
+	if (!c->scsi.sent || c->answered || !s->credits || q->error)
 		return false;
 	uint8_t *at = own_message(s, &index);
 
@@ -278,7 +280,7 @@ static bool srp_abort(struct vn_queue *q, struct vn_cmd *c, uint64_t now, uint64
 
 	memcpy(m.lun, s->lun, sizeof(m.lun));
 	sp_tsk_mgmt_encode(&m, at);
-	s->managing = true;
+	s->managing = c->scsi.aborting = true;
 	s->managed = c->cid;
 	s->managed_at = now;
 	s->credits--;

@@ -26,8 +26,8 @@ struct channel {
 	struct ibv_mr *mr;
 	uint8_t *memory, *data; /* messages in, messages out, data */
 	unsigned turn;
-	uint64_t silent; /* tag of the command that is not answered; 0: none */
-	bool greeted;    /* the unit attention of a new login was reported */
+	uint64_t silent, late, held; /* tags of commands that are not answered, or only later; 0: none */
+	bool greeted;                /* the unit attention of a new login was reported */
 	bool moved;
 };
 
@@ -136,6 +136,8 @@ static bool is_odd(struct channel *c, const struct sp_cmd *m, uint64_t lba)
 
 	if (once(lba, ODD_SILENT)) {
 		c->silent = m->tag;
+	} else if (once(lba, ODD_HELD)) {
+		c->held = m->tag;
 	} else if (once(lba, ODD_BUSY)) {
 		r.status = 0x08;
 		respond_with(c, &r);
@@ -205,7 +207,10 @@ static void write_blocks(struct channel *c, const struct sp_cmd *m, uint64_t lba
 	await_move(c);
 	for (uint32_t i = 0; i < n; i++)
 		memcpy(medium + (lba + i) * ODD_BLOCK, c->data + (same ? 0 : i * ODD_BLOCK), ODD_BLOCK);
-	respond_with(c, &r);
+	if (once(lba, ODD_LATE))
+		c->late = m->tag;
+	else
+		respond_with(c, &r);
 }
 
 static void inquire(struct channel *c, const struct sp_cmd *m)
@@ -270,10 +275,15 @@ static void execute(struct channel *c, const struct sp_cmd *m)
 static void manage(struct channel *c, const struct sp_tsk_mgmt *m)
 {
 	struct sp_rsp r = {.tag = m->tag, .credits = 2, .flags = SP_RSP_VALID, .code = SP_DONE};
+	struct sp_rsp late = {.tag = c->late}, held = {.tag = c->held, .credits = 2};
 
-	CHECK(m->function == SP_ABORT_TASK && c->silent && m->task_tag == c->silent);
-	c->silent = 0;
+	CHECK(m->function == SP_ABORT_TASK && m->task_tag && (m->task_tag == c->silent || m->task_tag == c->late));
+	if (c->late)
+		respond_with(c, &late);
 	respond_with(c, &r);
+	if (c->held)
+		respond_with(c, &held);
+	c->silent = c->late = c->held = 0;
 }
 
 static void take(struct channel *c, unsigned slot, uint32_t len)

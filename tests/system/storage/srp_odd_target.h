@@ -18,6 +18,9 @@
 #define ODD_SHORT 1005u    /* GOOD, with less data than was asked for; each time */
 #define ODD_NONSENSE 1006u /* an answer to no command */
 #define ODD_CREDIT 1007u   /* the credit comes with SRP_CRED_REQ */
+#define ODD_HELD 1009u     /* it is answered after the next task management */
+/* … or written, once. */
+#define ODD_LATE 1008u /* it is answered, without a credit, when it is to be aborted and before the abort is */
 
 /* Serves on 127.0.0.1, at a port that it writes to fd, until it is killed. */
 _Noreturn void odd_target(int fd);
