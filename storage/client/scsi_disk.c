@@ -123,6 +123,7 @@ static int open_channels(struct vn_disk *d, struct vn_link *l, const struct vn_u
 
 		s->block = u->block;
 		s->cached = u->cached;
+		s->fua = u->fua;
 		if (s->credits < depth)
 			depth = s->credits ? s->credits : 1;
 	}

@@ -58,7 +58,7 @@ static void send_command(struct vn_srp_queue *s, struct vn_cmd *c)
 	struct sp_desc d;
 
 	memset(&c->rdma, 0, sizeof(c->rdma));
-	if (!place_data(s, c, vn_scsi_cdb(c, message + VN_SRP_LIST), &m, &d, message)) {
+	if (!place_data(s, c, vn_scsi_cdb(c, s->fua, message + VN_SRP_LIST), &m, &d, message)) {
 		c->cqe = (struct nv_cqe){.status = VN_STATUS_NO_MEMORY};
 		vn_cmd_complete(q, c);
 		return;
@@ -239,16 +239,16 @@ static void srp_received(struct vn_rdma_queue *r, unsigned slot, uint32_t length
 	spend_credits(vn_srp_of(&r->q));
 }
 
-/* Zeroes that have to be durable are followed by SYNCHRONIZE CACHE. */
+/* A write that has to be durable is followed by SYNCHRONIZE CACHE, if it could not have FUA. */
 static void srp_over(struct vn_rdma_queue *r, struct vn_cmd *c)
 {
 	struct vn_srp_queue *s = vn_srp_of(&r->q);
 
-	if (c->scsi.raw || c->cqe.status || c->scsi.synced || !s->cached || c->sqe.opcode != NV_IO_WRITE_ZEROES ||
-	    !(c->sqe.cdw[2] & 1u << 30)) {
+	if (!s->cached || !vn_scsi_must_sync(c, s->fua)) {
 		vn_cmd_complete(&r->q, c);
 		return;
 	}
+	vn_rdma_release(&r->q, c); /* its data has been moved */
 	c->scsi.synced = true;
 	c->answered = false;
 	queue_command(s, c);

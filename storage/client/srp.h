@@ -19,7 +19,7 @@ struct vn_srp_queue {
 	uint32_t iu_len;                       /* that we ask for */
 	uint32_t credits;                      /* requests that the target accepts now */
 	uint32_t block;                        /* bytes, for WRITE SAME */
-	bool cached;                           /* the unit's cache loses data without a flush */
+	bool cached, fua;                      /* the unit's cache loses data without a flush; it has FUA */
 	bool immediate, too_long;              /* the target takes immediate data; it refused iu_len */
 	struct vn_cmd *waiting, **waiting_end; /* for a credit */
 	uint32_t on_way;                       /* commands that were sent */

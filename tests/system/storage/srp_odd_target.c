@@ -35,6 +35,7 @@ static struct channel channels[CHANNELS];
 static uint8_t medium[2 * ODD_BLOCKS * ODD_BLOCK];
 static uint64_t blocks = ODD_BLOCKS;
 static bool did[16];
+static uint32_t syncs;
 
 static void receive_at(struct channel *c, unsigned i)
 {
@@ -244,9 +245,12 @@ static void execute(struct channel *c, const struct sp_cmd *m)
 		return;
 	}
 	switch (m->cdb[0]) {
-	case SC_TEST_UNIT_READY:
 	case SC_SYNC_CACHE10:
 	case SC_SYNC_CACHE16:
+		sc_put32(medium + ODD_SYNCS * ODD_BLOCK, ++syncs);
+		respond_with(c, &r);
+		return;
+	case SC_TEST_UNIT_READY:
 		respond_with(c, &r);
 		return;
 	case SC_INQUIRY:
@@ -261,6 +265,7 @@ static void execute(struct channel *c, const struct sp_cmd *m)
 		read_blocks(c, m, sc_get32(m->cdb + 2), sc_get16(m->cdb + 7));
 		return;
 	case SC_WRITE10:
+		CHECK(!m->cdb[1]); /* MODE SENSE has not said that there is FUA */
 		write_blocks(c, m, sc_get32(m->cdb + 2), sc_get16(m->cdb + 7), false);
 		return;
 	case SC_WRITE_SAME16:
