@@ -127,6 +127,8 @@ struct vn_link {
 	char *why;               /* 120 bytes */
 };
 
+struct vn_association;
+
 struct vn_transport {
 	const char *name;
 	/* Opens a connection on which Connect can be sent. 0, or -errno and why. */
@@ -145,6 +147,11 @@ struct vn_transport {
 	bool (*abort)(struct vn_queue *q, struct vn_cmd *c, uint64_t now, uint64_t ms);
 	void (*cut)(struct vn_queue *q);   /* from now on the target cannot access memory */
 	void (*close)(struct vn_queue *q); /* frees it */
+	/* What differs between NVMe and SCSI. All but the first are the caretaker's, or vn_close's. */
+	int (*associate)(struct vn_disk *d, struct vn_link *l, struct vn_association *a);
+	int (*keep_alive)(struct vn_queue *admin, uint64_t deadline);
+	void (*look)(struct vn_disk *d);                             /* takes what the target has reported */
+	void (*shutdown)(struct vn_queue *admin, uint64_t deadline); /* NULL: the end of the connection is enough */
 };
 
 extern const struct vn_transport vn_tcp;
@@ -293,8 +300,6 @@ void vn_ctl_shutdown(struct vn_queue *admin, uint64_t deadline);
 
 int vn_discover_at(struct vn_link *l, const struct vn_identity *who, struct vn_found **found, size_t *count);
 
-struct vn_association;
-
 #ifdef VN_HAVE_RDMA
 /* SCSI disks by SRP: what vn_ctl_… and associate.c are for NVMe. All take queues that no other thread uses. */
 int vn_scsi_associate(struct vn_disk *d, struct vn_link *l, struct vn_association *a);
@@ -372,6 +377,7 @@ static inline void vn_lock(struct vn_disk *d)
 /* Connects all queues. Returns 0 and fills in *a, or a negative errno. tries: attempts that failed since the connection
  * broke. */
 int vn_associate(struct vn_disk *d, unsigned tries, struct vn_association *a);
+int vn_nvme_associate(struct vn_disk *d, struct vn_link *l, struct vn_association *a); /* by the link's transport */
 /* The same, by RDMA alone; a failure puts the next attempt off. Nothing is disturbed that is in use. */
 int vn_associate_rdma(struct vn_disk *d, uint64_t deadline, struct vn_association *a);
 void vn_rdma_again(struct vn_disk *d, const char *why); /* puts the next attempt off, without the disk's lock */

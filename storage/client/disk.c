@@ -198,8 +198,8 @@ void vn_close(struct vn_disk *d)
 		;
 	pthread_mutex_unlock(&d->lock);
 	d->stop = false;
-	if (up && d->now.admin && !d->now.admin->error && d->url.scheme != VN_SCHEME_SRP)
-		vn_ctl_shutdown(d->now.admin, vn_now() + GOODBYE_MS);
+	if (up && d->now.admin && !d->now.admin->error && d->transport->shutdown)
+		d->transport->shutdown(d->now.admin, vn_now() + GOODBYE_MS);
 	vn_dissolve(&d->now);
 	disk_free(d);
 }

@@ -193,7 +193,7 @@ void vn_scsi_look(struct vn_disk *d)
 	struct vn_link l = {.deadline = vn_now() + d->options.connect_ms, .stop = &d->stop, .why = why};
 	struct vn_unit u = {0};
 
-	if (!take_news(d) || ask_capacity(&l, d->now.admin, &u))
+	if (d->now.admin->error || !take_news(d) || ask_capacity(&l, d->now.admin, &u))
 		return; /* if the unit is gone, requests will fail */
 	vn_lock(d);
 	if (u.block == d->info.block_size)

@@ -252,4 +252,8 @@ const struct vn_transport vn_tcp = {
         .release = tcp_release,
         .cut = tcp_cut,
         .close = tcp_close,
+        .associate = vn_nvme_associate,
+        .keep_alive = vn_ctl_keep_alive,
+        .look = vn_events_look,
+        .shutdown = vn_ctl_shutdown,
 };
