@@ -291,6 +291,10 @@ static int associate_by_scheme(struct vn_disk *d, unsigned tries, uint64_t deadl
 		vn_say(d->why, "RDMA does not support TLS");
 		return -EOPNOTSUPP;
 	}
+	if (d->who.controller_secret.length && d->url.scheme == VN_SCHEME_SRP) {
+		vn_say(d->why, "SRP has no authentication, so a target cannot prove that it has a secret");
+		return -EOPNOTSUPP;
+	}
 	if (d->who.tls.length) /* auto: with a TLS key, data must not go over RDMA, which is not encrypted */
 		return by_tcp(d, deadline, a);
 #ifdef VN_HAVE_RDMA

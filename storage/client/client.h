@@ -147,7 +147,8 @@ struct vn_transport {
 	bool (*abort)(struct vn_queue *q, struct vn_cmd *c, uint64_t now, uint64_t ms);
 	void (*cut)(struct vn_queue *q);   /* from now on the target cannot access memory */
 	void (*close)(struct vn_queue *q); /* frees it */
-	/* What differs between NVMe and SCSI. All but the first are the caretaker's, or vn_close's. */
+	/* What differs between NVMe and SCSI. The last three are the caretaker's, and vn_close's. */
+	int (*list)(struct vn_link *l, const struct vn_identity *who, struct vn_found **found, size_t *count);
 	int (*associate)(struct vn_disk *d, struct vn_link *l, struct vn_association *a);
 	int (*keep_alive)(struct vn_queue *admin, uint64_t deadline);
 	void (*look)(struct vn_disk *d);                             /* takes what the target has reported */
@@ -305,7 +306,7 @@ int vn_discover_at(struct vn_link *l, const struct vn_identity *who, struct vn_f
 int vn_scsi_associate(struct vn_disk *d, struct vn_link *l, struct vn_association *a);
 int vn_scsi_alive(struct vn_queue *admin, uint64_t deadline);
 void vn_scsi_look(struct vn_disk *d); /* for the caretaker: asks for the size if there are news */
-int vn_scsi_list(struct vn_link *l, struct vn_found **found, size_t *count);
+int vn_scsi_list(struct vn_link *l, const struct vn_identity *who, struct vn_found **found, size_t *count);
 #endif
 
 /* ---- the disk ---- */

@@ -230,7 +230,7 @@ static int list_units(struct vn_link *l, struct vn_queue *q, uint8_t *data, stru
 	return 0;
 }
 
-int vn_scsi_list(struct vn_link *l, struct vn_found **found, size_t *count)
+int vn_scsi_list(struct vn_link *l, const struct vn_identity *who, struct vn_found **found, size_t *count)
 {
 	uint8_t *data = calloc(1, VN_SCSI_REPLY);
 	struct vn_queue *q = NULL;

@@ -314,6 +314,7 @@ const struct vn_transport vn_srp = {
         .abort = srp_abort,
         .cut = vn_rdma_cut,
         .close = vn_rdma_close,
+        .list = vn_scsi_list,
         .associate = vn_scsi_associate,
         .keep_alive = vn_scsi_alive,
         .look = vn_scsi_look,

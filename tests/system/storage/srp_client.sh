@@ -29,6 +29,9 @@ check "… in JSON, too" python3 -c 'import json,subprocess,sys; i = json.loads(
 lists() { bounded "$disk" list "$url" | diff - <(printf '%s\n' "$address/0002c90300001234:0002c90300001234?lun="{0,1}); }
 check "list names its units" lists
 check "a port that is not there is refused" refused "$disk" info "$address/1:2"
+unproven() { ! VERBENA_NVME_SECRET=$secret VERBENA_NVME_CONTROLLER_SECRET=$secret bounded "$disk" info "$url" >"$work/err" 2>&1 && grep -q 'no authentication' "$work/err"; }
+secret=DHHC-1:00:ia6zGodOr4SEG0Zzaw398rpY0wqipUWj4jWjUh4HWUz6aQ2n:
+check "a target that shall prove its identity is refused" unproven
 check "a unit that is not there is refused" refused "$disk" info "$url?lun=9"
 copies() { bounded "$disk" copy "$work/source" "$url" && bounded "$disk" --queues=3 copy "$url" "$work/back" && cmp -n 3000007 "$work/source" "$work/back"; }
 check "what is copied there is copied back" copies
