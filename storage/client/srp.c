@@ -6,7 +6,6 @@
 #include <errno.h>
 
 #define TAG_MANAGEMENT (1ull << 32) /* tags of commands are their ids of 16 bits */
-#define CREDITS_MAX (1u << 20)
 
 /* ---- output ---- */
 
@@ -140,12 +139,12 @@ static void report_news(struct vn_srp_queue *s)
 
 static void add_credits(struct vn_srp_queue *s, uint32_t n)
 {
-	int32_t delta = (int32_t)n; /* a target may take credits back */
+	uint32_t fewer = 0u - n;
 
-	if (delta < 0)
-		s->credits -= s->credits < (uint32_t) - (int64_t)delta ? s->credits : (uint32_t) - (int64_t)delta;
+	if (n > INT32_MAX) /* a negative number: a target may take credits back */
+		s->credits -= s->credits < fewer ? s->credits : fewer;
 	else
-		s->credits = n < CREDITS_MAX - s->credits ? s->credits + n : CREDITS_MAX;
+		s->credits = n < VN_SRP_CREDITS_MAX - s->credits ? s->credits + n : VN_SRP_CREDITS_MAX;
 }
 
 static void take_srp_response(struct vn_srp_queue *s, const struct sp_rsp *rsp)

@@ -222,7 +222,7 @@ static void describe_unit(void)
 		struct vn_link l = {.why = why};
 
 		if (!vn_srp_accepted(&l, &s.r, exact, n))
-			need(s.r.q.inline_max <= 8192);
+			need(s.r.q.inline_max <= 8192 && s.credits <= VN_SRP_CREDITS_MAX);
 		vn_srp_rejected(&l, &s.r, exact, n);
 		break;
 	}
