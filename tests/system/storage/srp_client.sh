@@ -26,6 +26,10 @@ head -c 3000007 /dev/urandom >"$work/source"
 check "info describes the unit" sh -c 'timeout 60 "$@" | grep -q "VERBENA SRP DISK"' - "${run[@]}" "$disk" info "$url"
 check "… in JSON, too" python3 -c 'import json,subprocess,sys; i = json.loads(subprocess.check_output(sys.argv[1:])); assert i["size"] == 1 << 30 and i["transport"] == "srp" and i["discard"] and i["write_zeroes"], i' \
 	"${run[@]}" "$disk" --json info "$url?lun=1"
+renamed() {
+	"$VERBENA" link add w0 type roce netdev lo && bounded "$disk" info "$url" >"$work/info" && "$VERBENA" link del w0 && grep -q 'RoCE by Verbena, w0' "$work/info"
+}
+check "… and the adapter, which has another name" renamed
 lists() { bounded "$disk" list "$url" | diff - <(printf '%s\n' "$address/0002c90300001234:0002c90300001234?lun="{0,1}); }
 check "list names its units" lists
 check "a port that is not there is refused" refused "$disk" info "$address/1:2"
