@@ -85,7 +85,9 @@ static int set_transport(struct rcm_id *id, const void *val, size_t len)
 
 static int set_verbena_option(struct rcm_id *id, int name, const void *val, size_t len)
 {
-	return name == RCM_OPTION_TRANSPORT ? set_transport(id, val, len) : ENOSYS;
+	if (name == RCM_OPTION_TRANSPORT)
+		return set_transport(id, val, len);
+	return name == RCM_OPTION_OURS ? 0 : ENOSYS;
 }
 
 /* The flags are in host order; the record is in network order. */

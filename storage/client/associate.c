@@ -102,14 +102,10 @@ static uint32_t min_u32(uint32_t a, uint32_t b)
 	return a < b ? a : b;
 }
 
-static int associate_at(struct vn_disk *d, struct vn_link *l, struct vn_association *a)
+int vn_nvme_associate(struct vn_disk *d, struct vn_link *l, struct vn_association *a)
 {
 	int e;
 
-#ifdef VN_HAVE_RDMA
-	if (d->url.scheme == VN_SCHEME_SRP)
-		return vn_scsi_associate(d, l, a);
-#endif
 	memset(a, 0, sizeof(*a));
 	/* the same namespace, even if another is first in the list now */
 	a->info.nsid = d->info.nsid ? d->info.nsid : d->url.nsid;
@@ -150,7 +146,7 @@ static int by_tcp(struct vn_disk *d, uint64_t deadline, struct vn_association *a
 {
 	struct vn_link l = link_of(d, &vn_tcp, deadline);
 
-	return associate_at(d, &l, a);
+	return vn_nvme_associate(d, &l, a);
 }
 
 void vn_rdma_again(struct vn_disk *d, const char *why)
@@ -176,7 +172,7 @@ static int by_rdma(struct vn_disk *d, bool iwarp, uint64_t deadline, struct vn_a
 
 	l.latest = d->latest;
 	l.iwarp = iwarp;
-	return associate_at(d, &l, a);
+	return l.transport->associate(d, &l, a);
 }
 
 /* Tries the RDMA ports of the discovery log. -ENOENT: it has none; -ENOTCONN: there is no log. */
@@ -199,7 +195,7 @@ static int by_rdma_listed(struct vn_disk *d, bool iwarp, uint64_t log_deadline, 
 		l.iwarp = iwarp;
 		strcpy(l.host, found[i].address);
 		strcpy(l.service, found[i].service);
-		e = associate_at(d, &l, a);
+		e = vn_nvme_associate(d, &l, a);
 	}
 	free(found);
 	return e;
@@ -293,6 +289,10 @@ static int associate_by_scheme(struct vn_disk *d, unsigned tries, uint64_t deadl
 
 	if (d->who.tls.length && rdma) {
 		vn_say(d->why, "RDMA does not support TLS");
+		return -EOPNOTSUPP;
+	}
+	if (d->who.controller_secret.length && d->url.scheme == VN_SCHEME_SRP) {
+		vn_say(d->why, "SRP has no authentication, so a target cannot prove that it has a secret");
 		return -EOPNOTSUPP;
 	}
 	if (d->who.tls.length) /* auto: with a TLS key, data must not go over RDMA, which is not encrypted */

@@ -193,14 +193,8 @@ static bool send_keep_alive(struct vn_disk *d)
 {
 	uint64_t deadline = vn_now() + d->options.connect_ms;
 
-#ifdef VN_HAVE_RDMA
-	if (d->url.scheme == VN_SCHEME_SRP ? vn_scsi_alive(d->now.admin, deadline)
-	                                   : vn_ctl_keep_alive(d->now.admin, deadline))
+	if (d->now.admin->transport->keep_alive(d->now.admin, deadline))
 		return false;
-#else
-	if (vn_ctl_keep_alive(d->now.admin, deadline))
-		return false;
-#endif
 	vn_lock(d);
 	d->stats.keep_alives++;
 	pthread_mutex_unlock(&d->lock);
@@ -228,11 +222,7 @@ static void mind_connection(struct vn_disk *d)
 		if (p[0].revents)
 			eventfd_read(d->care, &x);
 		admin->transport->progress(admin);
-		vn_events_look(d);
-#ifdef VN_HAVE_RDMA
-		if (d->url.scheme == VN_SCHEME_SRP && !admin->error)
-			vn_scsi_look(d);
-#endif
+		admin->transport->look(d);
 		if (!admin->error && every && vn_now() >= at) {
 			at = vn_now() + every;
 			if (!send_keep_alive(d))

@@ -49,9 +49,10 @@ struct vn_rdma_part {
 /* SRP: a command is translated into a CDB when it is submitted, or has one already. */
 struct vn_scsi_part {
 	uint8_t cdb[16];
-	bool raw;    /* cdb is given, sqe is not */
-	bool sent;   /* not waiting for a credit of the target */
-	bool synced; /* its data is written, and made durable now */
+	bool raw;      /* cdb is given, sqe is not */
+	bool sent;     /* not waiting for a credit of the target */
+	bool synced;   /* its data is written, and made durable now */
+	bool aborting; /* the target was asked to abort it, and has not answered it */
 	uint8_t status;
 	uint32_t sense; /* key, code and qualifier, 8 bits each; 0: none */
 	uint32_t got;   /* bytes of data that came */
@@ -126,6 +127,8 @@ struct vn_link {
 	char *why;               /* 120 bytes */
 };
 
+struct vn_association;
+
 struct vn_transport {
 	const char *name;
 	/* Opens a connection on which Connect can be sent. 0, or -errno and why. */
@@ -144,6 +147,12 @@ struct vn_transport {
 	bool (*abort)(struct vn_queue *q, struct vn_cmd *c, uint64_t now, uint64_t ms);
 	void (*cut)(struct vn_queue *q);   /* from now on the target cannot access memory */
 	void (*close)(struct vn_queue *q); /* frees it */
+	/* What differs between NVMe and SCSI. The last three are the caretaker's, and vn_close's. */
+	int (*list)(struct vn_link *l, const struct vn_identity *who, struct vn_found **found, size_t *count);
+	int (*associate)(struct vn_disk *d, struct vn_link *l, struct vn_association *a);
+	int (*keep_alive)(struct vn_queue *admin, uint64_t deadline);
+	void (*look)(struct vn_disk *d);                             /* takes what the target has reported */
+	void (*shutdown)(struct vn_queue *admin, uint64_t deadline); /* NULL: the end of the connection is enough */
 };
 
 extern const struct vn_transport vn_tcp;
@@ -292,14 +301,12 @@ void vn_ctl_shutdown(struct vn_queue *admin, uint64_t deadline);
 
 int vn_discover_at(struct vn_link *l, const struct vn_identity *who, struct vn_found **found, size_t *count);
 
-struct vn_association;
-
 #ifdef VN_HAVE_RDMA
 /* SCSI disks by SRP: what vn_ctl_… and associate.c are for NVMe. All take queues that no other thread uses. */
 int vn_scsi_associate(struct vn_disk *d, struct vn_link *l, struct vn_association *a);
 int vn_scsi_alive(struct vn_queue *admin, uint64_t deadline);
 void vn_scsi_look(struct vn_disk *d); /* for the caretaker: asks for the size if there are news */
-int vn_scsi_list(struct vn_link *l, struct vn_found **found, size_t *count);
+int vn_scsi_list(struct vn_link *l, const struct vn_identity *who, struct vn_found **found, size_t *count);
 #endif
 
 /* ---- the disk ---- */
@@ -371,6 +378,7 @@ static inline void vn_lock(struct vn_disk *d)
 /* Connects all queues. Returns 0 and fills in *a, or a negative errno. tries: attempts that failed since the connection
  * broke. */
 int vn_associate(struct vn_disk *d, unsigned tries, struct vn_association *a);
+int vn_nvme_associate(struct vn_disk *d, struct vn_link *l, struct vn_association *a); /* by the link's transport */
 /* The same, by RDMA alone; a failure puts the next attempt off. Nothing is disturbed that is in use. */
 int vn_associate_rdma(struct vn_disk *d, uint64_t deadline, struct vn_association *a);
 void vn_rdma_again(struct vn_disk *d, const char *why); /* puts the next attempt off, without the disk's lock */

@@ -128,11 +128,11 @@ static int fail_open(char *why, size_t len, int e, const char *said)
 
 /* Our port, if we are an initiator of SRP. A second disk of this host must not end our login, so it is random, unless
  * the program says what it is. */
-static int name_port(const struct vn_options *o, struct vn_disk *d)
+static int name_port(const struct vn_options *o, uint8_t port[16])
 {
 	if (o->host_id)
-		memcpy(d->initiator, o->host_id, sizeof(d->initiator));
-	else if (getrandom(d->initiator, sizeof(d->initiator), 0) != sizeof(d->initiator))
+		memcpy(port, o->host_id, 16);
+	else if (getrandom(port, 16, 0) != 16)
 		return -errno;
 	return 0;
 }
@@ -158,7 +158,7 @@ int vn_open(const char *url, const struct vn_options *options, struct vn_disk **
 	d->url = u;
 	e = vn_identity(options, &d->who);
 	if (!e)
-		e = name_port(options, d);
+		e = name_port(options, d->initiator);
 	bool keyless = !e && u.scheme == VN_SCHEME_TLS && !d->who.tls.length;
 
 	e = keyless ? -EINVAL : e;
@@ -198,8 +198,8 @@ void vn_close(struct vn_disk *d)
 		;
 	pthread_mutex_unlock(&d->lock);
 	d->stop = false;
-	if (up && d->now.admin && !d->now.admin->error && d->url.scheme != VN_SCHEME_SRP)
-		vn_ctl_shutdown(d->now.admin, vn_now() + GOODBYE_MS);
+	if (up && d->now.admin && !d->now.admin->error && d->transport->shutdown)
+		d->transport->shutdown(d->now.admin, vn_now() + GOODBYE_MS);
 	vn_dissolve(&d->now);
 	disk_free(d);
 }
@@ -234,12 +234,16 @@ static int discover_by_url(const struct vn_url *u, const struct vn_options *opti
                            struct vn_found **found, size_t *count, char *said)
 {
 	struct vn_domain domain;
+	uint8_t initiator[16];
 	struct vn_link l = {.transport = &vn_tcp,
 	                    .options = options,
 	                    .domain = &domain,
+	                    .nqn = u->nqn,
+	                    .initiator = initiator,
+	                    .target = u->target,
 	                    .deadline = vn_now() + options->connect_ms,
 	                    .why = said};
-	int e;
+	int e = name_port(options, initiator);
 
 	strcpy(l.host, u->host);
 	strcpy(l.service, u->service);
@@ -252,18 +256,8 @@ static int discover_by_url(const struct vn_url *u, const struct vn_options *opti
 #endif
 	}
 	vn_domain_init(&domain);
-#ifdef VN_HAVE_RDMA
-	uint8_t initiator[16] = {0};
-
-	if (u->scheme == VN_SCHEME_SRP) {
-		l.target = u->target;
-		l.initiator = initiator;
-		l.nqn = u->nqn;
-		e = getrandom(initiator, sizeof(initiator), 0) == sizeof(initiator) ? vn_scsi_list(&l, found, count)
-		                                                                    : -errno;
-	} else
-#endif
-		e = vn_discover_at(&l, who, found, count);
+	if (!e)
+		e = l.transport->list(&l, who, found, count);
 	vn_domain_fini(&domain);
 	return e;
 }

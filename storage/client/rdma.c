@@ -373,4 +373,9 @@ const struct vn_transport vn_rdma = {
         .release = vn_rdma_release,
         .cut = vn_rdma_cut,
         .close = vn_rdma_close,
+        .list = vn_discover_at,
+        .associate = vn_nvme_associate,
+        .keep_alive = vn_ctl_keep_alive,
+        .look = vn_events_look,
+        .shutdown = vn_ctl_shutdown,
 };

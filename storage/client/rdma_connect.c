@@ -266,7 +266,7 @@ int vn_rdma_connect(struct vn_link *l, struct vn_rdma_queue *r)
 		e = rdma_greet(l, r);
 	if (e)
 		return e;
-	r->q.way = nv_rdma_way(r->id->verbs->device);
+	r->q.way = nv_rdma_way(r->id);
 	snprintf(r->q.device, sizeof(r->q.device), "%s", ibv_get_device_name(r->id->verbs->device));
 	return 0;
 }

@@ -41,7 +41,7 @@ static void put_unmap(const struct vn_cmd *c, uint8_t *cdb, uint8_t *list)
 	sc_put16(cdb + 7, VN_SCSI_LIST);
 }
 
-enum vn_scsi_data vn_scsi_cdb(struct vn_cmd *c, uint8_t list[VN_SCSI_LIST])
+enum vn_scsi_data vn_scsi_cdb(struct vn_cmd *c, bool fua, uint8_t list[VN_SCSI_LIST])
 {
 	uint64_t lba = c->sqe.cdw[0] | (uint64_t)c->sqe.cdw[1] << 32;
 	uint32_t blocks = (c->sqe.cdw[2] & 0xffff) + 1;
@@ -50,19 +50,19 @@ enum vn_scsi_data vn_scsi_cdb(struct vn_cmd *c, uint8_t list[VN_SCSI_LIST])
 	if (c->scsi.raw)
 		return c->way == VN_NO_DATA ? VN_SCSI_NONE : VN_SCSI_CALLERS;
 	memset(cdb, 0, sizeof(c->scsi.cdb));
+	if (c->scsi.synced) {
+		put_range(cdb, SC_SYNC_CACHE10, SC_SYNC_CACHE16, lba, blocks);
+		return VN_SCSI_NONE;
+	}
 	switch (c->sqe.opcode) {
 	case NV_IO_READ:
 		put_range(cdb, SC_READ10, SC_READ16, lba, blocks);
 		return VN_SCSI_CALLERS;
 	case NV_IO_WRITE:
 		put_range(cdb, SC_WRITE10, SC_WRITE16, lba, blocks);
-		cdb[1] = c->sqe.cdw[2] & CDW12_FUA ? FUA : 0;
+		cdb[1] = fua && c->sqe.cdw[2] & CDW12_FUA ? FUA : 0;
 		return VN_SCSI_CALLERS;
 	case NV_IO_WRITE_ZEROES:
-		if (c->scsi.synced) { /* WRITE SAME has no FUA */
-			put_range(cdb, SC_SYNC_CACHE10, SC_SYNC_CACHE16, lba, blocks);
-			return VN_SCSI_NONE;
-		}
 		put_range(cdb, 0, SC_WRITE_SAME16, lba, blocks);
 		cdb[1] = c->sqe.cdw[2] & CDW12_DEALLOCATE ? SAME_UNMAP : 0;
 		return VN_SCSI_ZEROES;
@@ -73,6 +73,13 @@ enum vn_scsi_data vn_scsi_cdb(struct vn_cmd *c, uint8_t list[VN_SCSI_LIST])
 		cdb[0] = SC_SYNC_CACHE10;
 		return VN_SCSI_NONE;
 	}
+}
+
+/* WRITE SAME has no FUA. A unit without FUA refuses a WRITE that has it. */
+bool vn_scsi_must_sync(const struct vn_cmd *c, bool fua)
+{
+	return !c->scsi.raw && !c->scsi.synced && !c->cqe.status && c->sqe.cdw[2] & CDW12_FUA &&
+	       (c->sqe.opcode == NV_IO_WRITE_ZEROES || (c->sqe.opcode == NV_IO_WRITE && !fua));
 }
 
 /* SAM-5, 4.7.7: peripheral device addressing, and flat space addressing from 256 on */
@@ -272,6 +279,7 @@ void vn_scsi_mode(const uint8_t *d, size_t n, struct vn_unit *u)
 
 	end = end < n ? end : n;
 	u->readonly = d[3] & 0x80;
+	u->fua = d[3] & 0x10;
 	if (at + 3 <= end && (d[at] & 0x3f) == 0x08)
 		u->cached = d[at + 2] & 0x04;
 }

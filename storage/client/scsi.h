@@ -17,8 +17,11 @@
 /* Where the data of a command is. */
 enum vn_scsi_data { VN_SCSI_NONE, VN_SCSI_CALLERS, VN_SCSI_UNMAP, VN_SCSI_ZEROES };
 
-/* Makes the CDB of a command of the disk. list: parameters, for VN_SCSI_UNMAP */
-enum vn_scsi_data vn_scsi_cdb(struct vn_cmd *c, uint8_t list[VN_SCSI_LIST]);
+/* Makes the CDB of a command of the disk. fua: the unit has FUA. list: parameters, for VN_SCSI_UNMAP */
+enum vn_scsi_data vn_scsi_cdb(struct vn_cmd *c, bool fua, uint8_t list[VN_SCSI_LIST]);
+/* True if c, which is done, is durable only after a SYNCHRONIZE CACHE, if the unit has a cache. vn_scsi_cdb makes that of
+ * it when scsi.synced is set. */
+bool vn_scsi_must_sync(const struct vn_cmd *c, bool fua);
 
 void vn_scsi_lun(uint16_t lun, uint8_t out[8]);
 bool vn_scsi_lun_decode(const uint8_t at[8], uint16_t *lun); /* false: of a form that addresses here do not have */
@@ -38,7 +41,7 @@ struct vn_unit {
 	uint32_t block, transfer, optimal;    /* transfer, optimal: blocks, 0: none said */
 	uint32_t unmap_ranges;
 	bool thin, unmaps, same_unmaps, zeroes_after; /* zeroes_after: unmapped blocks read as zeros */
-	bool cached, readonly;
+	bool cached, readonly, fua;                   /* fua: it has FUA (DPOFUA) */
 	struct vn_names names;
 };
 

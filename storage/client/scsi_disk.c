@@ -123,6 +123,7 @@ static int open_channels(struct vn_disk *d, struct vn_link *l, const struct vn_u
 
 		s->block = u->block;
 		s->cached = u->cached;
+		s->fua = u->fua;
 		if (s->credits < depth)
 			depth = s->credits ? s->credits : 1;
 	}
@@ -192,7 +193,7 @@ void vn_scsi_look(struct vn_disk *d)
 	struct vn_link l = {.deadline = vn_now() + d->options.connect_ms, .stop = &d->stop, .why = why};
 	struct vn_unit u = {0};
 
-	if (!take_news(d) || ask_capacity(&l, d->now.admin, &u))
+	if (d->now.admin->error || !take_news(d) || ask_capacity(&l, d->now.admin, &u))
 		return; /* if the unit is gone, requests will fail */
 	vn_lock(d);
 	if (u.block == d->info.block_size)
@@ -229,7 +230,7 @@ static int list_units(struct vn_link *l, struct vn_queue *q, uint8_t *data, stru
 	return 0;
 }
 
-int vn_scsi_list(struct vn_link *l, struct vn_found **found, size_t *count)
+int vn_scsi_list(struct vn_link *l, const struct vn_identity *who, struct vn_found **found, size_t *count)
 {
 	uint8_t *data = calloc(1, VN_SCSI_REPLY);
 	struct vn_queue *q = NULL;

@@ -6,7 +6,6 @@
 #include <errno.h>
 
 #define TAG_MANAGEMENT (1ull << 32) /* tags of commands are their ids of 16 bits */
-#define CREDITS_MAX (1u << 20)
 
 /* ---- output ---- */
 
@@ -58,7 +57,7 @@ static void send_command(struct vn_srp_queue *s, struct vn_cmd *c)
 	struct sp_desc d;
 
 	memset(&c->rdma, 0, sizeof(c->rdma));
-	if (!place_data(s, c, vn_scsi_cdb(c, message + VN_SRP_LIST), &m, &d, message)) {
+	if (!place_data(s, c, vn_scsi_cdb(c, s->fua, message + VN_SRP_LIST), &m, &d, message)) {
 		c->cqe = (struct nv_cqe){.status = VN_STATUS_NO_MEMORY};
 		vn_cmd_complete(q, c);
 		return;
@@ -101,7 +100,7 @@ static void queue_command(struct vn_srp_queue *s, struct vn_cmd *c)
 static void srp_submit(struct vn_queue *q, struct vn_cmd *c)
 {
 	memset(&c->rdma, 0, sizeof(c->rdma));
-	c->scsi.synced = false;
+	c->scsi.synced = c->scsi.aborting = false;
 	queue_command(vn_srp_of(q), c);
 }
 
@@ -140,12 +139,12 @@ static void report_news(struct vn_srp_queue *s)
 
 static void add_credits(struct vn_srp_queue *s, uint32_t n)
 {
-	int32_t delta = (int32_t)n; /* a target may take credits back */
+	uint32_t fewer = 0u - n;
 
-	if (delta < 0)
-		s->credits -= s->credits < (uint32_t) - (int64_t)delta ? s->credits : (uint32_t) - (int64_t)delta;
+	if (n > INT32_MAX) /* a negative number: a target may take credits back */
+		s->credits -= s->credits < fewer ? s->credits : fewer;
 	else
-		s->credits = n < CREDITS_MAX - s->credits ? s->credits + n : CREDITS_MAX;
+		s->credits = n < VN_SRP_CREDITS_MAX - s->credits ? s->credits + n : VN_SRP_CREDITS_MAX;
 }
 
 static void take_srp_response(struct vn_srp_queue *s, const struct sp_rsp *rsp)
@@ -158,12 +157,14 @@ static void take_srp_response(struct vn_srp_queue *s, const struct sp_rsp *rsp)
 	}
 	if (vn_scsi_answer(c, rsp, c->length))
 		report_news(s);
+	c->scsi.aborting = false;
 	s->on_way--;
 	c->answered = true;
 	vn_rdma_maybe_over(&s->r, c);
 }
 
-/* The answer to ABORT TASK: no response to the task follows it. */
+/* The answer to ABORT TASK: no response to the task follows it. A response may have come before it; then the command
+ * is over, or has a second part with the same tag. */
 static void take_management(struct vn_srp_queue *s, const struct sp_rsp *rsp)
 {
 	struct vn_cmd *c = vn_queue_find(&s->r.q, s->managed);
@@ -177,7 +178,7 @@ static void take_management(struct vn_srp_queue *s, const struct sp_rsp *rsp)
 		vn_queue_break(&s->r.q, ETIMEDOUT, "a command is not answered, and cannot be aborted");
 		return;
 	}
-	if (!c || c->answered)
+	if (!c || !c->scsi.aborting)
 		return;
 	c->cqe = (struct nv_cqe){.status = NV_ABORT_REQUESTED};
 	s->on_way--;
@@ -237,16 +238,16 @@ static void srp_received(struct vn_rdma_queue *r, unsigned slot, uint32_t length
 	spend_credits(vn_srp_of(&r->q));
 }
 
-/* Zeroes that have to be durable are followed by SYNCHRONIZE CACHE. */
+/* A write that has to be durable is followed by SYNCHRONIZE CACHE, if it could not have FUA. */
 static void srp_over(struct vn_rdma_queue *r, struct vn_cmd *c)
 {
 	struct vn_srp_queue *s = vn_srp_of(&r->q);
 
-	if (c->scsi.raw || c->cqe.status || c->scsi.synced || !s->cached || c->sqe.opcode != NV_IO_WRITE_ZEROES ||
-	    !(c->sqe.cdw[2] & 1u << 30)) {
+	if (!s->cached || !vn_scsi_must_sync(c, s->fua)) {
 		vn_cmd_complete(&r->q, c);
 		return;
 	}
+	vn_rdma_release(&r->q, c); /* its data has been moved */
 	c->scsi.synced = true;
 	c->answered = false;
 	queue_command(s, c);
@@ -267,7 +268,7 @@ static bool srp_abort(struct vn_queue *q, struct vn_cmd *c, uint64_t now, uint64
 
 	if (s->managing)
 		return now <= s->managed_at || now - s->managed_at <= ms;
-	if (!c->scsi.sent || !s->credits || q->error)
+	if (!c->scsi.sent || c->answered || !s->credits || q->error)
 		return false;
 	uint8_t *at = own_message(s, &index);
 
@@ -278,7 +279,7 @@ static bool srp_abort(struct vn_queue *q, struct vn_cmd *c, uint64_t now, uint64
 
 	memcpy(m.lun, s->lun, sizeof(m.lun));
 	sp_tsk_mgmt_encode(&m, at);
-	s->managing = true;
+	s->managing = c->scsi.aborting = true;
 	s->managed = c->cid;
 	s->managed_at = now;
 	s->credits--;
@@ -312,4 +313,8 @@ const struct vn_transport vn_srp = {
         .abort = srp_abort,
         .cut = vn_rdma_cut,
         .close = vn_rdma_close,
+        .list = vn_scsi_list,
+        .associate = vn_scsi_associate,
+        .keep_alive = vn_scsi_alive,
+        .look = vn_scsi_look,
 };

@@ -10,7 +10,8 @@
 #define VN_SRP_IMMEDIATE 80u /* offset of immediate data in a message */
 #define VN_SRP_LIST 128u     /* … of the parameters of UNMAP, behind it */
 #define VN_SRP_ANSWER 512u   /* a response has 40 bytes and 252 of sense data at most */
-#define VN_SRP_OWN 4u        /* messages that are not commands, at once */
+#define VN_SRP_CREDITS_MAX (1u << 20)
+#define VN_SRP_OWN 4u /* messages that are not commands, at once */
 
 struct vn_srp_queue {
 	struct vn_rdma_queue r; /* must be the first member */
@@ -19,7 +20,7 @@ struct vn_srp_queue {
 	uint32_t iu_len;                       /* that we ask for */
 	uint32_t credits;                      /* requests that the target accepts now */
 	uint32_t block;                        /* bytes, for WRITE SAME */
-	bool cached;                           /* the unit's cache loses data without a flush */
+	bool cached, fua;                      /* the unit's cache loses data without a flush; it has FUA */
 	bool immediate, too_long;              /* the target takes immediate data; it refused iu_len */
 	struct vn_cmd *waiting, **waiting_end; /* for a credit */
 	uint32_t on_way;                       /* commands that were sent */

@@ -40,7 +40,7 @@ int vn_srp_accepted(struct vn_link *l, struct vn_rdma_queue *r, const uint8_t *p
 		vn_say(l->why, "%s port %s: the login allows no commands", l->host, l->service);
 		return -EPROTO;
 	}
-	s->credits = s->login.credits;
+	s->credits = s->login.credits < VN_SRP_CREDITS_MAX ? s->login.credits : VN_SRP_CREDITS_MAX;
 	s->immediate = s->iu_len == IU_LONG && s->login.flags & SP_IMMEDIATE && s->login.to_target > VN_SRP_IMMEDIATE;
 	uint32_t room = s->immediate ? s->login.to_target - VN_SRP_IMMEDIATE : 0;
 

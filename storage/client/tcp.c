@@ -252,4 +252,9 @@ const struct vn_transport vn_tcp = {
         .release = tcp_release,
         .cut = tcp_cut,
         .close = tcp_close,
+        .list = vn_discover_at,
+        .associate = vn_nvme_associate,
+        .keep_alive = vn_ctl_keep_alive,
+        .look = vn_events_look,
+        .shutdown = vn_ctl_shutdown,
 };

@@ -1,5 +1,5 @@
-// verbena_nvme.h - the public interface of libverbena-nvme: disks over NVMe over Fabrics, with TCP or RDMA
-// follows: NVM Express Base 1.4, 6 (NVM commands); NVMe over Fabrics 1.1; NVMe/TCP transport specification 1.0
+// verbena_nvme.h - the public interface of libverbena-nvme: disks over NVMe over Fabrics, with TCP or RDMA, and SRP
+// follows: NVM Express Base 1.4, 6 (NVM commands); NVMe over Fabrics 1.1; NVMe/TCP transport specification 1.0; SRP
 // SPDX-License-Identifier: MIT
 #ifndef VERBENA_NVME_H
 #define VERBENA_NVME_H
@@ -41,11 +41,7 @@ struct vn_disk;
 /* ---- opening ---- */
 
 /*
- * A SCSI disk by SRP has the address srp://HOST[:PORT]/ID_EXT[:IOC_GUID][?lun=N], with hexadecimal numbers, which are the
- * same for most targets. The default for PORT is 5555. In what follows, a target and its port stand for a subsystem and its
- * NQN then, a logical unit for a namespace, and host_id is the initiator port's identifier, which is random by default.
- *
- * An address of NVMe is nvme+tcp://HOST[:PORT][/NQN][?nsid=N], nvme+tls://… (TCP with TLS, which requires a key),
+ * An NVMe disk has an address nvme+tcp://HOST[:PORT][/NQN][?nsid=N], nvme+tls://… (TCP with TLS, which requires a key),
  * nvme+rdma://… or nvme+auto://…. HOST is a name, an IPv4 address, or an IPv6 address in brackets. The default for PORT
  * is 4420. The default namespace is the first one in the target's list when the disk is opened.
  *
@@ -58,6 +54,22 @@ struct vn_disk;
  * disk moves to RDMA when no command is outstanding: for up to a second new ones are held back. Nothing is sent twice.
  *
  * rdma: if an interface has two adapters, RoCE is tried first, then iWARP. Each gets half of connect_ms.
+ *
+ * A SCSI disk has an address srp://HOST[:PORT]/ID_EXT[:IOC_GUID][?lun=N]: SRP by RDMA, which finds its adapter as rdma
+ * does. ID_EXT and IOC_GUID are hexadecimal numbers, the halves of the target port's identifier. Without IOC_GUID both
+ * are the same. The default for PORT is 5555, for N 0. What is said of a namespace holds for the logical unit. What
+ * differs:
+ *
+ *   host_id         the identifier of our port; NULL: a random one. A login ends earlier ones of its port, so two disks
+ *                   of one target must not have the same host_id, nor vn_discover that of an open disk
+ *   host_nqn        is not used, nor are secret and the digests
+ *   tls_key         vn_open fails with -EOPNOTSUPP, as with controller_secret: SRP has no encryption, and no
+ *                   authentication
+ *   keep_alive_ms   the library sends TEST UNIT READY twice in this time. The target does not know it
+ *   io_ms           the target is asked to abort the command, which has then failed once and may be repeated (retries).
+ *                   The connection counts as broken if the target does not answer that for io_ms either
+ *   struct vn_info  nqn is ID_EXT:IOC_GUID, nsid is the number of the unit; controller, compare and uuid are empty
+ *   vn_compare      fails with -EOPNOTSUPP
  */
 
 struct vn_options {
@@ -92,7 +104,7 @@ struct vn_options {
 	const char *secret, *controller_secret;
 	/*
 	 * The key for TLS, "NVMeTLSkey-1:0N:BASE64:", copied and wiped in the same way. With a key, TCP uses TLS 1.3.
-	 * RDMA has no encryption, so with a key auto does not use it, and nvme+rdma fails with -EOPNOTSUPP. NULL
+	 * RDMA has no encryption, so with a key auto does not use it, and nvme+rdma and srp fail with -EOPNOTSUPP. NULL
 	 */
 	const char *tls_key;
 };
@@ -107,7 +119,8 @@ VN_API void vn_options_init(struct vn_options *o);
  * or namespace. -EACCES: the target rejects this host, or one side failed to authenticate. -EBUSY: the target kept
  * asking to retry later. -EPROTO: the target violates the protocol. -ENODEV: no RDMA device reaches the target.
  * -EOPNOTSUPP: the library was built without RDMA, or without OpenSSL for secrets and keys; the namespace has metadata;
- * or the target does not support the required digests. Other errors are those of connect(2) and rdma_cm.
+ * the target does not support the required digests; or SRP has no such protection. Other errors are those of connect(2)
+ * and rdma_cm.
  */
 VN_API int vn_open(const char *url, const struct vn_options *options, struct vn_disk **disk, char *why, size_t why_len);
 
@@ -256,7 +269,7 @@ VN_API void vn_statistics(struct vn_disk *disk, struct vn_statistics *s);
 struct vn_found {
 	char transport[8]; /* "tcp", "tls", "rdma", "srp", or "" for an unknown one */
 	char address[257], service[33];
-	char nqn[224];           /* srp: the rest of the address */
+	char nqn[224];           /* srp: the rest of the address, ID_EXT:IOC_GUID?lun=N */
 	unsigned char referral;  /* another discovery service, not a subsystem */
 	unsigned char discovery; /* the discovery subsystem itself */
 	uint16_t port_id;
@@ -264,6 +277,7 @@ struct vn_found {
 
 /*
  * Asks the discovery service at this address. An NQN in the address is ignored, and the default port is 4420, not 8009.
+ * At an address of SRP, it lists the logical units of the target, without asking what they are.
  * *found is an array of *count entries, which the caller frees with free(3). Errors are those of vn_open.
  */
 VN_API int vn_discover(const char *url, const struct vn_options *options, struct vn_found **found, size_t *count,

@@ -13,6 +13,8 @@
 #include <string.h>
 #include <sys/epoll.h>
 
+#include "target/program.h"
+
 #define AT_ONCE 32 /* datagrams, before others are served */
 #define QKEY 0x80010000u
 
@@ -115,24 +117,37 @@ static int open_agent(struct sp_announce *a, char *name, int number, const char 
 	return error;
 }
 
+/* CA:PORT, CA, or nothing; number 0: the first port */
+static bool parse_port(const char *text, char name[UMAD_CA_NAME_LEN], int *number)
+{
+	size_t len = strcspn(text, ":");
+	uint64_t n = 0;
+
+	if (len >= UMAD_CA_NAME_LEN || (text[len] && !nt_number_parse(text + len + 1, 10, 255, &n)))
+		return false;
+	memcpy(name, text, len);
+	name[len] = '\0';
+	*number = (int)n;
+	return true;
+}
+
 int sp_announce_open(struct nt_loop *l, const char *port, const struct sp_dm *t, struct sp_announce **out,
                      const char **why)
 {
-	char name[UMAD_CA_NAME_LEN] = "", *colon;
-	struct sp_announce *a = calloc(1, sizeof(*a));
-	int number = 0;
+	char name[UMAD_CA_NAME_LEN];
+	struct sp_announce *a;
+	int number;
 
+	*why = "it is not CA:PORT";
+	if (!parse_port(port, name, &number))
+		return EINVAL;
 	*why = "memory";
+	a = calloc(1, sizeof(*a));
 	if (!a)
 		return ENOMEM;
 	a->loop = l;
 	a->target = t;
 	a->port = -1;
-	snprintf(name, sizeof(name), "%s", port);
-	if ((colon = strchr(name, ':'))) {
-		*colon = '\0';
-		number = atoi(colon + 1);
-	}
 	int error = open_agent(a, *name ? name : NULL, number, why);
 
 	if (error)

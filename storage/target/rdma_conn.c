@@ -87,7 +87,7 @@ static void name_rdma_ends(struct nt_rconn *c)
 	                 host, sizeof(host), service, sizeof(service), NI_NUMERICHOST | NI_NUMERICSERV))
 		snprintf(c->q.peer, sizeof(c->q.peer), "%s port %s", host, service);
 	snprintf(c->q.device, sizeof(c->q.device), "%s", ibv_get_device_name(c->id->verbs->device));
-	c->q.way = nv_rdma_way(c->id->verbs->device);
+	c->q.way = nv_rdma_way(c->id);
 }
 
 static const struct nt_port *port_for(struct nt_rdma *p, struct rdma_cm_id *id)

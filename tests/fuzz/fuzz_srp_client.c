@@ -74,7 +74,10 @@ static struct vn_srp_queue *make_channel(void)
 	s->waiting_end = &s->waiting;
 	s->login.formats = next8() & 6;
 	s->immediate = next8() & 1;
-	s->cached = next8() & 1;
+	uint8_t cache = next8();
+
+	s->cached = cache & 1;
+	s->fua = cache & 2;
 	s->r.q.inline_max = s->immediate ? 256 : 0;
 	s->block = 512;
 	s->credits = next8() % 8;
@@ -219,7 +222,7 @@ static void describe_unit(void)
 		struct vn_link l = {.why = why};
 
 		if (!vn_srp_accepted(&l, &s.r, exact, n))
-			need(s.r.q.inline_max <= 8192);
+			need(s.r.q.inline_max <= 8192 && s.credits <= VN_SRP_CREDITS_MAX);
 		vn_srp_rejected(&l, &s.r, exact, n);
 		break;
 	}

@@ -47,6 +47,16 @@ zeroes() { # a copy of zeroes is WRITE SAME
 	disk copy "$work/zeroes" "$url" && disk read "$url" 0 8m | cmp - "$work/zeroes"
 }
 check "zeroes are written" zeroes
+# LIO's file has no cache, so LIO refuses FUA
+plugin=$BUILD/storage/nbdkit-verbena-plugin.so
+if [ -e "$plugin" ] && command -v nbdkit >/dev/null && command -v qemu-io >/dev/null; then
+	durable() {
+		timeout -k 5 100 "${on_here[@]}" "${run[@]}" nbdkit -U - "$plugin" url="$url" \
+			--run 'qemu-io -f raw -c "write -f -P 7 4k 12k" -c "read -P 7 4k 12k" "$uri"' >"$work/fua" 2>&1 &&
+			grep -q '^wrote' "$work/fua" && grep -q '^read' "$work/fua" && ! grep -qi fail "$work/fua" || { cat "$work/fua"; return 1; }
+	}
+	check "writes with FUA by nbdkit" durable
+fi
 check "random reads and writes at once" disk --seconds=3 --write=40 --depth=64 bench "$url"
 by_ipv6() { disk info "srp://[2001:db8:2::2]:5555/$guid"; }
 check "it logs in by IPv6" by_ipv6

@@ -446,11 +446,12 @@ static void options_are_checked(void)
 	MUST(rdma_set_option(id, 0x5642, 1, &roce, sizeof(roce))); /* Verbena's own option, for the adapter */
 	FAILS(rdma_set_option(id, 0x5642, 1, &roce, 1), EINVAL);
 	FAILS(rdma_set_option(id, 0x5642, 1, &neither, sizeof(neither)), EINVAL);
-	FAILS(rdma_set_option(id, 0x5642, 2, &roce, sizeof(roce)), ENOSYS);
+	FAILS(rdma_set_option(id, 0x5642, 3, &roce, sizeof(roce)), ENOSYS);
 	FAILS(rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, NULL, 1), EINVAL);
 	MUST(rdma_resolve_addr(id, NULL, &a.sa, PATIENCE));
 	FAILS(rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &on, sizeof(on)), EINVAL);
 	FAILS(rdma_set_option(id, 0x5642, 1, &iwarp, sizeof(iwarp)), EINVAL);
+	MUST(rdma_set_option(id, 0x5642, 2, &on, sizeof(on))); /* … which says whose the adapter is */
 	FAILS(rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &off, sizeof(off)), EINVAL);
 	MUST(rdma_resolve_route(id, PATIENCE));
 	SAME(id->route.path_rec->traffic_class, tos);

@@ -26,9 +26,16 @@ head -c 3000007 /dev/urandom >"$work/source"
 check "info describes the unit" sh -c 'timeout 60 "$@" | grep -q "VERBENA SRP DISK"' - "${run[@]}" "$disk" info "$url"
 check "… in JSON, too" python3 -c 'import json,subprocess,sys; i = json.loads(subprocess.check_output(sys.argv[1:])); assert i["size"] == 1 << 30 and i["transport"] == "srp" and i["discard"] and i["write_zeroes"], i' \
 	"${run[@]}" "$disk" --json info "$url?lun=1"
+renamed() {
+	"$VERBENA" link add w0 type roce netdev lo && bounded "$disk" info "$url" >"$work/info" && "$VERBENA" link del w0 && grep -q 'RoCE by Verbena, w0' "$work/info"
+}
+check "… and the adapter, which has another name" renamed
 lists() { bounded "$disk" list "$url" | diff - <(printf '%s\n' "$address/0002c90300001234:0002c90300001234?lun="{0,1}); }
 check "list names its units" lists
 check "a port that is not there is refused" refused "$disk" info "$address/1:2"
+unproven() { ! VERBENA_NVME_SECRET=$secret VERBENA_NVME_CONTROLLER_SECRET=$secret bounded "$disk" info "$url" >"$work/err" 2>&1 && grep -q 'no authentication' "$work/err"; }
+secret=DHHC-1:00:ia6zGodOr4SEG0Zzaw398rpY0wqipUWj4jWjUh4HWUz6aQ2n:
+check "a target that shall prove its identity is refused" unproven
 check "a unit that is not there is refused" refused "$disk" info "$url?lun=9"
 copies() { bounded "$disk" copy "$work/source" "$url" && bounded "$disk" --queues=3 copy "$url" "$work/back" && cmp -n 3000007 "$work/source" "$work/back"; }
 check "what is copied there is copied back" copies

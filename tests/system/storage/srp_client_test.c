@@ -122,11 +122,48 @@ static void what_is_written_is_read_with_more_requests_than_credits(void)
 	free(from);
 }
 
+static uint32_t syncs(struct vn_disk *d)
+{
+	SAME(read_block(d, ODD_SYNCS), 0);
+	return (uint32_t)block[0] << 24 | (uint32_t)block[1] << 16 | (uint32_t)block[2] << 8 | block[3];
+}
+
+static void writes_with_FUA_are_synced_by_themselves_where_the_unit_has_no_FUA(void)
+{
+	struct vn_disk *d = open_disk(30000, 5);
+	uint32_t before = syncs(d);
+
+	CHECK(!vn_write_wait(d, block, sizeof(block), 0, 0));
+	SAME(syncs(d), before);
+	CHECK(!vn_write_wait(d, block, sizeof(block), 0, VN_FUA));
+	SAME(syncs(d), before + 1);
+	CHECK(!vn_write_zeroes_wait(d, sizeof(block), 0, VN_FUA));
+	SAME(syncs(d), before + 2);
+	vn_close(d);
+}
+
 static void a_command_that_is_not_answered_is_aborted_and_sent_again(void)
 {
 	struct vn_disk *d = open_disk(1500, 5);
 
 	SAME(read_block(d, ODD_SILENT), 0);
+	SAME(reconnects(d), 0);
+	vn_close(d);
+}
+
+/* The answer comes while the abort is on its way: then zeroes with FUA are still to be made durable. There is no credit
+ * for that until the abort is answered. */
+static void an_answer_that_is_faster_than_the_abort_counts(void)
+{
+	struct vn_disk *d = open_disk(1500, 0);
+	unsigned left = 2;
+
+	SAME(read_block(d, 0), 0);
+	CHECK(!vn_write_zeroes(d, ODD_BLOCK, ODD_LATE * ODD_BLOCK, VN_FUA, count_down, &left));
+	CHECK(!vn_read(d, block, sizeof(block), ODD_HELD * ODD_BLOCK, 0, count_down, &left));
+	while (left)
+		vn_poll(d, -1);
+	SAME(read_block(d, ODD_LATE), 0);
 	SAME(reconnects(d), 0);
 	vn_close(d);
 }
@@ -181,7 +218,9 @@ int main(void)
 	start();
 	RUN(a_target_with_short_messages_and_few_credits_is_described);
 	RUN(what_is_written_is_read_with_more_requests_than_credits);
+	RUN(writes_with_FUA_are_synced_by_themselves_where_the_unit_has_no_FUA);
 	RUN(a_command_that_is_not_answered_is_aborted_and_sent_again);
+	RUN(an_answer_that_is_faster_than_the_abort_counts);
 	RUN(errors_of_the_unit_are_those_of_requests);
 	RUN(a_disk_that_grows_is_noticed);
 	RUN(a_login_that_the_target_ends_is_made_again);

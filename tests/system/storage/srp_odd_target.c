@@ -26,8 +26,8 @@ struct channel {
 	struct ibv_mr *mr;
 	uint8_t *memory, *data; /* messages in, messages out, data */
 	unsigned turn;
-	uint64_t silent; /* tag of the command that is not answered; 0: none */
-	bool greeted;    /* the unit attention of a new login was reported */
+	uint64_t silent, late, held; /* tags of commands that are not answered, or only later; 0: none */
+	bool greeted;                /* the unit attention of a new login was reported */
 	bool moved;
 };
 
@@ -35,6 +35,7 @@ static struct channel channels[CHANNELS];
 static uint8_t medium[2 * ODD_BLOCKS * ODD_BLOCK];
 static uint64_t blocks = ODD_BLOCKS;
 static bool did[16];
+static uint32_t syncs;
 
 static void receive_at(struct channel *c, unsigned i)
 {
@@ -136,6 +137,8 @@ static bool is_odd(struct channel *c, const struct sp_cmd *m, uint64_t lba)
 
 	if (once(lba, ODD_SILENT)) {
 		c->silent = m->tag;
+	} else if (once(lba, ODD_HELD)) {
+		c->held = m->tag;
 	} else if (once(lba, ODD_BUSY)) {
 		r.status = 0x08;
 		respond_with(c, &r);
@@ -205,7 +208,10 @@ static void write_blocks(struct channel *c, const struct sp_cmd *m, uint64_t lba
 	await_move(c);
 	for (uint32_t i = 0; i < n; i++)
 		memcpy(medium + (lba + i) * ODD_BLOCK, c->data + (same ? 0 : i * ODD_BLOCK), ODD_BLOCK);
-	respond_with(c, &r);
+	if (once(lba, ODD_LATE))
+		c->late = m->tag;
+	else
+		respond_with(c, &r);
 }
 
 static void inquire(struct channel *c, const struct sp_cmd *m)
@@ -239,9 +245,12 @@ static void execute(struct channel *c, const struct sp_cmd *m)
 		return;
 	}
 	switch (m->cdb[0]) {
-	case SC_TEST_UNIT_READY:
 	case SC_SYNC_CACHE10:
 	case SC_SYNC_CACHE16:
+		sc_put32(medium + ODD_SYNCS * ODD_BLOCK, ++syncs);
+		respond_with(c, &r);
+		return;
+	case SC_TEST_UNIT_READY:
 		respond_with(c, &r);
 		return;
 	case SC_INQUIRY:
@@ -256,6 +265,7 @@ static void execute(struct channel *c, const struct sp_cmd *m)
 		read_blocks(c, m, sc_get32(m->cdb + 2), sc_get16(m->cdb + 7));
 		return;
 	case SC_WRITE10:
+		CHECK(!m->cdb[1]); /* MODE SENSE has not said that there is FUA */
 		write_blocks(c, m, sc_get32(m->cdb + 2), sc_get16(m->cdb + 7), false);
 		return;
 	case SC_WRITE_SAME16:
@@ -270,10 +280,15 @@ static void execute(struct channel *c, const struct sp_cmd *m)
 static void manage(struct channel *c, const struct sp_tsk_mgmt *m)
 {
 	struct sp_rsp r = {.tag = m->tag, .credits = 2, .flags = SP_RSP_VALID, .code = SP_DONE};
+	struct sp_rsp late = {.tag = c->late}, held = {.tag = c->held, .credits = 2};
 
-	CHECK(m->function == SP_ABORT_TASK && c->silent && m->task_tag == c->silent);
-	c->silent = 0;
+	CHECK(m->function == SP_ABORT_TASK && m->task_tag && (m->task_tag == c->silent || m->task_tag == c->late));
+	if (c->late)
+		respond_with(c, &late);
 	respond_with(c, &r);
+	if (c->held)
+		respond_with(c, &held);
+	c->silent = c->late = c->held = 0;
 }
 
 static void take(struct channel *c, unsigned slot, uint32_t len)
