@@ -262,6 +262,7 @@ static void free_opening(struct opening *o)
 	free(o->pool); /* the other names are in the same string */
 	free(o->gateway);
 	free(o->before);
+	free(o->rbd.b.identity);
 	free(o);
 }
 
@@ -292,7 +293,6 @@ static void *open_in_thread(void *arg)
 		o->rbd.lib->rados_ioctx_destroy(o->rbd.io);
 		let_go(o->rbd.lib, o->cluster);
 	}
-	free(o->rbd.b.identity);
 	free_opening(o);
 	return NULL;
 }
@@ -379,6 +379,7 @@ static int take_result(struct nb_rbd *r, struct opening *o, char *why)
 		r->b.compare_write = !r->b.readonly;
 		r->b.boundary = o->rbd.b.boundary;
 		r->b.identity = o->rbd.b.identity;
+		o->rbd.b.identity = NULL;
 		r->b.identity_anywhere = o->rbd.b.identity_anywhere;
 		r->gateway = o->rbd.gateway;
 		r->b.access = o->rbd.b.access;
