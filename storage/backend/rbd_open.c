@@ -105,10 +105,12 @@ __attribute__((format(printf, 3, 4))) static int fails(struct opening *o, int er
 static int configure(struct opening *o, rados_t rados)
 {
 	/* Hosts have caches of their own. Without one here, writes are durable when they are answered, and two targets
-	 * of one image read the same. */
+	 * of one image read the same. A write without a copy never ends in librbd 16 if it fails before it is sent, for
+	 * example because the lock of the image is refused: its completion waits for the data to be let go, and the
+	 * data for the completion. */
 	static const char *const settings[][2] = {{"rbd_cache", "false"},
 	                                          {"rbd_persistent_cache_mode", "disabled"},
-	                                          {"rbd_disable_zero_copy_writes", "false"},
+	                                          {"rbd_disable_zero_copy_writes", "true"},
 	                                          {"rbd_blocklist_on_break_lock", "true"},
 	                                          {"rbd_blocklist_expire_seconds", "86400"},
 	                                          {"client_mount_timeout", CONNECT_S}};
@@ -262,6 +264,7 @@ static void free_opening(struct opening *o)
 	free(o->pool); /* the other names are in the same string */
 	free(o->gateway);
 	free(o->before);
+	free(o->rbd.b.identity);
 	free(o);
 }
 
@@ -292,7 +295,6 @@ static void *open_in_thread(void *arg)
 		o->rbd.lib->rados_ioctx_destroy(o->rbd.io);
 		let_go(o->rbd.lib, o->cluster);
 	}
-	free(o->rbd.b.identity);
 	free_opening(o);
 	return NULL;
 }
@@ -379,6 +381,7 @@ static int take_result(struct nb_rbd *r, struct opening *o, char *why)
 		r->b.compare_write = !r->b.readonly;
 		r->b.boundary = o->rbd.b.boundary;
 		r->b.identity = o->rbd.b.identity;
+		o->rbd.b.identity = NULL;
 		r->b.identity_anywhere = o->rbd.b.identity_anywhere;
 		r->gateway = o->rbd.gateway;
 		r->b.access = o->rbd.b.access;

@@ -68,7 +68,7 @@ cluster_stops() {
 	wait $copy && on_disk rdma read @ 0 5000192 | cmp -n 5000000 - "$work/source"
 }
 gateway_notices() { # by the next request; the OSDs hear of the blocklist after the monitor has answered
-	timeout 3 "${run[@]}" "$disk_tool" read "nvme+tcp://127.0.0.1:$gateway_port/$gateway_url" 0 4096 >/dev/null
+	timeout 3 "${run[@]}" "$disk_tool" write "nvme+tcp://127.0.0.1:$gateway_port/$gateway_url" 0 < <(head -c 4096 /dev/zero)
 	gateway_says '"shut_out": true'
 }
 blocklisted() {

@@ -87,7 +87,7 @@ late() {
 	member_kill CONT a
 	[ $status = "$1" ]
 }
-again() { # COMMAND…: with both started for it, and killed after it
+again() { # COMMAND…: with both started for it, and ended after it
 	local name status
 	for name in a b; do
 		member_start $name
@@ -95,10 +95,8 @@ again() { # COMMAND…: with both started for it, and killed after it
 	done
 	"$@"
 	status=$?
-	for name in a b; do
-		member_kill KILL $name
-		wait "${member[$name]}"
-	done
+	members_end || status=1
+	cat "$work"/[ab].err
 	return $status
 }
 # Without the blocklist the write must land, or its absence shows nothing

@@ -314,12 +314,12 @@ static ssize_t fake_aio_compare(rbd_image_t i, uint64_t at, size_t n, const char
 
 /* ---- the object ---- */
 
-char fake_object[8192];
+static char object_text[8192];
 static uint64_t object_version, object_length;
 static rados_watchcb2_t object_watchers[4];
 static void *object_watcher_args[4];
-uint32_t fake_blocklisted;
-bool fake_blocklist_fails;
+static uint32_t blocklisted;
+static bool blocklist_fails;
 
 struct change {
 	uint64_t version;
@@ -332,8 +332,31 @@ void fake_put_object(const char *text)
 {
 	pthread_mutex_lock(&lock);
 	object_length = text ? strlen(text) : 0;
-	strcpy(fake_object, text ? text : "");
+	strcpy(object_text, text ? text : "");
 	object_version = text ? object_version + 1 : 0;
+	pthread_mutex_unlock(&lock);
+}
+
+void fake_get_object(char text[8192])
+{
+	pthread_mutex_lock(&lock);
+	strcpy(text, object_text);
+	pthread_mutex_unlock(&lock);
+}
+
+uint32_t fake_blocklisted(void)
+{
+	pthread_mutex_lock(&lock);
+	uint32_t n = blocklisted;
+
+	pthread_mutex_unlock(&lock);
+	return n;
+}
+
+void fake_blocklist_fails(bool fail)
+{
+	pthread_mutex_lock(&lock);
+	blocklist_fails = fail;
 	pthread_mutex_unlock(&lock);
 }
 
@@ -354,7 +377,7 @@ static int fake_object_read(rados_ioctx_t io, const char *name, char *to, size_t
 	int length = object_version ? (int)object_length : -ENOENT;
 
 	if (length > 0)
-		memcpy(to, fake_object, (size_t)length);
+		memcpy(to, object_text, (size_t)length);
 	pthread_mutex_unlock(&lock);
 	return length;
 }
@@ -400,8 +423,8 @@ static int fake_operate(rados_write_op_t op, rados_ioctx_t io, const char *name,
 	if (c->create ? object_version : c->version != object_version)
 		error = c->create ? -EEXIST : -ERANGE;
 	if (!error) {
-		memcpy(fake_object, c->text, c->length);
-		fake_object[c->length] = 0;
+		memcpy(object_text, c->text, c->length);
+		object_text[c->length] = 0;
 		object_length = c->length;
 		object_version++;
 	}
@@ -449,14 +472,13 @@ static int fake_ack(rados_ioctx_t io, const char *name, uint64_t id, uint64_t ha
 }
 static int fake_blocklist(rados_t c, char *address, uint32_t seconds)
 {
-	int error = -ENOENT;
-
 	pthread_mutex_lock(&lock);
-	for (struct client *i = clients; i && !fake_blocklist_fails; i = i->next)
+	int error = blocklist_fails ? -EPERM : 0;
+
+	for (struct client *i = clients; i && !error; i = i->next)
 		if (!strcmp(i->address, address))
 			i->blocklisted = true;
-	error = fake_blocklist_fails ? -EPERM : 0;
-	fake_blocklisted += !error;
+	blocklisted += !error;
 	pthread_mutex_unlock(&lock);
 	return error;
 }

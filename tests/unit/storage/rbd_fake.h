@@ -20,12 +20,12 @@ extern int connect_error, pool_error, open_error;
 extern uint32_t connections, images;
 extern rbd_update_callback_t watcher;
 extern void *watcher_arg;
-/* The object with the state of the gateways. */
-extern char fake_object[8192];
-extern uint32_t fake_blocklisted; /* connections so far */
-extern bool fake_blocklist_fails;
 
+/* The object with the state of the gateways, whose threads use it meanwhile. */
 void fake_put_object(const char *text); /* NULL: there is none */
+void fake_get_object(char text[8192]);
+uint32_t fake_blocklisted(void); /* connections so far */
+void fake_blocklist_fails(bool fail);
 
 void fake_begin(void); /* starts the thread that answers requests */
 void fake_end(void);
