@@ -92,8 +92,10 @@ static int ask_far(struct vb_xrc_far *f, struct vb_xrc_ask *ask, int events, str
 	return EIO;
 }
 
+/* The question may end the target, and what this process has received must be acknowledged before. */
 static int ask_alone(struct vb_qp *h, struct vb_xrc_ask *ask, struct vb_xrc_answer *a)
 {
+	vb_progress_surely(h->node);
 	vb_mutex_lock(&h->modify_lock, VB_RANK_MODIFY);
 	int err = ask_far(h->xrc.far, ask, -1, a);
 	vb_mutex_unlock(&h->modify_lock);
@@ -222,7 +224,6 @@ static void far_close(struct vb_qp *h)
 
 	if (f->pid == getpid()) {
 		vb_watch_remove(f->node, &f->watch);
-		vb_progress_surely(f->node); /* acknowledges what this process has received */
 		ask_alone(h, &ask, &a);
 	}
 	h->xrc.far = NULL;

@@ -149,17 +149,14 @@ static int open_for(struct vb_xrc_owner *o, struct opener *op, const struct vb_x
 	return vb_xrc_handle_for(o->node, &ask->id, ask->qpn, tell_opener, op, &op->handle);
 }
 
-/* The opener's CLOSE is answered when the handle is closed, as ibv_destroy_qp returns then. The messages that the opener
- * has received before are acknowledged before the target may end. */
-static int close_for(struct vb_xrc_owner *o, struct opener *op)
+/* The opener's CLOSE is answered when the handle is closed, as ibv_destroy_qp returns then. */
+static int close_for(struct opener *op)
 {
 	struct vb_qp *handle = op->handle;
 
 	op->handle = NULL;
-	if (handle) {
-		vb_progress_surely(o->node);
+	if (handle)
 		vb_xrc_handle_close(handle);
-	}
 	return 0;
 }
 
@@ -175,7 +172,7 @@ static void answer_question(struct vb_xrc_owner *o, struct opener *op, struct vb
 	else if (ask->question == VB_XRC_QUERY && h)
 		a->err = vb_query_qp(&h->qp, &a->attr, ask->mask, &init);
 	else if (ask->question == VB_XRC_CLOSE)
-		a->err = close_for(o, op);
+		a->err = close_for(op);
 	else
 		a->err = EINVAL;
 	if (op->handle)

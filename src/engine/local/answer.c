@@ -19,21 +19,18 @@ bool vb_local_is_withdrawn(const struct vb_qp *qp, const struct vb_peer *peer, u
 enum vb_verdict vb_local_accept_read(struct vb_qp *qp, struct vb_local_req *q)
 {
 	uint64_t va = 0;
+	bool granted = !q->ext.total || q->there ||
+	               vb_own_memory(qp, q->ext.rkey, q->ext.remote_addr, q->ext.total, IBV_ACCESS_REMOTE_READ, &va);
 
+	/* asked after the look at the key, which this program may end as soon as the peer has withdrawn the read */
 	if (vb_local_is_withdrawn(qp, q->peer, qp->local.epsn)) {
 		vb_local_count_taken(qp);
 		return VB_VERDICT_OK;
 	}
 	if (!vb_local_allows(qp, IBV_ACCESS_REMOTE_READ))
 		return VB_VERDICT_INVALID;
-	if (q->ext.total && !q->there &&
-	    !vb_own_memory(qp, q->ext.rkey, q->ext.remote_addr, q->ext.total, IBV_ACCESS_REMOTE_READ, &va)) {
-		/* withdrawn meanwhile; then this program may have ended the key already */
-		if (!vb_local_is_withdrawn(qp, q->peer, qp->local.epsn))
-			return VB_VERDICT_DENIED;
-		vb_local_count_taken(qp);
-		return VB_VERDICT_OK;
-	}
+	if (!granted)
+		return VB_VERDICT_DENIED;
 	if (qp->local.inread_tail - qp->local.inread_head >= VB_RD_ATOM_SLOTS ||
 	    /* more than max_dest_rd_atomic (IBA C9-59) */
 	    qp->local.inread_tail - qp->local.inread_head >= qp->attr.max_dest_rd_atomic)

@@ -190,6 +190,43 @@ static void lives_until_its_last_handle_is_closed(void)
 	scene_close(&s);
 }
 
+static void connects_and_ends(int fd, void *arg)
+{
+	struct ibv_qp_attr a = {.qp_state = IBV_QPS_ERR};
+	struct xrc_taker t;
+	struct numbers n;
+	struct xrc_srq srq = {0};
+	struct member m;
+
+	opener_open(&m, fd, &n);
+	xrc_target_connect(m.qp, &m.d, n.initiator);
+	xrc_taker_open(&t, &m.d, m.xrcd, &srq);
+	t.initiator = n.initiator;
+	t.target = n.target;
+	xrc_post_receive(&t, 1);
+	tell(fd, &srq, sizeof(srq));
+	xrc_arrived(&t, 1, 5000);
+	SAME(ibv_modify_qp(m.qp, &a, IBV_QP_STATE), 0);
+	meet_up(fd);
+	SAME(ibv_destroy_qp(m.qp), 0);
+	xrc_taker_close(&t);
+	member_close(&m);
+}
+
+static void acknowledges_what_came_before_its_end(void)
+{
+	struct scene s;
+
+	scene_open(&s, makes_and_leaves, connects_and_ends);
+	hear(s.opener.fd, &s.srq, sizeof(s.srq));
+	initiator_connect(&s);
+	expect(s.i.cq, XRC_REQUEST(&s.i, 5000, &s.srq, .opcode = IBV_WR_SEND), IBV_WC_SUCCESS);
+	meet_up(s.opener.fd);
+	finish(&s.opener);
+	kill_peer(&s.owner);
+	scene_close(&s);
+}
+
 static void makes_and_waits(int fd, void *arg)
 {
 	struct member m;
@@ -342,6 +379,8 @@ static void what_does_not_exist_cannot_be_opened(void)
 static const struct test tests[] = {
         {"another process connects a target, which lives until its last handle is closed",
          lives_until_its_last_handle_is_closed, 0},
+        {"what has arrived before an opener takes the target to ERR is acknowledged",
+         acknowledges_what_came_before_its_end, 0},
         {"a killed process's handle of a target is closed", a_killed_openers_handle_is_closed, 0},
         {"an error of a target is an event in all processes that have opened it", all_openers_hear_of_an_error, 0},
         {"the death of a target's process is a fatal event for its openers", openers_hear_of_its_processs_death, 0},
