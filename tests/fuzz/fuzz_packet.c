@@ -1,7 +1,6 @@
-// fuzz_packet.c - a hostile network: any packets for RC, UC, UD and XRC queue pairs, of RoCE or one by one in trains of an
-// InfiniBand link, between the program's posts and timers.
-// Memory outside the granted regions does not change, each request completes once and in order, and all sent packets
-// are well formed
+// fuzz_packet.c - a hostile network: any packets for RC, UC, UD and XRC queue pairs, of RoCE or one by one in trains of
+// an InfiniBand link, between the program's posts and timers. Memory outside the granted regions does not change, each
+// request completes once and in order, and all sent packets are well formed
 // follows: IBA volume 1, 7.7 (LRH), 9.6 to 9.9; annex A17 (RoCEv2)
 // SPDX-License-Identifier: MIT
 // build: tests/fuzz/run 60 packet
