@@ -30,6 +30,8 @@ static struct vn_link link_of(struct vn_disk *d, const struct vn_transport *t, u
 
 	strcpy(l.host, d->url.host);
 	strcpy(l.service, d->url.service);
+	l.service_id = d->url.service_id;
+	l.pkey = d->url.pkey;
 	return l;
 }
 

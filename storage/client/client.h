@@ -119,6 +119,8 @@ struct vn_link {
 	uint16_t cntlid;
 	const uint8_t *initiator, *target; /* SRP: the ports, 16 bytes each */
 	uint16_t lun;
+	uint64_t service_id; /* as in struct vn_url */
+	uint16_t pkey;
 	bool iwarp;              /* use the iWARP adapter of two */
 	uint32_t inline_max;     /* bytes in a capsule of an I/O queue */
 	uint64_t deadline;       /* ms */
@@ -252,6 +254,8 @@ struct vn_url {
 	uint32_t nsid;      /* 0: not given */
 	uint8_t target[16]; /* SRP: the port; nqn has it as text */
 	uint16_t lun;
+	uint64_t service_id; /* SRP at a GID, which host is; 0: host and service are of IP */
+	uint16_t pkey;
 };
 
 int vn_url_parse(const char *text, struct vn_url *u);

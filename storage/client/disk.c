@@ -241,6 +241,8 @@ static int discover_by_url(const struct vn_url *u, const struct vn_options *opti
 	                    .nqn = u->nqn,
 	                    .initiator = initiator,
 	                    .target = u->target,
+	                    .service_id = u->service_id,
+	                    .pkey = u->pkey,
 	                    .deadline = vn_now() + options->connect_ms,
 	                    .why = said};
 	int e = name_port(options, initiator);

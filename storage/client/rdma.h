@@ -13,7 +13,7 @@
 #define VN_RDMA_BOUNCE (32u << 10) /* unregistered memory up to this size is copied */
 #define VN_RDMA_BOUNCES 16u
 #define VN_RDMA_CHAIN 16u
-#define VN_RDMA_PRIVATE 56u      /* bytes of private data that we send at most */
+#define VN_RDMA_PRIVATE 64u      /* bytes of private data that we send at most */
 #define VN_RDMA_OWN (1ull << 33) /* in wr_id: a message of the binding, not of a command */
 
 struct vn_rdma_queue;

@@ -1,8 +1,11 @@
 // rdma_connect.c - connecting with rdma_cm, and the resources of a queue over RDMA
 // follows: rdma_cm(7)
 // SPDX-License-Identifier: MIT
+#include <arpa/inet.h>
+#include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <infiniband/ib.h>
 #include <netdb.h>
 #include <stdlib.h>
 #include <string.h>
@@ -205,6 +208,24 @@ static int make_resources(struct vn_link *l, struct vn_rdma_queue *r)
 
 /* ---- connecting ---- */
 
+/* By the address family of InfiniBand. IBA volume 1, annex A11 */
+static int resolve_gid(struct vn_link *l, struct vn_rdma_queue *r)
+{
+	struct sockaddr_ib to = {.sib_family = AF_IB,
+	                         .sib_pkey = htobe16(l->pkey),
+	                         .sib_sid = htobe64(l->service_id),
+	                         .sib_sid_mask = htobe64(UINT64_MAX)};
+
+	if (inet_pton(AF_INET6, l->host, to.sib_addr.sib_raw) != 1)
+		return -EINVAL;
+	if (!rdma_resolve_addr(r->id, NULL, (struct sockaddr *)(void *)&to, vn_left(l->deadline)))
+		return await_event(l, r, RDMA_CM_EVENT_ADDR_RESOLVED);
+	int e = -errno;
+
+	vn_say(l->why, "%s by InfiniBand: %s", l->host, strerror(-e));
+	return e;
+}
+
 static int resolve_target(struct vn_link *l, struct vn_rdma_queue *r)
 {
 	struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = l->options->numeric ? AI_NUMERICHOST : 0},
@@ -248,7 +269,7 @@ int vn_rdma_connect(struct vn_link *l, struct vn_rdma_queue *r)
 
 	r->events = rdma_create_event_channel();
 	if (!r->events || fcntl(r->events->fd, F_SETFL, O_NONBLOCK) ||
-	    rdma_create_id(r->events, &r->id, NULL, RDMA_PS_TCP)) {
+	    rdma_create_id(r->events, &r->id, NULL, l->service_id ? RDMA_PS_IB : RDMA_PS_TCP)) {
 		vn_say(l->why, "rdma_cm: %s", strerror(errno));
 		return -errno;
 	}
@@ -256,7 +277,7 @@ int vn_rdma_connect(struct vn_link *l, struct vn_rdma_queue *r)
 		vn_say(l->why, "rdma_cm: there is no choice of adapters");
 		return -ENODEV;
 	}
-	e = resolve_target(l, r);
+	e = l->service_id ? resolve_gid(l, r) : resolve_target(l, r);
 	if (!e)
 		e = make_resources(l, r);
 	if (!e)

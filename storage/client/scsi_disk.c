@@ -222,6 +222,11 @@ static int list_units(struct vn_link *l, struct vn_queue *q, uint8_t *data, stru
 	for (size_t i = 0; i < n; i++) {
 		strcpy(f[i].transport, "srp");
 		strcpy(f[i].address, l->host);
+		if (l->service_id) {
+			snprintf(f[i].nqn, sizeof(f[i].nqn), "%.40s?service=%llx&pkey=%x&lun=%u", l->nqn,
+			         (unsigned long long)l->service_id, l->pkey, luns[i]);
+			continue;
+		}
 		strcpy(f[i].service, l->service);
 		snprintf(f[i].nqn, sizeof(f[i].nqn), "%s?lun=%u", l->nqn, luns[i]);
 	}

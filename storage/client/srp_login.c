@@ -23,6 +23,10 @@ uint32_t vn_srp_ask(const struct vn_link *l, struct vn_rdma_queue *r, uint8_t pr
 
 	memcpy(login.initiator, s->initiator, sizeof(login.initiator));
 	memcpy(login.target, s->target, sizeof(login.target));
+	if (l->service_id) {
+		sp_login_ib_encode(&login, private);
+		return SP_LOGIN_IB_LEN;
+	}
 	sp_login_encode(&login, private);
 	return SP_LOGIN_LEN;
 }

@@ -1,6 +1,7 @@
 // url.c - the addresses of disks
 // follows: RFC 3986 (syntax); NVM Express Base 1.4, 7.9 (names)
 // SPDX-License-Identifier: MIT
+#include <arpa/inet.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -92,14 +93,56 @@ static bool parse_port_id(const char *at, const char *end, struct vn_url *u)
 
 #define LUN_MAX 16383u /* with flat space addressing. SAM-5, 4.7.7.3 */
 
-static bool parse_lun(const char *query, struct vn_url *u)
+#define PKEY_DEFAULT 0xffffu
+
+static bool parse_hex_number(const char *text, uint64_t *n)
+{
+	uint8_t bytes[8];
+
+	if (!parse_hex(text, text + strlen(text), bytes))
+		return false;
+	*n = 0;
+	for (int i = 0; i < 8; i++)
+		*n = *n << 8 | bytes[i];
+	return true;
+}
+
+static bool parse_srp_option(const char *text, struct vn_url *u)
 {
 	unsigned long n = 0;
+	uint64_t pkey;
 
-	if (strncmp(query, "?lun=", 5) || (strcmp(query + 5, "0") && !parse_number(query + 5, LUN_MAX, &n)))
+	if (!strncmp(text, "lun=", 4)) {
+		bool right = !strcmp(text + 4, "0") || parse_number(text + 4, LUN_MAX, &n);
+
+		u->lun = (uint16_t)n;
+		return right;
+	}
+	if (!strncmp(text, "service=", 8))
+		return parse_hex_number(text + 8, &u->service_id) && u->service_id;
+	if (strncmp(text, "pkey=", 5) || !parse_hex_number(text + 5, &pkey) || pkey > 0xffff)
 		return false;
-	u->lun = (uint16_t)n;
+	u->pkey = (uint16_t)pkey;
 	return true;
+}
+
+/* ?lun=N; on InfiniBand ?service=ID[&pkey=P_KEY][&lun=N], after a GID without a port */
+static bool parse_srp_query(const char *query, bool bare, struct vn_url *u)
+{
+	char copy[80], *rest = copy;
+	uint8_t gid[16];
+
+	if (!copy_part(copy, sizeof(copy), query + 1, strlen(query + 1)))
+		return false;
+	for (char *text; (text = strsep(&rest, "&"));)
+		if (!parse_srp_option(text, u))
+			return false;
+	if (!u->service_id)
+		return !u->pkey;
+	if (!u->pkey)
+		u->pkey = PKEY_DEFAULT;
+	snprintf(u->service, sizeof(u->service), "%llx", (unsigned long long)u->service_id);
+	return bare && inet_pton(AF_INET6, u->host, gid) == 1;
 }
 
 int vn_url_parse(const char *text, struct vn_url *out)
@@ -122,7 +165,8 @@ int vn_url_parse(const char *text, struct vn_url *out)
 	if (!parse_authority(at, path ? path : end, &u))
 		return -EINVAL;
 	if (u.scheme == VN_SCHEME_SRP) {
-		if (!path || !parse_port_id(path + 1, end, &u) || (query && !parse_lun(query, &u)))
+		if (!path || !parse_port_id(path + 1, end, &u) ||
+		    (query && !parse_srp_query(query, *at == '[' && path[-1] == ']', &u)))
 			return -EINVAL;
 		*out = u;
 		return 0;

@@ -14,7 +14,7 @@ struct sp_listener {
 	struct nt_loop *loop;
 	struct sp_target *target;
 	struct rdma_event_channel *channel;
-	struct rdma_cm_id *id;
+	struct rdma_cm_id *id, *ib; /* ib: by service id, on InfiniBand; NULL: not there */
 	struct nt_watch watch;
 	struct sp_link *links;
 	uint64_t now, swept;

@@ -3,8 +3,10 @@
 // SPDX-License-Identifier: MIT
 #include "srp/listener.h"
 
+#include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <infiniband/ib.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -85,6 +87,16 @@ static void take_login(struct sp_listener *p, struct rdma_cm_id *id, const struc
 	reject_login(id, l, reason);
 }
 
+/* The two forms of a login: by IP addresses, whose header leaves less room, and by a service id. */
+static bool read_login(const struct sp_listener *p, const struct rdma_cm_event *e, struct sp_login *l)
+{
+	const struct rdma_conn_param *c = &e->param.conn;
+	size_t len = c->private_data ? c->private_data_len : 0;
+
+	return e->listen_id && e->listen_id == p->ib ? sp_login_ib_decode(c->private_data, len, l)
+	                                             : sp_login_decode(c->private_data, len, l);
+}
+
 static void take_cm_event(struct sp_listener *p, struct rdma_cm_event *e)
 {
 	struct rdma_cm_id *id = e->id;
@@ -93,16 +105,15 @@ static void take_cm_event(struct sp_listener *p, struct rdma_cm_event *e)
 	struct sp_login l = {0};
 	uint32_t reason = 0;
 
-	if (what == RDMA_CM_EVENT_CONNECT_REQUEST &&
-	    !sp_login_decode(peer.private_data, peer.private_data ? peer.private_data_len : 0, &l))
+	if (what == RDMA_CM_EVENT_CONNECT_REQUEST && !read_login(p, e, &l))
 		reason = SP_REJ_NO_CHANNEL;
 	rdma_ack_cm_event(e); /* before anything can be destroyed */
 	if (what == RDMA_CM_EVENT_CONNECT_REQUEST) {
 		take_login(p, id, &l, reason, &peer);
-	} else if (id == p->id) {
+	} else if (id == p->id || id == p->ib) {
 		if (what == RDMA_CM_EVENT_DEVICE_REMOVAL) {
 			rdma_destroy_id(id);
-			p->id = NULL;
+			*(id == p->id ? &p->id : &p->ib) = NULL;
 		}
 	} else if (id->context) {
 		struct sp_link *k = id->context;
@@ -153,6 +164,8 @@ static void free_listener(struct sp_listener *p)
 		nt_loop_remove(p->loop, &p->watch);
 	if (p->id)
 		rdma_destroy_id(p->id);
+	if (p->ib)
+		rdma_destroy_id(p->ib);
 	if (p->channel)
 		rdma_destroy_event_channel(p->channel);
 	free(p);
@@ -181,6 +194,24 @@ int sp_listener_open(struct nt_loop *l, struct sp_target *t, const char *address
 		*out = p;
 	else if (p)
 		free_listener(p);
+	return error;
+}
+
+int sp_listener_open_ib(struct sp_listener *p, uint64_t *service_id)
+{
+	/* Of the ids that rdma_cm has for services that use no IP addresses. IBA volume 1, annex A11 */
+	*service_id = (uint64_t)RDMA_PS_IB << 16 | sp_listener_port(p);
+	struct sockaddr_ib any = {
+	        .sib_family = AF_IB, .sib_sid = htobe64(*service_id), .sib_sid_mask = htobe64(UINT64_MAX)};
+
+	if (!rdma_create_id(p->channel, &p->ib, NULL, RDMA_PS_IB) &&
+	    !rdma_bind_addr(p->ib, (struct sockaddr *)(void *)&any) && !rdma_listen(p->ib, BACKLOG))
+		return 0;
+	int error = errno;
+
+	if (p->ib)
+		rdma_destroy_id(p->ib);
+	p->ib = NULL;
 	return error;
 }
 
@@ -233,7 +264,9 @@ void sp_listener_stop(struct sp_listener *p)
 	p->stopped = true;
 	if (p->id)
 		rdma_destroy_id(p->id);
-	p->id = NULL;
+	if (p->ib)
+		rdma_destroy_id(p->ib);
+	p->id = p->ib = NULL;
 	for (struct sp_link *k = p->links; k; k = k->next)
 		if (!k->closed && !k->failed && k->established)
 			sp_logout(&k->channel);

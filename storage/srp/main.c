@@ -206,17 +206,18 @@ static bool stop_server(void)
 	return true;
 }
 
-/* The service is the one that rdma_cm listens for: its port space TCP, and the port. IBA volume 1, annex A11 */
-#define SERVICE_OF_TCP 0x0000000001060000ull
-
 static bool announce_target(const struct options *o)
 {
 	const uint8_t *port = server.target.scsi.port;
 	const char *why;
+	uint64_t service_id;
+	int error = sp_listener_open_ib(server.listener, &service_id);
 
+	if (error)
+		return report_wrong("--announce: listening on InfiniBand", strerror(error));
 	server.described = (struct sp_dm){.id_ext = sc_get64(port),
 	                                  .ioc_guid = sc_get64(port + 8),
-	                                  .service_id = SERVICE_OF_TCP | sp_listener_port(server.listener),
+	                                  .service_id = service_id,
 	                                  .iu_len = SP_IU_MAX,
 	                                  .rdma_len = SC_TRANSFER_MAX,
 	                                  .depth = SP_CREDITS,

@@ -39,6 +39,34 @@ void sp_login_encode(const struct sp_login *l, uint8_t out[SP_LOGIN_LEN])
 	sc_put16(out + 48, l->immediate);
 }
 
+bool sp_login_ib_decode(const uint8_t *at, size_t len, struct sp_login *l)
+{
+	if (len < SP_LOGIN_IB_LEN)
+		return false;
+	l->opcode = at[0];
+	l->tag = sc_get64(at + 8);
+	l->iu_len = sc_get32(at + 16);
+	l->formats = sc_get16(at + 24);
+	l->flags = at[26];
+	l->immediate = sc_get16(at + 28);
+	memcpy(l->initiator, at + 32, SP_PORT_ID);
+	memcpy(l->target, at + 48, SP_PORT_ID);
+	return l->opcode == SP_LOGIN_REQ;
+}
+
+void sp_login_ib_encode(const struct sp_login *l, uint8_t out[SP_LOGIN_IB_LEN])
+{
+	memset(out, 0, SP_LOGIN_IB_LEN);
+	out[0] = l->opcode;
+	sc_put64(out + 8, l->tag);
+	sc_put32(out + 16, l->iu_len);
+	sc_put16(out + 24, l->formats);
+	out[26] = l->flags;
+	sc_put16(out + 28, l->immediate);
+	memcpy(out + 32, l->initiator, SP_PORT_ID);
+	memcpy(out + 48, l->target, SP_PORT_ID);
+}
+
 void sp_login_rsp_encode(const struct sp_login_rsp *r, uint8_t out[SP_LOGIN_RSP_LEN])
 {
 	memset(out, 0, SP_LOGIN_RSP_LEN);

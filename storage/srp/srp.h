@@ -38,7 +38,8 @@ enum sp_reject {
 };
 
 #define SP_PORT_ID 16u
-#define SP_LOGIN_LEN 56u /* as private data of rdma_cm */
+#define SP_LOGIN_LEN 56u    /* as private data of rdma_cm with IP addresses */
+#define SP_LOGIN_IB_LEN 64u /* as private data of InfiniBand's connection management */
 #define SP_LOGIN_RSP_LEN 52u
 #define SP_LOGIN_REJ_LEN 32u
 #define SP_CMD_LEN 48u
@@ -131,6 +132,8 @@ struct sp_rsp {
 
 bool sp_login_decode(const uint8_t *at, size_t len, struct sp_login *l);
 void sp_login_encode(const struct sp_login *l, uint8_t out[SP_LOGIN_LEN]);
+bool sp_login_ib_decode(const uint8_t *at, size_t len, struct sp_login *l);
+void sp_login_ib_encode(const struct sp_login *l, uint8_t out[SP_LOGIN_IB_LEN]);
 void sp_login_rsp_encode(const struct sp_login_rsp *r, uint8_t out[SP_LOGIN_RSP_LEN]);
 bool sp_login_rsp_decode(const uint8_t *at, size_t len, struct sp_login_rsp *r);
 void sp_login_rej_encode(const struct sp_login_rej *r, uint8_t out[SP_LOGIN_REJ_LEN]);

@@ -160,9 +160,9 @@ static int show_list(const char *url, const struct vd_settings *s)
 			print_quoted("port", f[i].service, ", ");
 			printf("\"kind\": \"%s\"}", f[i].referral ? "referral" : f[i].discovery ? "discovery" : "disk");
 		} else if (!f[i].discovery && *f[i].transport) {
-			printf("%s%s%s://%s%s%s:%s/%s\n", f[i].referral ? "ask also " : "",
+			printf("%s%s%s://%s%s%s%s%s/%s\n", f[i].referral ? "ask also " : "",
 			       strcmp(f[i].transport, "srp") ? "nvme+" : "", f[i].transport, v6 ? "[" : "",
-			       f[i].address, v6 ? "]" : "", f[i].service, f[i].nqn);
+			       f[i].address, v6 ? "]" : "", *f[i].service ? ":" : "", f[i].service, f[i].nqn);
 		}
 	}
 	if (s->json)

@@ -18,7 +18,7 @@ target=$!
 check "the target starts" wait_for 20 grep -q dest= "$work/target.out"
 port=$(sed 's/.*://' "$work/target.out")
 check "host3 has device management now" test "$(capability)" = 1
-service=$(printf '%016x' $((0x1060000 + port)))
+service=$(printf '%016x' $((0x13f0000 + port))) # rdma_cm's services without IP addresses: the login is that of InfiniBand
 # -c looks for the logins that the kernel has already, and gives up where there is no /sys/class/scsi_host: a kernel without
 # SCSI disks. Then it sees one in a mount namespace of its own
 finds() { # PROGRAM ARGS…
@@ -41,6 +41,11 @@ by_the_fabric() {
 	on host2 "$BUILD/storage/verbena-disk" info "$disk" >"$work/info" 2>&1 && grep -q 'InfiniBand by Verbena, ib0' "$work/info" || { cat "$work/info"; return 1; }
 }
 check "an initiator on host2 logs in by the fabric" by_the_fabric
+gid=$(sed -n 's/.*dgid=\([0-9a-f]*\).*/\1/p' "$work/found" | sed 's/..../&:/g; s/:$//')
+by_gid() { on host2 "$BUILD/storage/verbena-disk" info "srp://[$gid]/0002c90300001234?service=$service" >"$work/info" 2>&1 || { cat "$work/info"; return 1; }; }
+check "... also by GID and service id, as add_target names it" by_gid
+units() { on host2 "$BUILD/storage/verbena-disk" list "srp://[$gid]/0002c90300001234?service=$service" | tee "$work/units" | grep -q "^srp://\[.*\]/.*?service=13f[0-9a-f]*&pkey=ffff&lun=0\$" || { cat "$work/units"; return 1; }; }
+check "... and lists its units" units
 head -c 1M /dev/urandom >"$work/image"
 comes_back() {
 	on host2 "$BUILD/storage/verbena-disk" copy "$work/image" "$disk" && on host4 "$BUILD/storage/verbena-disk" copy "$disk" "$work/back" && cmp "$work/image" "$work/back"

@@ -134,6 +134,16 @@ static void wrong_logins_are_rejected_with_a_reason(void)
 	CHECK(!sp_login_decode(bytes, sizeof(bytes) - 1, &back));
 	bytes[11] = SP_CMD;
 	CHECK(!sp_login_decode(bytes, sizeof(bytes), &back));
+	uint8_t by_service[SP_LOGIN_IB_LEN], once_more[SP_LOGIN_IB_LEN];
+
+	sp_login_ib_encode(&l, by_service);
+	CHECK(sp_login_ib_decode(by_service, sizeof(by_service), &back));
+	sp_login_ib_encode(&back, once_more);
+	CHECK(!memcmp(by_service, once_more, sizeof(by_service)));
+	CHECK(!memcmp(by_service + 48, l.target, sizeof(l.target)) && back.iu_len == l.iu_len);
+	CHECK(!sp_login_ib_decode(by_service, sizeof(by_service) - 1, &back));
+	by_service[0] = SP_CMD;
+	CHECK(!sp_login_ib_decode(by_service, sizeof(by_service), &back));
 	l.iu_len = 63;
 	SAME(sp_login_check(&target, &l), SP_REJ_IU_LENGTH);
 	l.iu_len = UINT32_MAX;
