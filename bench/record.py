@@ -5,7 +5,7 @@ import json, math, os, platform, re, subprocess, sys, time
 
 FORMAT = 1
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-PACKAGES = ("perftest", "ibverbs-utils", "rdmacm-utils", "ucx-utils", "libfabric-bin", "iperf3", "fio", "nbdkit")
+PACKAGES = ("perftest", "ibverbs-utils", "rdmacm-utils", "ucx-utils", "libfabric-bin", "iperf3", "fio", "nbdkit", "opensm", "ibsim-utils")
 LIMIT = 16 << 20  # bytes of a result
 
 
