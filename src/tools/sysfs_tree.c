@@ -19,6 +19,7 @@
 #include "core/rdma_link.h"
 #include "tools/dead_trees.h"
 #include "tools/fabric_tree.h"
+#include "tools/srp_tree.h"
 #include "tools/tree_files.h"
 #include "util/hardware.h"
 #include "util/runtime.h"
@@ -215,6 +216,7 @@ static void write_tree_entries(struct vb_tree *t, struct ibv_device *const *devi
 	}
 	for_hardware(link_hardware, t);
 	vb_fabric_tree_write(t);
+	vb_srp_tree_write(t, devices, n);
 }
 
 /* A hash of the tree's content, to skip writing if nothing has changed. */

@@ -161,6 +161,10 @@ static int tree_path(char *buf, size_t size)
 		put_variable(&w, "VERBENA_FABRIC");
 		put_variable(&w, "VERBENA_NODE");
 	}
+	if (vb_env("VERBENA_SRP")) {
+		writer_put(&w, ".srp");
+		put_variable(&w, "VERBENA_SRP");
+	}
 	if (vb_lids_wanted())
 		writer_put(&w, ".lids");
 	return finish_path(&w);

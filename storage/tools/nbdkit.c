@@ -64,6 +64,8 @@ static int verbena_config(const char *key, const char *value)
 	}
 	if (!strcmp(key, "queues"))
 		return nbdkit_parse_unsigned(key, value, &options.queues);
+	if (!strcmp(key, "max-transfer"))
+		return nbdkit_parse_unsigned(key, value, &options.max_transfer);
 	if (!strcmp(key, "queue-depth"))
 		return nbdkit_parse_unsigned(key, value, &options.queue_depth);
 	if (!strcmp(key, "host-nqn")) {
@@ -306,7 +308,7 @@ static struct nbdkit_plugin plugin = {
         .config = verbena_config,
         .config_complete = verbena_config_complete,
         .config_help = "url=nvme+auto://HOST[:PORT]/NQN or srp://HOST[:PORT]/ID_EXT  (required) the disk\n"
-                       "queues=N  queue-depth=N  digests=BOOL\n"
+                       "queues=N  queue-depth=N  max-transfer=BYTES  digests=BOOL\n"
                        "host-nqn=NQN  secret=+FILE  controller-secret=+FILE  tls-key=+FILE",
         .magic_config_key = "url",
         .after_fork = verbena_after_fork,

@@ -10,9 +10,11 @@
 #include <unistd.h>
 
 #include "tools/shim/aside.h"
+#include "tools/shim/srp.h"
 #include "util/runtime.h"
 
 static const char sys_class[] = "/sys/class/infiniband", dev[] = "/dev/infiniband";
+static const char scsi_host[] = "/sys/class/scsi_host";
 
 static bool has_prefix(const char *s, const char *prefix)
 {
@@ -39,7 +41,8 @@ bool vb_shim_may_map(const char *path)
 	if (!path || vb_shim_is_aside())
 		return false;
 	if (*path == '/')
-		return has_path_prefix(path, sys_class) || has_path_prefix(path, dev);
+		return has_path_prefix(path, sys_class) || has_path_prefix(path, dev) ||
+		       (has_path_prefix(path, scsi_host) && vb_shim_srp_wanted());
 	while (has_prefix(path, "./"))
 		path += 2;
 	return has_path_prefix(path, sys_class + 1) || has_path_prefix(path, dev + 1) ||
@@ -141,7 +144,8 @@ const char *vb_shim_map(int dirfd, const char *path, struct vb_shim_map_buf *buf
 	if (vb_shim_may_map(path) && absolute_path(dirfd, path, buf->path, sizeof(buf->path))) {
 		bool slash = path[strlen(path) - 1] == '/';
 
-		if (has_prefix(buf->path, sys_class) || has_prefix(buf->path, dev)) {
+		if (has_prefix(buf->path, sys_class) || has_prefix(buf->path, dev) ||
+		    (has_prefix(buf->path, scsi_host) && vb_shim_srp_wanted())) {
 			if (insert_tree(buf->path, has_prefix(buf->path, dev) ? 0 : strlen("/sys")))
 				result = buf->path;
 		} else if (*path == '/') {

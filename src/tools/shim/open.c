@@ -13,6 +13,7 @@
 #include "tools/shim/live.h"
 #include "tools/shim/map.h"
 #include "tools/shim/next.h"
+#include "tools/shim/srp.h"
 
 /* _FORTIFY_SOURCE turns open without a mode into these. */
 int __open_2(const char *path, int flags);
@@ -63,6 +64,8 @@ APART static int open_mapped(int dirfd, const char *path, int flags, mode_t mode
 	struct vb_shim_map_buf buf;
 	const char *p = vb_shim_map(dirfd, path, &buf);
 
+	if (p == buf.path && (flags & O_ACCMODE) == O_WRONLY && vb_shim_srp_is_add_target(vb_shim_map_below(&buf)))
+		return vb_shim_srp_open(vb_shim_map_below(&buf), flags & O_CLOEXEC);
 	if (is_denied(p, &buf, (flags & O_ACCMODE) != O_RDONLY || (flags & (O_CREAT | O_TRUNC))))
 		return -1;
 	int live = p == buf.path ? live_file(&buf, flags) : -1;
@@ -137,6 +140,12 @@ APART static FILE *fopen_mapped(const char *path, const char *mode, FILE *again)
 	struct vb_shim_map_buf buf;
 	const char *p = vb_shim_map(AT_FDCWD, path, &buf);
 
+	if (!again && p == buf.path && mode[0] != 'r' && !strchr(mode, '+') &&
+	    vb_shim_srp_is_add_target(vb_shim_map_below(&buf))) {
+		int fd = vb_shim_srp_open(vb_shim_map_below(&buf), O_CLOEXEC);
+
+		return fd < 0 ? NULL : fdopen(fd, "w");
+	}
 	if (is_denied(p, &buf, mode[0] != 'r' || strchr(mode, '+')))
 		return NULL;
 	int live = p == buf.path ? live_file(&buf, O_CLOEXEC) : -1;

@@ -6,7 +6,7 @@ set -u
 source=$1 build=$2
 command -v meson >/dev/null || { echo "skipped: no meson"; exit 77; }
 installed=$(meson introspect --installed "$build") || { echo "FAILED: meson does not say what is installed"; exit 1; }
-optional=(verbena-target verbena-srp-target verbena-disk nbdkit-verbena-plugin) # built if their libraries exist
+optional=(verbena-target verbena-srp-host verbena-srp-target verbena-disk nbdkit-verbena-plugin) # built if their libraries exist
 failed=0
 is_built() { # NAME: or it is always built
 	[[ " ${optional[*]} " != *" $1 "* ]] || grep -qF "/$1" <<<"$installed"
