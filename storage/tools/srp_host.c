@@ -298,26 +298,24 @@ static void hear_client(struct client *c)
 		drop_client(c);
 }
 
-static void unit_ended(pid_t pid)
+/* Notices the units of a login whose nbdkit has ended. */
+static void reap_units(struct sh_host *h)
 {
-	for (struct sh_host *h = service.hosts, *next; h; h = next) {
-		next = h->next;
-		for (unsigned i = 0; i < h->count; i++)
-			if (h->units[i].nbdkit == pid) {
-				fprintf(stderr, "verbena-srp-host: host%u unit %u: nbdkit has ended\n", h->number,
-				        h->units[i].lun);
-				h->units[i].nbdkit = 0;
-				sh_unit_remove(h, &h->units[i]);
-			}
-		if (!has_units(h))
-			unlink_host(h);
+	for (unsigned i = 0; i < h->count; i++) {
+		struct sh_unit *u = &h->units[i];
+
+		if (!u->nbdkit || waitpid(u->nbdkit, NULL, WNOHANG) != u->nbdkit)
+			continue;
+		fprintf(stderr, "verbena-srp-host: host%u unit %u: nbdkit has ended\n", h->number, u->lun);
+		u->nbdkit = 0;
+		u->ready = false;
+		sh_unit_remove(h, u);
 	}
 }
 
 static void take_signal(void)
 {
 	struct signalfd_siginfo s;
-	siginfo_t child;
 
 	if (read(service.signals, &s, sizeof(s)) != sizeof(s))
 		return;
@@ -325,16 +323,13 @@ static void take_signal(void)
 		service.stop = true;
 		return;
 	}
-	while (child.si_pid = 0, !waitid(P_ALL, 0, &child, WEXITED | WNOHANG | WNOWAIT) && child.si_pid) {
-		pid_t pid = child.si_pid;
-
-		if (service.add.host && !service.add.starting && pid == service.add.pid)
-			return; /* login_ended waits for it */
-		waitpid(pid, NULL, 0);
-		for (unsigned i = 0; service.add.host && i < service.add.host->count; i++)
-			if (service.add.host->units[i].nbdkit == pid)
-				service.add.host->units[i].nbdkit = 0;
-		unit_ended(pid);
+	if (service.add.host)
+		reap_units(service.add.host);
+	for (struct sh_host *h = service.hosts, *next; h; h = next) {
+		next = h->next;
+		reap_units(h);
+		if (!has_units(h))
+			unlink_host(h);
 	}
 }
 

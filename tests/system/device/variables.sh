@@ -33,6 +33,7 @@ VERBENA_NODE|host1|||0
 VERBENA_RDMA|copy|fetch|copy, ring or random|0
 VERBENA_RUNTIME|$VERBENA_RUNTIME|||0
 VERBENA_SENDS|fetch|copy|fetch, ring or random|0
+VERBENA_SRP|/nowhere|||0
 VERBENA_STATS|1|yes|1 or 0|0
 VERBENA_TREE|/nowhere|||0
 VERBENA_WIRE|never|sometimes|auto, always or never|0
@@ -48,7 +49,7 @@ in_manual=$(grep -oE 'VERBENA_[A-Z_]+[A-Z]' "$source/man/verbena.7" | sort -u)
 
 # Those of other names, and of storage/: client_tools.sh has the values of VERBENA_NVME_; RS_ and RDMAV_ are rdma-core's, read as it reads them
 others="HOME LD_PRELOAD PATH RDMAV_FORK_SAFE RS_INLINE RS_RQ_SIZE RS_SQ_SIZE SYSFS_PATH TERM
-	VERBENA_NVME_CONTROLLER_SECRET VERBENA_NVME_SECRET VERBENA_NVME_TLS_KEY VERBENA_RUNTIME XDG_CONFIG_HOME XDG_RUNTIME_DIR"
+	VERBENA_NVME_CONTROLLER_SECRET VERBENA_NVME_SECRET VERBENA_NVME_TLS_KEY VERBENA_RUNTIME VERBENA_SRP XDG_CONFIG_HOME XDG_RUNTIME_DIR"
 read_by_name=$({
 	grep -rhoE '(vb_env|getenv|parse_number|from_environment)\("[A-Za-z_]+"\)' "$source/src" --include='*.c' --include='*.h' | grep -v '"VERBENA_'
 	grep -rhoE '(getenv|from_environment)\("[A-Za-z_]+"\)' "$source/storage" --include='*.c' --include='*.h'

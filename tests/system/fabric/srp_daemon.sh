@@ -66,6 +66,8 @@ added() { on host2 "$SRP" --add "id_ext=$guid,ioc_guid=$guid,dest=10.1.0.3:$port
 check "--add logs in, and says what is wrong" added
 size() { [ "$(nbdinfo --size "$(disk 0 1)")" = 2097152 ]; }
 check "the first login's disks are still there" size
+broken() { kill $(cat "$VERBENA_SRP/scsi_host/host0"/*.pid) && wait_for 5 test ! -e "$VERBENA_SRP/scsi_host/host0" && search && [ -e "$(disk "$(($(sed -n 's/^host\([0-9]*\) .*/\1/p' "$work/host.out" | tail -1)))" 0 | sed 's/.*=//')" ]; }
+check "a login whose disks have ended is made again by the next search" broken
 units=$(cat "$VERBENA_SRP"/scsi_host/host*/*.pid)
 kill "$host"
 check "verbena-srp-host ends" wait "$host"
