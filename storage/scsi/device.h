@@ -1,5 +1,5 @@
 // device.h - a SCSI target device with its logical units, nexuses, tasks and task management. It knows no transport and
-// does no I/O but the backend's
+// does no I/O but the backend's, and that of kept reservations
 // follows: SAM-5; SPC-4; SBC-3
 // SPDX-License-Identifier: MIT
 #ifndef SC_DEVICE_H
@@ -51,6 +51,8 @@ struct sc_lu {
 	uint32_t generation;
 	uint8_t type;                       /* 0: no reservation */
 	const struct sc_registration *held; /* the holder; with all registrants, any */
+	char *kept;                         /* the file that keeps them, or NULL */
+	bool aptpl;                         /* they are to be kept */
 };
 
 struct sc_target {
@@ -122,6 +124,9 @@ struct sc_task {
 
 /* Makes a logical unit of the backend, and owns it then. seed: identifies a medium that has no identity. 0 or errno. */
 int sc_lu_add(struct sc_target *t, unsigned number, struct nb_backend *b, const char *seed);
+/* Takes the persistent reservations that are kept in the directory, and keeps there those that ask for it. 0 or errno;
+ * EINVAL: what is kept cannot be understood. */
+int sc_keep(struct sc_lu *lu, const char *directory);
 void sc_target_close(struct sc_target *t); /* when all nexuses have gone */
 
 /* port is filled in. */

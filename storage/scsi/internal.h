@@ -110,4 +110,7 @@ void sc_manage_ended(struct sc_manage *m);
 /* task.c: aborts the tasks of a port but one, whose aborting waits for them. SPC-4, 5.13.11.2.6 (PREEMPT AND ABORT) */
 void sc_abort_of_port(struct sc_lu *lu, const uint8_t port[SC_PORT_ID], struct sc_task *by);
 
+/* kept.c: writes the unit's persistent reservations to its file, if it has one. False: that failed. */
+bool sc_kept_write(struct sc_lu *lu);
+
 #endif

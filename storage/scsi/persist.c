@@ -1,4 +1,4 @@
-// persist.c - persistent reservations; they end with the program
+// persist.c - persistent reservations; they end with the program, unless a file keeps them (kept.c)
 // follows: SPC-4, 5.13, 6.15, 6.16
 // SPDX-License-Identifier: MIT
 #include <stddef.h>
@@ -9,6 +9,7 @@ enum { READ_KEYS, READ_RESERVATION, REPORT_CAPABILITIES, READ_FULL_STATUS };
 enum { REGISTER, RESERVE, RELEASE, CLEAR, PREEMPT, PREEMPT_ABORT, REGISTER_IGNORE };
 #define OUT_LEN 24u
 #define PROTOCOL_SRP 4
+#define APTPL 0x01u /* of a registration: it survives the target */
 
 struct sc_registration *sc_registration_of(struct sc_lu *lu, const uint8_t port[SC_PORT_ID])
 {
@@ -99,7 +100,7 @@ void sc_run_pr_in(struct sc_task *t)
 	uint8_t *d = t->data;
 	uint32_t allocation = sc_get16(t->cdb + 7), n = 0;
 	/* LENGTH 8; TMV, ALLOW COMMANDS 1; all six types */
-	static const uint8_t capabilities[8] = {0, 8, 0, 0x90, 0xea, 0x01};
+	const uint8_t capabilities[8] = {0, 8, lu->kept != NULL, 0x90 | lu->aptpl, 0xea, 0x01}; /* and PTPL_C, PTPL_A */
 
 	switch (t->cdb[1] & 0x1f) {
 	case READ_KEYS:
@@ -263,13 +264,15 @@ static void finish_pr(struct sc_task *t, uint32_t status)
 		sc_fail(t, SC_S_NO_REGISTRATIONS);
 	else if (status > 0xff)
 		sc_fail(t, status);
+	else if (status == SC_GOOD && !sc_kept_write(t->lu))
+		sc_fail(t, SC_S_TARGET_FAILURE);
 	else
 		sc_finish(t, (uint8_t)status);
 }
 
 static void has_aborted(struct sc_manage *m, enum sc_manage_result result)
 {
-	sc_good((struct sc_task *)(void *)((uint8_t *)m - offsetof(struct sc_task, aborting)));
+	finish_pr((struct sc_task *)(void *)((uint8_t *)m - offsetof(struct sc_task, aborting)), SC_GOOD);
 }
 
 /* It ends after the aborted tasks: then none of their writes reaches the medium any more. */
@@ -293,12 +296,17 @@ void sc_run_pr_out(struct sc_task *t)
 	uint64_t key = sc_get64(t->data), new_key = sc_get64(t->data + 8);
 	struct sc_registration *r = sc_registration_of(lu, t->nexus->port);
 
-	if (t->data[20]) { /* SPEC_I_PT, ALL_TG_PT, APTPL: none is supported */
+	bool registers = action == REGISTER || action == REGISTER_IGNORE, aptpl = t->data[20] & APTPL;
+
+	if (t->data[20] & ~APTPL || (registers && aptpl && !lu->kept)) { /* SPEC_I_PT, ALL_TG_PT: not supported */
 		sc_fail(t, SC_S_FIELD_IN_LIST);
 		return;
 	}
-	if (action == REGISTER || action == REGISTER_IGNORE) {
-		finish_pr(t, take_registration(t, key, new_key, action == REGISTER_IGNORE));
+	if (registers) {
+		uint8_t status = take_registration(t, key, new_key, action == REGISTER_IGNORE);
+
+		lu->aptpl = status == SC_GOOD ? aptpl : lu->aptpl;
+		finish_pr(t, status);
 		return;
 	}
 	if (!r || r->key != key) {
@@ -316,12 +324,12 @@ void sc_run_pr_out(struct sc_task *t)
 			sc_fail(t, SC_S_INVALID_RELEASE);
 		} else {
 			end_reservation(lu, r);
-			sc_good(t);
+			finish_pr(t, SC_GOOD);
 		}
 		return;
 	case CLEAR:
 		clear_all(lu, r);
-		sc_good(t);
+		finish_pr(t, SC_GOOD);
 		return;
 	case PREEMPT_ABORT:
 		preempt_and_abort(t, r, new_key, type);

@@ -39,6 +39,7 @@ void sc_target_close(struct sc_target *t)
 		if (!t->lus[i])
 			continue;
 		nb_close(t->lus[i]->backend);
+		free(t->lus[i]->kept);
 		free(t->lus[i]);
 		t->lus[i] = NULL;
 	}

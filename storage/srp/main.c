@@ -30,11 +30,12 @@ static const char usage[] =
         "  --mapped            write and read by the page cache\n"
         "  --buffered          do not use O_DIRECT\n"
         "  --block-size BYTES  512 to 4096\n"
+        "  --state DIRECTORY   keeps persistent reservations that ask for it\n"
         "  --threads           do not use io_uring\n"
         "  --announce[=CA:PORT]  answer those who look for targets on the InfiniBand fabric of this port\n";
 
 struct options {
-	const char *exports[SC_LUNS], *listen, *announce;
+	const char *exports[SC_LUNS], *listen, *announce, *state;
 	unsigned count;
 	uint16_t port;
 	uint32_t block;
@@ -100,6 +101,8 @@ static bool take_option(int c, const char *value, struct options *o)
 		return o->buffered = true;
 	case 'T':
 		return o->threads = true;
+	case 's':
+		return (o->state = value);
 	case 'a':
 		return (o->announce = value ? value : "");
 	default:
@@ -109,19 +112,14 @@ static bool take_option(int c, const char *value, struct options *o)
 
 static bool parse_srp_options(int argc, char **argv, struct options *o)
 {
-	static const struct option options[] = {{"export", required_argument, NULL, 'e'},
-	                                        {"listen", required_argument, NULL, 'l'},
-	                                        {"port", required_argument, NULL, 'p'},
-	                                        {"block-size", required_argument, NULL, 'b'},
-	                                        {"guid", required_argument, NULL, 'g'},
-	                                        {"read-only", no_argument, NULL, 'r'},
-	                                        {"mapped", no_argument, NULL, 'm'},
-	                                        {"buffered", no_argument, NULL, 'u'},
-	                                        {"threads", no_argument, NULL, 'T'},
-	                                        {"announce", optional_argument, NULL, 'a'},
-	                                        {"help", no_argument, NULL, 'h'},
-	                                        {"version", no_argument, NULL, 'V'},
-	                                        {NULL, 0, NULL, 0}};
+	static const struct option options[] = {
+	        {"export", required_argument, NULL, 'e'},   {"listen", required_argument, NULL, 'l'},
+	        {"port", required_argument, NULL, 'p'},     {"block-size", required_argument, NULL, 'b'},
+	        {"guid", required_argument, NULL, 'g'},     {"state", required_argument, NULL, 's'},
+	        {"read-only", no_argument, NULL, 'r'},      {"mapped", no_argument, NULL, 'm'},
+	        {"buffered", no_argument, NULL, 'u'},       {"threads", no_argument, NULL, 'T'},
+	        {"announce", optional_argument, NULL, 'a'}, {"help", no_argument, NULL, 'h'},
+	        {"version", no_argument, NULL, 'V'},        {NULL, 0, NULL, 0}};
 	int c;
 
 	*o = (struct options){.port = PORT_DEFAULT, .listen = "127.0.0.1"};
@@ -168,6 +166,8 @@ static bool add_units(const struct options *o)
 			nb_close(b);
 		if (error)
 			return report_wrong(o->exports[i], strerror(error));
+		if (o->state && (error = sc_keep(server.target.scsi.lus[i], o->state)))
+			return report_wrong("--state: reservations that are kept", strerror(error));
 	}
 	uint64_t guid = o->has_guid ? o->guid : server.target.scsi.lus[0]->id;
 

@@ -53,6 +53,8 @@ comes_back() {
 check "what host2 writes, host4 reads" comes_back
 taken() { ! VERBENA_NODE=host3 timeout 20 "${run[@]}" "$TARGET" --port 0 --export memory:1M --announce 2>"$work/second" && grep -q 'another program' "$work/second"; }
 check "a second target of the host is refused, with the reason" taken
+stateless() { ! timeout 20 "${run[@]}" "$TARGET" --port 0 --export memory:1M --state "$work/nowhere" 2>"$work/second" && grep -q 'No such file' "$work/second"; }
+check "a directory for reservations that is not there is refused" stateless
 misnamed() { ! timeout 20 "${run[@]}" "$TARGET" --port 0 --export memory:1M --announce=ib0:1x 2>"$work/second" && grep -q 'not CA:PORT' "$work/second"; }
 check "a port that is not a number is refused" misnamed
 kill "$target"

@@ -1,6 +1,8 @@
 // scsi_tasks_test.c - the SCSI layer: the order of tasks, task management, reservations
 // follows: SAM-5, 7, 8; SPC-4, 5.13
 // SPDX-License-Identifier: MIT
+#include <unistd.h>
+
 #include "scsi_unit.h"
 
 static struct outcome tasks[8];
@@ -352,6 +354,89 @@ static void a_reserved_unit_is_its_holders_until_the_nexus_ends(void)
 	target_close();
 }
 
+/* As target_open, but unit 0 keeps reservations in the directory. Returns what sc_keep says. */
+static int target_open_kept(const char *directory)
+{
+	target_open();
+	return sc_keep(target.lus[0], directory);
+}
+
+static uint32_t register_kept(struct sc_nexus *n, uint64_t key, uint64_t new_key, bool keep)
+{
+	memset(said.data, 0, 24);
+	sc_put64(said.data, key);
+	sc_put64(said.data + 8, new_key);
+	said.data[20] = keep;
+	return command_of(n, CDB(SC_PR_OUT, REGISTER, 0, 0, 0, 0, 0, 0, 24, 0), 24);
+}
+
+static void reservations_are_kept_if_they_ask_for_it(void)
+{
+	char directory[] = "/tmp/scsi-kept.XXXXXX", file[80];
+
+	CHECK(mkdtemp(directory));
+	target_open();
+	SAME(register_kept(&nexus, 0, 11, true), SC_S_FIELD_IN_LIST); /* no directory */
+	target_close();
+	CHECK(!target_open_kept(directory));
+	SAME(pr_in(2), SC_GOOD);
+	SAME(said.data[2] << 8 | said.data[3], 0x0190);
+	SAME(register_kept(&nexus, 0, 11, true), SC_GOOD);
+	SAME(register_kept(&other, 0, 22, true), SC_GOOD);
+	SAME(pr_out(&nexus, RESERVE, 3, 11, 0), SC_GOOD);
+	snprintf(file, sizeof(file), "%s/%016llx.reservations", directory, (unsigned long long)target.lus[0]->id);
+	target_close();
+	CHECK(!target_open_kept(directory)); /* the target has been started again */
+	SAME(pr_in(2), SC_GOOD);
+	SAME(said.data[3], 0x91);
+	SAME(writes(&other), SC_RESERVATION_CONFLICT);
+	SAME(writes(&nexus), SC_GOOD);
+	SAME(pr_out(&nexus, RELEASE, 3, 11, 0), SC_GOOD);
+	target_close();
+	CHECK(!target_open_kept(directory));
+	SAME(writes(&other), SC_GOOD);
+	SAME(pr_in(0), SC_GOOD);
+	SAME(sc_get32(said.data + 4), 16);
+	SAME(register_kept(&other, 22, 23, false), SC_GOOD); /* the latest registration says that it is not kept */
+	target_close();
+	CHECK(access(file, F_OK));
+	CHECK(!target_open_kept(directory));
+	SAME(pr_in(0), SC_GOOD);
+	SAME(sc_get32(said.data + 4), 0);
+	target_close();
+	CHECK(!rmdir(directory));
+}
+
+static void a_file_of_reservations_that_is_wrong_is_refused(void)
+{
+	static const char *const wrong[] = {
+	        "",
+	        "SCSI reservations 2\ntype 0\n",
+	        "SCSI reservations 1\n",
+	        "SCSI reservations 1\ntype 2\n",
+	        "SCSI reservations 1\ntype 3\n01000000000000000000000000000000 000000000000000b\n",
+	        "SCSI reservations 1\ntype 0\n01000000000000000000000000000000 000000000000000b *\n",
+	        "SCSI reservations 1\ntype 0\n01000000000000000000000000000000 0000000000000000\n",
+	        "SCSI reservations 1\ntype 0\n010000000000000000000000000000 000000000000000b\n",
+	};
+	char directory[] = "/tmp/scsi-kept.XXXXXX", file[80];
+
+	CHECK(mkdtemp(directory));
+	target_open();
+	snprintf(file, sizeof(file), "%s/%016llx.reservations", directory, (unsigned long long)target.lus[0]->id);
+	target_close();
+	for (unsigned i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
+		FILE *f = fopen(file, "w");
+
+		CHECK(f && fputs(wrong[i], f) >= 0 && !fclose(f));
+		SAME(target_open_kept(directory), EINVAL);
+		target_close();
+	}
+	CHECK(!unlink(file) && !rmdir(directory));
+	SAME(target_open_kept(directory), ENOENT);
+	target_close();
+}
+
 int main(void)
 {
 	RUN(an_ordered_task_waits_for_older_ones_and_younger_ones_wait_for_it);
@@ -367,5 +452,7 @@ int main(void)
 	RUN(the_last_of_all_registrants_takes_the_reservation_along);
 	RUN(preempt_and_abort_ends_the_holders_tasks);
 	RUN(a_reserved_unit_is_its_holders_until_the_nexus_ends);
+	RUN(reservations_are_kept_if_they_ask_for_it);
+	RUN(a_file_of_reservations_that_is_wrong_is_refused);
 	return 0;
 }
