@@ -26,7 +26,9 @@ sm() {
 	local node=$1 dir=$work/sm-$1
 	shift
 	mkdir -p "$dir"
-	OSM_CACHE_DIR=$dir OSM_TMP_DIR=$dir VERBENA_NODE=$node timeout -k 2 $((60 * SLOW)) "${run[@]}" opensm -f "$dir/log" "$@" >"$dir/out" 2>&1
+	local command=(env OSM_CACHE_DIR="$dir" OSM_TMP_DIR="$dir" VERBENA_NODE="$node" timeout -k 2 $((60 * SLOW)) "${run[@]}" opensm -f "$dir/log" "$@")
+	[ $BASHPID = $$ ] || exec "${command[@]}" >"$dir/out" 2>&1 # in the background: its job is what cleanup ends
+	"${command[@]}" >"$dir/out" 2>&1
 }
 log_has() { grep -q "$2" "$work/sm-$1/log" 2>/dev/null; } # NODE PATTERN
 all_active() { ctl states | awk '{ exit !($4 && $4 == $12) }'; }
