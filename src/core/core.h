@@ -102,6 +102,7 @@ struct vb_mr {
 	struct vb_region_map *map; /* memory of another process that is mapped here for it, or NULL */
 	uint64_t start;            /* the address of iova in this process */
 	struct vb_dm_memory *dm;   /* its device memory, or NULL */
+	struct vb_dmah *dmah;      /* its DMA handle, or NULL */
 	void *dmabuf;              /* its dma-buf, mapped, or NULL */
 	size_t dmabuf_len;
 };
