@@ -1,5 +1,5 @@
-// newer.c - calls that rdma-core 59 to 65 added: DMA handles and exports are not supported
-// follows: ibv_alloc_dmah(3), ibv_dm_export_dmabuf_fd(3), ibv_query_comp_cntr_caps(3)
+// newer.c - calls that rdma-core 59 to 65 added: exports of device memory are not supported
+// follows: ibv_dm_export_dmabuf_fd(3), ibv_query_comp_cntr_caps(3)
 // SPDX-License-Identifier: MIT
 #include "abi/newer.h"
 
@@ -9,17 +9,6 @@
 #include "abi/abi.h"
 #include "abi/real.h"
 #include "core/cntr.h"
-
-struct vb_dmah *vb_alloc_dmah(struct ibv_context *context, void *attr)
-{
-	errno = EOPNOTSUPP;
-	return NULL;
-}
-
-int vb_dealloc_dmah(struct vb_dmah *dmah)
-{
-	return EOPNOTSUPP;
-}
 
 int vb_dm_export_dmabuf_fd(struct ibv_dm *dm)
 {

@@ -7,13 +7,10 @@
 #include <infiniband/verbs.h>
 
 #include "core/cntr.h"
+#include "core/dmah.h"
 
 /* We build against the headers of 44.0. Later headers call these ibv_dmah, ibv_mr_init_attr, ... */
 struct vb_buf;
-
-struct vb_dmah {
-	struct ibv_context *context;
-};
 
 enum {
 	VB_REG_MR_IOVA = 1 << 0,

@@ -41,12 +41,9 @@ static struct ibv_mr *reg_descriptor(struct ibv_pd *pd, const struct vb_mr_init_
 	                        attr->fd, attr->access);
 }
 
-struct ibv_mr *vb_reg_mr_ex(struct ibv_pd *pd, struct vb_mr_init_attr *attr)
+/* Registers memory, or a dma-buf, by attributes that make sense. */
+static struct ibv_mr *reg_by_attr(struct ibv_pd *pd, const struct vb_mr_init_attr *attr)
 {
-	if (!attr || !(attr->comp_mask & (VB_REG_MR_ADDR | VB_REG_MR_FD)))
-		return refuse_region(EINVAL);
-	if ((attr->comp_mask & VB_REG_MR_BUF) && vb_buf_check(pd, attr))
-		return refuse_region(EINVAL);
 	if (attr->comp_mask & VB_REG_MR_FD)
 		return reg_descriptor(pd, attr);
 	if (attr->comp_mask & ~(uint64_t)(VB_REG_MR_ADDR | VB_REG_MR_IOVA | VB_REG_MR_BUF))
@@ -54,6 +51,28 @@ struct ibv_mr *vb_reg_mr_ex(struct ibv_pd *pd, struct vb_mr_init_attr *attr)
 	return vb_reg_mr_iova2(pd, attr->addr, attr->length,
 	                       attr->comp_mask & VB_REG_MR_IOVA ? attr->iova : (uintptr_t)attr->addr,
 	                       (unsigned)attr->access);
+}
+
+/* A handle cannot be for memory that may move. */
+static struct ibv_mr *reg_with_handle(struct ibv_pd *pd, struct vb_mr_init_attr attr)
+{
+	if (vb_dmah_check(attr.dmah, pd) || (attr.access & IBV_ACCESS_ON_DEMAND))
+		return refuse_region(EINVAL);
+	attr.comp_mask &= ~(uint64_t)VB_REG_MR_DMAH;
+	struct ibv_mr *mr = reg_by_attr(pd, &attr);
+
+	if (mr)
+		vb_dmah_join(attr.dmah, vb_mr(mr));
+	return mr;
+}
+
+struct ibv_mr *vb_reg_mr_ex(struct ibv_pd *pd, struct vb_mr_init_attr *attr)
+{
+	if (!attr || !(attr->comp_mask & (VB_REG_MR_ADDR | VB_REG_MR_FD)))
+		return refuse_region(EINVAL);
+	if ((attr->comp_mask & VB_REG_MR_BUF) && vb_buf_check(pd, attr))
+		return refuse_region(EINVAL);
+	return attr->comp_mask & VB_REG_MR_DMAH ? reg_with_handle(pd, *attr) : reg_by_attr(pd, attr);
 }
 
 static bool rereg_makes_sense(int flags, const struct ibv_pd *pd, const void *addr, size_t length, int access)

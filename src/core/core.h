@@ -102,6 +102,7 @@ struct vb_mr {
 	struct vb_region_map *map; /* memory of another process that is mapped here for it, or NULL */
 	uint64_t start;            /* the address of iova in this process */
 	struct vb_dm_memory *dm;   /* its device memory, or NULL */
+	struct vb_dmah *dmah;      /* its DMA handle, or NULL */
 	void *dmabuf;              /* its dma-buf, mapped, or NULL */
 	size_t dmabuf_len;
 };
@@ -446,6 +447,7 @@ struct vb_qp {
 	struct vb_roce_path *roce;      /* RoCE: all traffic of RC and UC; for UD, traffic of the network */
 	struct vb_iwarp_path *iwarp;    /* a TCP connection */
 	struct vb_raw_path *raw;        /* raw packets: a packet socket. Set at creation */
+	uint8_t wants;                  /* of frames that arrive: VB_STRIP_CVLAN, VB_SCATTER_FCS. Set at creation */
 	unsigned flows;                 /* rules of flow steering; under progress */
 	_Atomic uint64_t due;           /* ns: when the path must be visited; 0: never */
 	unsigned mcasts;                /* multicast groups that it has joined; as node->mcasts */

@@ -4,13 +4,14 @@
 #include <errno.h>
 
 #include "core/cq.h"
+#include "core/device.h"
 #include "core/handle.h"
 #include "core/node.h"
 #include "core/verbs.h"
 #include "fault/set.h"
 
 #define TIMESTAMPS (IBV_WC_EX_WITH_COMPLETION_TIMESTAMP | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK)
-#define FLAGS_SUPPORTED (IBV_WC_STANDARD_FLAGS | TIMESTAMPS | IBV_WC_EX_WITH_TM_INFO)
+#define OF_FRAMES (IBV_WC_EX_WITH_CVLAN | IBV_WC_EX_WITH_FLOW_TAG)
 #define FLAGS_KNOWN IBV_CREATE_CQ_SUP_WC_FLAGS
 
 static struct vb_cq *cq_of(struct ibv_cq_ex *ex)
@@ -101,15 +102,19 @@ READER(slid, uint32_t, wc->slid)
 READER(sl, uint8_t, wc->sl)
 READER(dlid_path_bits, uint8_t, wc->dlid_path_bits)
 
-/* Never called: a CQ with these fields cannot be made, and a program must not read fields that it did not request. */
+/* Only frames have one: core/arrival.h. */
 static uint16_t read_cvlan(struct ibv_cq_ex *ex)
 {
-	return 0;
+	const struct ibv_wc *wc = &cq_of(ex)->current.wc;
+
+	return wc->opcode == IBV_WC_RECV && !(wc->wc_flags & IBV_WC_WITH_IMM) ? (uint16_t)wc->imm_data : 0;
 }
 
 static uint32_t read_flow_tag(struct ibv_cq_ex *ex)
 {
-	return 0;
+	const struct ibv_wc *wc = &cq_of(ex)->current.wc;
+
+	return wc->opcode == IBV_WC_RECV && wc->status == IBV_WC_SUCCESS ? wc->vendor_err : 0;
 }
 
 /* The header of a message that matched; others have theirs in the receive. */
@@ -196,7 +201,10 @@ static int check_cq_attr(struct ibv_context *context, const struct ibv_cq_init_a
 		if (!domain || domain->pd.context != context || !vb_pd_is_sound(&domain->pd) || !domain->parent)
 			return EINVAL;
 	}
-	return attr->wc_flags & ~(uint64_t)FLAGS_SUPPORTED ? EOPNOTSUPP : 0;
+	const struct vb_device *dev = vb_device_of(context->device);
+
+	/* an adapter without raw packets has no frames */
+	return (dev->iwarp || dev->ib) && attr->wc_flags & OF_FRAMES ? EOPNOTSUPP : 0;
 }
 
 struct ibv_cq_ex *vb_create_cq_ex(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr)

@@ -68,7 +68,7 @@ static void with_paging(struct ibv_device_attr_ex *attr, bool iwarp)
 		attr->xrc_odp_caps = all & ~(uint32_t)IBV_ODP_SUPPORT_RECV; /* it receives by shared queues only */
 }
 
-/* Work queues and segmentation serve raw packet queue pairs alone. */
+/* Work queues, segmentation, checksums and VLANs serve raw packet queue pairs alone. */
 static void with_raw_packets(struct ibv_device_attr_ex *attr)
 {
 	attr->rss_caps = (struct ibv_rss_caps){.supported_qpts = 1u << IBV_QPT_RAW_PACKET,
@@ -77,6 +77,10 @@ static void with_raw_packets(struct ibv_device_attr_ex *attr)
 	                                       .rx_hash_fields_mask = VB_RSS_FIELDS,
 	                                       .rx_hash_function = IBV_RX_HASH_FUNC_TOEPLITZ};
 	attr->max_wq_type_rq = VB_MAX_WQ;
+	attr->raw_packet_caps =
+	        IBV_RAW_PACKET_CAP_CVLAN_STRIPPING | IBV_RAW_PACKET_CAP_SCATTER_FCS | IBV_RAW_PACKET_CAP_IP_CSUM;
+	attr->orig_attr.device_cap_flags |= IBV_DEVICE_RAW_IP_CSUM;
+	attr->device_cap_flags_ex |= (uint64_t)IBV_DEVICE_RAW_IP_CSUM | IBV_DEVICE_RAW_SCATTER_FCS;
 	attr->tso_caps = (struct ibv_tso_caps){.max_tso = VB_MAX_TSO, .supported_qpts = 1u << IBV_QPT_RAW_PACKET};
 }
 

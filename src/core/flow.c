@@ -161,13 +161,14 @@ static bool rule_matches(const struct vb_flow *f, const union vb_frame_fields *f
 	return f->type == IBV_FLOW_ATTR_ALL_DEFAULT || vb_flow_matches(&f->match, fields, layers);
 }
 
-bool vb_flow_takes(struct vb_qp *qp, const uint8_t *frame, uint32_t len)
+bool vb_flow_takes(struct vb_qp *qp, const uint8_t *frame, uint32_t len, uint32_t *tag)
 {
 	union vb_frame_fields fields;
 	uint8_t layers = vb_frame_dissect(frame, len, &fields);
 
 	bool taken = false;
 
+	*tag = 0;
 	for (struct vb_flow *f = qp->node->flows; f; f = f->next) {
 		bool sniffs = f->type == IBV_FLOW_ATTR_SNIFFER;
 
@@ -175,6 +176,8 @@ bool vb_flow_takes(struct vb_qp *qp, const uint8_t *frame, uint32_t len)
 			continue;
 		if (f->qp == qp) { /* each queue pair of the process sees the frame, so a rule counts it once */
 			vb_counters_count(f, len);
+			if (f->match.tags && !*tag) /* of several rules the most important one */
+				*tag = f->match.tag;
 			taken = taken || !f->match.drop;
 		}
 		if (!sniffs && (f->match.drop || !f->dont_trap))

@@ -21,9 +21,9 @@ struct vb_flow {
 };
 
 /* Does this queue pair receive the frame? The first rule that matches decides, of all queue pairs of the process on this
- * adapter; a sniffer gets a copy in any case. Each rule of the queue pair that the frame reaches counts it. Under
- * progress. */
-bool vb_flow_takes(struct vb_qp *qp, const uint8_t *frame, uint32_t len);
+ * adapter; a sniffer gets a copy in any case. Each rule of the queue pair that the frame reaches counts it.
+ * tag: what its completion will have; 0 without a rule that tags. Under progress. */
+bool vb_flow_takes(struct vb_qp *qp, const uint8_t *frame, uint32_t len, uint32_t *tag);
 
 /* What the interface must receive for the rules of a queue pair. Under progress. */
 struct vb_flow_wants {

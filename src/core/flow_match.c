@@ -98,6 +98,15 @@ static int add_counting(struct vb_flow_match *m, const struct ibv_flow_spec_coun
 	return 0;
 }
 
+static int add_tag(struct vb_flow_match *m, const struct ibv_flow_spec_action_tag *spec)
+{
+	if (m->tags)
+		return EINVAL;
+	m->tags = true;
+	m->tag = spec->tag_id;
+	return 0;
+}
+
 /* The size of a specification of this type; 0: not supported. */
 static size_t size_of_spec(uint32_t type)
 {
@@ -113,6 +122,8 @@ static size_t size_of_spec(uint32_t type)
 	case IBV_FLOW_SPEC_TCP:
 	case IBV_FLOW_SPEC_UDP:
 		return sizeof(struct ibv_flow_spec_tcp_udp);
+	case IBV_FLOW_SPEC_ACTION_TAG:
+		return sizeof(struct ibv_flow_spec_action_tag);
 	case IBV_FLOW_SPEC_ACTION_DROP:
 		return sizeof(struct ibv_flow_spec_action_drop);
 	case IBV_FLOW_SPEC_ACTION_COUNT:
@@ -136,6 +147,8 @@ static int add_spec(struct vb_flow_match *m, const struct ibv_flow_spec *spec)
 	case IBV_FLOW_SPEC_ACTION_DROP:
 		m->drop = true;
 		return 0;
+	case IBV_FLOW_SPEC_ACTION_TAG:
+		return add_tag(m, &spec->flow_tag);
 	case IBV_FLOW_SPEC_ACTION_COUNT:
 		return add_counting(m, &spec->flow_count);
 	default:

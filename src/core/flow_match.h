@@ -45,8 +45,10 @@ struct vb_flow_match {
 	union vb_frame_fields value, mask; /* value has no bits that mask has not */
 	uint8_t layers;                    /* that a frame must have */
 	bool drop;                         /* such frames go nowhere */
-	bool counts;                       /* the next one was given */
-	struct ibv_counters *counters;     /* that count such frames: not checked */
+	bool tags;                         /* the completions of such frames have this tag */
+	uint32_t tag;
+	bool counts;                   /* the next one was given */
+	struct ibv_counters *counters; /* that count such frames: not checked */
 };
 
 /* Reads the specifications behind attr. Returns 0, EINVAL (a wrong size or type, or two that contradict each other) or

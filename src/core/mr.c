@@ -11,6 +11,7 @@
 #include "core/device.h"
 #include "core/dm.h"
 #include "core/dmabuf.h"
+#include "core/dmah.h"
 #include "core/handle.h"
 #include "core/mw.h"
 #include "core/pages.h"
@@ -173,6 +174,7 @@ void vb_mr_drop_memory(struct vb_mr *mr)
 {
 	if (mr->dm)
 		vb_dm_leave(mr->dm);
+	vb_dmah_leave(mr);
 	drop_dmabuf(mr);
 }
 

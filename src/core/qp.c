@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "core/allocate.h"
+#include "core/arrival.h"
 #include "core/async.h"
 #include "core/cntr.h"
 #include "core/context.h"
@@ -71,6 +72,19 @@ static uint32_t tso_header(const struct ibv_qp_init_attr_ex *a)
 	return a->comp_mask & IBV_QP_INIT_ATTR_MAX_TSO_HEADER ? a->max_tso_header : 0;
 }
 
+static uint32_t create_flags(const struct ibv_qp_init_attr_ex *a)
+{
+	return a->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS ? a->create_flags : 0;
+}
+
+/* Those of raw packets; where they receive into work queues, these have flags of their own. */
+static bool flags_exist(const struct ibv_qp_init_attr_ex *a)
+{
+	bool arrival = a->qp_type == IBV_QPT_RAW_PACKET && !vb_rss_is_wanted(a);
+
+	return !(create_flags(a) & ~(uint32_t)(arrival ? VB_QP_ARRIVAL_FLAGS : 0));
+}
+
 static int check_init_attr(struct ibv_context *context, const struct ibv_qp_init_attr_ex *a)
 {
 	const uint32_t supported =
@@ -83,7 +97,7 @@ static int check_init_attr(struct ibv_context *context, const struct ibv_qp_init
 	if (!type_exists(rc_only, a->qp_type) ||
 	    (a->qp_type == IBV_QPT_RAW_PACKET && vb_device_of(context->device)->ib))
 		return EOPNOTSUPP;
-	if ((a->comp_mask & ~supported) || ((a->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) && a->create_flags) ||
+	if ((a->comp_mask & ~supported) || !flags_exist(a) ||
 	    (tso_header(a) && (a->qp_type != IBV_QPT_RAW_PACKET || vb_rss_is_wanted(a))))
 		return EOPNOTSUPP;
 	if (tso_header(a) > VB_MAX_TSO_HEADER)
@@ -240,6 +254,7 @@ static void fill_public(struct vb_qp *qp, struct ibv_context *context, const str
 	} else {
 		fill_parts(qp, a);
 	}
+	qp->wants = vb_arrival_of_qp(create_flags(a));
 	qp->sq_sig_all = a->sq_sig_all;
 	qp->sq_flags = a->sq_sig_all ? IBV_SEND_SIGNALED : 0;
 	qp->ib = vb_ctx(context)->dev->ib;

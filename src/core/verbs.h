@@ -109,6 +109,11 @@ int vb_attach_counters_point_flow(struct ibv_counters *counters, struct ibv_coun
                                   struct ibv_flow *flow);
 int vb_read_counters(struct ibv_counters *counters, uint64_t *values, uint32_t n, uint32_t flags);
 
+/* rdma-core 59. attr: struct vb_dmah_init_attr (core/dmah.h). */
+struct vb_dmah;
+struct vb_dmah *vb_alloc_dmah(struct ibv_context *context, void *attr);
+int vb_dealloc_dmah(struct vb_dmah *dmah);
+
 /* rdma-core 65. attr: struct vb_comp_cntr_init_attr, struct vb_comp_cntr_attach_attr (core/cntr.h). */
 struct vb_comp_cntr;
 struct vb_comp_cntr *vb_create_comp_cntr(struct ibv_context *context, void *attr);

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "core/arrival.h"
 #include "core/async.h"
 #include "core/cq.h"
 #include "core/device.h"
@@ -34,21 +35,20 @@ bool vb_wq_is_sound(const struct ibv_wq *wq)
 
 /* --- receiving, flushing: under progress --- */
 
-static void complete_receive(struct vb_wq *wq, uint64_t wr_id, enum ibv_wc_status status, uint32_t len)
+/* a: what has arrived, if status is success. */
+static void complete_receive(struct vb_wq *wq, uint64_t wr_id, enum ibv_wc_status status, const struct vb_arrival *a)
 {
 	struct vb_cqe cqe = {
-	        .wc = {.wr_id = wr_id,
-	               .status = status,
-	               .opcode = IBV_WC_RECV,
-	               .byte_len = status == IBV_WC_SUCCESS ? len : 0,
-	               .qp_num = wq->number},
+	        .wc = {.wr_id = wr_id, .status = status, .opcode = IBV_WC_RECV, .qp_num = wq->number},
 	        .receive = &wq->rq,
 	};
 
+	if (status == IBV_WC_SUCCESS)
+		vb_arrival_complete(a, &cqe.wc);
 	vb_cq_push(wq->cq, &cqe, status != IBV_WC_SUCCESS);
 }
 
-bool vb_wq_take(struct vb_wq *wq, const uint8_t *frame, uint32_t len)
+bool vb_wq_take(struct vb_wq *wq, uint8_t *frame, uint32_t len, uint32_t flow_tag)
 {
 	enum ibv_wc_status status = IBV_WC_SUCCESS;
 	struct vb_rwqe w;
@@ -56,12 +56,14 @@ bool vb_wq_take(struct vb_wq *wq, const uint8_t *frame, uint32_t len)
 
 	if (atomic_load_explicit(&wq->state, memory_order_relaxed) != IBV_WQS_RDY || !vb_rq_peek(&wq->rq, &w, &sges))
 		return false;
-	if (len > w.length)
+	const struct vb_arrival a = vb_arrive(frame, len, flow_tag, wq->wants);
+
+	if (a.len > w.length)
 		status = IBV_WC_LOC_LEN_ERR;
-	else if (!vb_scatter_store(wq->node, vb_pd_id(wq->pd), sges, w.num_sge, frame, len))
+	else if (!vb_scatter_store(wq->node, vb_pd_id(wq->pd), sges, w.num_sge, a.frame, a.len))
 		status = IBV_WC_LOC_PROT_ERR;
 	vb_rq_advance(&wq->rq);
-	complete_receive(wq, w.wr_id, status, len);
+	complete_receive(wq, w.wr_id, status, &a);
 	return true;
 }
 
@@ -80,7 +82,7 @@ static void enter_error(struct vb_wq *wq)
 	vb_lock(&wq->rq.lock); /* post_receives reads the state under it, and flushes a receive that it posts later */
 	while (vb_rq_peek(&wq->rq, &w, &sges)) {
 		vb_rq_advance(&wq->rq);
-		complete_receive(wq, w.wr_id, IBV_WC_WR_FLUSH_ERR, 0);
+		complete_receive(wq, w.wr_id, IBV_WC_WR_FLUSH_ERR, NULL);
 	}
 	vb_unlock(&wq->rq.lock);
 }
@@ -170,6 +172,11 @@ void vb_wq_arm_all(struct vb_node *node)
 
 /* --- creation --- */
 
+static uint32_t wq_flags(const struct ibv_wq_init_attr *attr)
+{
+	return attr->comp_mask & IBV_WQ_INIT_ATTR_FLAGS ? attr->create_flags : 0;
+}
+
 static int check_wq_attr(const struct ibv_context *context, const struct ibv_wq_init_attr *attr)
 {
 	if (vb_device_rc_only(vb_device_of(context->device)) ||
@@ -177,7 +184,7 @@ static int check_wq_attr(const struct ibv_context *context, const struct ibv_wq_
 		return EOPNOTSUPP;
 	if (attr->comp_mask >= IBV_WQ_INIT_ATTR_RESERVED || attr->wq_type != IBV_WQT_RQ)
 		return EINVAL;
-	if ((attr->comp_mask & IBV_WQ_INIT_ATTR_FLAGS) && attr->create_flags)
+	if (wq_flags(attr) & ~(uint32_t)VB_WQ_ARRIVAL_FLAGS)
 		return EOPNOTSUPP;
 	if (!attr->pd || attr->pd->context != context || !vb_pd_is_sound(attr->pd))
 		return EINVAL;
@@ -281,6 +288,7 @@ struct ibv_wq *vb_create_wq(struct ibv_context *context, struct ibv_wq_init_attr
 	wq->node = vb_ctx(context)->node;
 	wq->pd = vb_pd(attr->pd);
 	wq->cq = vb_cq(attr->cq);
+	wq->wants = vb_arrival_of_wq(wq_flags(attr));
 	err = enter_node(wq);
 	if (err) {
 		wq_free(wq);
@@ -335,6 +343,11 @@ static int change_state(struct vb_wq *wq, const struct ibv_wq_attr *attr)
 		return EINVAL;
 	if (!change_is_allowed(cur, next))
 		return EINVAL;
+	if (attr->attr_mask & IBV_WQ_ATTR_FLAGS) {
+		uint8_t which = vb_arrival_of_wq(attr->flags_mask);
+
+		wq->wants = (uint8_t)((wq->wants & ~which) | (vb_arrival_of_wq(attr->flags) & which));
+	}
 	if (!(attr->attr_mask & IBV_WQ_ATTR_STATE))
 		return 0;
 	if (next == IBV_WQS_RESET)
@@ -352,7 +365,7 @@ int vb_modify_wq(struct ibv_wq *ibwq, struct ibv_wq_attr *attr)
 
 	if (!vb_wq_is_sound(ibwq) || !attr->attr_mask || attr->attr_mask >= IBV_WQ_ATTR_RESERVED)
 		return EINVAL;
-	if ((attr->attr_mask & IBV_WQ_ATTR_FLAGS) && attr->flags_mask)
+	if ((attr->attr_mask & IBV_WQ_ATTR_FLAGS) && (attr->flags_mask & ~(uint32_t)VB_WQ_ARRIVAL_FLAGS))
 		return EOPNOTSUPP;
 	vb_lock(&wq->node->progress);
 	int err = change_state(wq, attr);

@@ -10,9 +10,12 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "frame/fields.h"
 #include "node/xrc_far.h"
 
 #define PATIENCE 30 /* s: a process that has not answered by then is not asked again */
+#define EVENTS 32   /* taken in a row; the others wait until the progress thread comes back */
+#define ERRNO_MAX 4095
 
 /* The way to the target of another process. Its questions are asked under the handle's modify_lock. */
 struct vb_xrc_far {
@@ -71,6 +74,23 @@ static int send_question(int fd, struct vb_xrc_ask *ask, int events)
 	return sendmsg(fd, &msg, MSG_NOSIGNAL) == sizeof(*ask) ? 0 : EIO;
 }
 
+/* Has every field a value that a queue pair can have? The program may use them as indexes. */
+static bool is_possible(const struct ibv_qp_attr *a)
+{
+	const uint32_t psns = a->rq_psn | a->sq_psn | a->dest_qp_num;
+
+	return (unsigned)a->qp_state <= IBV_QPS_ERR && (unsigned)a->cur_qp_state <= IBV_QPS_ERR &&
+	       (unsigned)a->path_mtu <= IBV_MTU_4096 && (unsigned)a->path_mig_state <= IBV_MIG_ARMED &&
+	       psns <= VB_QPN_MASK && a->port_num <= 1 && a->alt_port_num <= 1 && a->ah_attr.port_num <= 1 &&
+	       a->ah_attr.is_global <= 1 && a->timeout < 32 && a->min_rnr_timer < 32 && a->retry_cnt < 8 &&
+	       a->rnr_retry < 8;
+}
+
+static bool is_answer(const struct vb_xrc_answer *a)
+{
+	return a->err >= 0 && a->err <= ERRNO_MAX && a->state <= IBV_QPS_ERR && is_possible(&a->attr);
+}
+
 /* After an error nobody knows which question the next answer is of. Under the handle's modify_lock. */
 static int ask_far(struct vb_xrc_far *f, struct vb_xrc_ask *ask, int events, struct vb_xrc_answer *a)
 {
@@ -83,9 +103,9 @@ static int ask_far(struct vb_xrc_far *f, struct vb_xrc_ask *ask, int events, str
 	int err = send_question(f->fd, ask, events);
 
 	do
-		n = err ? -1 : recv(f->fd, a, sizeof(*a), 0);
+		n = err ? -1 : recv(f->fd, a, sizeof(*a), MSG_TRUNC);
 	while (!err && n < 0 && errno == EINTR);
-	if (n == sizeof(*a))
+	if (n == sizeof(*a) && is_answer(a))
 		return a->err;
 	close(f->fd);
 	f->fd = -1;
@@ -104,8 +124,7 @@ static int ask_alone(struct vb_qp *h, struct vb_xrc_ask *ask, struct vb_xrc_answ
 
 static void show_state(struct vb_qp *h, uint32_t state)
 {
-	if (state <= IBV_QPS_ERR)
-		__atomic_store_n(&h->qp.state, (enum ibv_qp_state)state, __ATOMIC_RELAXED);
+	__atomic_store_n(&h->qp.state, (enum ibv_qp_state)state, __ATOMIC_RELAXED);
 }
 
 static int far_modify(struct vb_qp *h, const struct ibv_qp_attr *attr, int mask)
@@ -157,14 +176,20 @@ static void target_is_gone(struct vb_xrc_far *f)
 static void on_far_event(struct vb_watch *w, uint32_t events)
 {
 	struct vb_xrc_far *f = VB_UPCAST(w, struct vb_xrc_far, watch);
-	struct vb_xrc_event ev;
-	ssize_t n;
 
-	while ((n = recv(w->fd, &ev, sizeof(ev), MSG_DONTWAIT)) == sizeof(ev))
+	for (unsigned i = 0; i < EVENTS; i++) {
+		struct vb_xrc_event ev;
+		ssize_t n = recv(w->fd, &ev, sizeof(ev), MSG_DONTWAIT | MSG_TRUNC);
+
+		if (n < 0 && (errno == EAGAIN || errno == EINTR))
+			return;
+		if (n != sizeof(ev)) {
+			target_is_gone(f);
+			return;
+		}
 		if (is_of_a_target(ev.type))
 			vb_async_raise(VB_CONTEXT_OF(f->handle), (enum ibv_event_type)ev.type, &f->handle->qp);
-	if (n >= 0 || (errno != EAGAIN && errno != EINTR))
-		target_is_gone(f);
+	}
 }
 
 /* --- beginning and end --- */

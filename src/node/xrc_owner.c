@@ -28,6 +28,7 @@
  */
 #define OPENERS 256u /* connections of other processes at a time */
 #define BACKLOG 64
+#define SHORTAGE 100 /* ms: until the next try, if a connection cannot be accepted */
 
 struct opener {
 	int fd, events;
@@ -38,10 +39,11 @@ struct vb_xrc_owner {
 	struct vb_node *node;
 	pthread_t thread;
 	int dir_fd, listener, wake;
+	bool shortage; /* of descriptors or memory: the listener stays readable */
 	pid_t pid;
 	atomic_bool stop;
-	bool orphan; /* the node ended with a handle that the thread itself has closed */
-	unsigned n;
+	bool orphan;   /* the node ended with a handle that the thread itself has closed */
+	atomic_uint n; /* a child of fork() finds this many openers, at any moment */
 	struct opener *openers[OPENERS];
 };
 
@@ -120,6 +122,16 @@ static int descriptor_of(struct msghdr *msg)
 	return fd;
 }
 
+/* Events are sent under locks of the data path, and only to such a socket without waiting. */
+static bool takes_events(int fd)
+{
+	int domain = 0, type = 0;
+	socklen_t len = sizeof(int);
+
+	return !getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) && domain == AF_UNIX &&
+	       !getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &len) && type == SOCK_SEQPACKET;
+}
+
 /* Returns false if the connection is over. */
 static bool hear_question(struct opener *op, struct vb_xrc_ask *ask)
 {
@@ -133,7 +145,8 @@ static bool hear_question(struct opener *op, struct vb_xrc_ask *ask)
 	ssize_t n = recvmsg(op->fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 	int fd = n < 0 ? -1 : descriptor_of(&msg);
 
-	if (n != sizeof(*ask) || ask->version != VB_XRC_FAR_VERSION || (fd >= 0 && op->events >= 0)) {
+	if (n != sizeof(*ask) || (msg.msg_flags & MSG_TRUNC) || ask->version != VB_XRC_FAR_VERSION ||
+	    (fd >= 0 && (op->events >= 0 || !takes_events(fd)))) {
 		close_if_any(fd);
 		return false;
 	}
@@ -196,6 +209,8 @@ static bool serve_opener(struct vb_xrc_owner *o, struct opener *op)
 static void accept_opener(struct vb_xrc_owner *o)
 {
 	int fd = accept4(o->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+	o->shortage = fd < 0 && errno != EAGAIN && errno != ECONNABORTED;
 	struct opener *op = fd >= 0 && o->n < OPENERS && vb_xrc_is_ours(fd) ? calloc(1, sizeof(*op)) : NULL;
 
 	if (!op) {
@@ -203,7 +218,8 @@ static void accept_opener(struct vb_xrc_owner *o)
 		return;
 	}
 	*op = (struct opener){.fd = fd, .events = -1};
-	o->openers[o->n++] = op;
+	o->openers[o->n] = op;
+	o->n++;
 }
 
 /* An opener that goes leaves its place to the last one. */
@@ -213,15 +229,20 @@ static void serve_all(struct vb_xrc_owner *o, const struct pollfd *ready, unsign
 		if (ready[i].revents && !serve_opener(o, o->openers[i])) {
 			struct opener *gone = o->openers[i];
 
-			o->openers[i] = o->openers[--o->n];
+			o->openers[i] = o->openers[o->n - 1];
+			o->n--;
 			opener_end(gone);
 		}
 }
 
 static void owner_free(struct vb_xrc_owner *o)
 {
-	while (o->n)
-		opener_end(o->openers[--o->n]);
+	while (o->n) {
+		struct opener *gone = o->openers[o->n - 1];
+
+		o->n--;
+		opener_end(gone);
+	}
 	close_if_any(o->listener);
 	close_if_any(o->wake);
 	close_if_any(o->dir_fd);
@@ -239,10 +260,13 @@ static void *owner_thread(void *arg)
 		unsigned n = o->n;
 
 		p[0] = (struct pollfd){.fd = o->wake, .events = POLLIN};
-		p[1] = (struct pollfd){.fd = n < OPENERS ? o->listener : -1, .events = POLLIN};
+		p[1] = (struct pollfd){.fd = n < OPENERS && !o->shortage ? o->listener : -1, .events = POLLIN};
 		for (unsigned i = 0; i < n; i++)
 			p[2 + i] = (struct pollfd){.fd = o->openers[i]->fd, .events = POLLIN};
-		if (poll(p, 2 + n, -1) <= 0)
+		int ready = poll(p, 2 + n, o->shortage ? SHORTAGE : -1);
+
+		o->shortage = false;
+		if (ready <= 0)
 			continue;
 		serve_all(o, p + 2, n);
 		if (p[1].revents && !o->orphan)

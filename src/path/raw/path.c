@@ -10,6 +10,8 @@
 #include <unistd.h>
 
 #include "core/active.h"
+#include "core/arrival.h"
+#include "core/buffer.h"
 #include "core/cq.h"
 #include "core/device.h"
 #include "core/inbound.h"
@@ -17,6 +19,7 @@
 #include "core/sq.h"
 #include "core/wq.h"
 #include "fault/set.h"
+#include "frame/ip_sums.h"
 #include "path/raw/raw.h"
 #include "util/units.h"
 
@@ -43,8 +46,8 @@ int vb_raw_open(struct vb_qp *qp)
 
 	if (!path)
 		return ENOMEM;
-	path->stage = qp->sq_max_tso ? malloc(VB_RAW_STAGE) : NULL;
-	path->fd = qp->sq_max_tso && !path->stage ? -ENOMEM : vb_raw_socket(&nd);
+	path->stage = qp->sq_max_wr ? malloc(VB_RAW_STAGE) : NULL;
+	path->fd = qp->sq_max_wr && !path->stage ? -ENOMEM : vb_raw_socket(&nd);
 	if (path->fd < 0) {
 		int err = -path->fd;
 
@@ -171,9 +174,28 @@ static void end_frame(struct vb_swqe *w, enum ibv_wc_status status)
 	w->status = (uint8_t)status;
 }
 
+/* IBV_SEND_IP_CSUM: a copy of the frame gets the checksums, because its memory is the program's. Returns the new number of
+ * pieces; 0: the stage has no room left; -1: the frame's memory is not mapped. */
+static int gather_with_sums(struct vb_qp *qp, const struct vb_swqe *w, struct iovec *iov, int pieces, uint32_t *used)
+{
+	uint8_t *copy = qp->raw->stage + *used;
+
+	if (w->length > VB_RAW_FRAME_MAX) /* no interface takes it */
+		return pieces;
+	if (w->length > VB_RAW_STAGE - *used)
+		return 0;
+	if (!vb_copy_from(iov, pieces, 0, copy, w->length))
+		return -1;
+	vb_ip_sums_fill(copy, w->length);
+	*used += w->length;
+	iov[0] = (struct iovec){copy, w->length};
+	return 1;
+}
+
 /* Collects the next frames up to one that cannot be sent. */
 static unsigned gather_frames(struct vb_qp *qp, struct frames *f)
 {
+	uint32_t used = 0; /* of the stage */
 	unsigned n = 0;
 
 	for (; n < VB_RAW_BATCH && qp->sq_emit + n != qp->sq_head; n++) {
@@ -181,13 +203,13 @@ static unsigned gather_frames(struct vb_qp *qp, struct frames *f)
 
 		if (w->opcode == IBV_WR_TSO && w->state != VB_SWQE_DONE) /* its checksums are always right */
 			break;
-		if (w->state != VB_SWQE_DONE && w->flags & IBV_SEND_IP_CSUM)
-			end_frame(w, IBV_WC_LOC_QP_OP_ERR); /* raw_packet_caps does not have it */
 		int pieces = w->state == VB_SWQE_DONE ? 0 : vb_gather(qp, w, 0, f->iov[n]);
 
+		if (pieces > 0 && w->flags & IBV_SEND_IP_CSUM)
+			pieces = gather_with_sums(qp, w, f->iov[n], pieces, &used);
 		if (pieces < 0)
 			end_frame(w, IBV_WC_LOC_PROT_ERR);
-		if (w->state == VB_SWQE_DONE)
+		if (w->state == VB_SWQE_DONE || (!pieces && used))
 			break;
 		f->msg[n] = (struct mmsghdr){.msg_hdr = {.msg_iov = f->iov[n], .msg_iovlen = (size_t)pieces}};
 	}
@@ -318,17 +340,19 @@ static void raw_closed(struct vb_qp *qp)
 
 /* --- receiving: under progress --- */
 
-static void complete_frame(struct vb_qp *qp, enum ibv_wc_status status, uint32_t len)
+/* a: what has arrived, if status is success. */
+static void complete_frame(struct vb_qp *qp, enum ibv_wc_status status, const struct vb_arrival *a)
 {
 	struct vb_cqe cqe = {
 	        .wc = {.wr_id = qp->inbound->wqe.wr_id,
 	               .status = status,
 	               .opcode = IBV_WC_RECV,
-	               .byte_len = status == IBV_WC_SUCCESS ? len : 0,
 	               .qp_num = qp->qp.qp_num},
 	        .receive = vb_rq_of(qp),
 	};
 
+	if (status == IBV_WC_SUCCESS)
+		vb_arrival_complete(a, &cqe.wc);
 	qp->inbound->active = false;
 	vb_cq_push(qp->rcq, &cqe, status != IBV_WC_SUCCESS);
 }
@@ -347,21 +371,22 @@ static void end_by_receive(struct vb_qp *qp)
 {
 	vb_lock(&qp->sq_lock);
 	vb_qp_set_state(qp, IBV_QPS_ERR);
-	complete_frame(qp, IBV_WC_LOC_PROT_ERR, 0);
+	complete_frame(qp, IBV_WC_LOC_PROT_ERR, NULL);
 	vb_qp_error(qp);
 	vb_unlock(&qp->sq_lock);
 }
 
 /* A frame without a receive is lost. One that is too long for its receive fails it, as a datagram does. */
-static void frame_input(struct vb_raw_path *path, const uint8_t *frame, uint32_t len)
+static void frame_input(struct vb_raw_path *path, uint8_t *frame, uint32_t len)
 {
 	struct vb_qp *qp = path->qp;
+	uint32_t tag;
 
-	if (!frames_wanted(qp) || !vb_flow_takes(qp, frame, len)) {
+	if (!frames_wanted(qp) || !vb_flow_takes(qp, frame, len, &tag)) {
 		path->unclaimed++;
 		return;
 	}
-	if (qp->rss ? !vb_rss_take(qp, frame, len) : !vb_receive_take(qp)) {
+	if (qp->rss ? !vb_rss_take(qp, frame, len, tag) : !vb_receive_take(qp)) {
 		path->no_receive++;
 		return;
 	}
@@ -369,10 +394,12 @@ static void frame_input(struct vb_raw_path *path, const uint8_t *frame, uint32_t
 	path->received_bytes += len;
 	if (qp->rss)
 		return;
-	if (len > qp->inbound->wqe.length)
-		complete_frame(qp, IBV_WC_LOC_LEN_ERR, 0);
-	else if (vb_receive_store(qp, 0, frame, len))
-		complete_frame(qp, IBV_WC_SUCCESS, len);
+	const struct vb_arrival a = vb_arrive(frame, len, tag, qp->wants);
+
+	if (a.len > qp->inbound->wqe.length)
+		complete_frame(qp, IBV_WC_LOC_LEN_ERR, NULL);
+	else if (vb_receive_store(qp, 0, a.frame, a.len))
+		complete_frame(qp, IBV_WC_SUCCESS, &a);
 	else
 		end_by_receive(qp);
 }

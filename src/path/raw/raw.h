@@ -26,11 +26,11 @@ struct vb_raw_path {
 	bool listens;                     /* it has rules: the socket receives */
 	atomic_bool cut;                  /* a rule of fault injection has the port down: all frames are lost */
 	uint64_t sent_frames, sent_bytes; /* under sq_lock, as the next two */
-	uint8_t *stage;                   /* of a queue pair with TSO: frames that are built for one system call */
+	uint8_t *stage;                   /* frames that are built for one system call; NULL: it sends nothing */
 	uint32_t segmented;               /* payload of the next request that was sent already */
 	uint64_t received_frames, received_bytes, unclaimed, no_receive;
-	struct vb_flow_wants joined;         /* the addresses that the interface receives for it */
-	uint8_t frame[VB_RAW_FRAME_MAX + 8]; /* a received frame, behind room for a VLAN tag */
+	struct vb_flow_wants joined;          /* the addresses that the interface receives for it */
+	uint8_t frame[VB_RAW_FRAME_MAX + 12]; /* a received frame, between room for a VLAN tag and for an FCS */
 };
 
 struct vb_raw_host {

@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "frame/ip_sums.h"
 #include "path/raw/raw.h"
 
 #define RECEIVE_BUFFER (8 << 20) /* bytes; the kernel grants what it allows */
@@ -148,8 +149,9 @@ int vb_raw_listen(struct vb_raw_path *path, const struct vb_flow_wants *wants)
 	return 0;
 }
 
-/* Puts back the VLAN tag that the kernel took out of the frame. */
-static uint8_t *restore_tag(struct msghdr *msg, uint8_t *frame, uint32_t *len)
+/* The frame as the wire has it: with the VLAN tag that the kernel took out of it, and the checksum that it left to the
+ * interface. */
+static uint8_t *restore_frame(struct msghdr *msg, uint8_t *frame, uint32_t *len)
 {
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR(msg, c)) {
 		struct tpacket_auxdata aux;
@@ -158,6 +160,8 @@ static uint8_t *restore_tag(struct msghdr *msg, uint8_t *frame, uint32_t *len)
 		    c->cmsg_len < CMSG_LEN(sizeof(aux)))
 			continue;
 		memcpy(&aux, CMSG_DATA(c), sizeof(aux));
+		if (aux.tp_status & TP_STATUS_CSUMNOTREADY)
+			vb_ip_sums_finish(frame, *len);
 		if (!(aux.tp_status & TP_STATUS_VLAN_VALID) || *len < MACS_LEN)
 			continue;
 		uint16_t tag[2] = {htons(aux.tp_status & TP_STATUS_VLAN_TPID_VALID ? aux.tp_vlan_tpid : ETH_P_8021Q),
@@ -195,7 +199,7 @@ uint32_t vb_raw_take(struct vb_raw_path *path, uint8_t **at)
 			continue;
 		uint32_t len = (uint32_t)n;
 
-		*at = restore_tag(&msg, frame, &len);
+		*at = restore_frame(&msg, frame, &len);
 		return len;
 	}
 	return 0;

@@ -2,6 +2,7 @@
 // follows: rdma-core 62, libibverbs/verbs.h (declared here: our headers are those of 44.0)
 // SPDX-License-Identifier: MIT
 #include <infiniband/verbs.h>
+#include <sched.h>
 
 #include "load.h"
 
@@ -98,6 +99,51 @@ static void allocates_buffers(struct ibv_context *context, struct ibv_pd *pd)
 	CHECK(!ibv_dealloc_pd(other));
 }
 
+struct later_dmah_attr {
+	uint32_t comp_mask, cpu_id;
+	uint8_t ph, tph_mem_type;
+};
+enum { DMAH_CPU_ID = 1, DMAH_PH = 2, DMAH_MEM_TYPE = 4, REG_MR_DMAH = 16 };
+
+static void refuses_handle(struct ibv_context *context, struct later_dmah_attr attr, int err)
+{
+	errno = 0;
+	CHECK(!ibv_alloc_dmah(context, &attr) && errno == err);
+}
+
+/* The cases of rdma-core 65's tests of DMA handles, and that a handle lives as long as its regions. */
+static void allocates_dma_handles(struct ibv_context *context, struct ibv_pd *pd)
+{
+	static char buf[8192];
+	struct later_dmah_attr attr = {.comp_mask = DMAH_CPU_ID | DMAH_PH | DMAH_MEM_TYPE,
+	                               .cpu_id = (uint32_t)sched_getcpu(),
+	                               .ph = 3,
+	                               .tph_mem_type = 1};
+	struct later_mr_attr region = {.length = sizeof(buf),
+	                               .access = IBV_ACCESS_LOCAL_WRITE,
+	                               .comp_mask = REG_MR_ADDR | REG_MR_DMAH,
+	                               .addr = buf};
+	void *dmah = ibv_alloc_dmah(context, &attr);
+
+	CHECK(dmah && *(struct ibv_context **)dmah == context);
+	region.dmah = dmah;
+	struct ibv_mr *mr = ibv_reg_mr_ex(pd, &region);
+	CHECK(mr && mr->addr == buf && mr->lkey);
+	CHECK(ibv_dealloc_dmah(dmah) == EBUSY);
+	CHECK(!ibv_dereg_mr(mr));
+	region.access |= IBV_ACCESS_ON_DEMAND;
+	CHECK(!ibv_reg_mr_ex(pd, &region) && errno == EINVAL);
+	CHECK(!ibv_dealloc_dmah(dmah));
+	region.dmah = NULL;
+	region.access = IBV_ACCESS_LOCAL_WRITE;
+	CHECK(!ibv_reg_mr_ex(pd, &region) && errno == EINVAL);
+	refuses_handle(context, (struct later_dmah_attr){DMAH_PH, 0, 4, 0}, EINVAL);
+	refuses_handle(context, (struct later_dmah_attr){DMAH_MEM_TYPE, 0, 0, 0xfe}, EINVAL);
+	refuses_handle(context, (struct later_dmah_attr){DMAH_CPU_ID, 0xffff, 0, 0}, EPERM);
+	refuses_handle(context, (struct later_dmah_attr){8, 0, 0, 0}, EINVAL);
+	CHECK(!ibv_alloc_dmah(context, NULL) && errno == EINVAL);
+}
+
 int main(void)
 {
 	struct ibv_device **devices = ibv_get_device_list(NULL);
@@ -117,7 +163,7 @@ int main(void)
 	registers_memory(pd);
 
 	allocates_buffers(context, pd);
-	CHECK(!ibv_alloc_dmah(context, NULL) && errno == EOPNOTSUPP);
+	allocates_dma_handles(context, pd);
 	CHECK(ibv_dm_export_dmabuf_fd(NULL) == -1 && errno == EINVAL);
 	CHECK(ibv_dealloc_dmah(NULL) == EINVAL);
 	ibv_free_buf(NULL);

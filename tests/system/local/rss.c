@@ -285,8 +285,8 @@ static void the_states_of_a_work_queue_are_those_of_the_manual(void)
 	SAME(ibv_modify_wq(wq, &(struct ibv_wq_attr){0}), EINVAL);
 	SAME(ibv_modify_wq(wq, &(struct ibv_wq_attr){.attr_mask = IBV_WQ_ATTR_RESERVED}), EINVAL);
 	SAME(ibv_modify_wq(wq, &(struct ibv_wq_attr){.attr_mask = IBV_WQ_ATTR_FLAGS,
-	                                             .flags = IBV_WQ_FLAGS_CVLAN_STRIPPING,
-	                                             .flags_mask = IBV_WQ_FLAGS_CVLAN_STRIPPING}),
+	                                             .flags = IBV_WQ_FLAGS_DELAY_DROP,
+	                                             .flags_mask = IBV_WQ_FLAGS_DELAY_DROP}),
 	     EOPNOTSUPP);
 	SAME(wq_to(wq, IBV_WQS_UNKNOWN), EINVAL);
 	for (uint64_t i = 1; i < 4; i++)

@@ -5,6 +5,8 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/resource.h>
+#include <time.h>
 
 /* What the target's process, the owner, tells the others. */
 struct target_addr {
@@ -269,6 +271,56 @@ static void a_killed_openers_handle_is_closed(void)
 	scene_close(&s);
 }
 
+static uint64_t processor_ms(void)
+{
+	struct timespec t;
+
+	CHECK(!clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t));
+	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+/* Has no descriptor left when the opener comes. */
+static void waits_for_descriptors(int fd, void *arg)
+{
+	const struct rlimit few = {200, 200};
+	int taken[200], n = 0;
+	struct member m;
+
+	member_open(&m);
+	m.qp = xrc_target_make(m.d.ctx, m.xrcd);
+	const struct target_addr me = {.qpn = m.qp->qp_num, .gid = m.d.gid};
+
+	CHECK(!setrlimit(RLIMIT_NOFILE, &few));
+	while ((taken[n] = open("/dev/null", O_RDONLY)) >= 0)
+		n++;
+	tell(fd, &me, sizeof(me));
+	meet_up(fd);
+	meet_up(fd); /* the opener is coming */
+	uint64_t before = processor_ms();
+
+	sleep_ms(1000);
+	CHECK(processor_ms() - before < 200);
+	while (n)
+		close(taken[--n]);
+	meet_up(fd); /* it has come */
+	SAME(ibv_destroy_qp(m.qp), 0);
+	member_close(&m);
+}
+
+static void an_opener_waits_for_descriptors_of_the_owner(void)
+{
+	struct scene s;
+
+	scene_open(&s, waits_for_descriptors, opens_and_waits);
+	meet_up(s.owner.fd);
+	meet_up(s.opener.fd);
+	meet_up(s.opener.fd);
+	finish(&s.opener);
+	meet_up(s.owner.fd);
+	finish(&s.owner);
+	scene_close(&s);
+}
+
 /* --- events --- */
 
 static int awaited_event(struct member *m)
@@ -385,6 +437,8 @@ static const struct test tests[] = {
         {"an error of a target is an event in all processes that have opened it", all_openers_hear_of_an_error, 0},
         {"the death of a target's process is a fatal event for its openers", openers_hear_of_its_processs_death, 0},
         {"a target that is not in the domain cannot be opened", what_does_not_exist_cannot_be_opened, 0},
+        {"an opener waits while the target's process has no descriptor, at no cost",
+         an_opener_waits_for_descriptors_of_the_owner, 0},
 };
 
 int main(int argc, char **argv)

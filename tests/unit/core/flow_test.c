@@ -237,8 +237,9 @@ static void what_is_no_rule_is_refused(void)
 static bool gets(struct ibv_qp *qp)
 {
 	uint8_t f[128];
+	uint32_t tag;
 
-	return vb_flow_takes(vb_qp(qp), f, ipv4_frame(f, 17, -1));
+	return vb_flow_takes(vb_qp(qp), f, ipv4_frame(f, 17, -1), &tag);
 }
 
 static struct ibv_flow *attach(struct ibv_qp *qp, struct rule r, enum ibv_flow_attr_type type, uint16_t priority,

@@ -1,0 +1,150 @@
+// ip_sums.c - the checksums of IPv4, TCP and UDP in an Ethernet frame: filled in, and verified
+// follows: RFC 791, RFC 768, RFC 8200 §8.1, RFC 9293 §3.1; IEEE 802.1Q; ibv_post_send(3), IBV_SEND_IP_CSUM
+// SPDX-License-Identifier: MIT
+#include "frame/ip_sums.h"
+
+#include <netinet/in.h>
+
+#include "frame/checksum.h"
+#include "frame/ethernet.h"
+
+#define MACS 12u
+#define VLAN_TAG 4u
+#define IPV4_SUM 10u /* offsets in the headers */
+#define TCP_SUM 16u
+#define UDP_SUM 6u
+#define UDP_LEN 8u
+#define FRAGMENT 0x3fffu /* more fragments, or an offset */
+
+/* Where the packet and its transport header are in a frame. */
+struct layout {
+	uint32_t ip_at, ip_len; /* of the IP header; ip_len 0: there is none */
+	bool v4;
+	uint8_t protocol; /* IPPROTO_TCP, IPPROTO_UDP; 0: neither, or not all of it is here */
+	uint32_t at, len; /* of TCP or UDP */
+};
+
+static uint16_t load16(const uint8_t *at)
+{
+	return (uint16_t)(at[0] << 8 | at[1]);
+}
+
+static void store16(uint8_t *at, uint16_t v)
+{
+	at[0] = (uint8_t)(v >> 8);
+	at[1] = (uint8_t)v;
+}
+
+static void find_transport(struct layout *l, const uint8_t *frame, uint32_t packet_len, uint8_t protocol)
+{
+	uint32_t len = packet_len - l->ip_len;
+
+	l->at = l->ip_at + l->ip_len;
+	l->len = len;
+	if (protocol == IPPROTO_TCP && len >= VB_TCP_LEN)
+		l->protocol = protocol;
+	if (protocol != IPPROTO_UDP || len < UDP_LEN)
+		return;
+	l->len = load16(frame + l->at + 4); /* which may be less than the packet has */
+	if (l->len >= UDP_LEN && l->len <= len)
+		l->protocol = protocol;
+}
+
+/* The packet may be shorter than the frame, which has a minimum. */
+static void find_ipv4(struct layout *l, const uint8_t *frame, uint32_t room)
+{
+	const uint8_t *ip = frame + l->ip_at;
+	uint32_t header = room < VB_IPV4_LEN ? 0 : (ip[0] & 0xfu) * 4;
+
+	if (header < VB_IPV4_LEN || header > room || ip[0] >> 4 != 4)
+		return;
+	l->v4 = true;
+	l->ip_len = header;
+	uint32_t total = load16(ip + 2);
+
+	if (total >= header && total <= room && !(load16(ip + 6) & FRAGMENT))
+		find_transport(l, frame, total, ip[9]);
+}
+
+static void find_ipv6(struct layout *l, const uint8_t *frame, uint32_t room)
+{
+	const uint8_t *ip = frame + l->ip_at;
+
+	if (room < VB_IPV6_LEN || ip[0] >> 4 != 6)
+		return;
+	l->ip_len = VB_IPV6_LEN;
+	if (load16(ip + 4) <= room - VB_IPV6_LEN)
+		find_transport(l, frame, VB_IPV6_LEN + load16(ip + 4), ip[6]);
+}
+
+static struct layout layout_of(const uint8_t *frame, uint32_t len)
+{
+	struct layout l = {0};
+	uint32_t at = MACS;
+
+	while (len >= at + VLAN_TAG + 2 && (load16(frame + at) == 0x8100 || load16(frame + at) == 0x88a8))
+		at += VLAN_TAG;
+	l.ip_at = at + 2;
+	if (len < l.ip_at)
+		return l;
+	if (load16(frame + at) == 0x0800)
+		find_ipv4(&l, frame, len - l.ip_at);
+	else if (load16(frame + at) == 0x86dd)
+		find_ipv6(&l, frame, len - l.ip_at);
+	return l;
+}
+
+/* Over the transport's header and payload, and the pseudo header. 0 if what is there includes the right checksum. */
+static uint16_t transport_sum(const uint8_t *frame, const struct layout *l)
+{
+	const uint8_t *addresses = frame + l->ip_at + (l->v4 ? 12 : 8);
+	uint64_t sum = (uint64_t)l->protocol + l->len;
+
+	sum = vb_sum_words(sum, addresses, l->v4 ? 8 : 32);
+	return vb_sum_fold(vb_sum_words(sum, frame + l->at, l->len));
+}
+
+static uint32_t sum_at(const struct layout *l)
+{
+	return l->at + (l->protocol == IPPROTO_TCP ? TCP_SUM : UDP_SUM);
+}
+
+static void fill_transport(uint8_t *frame, const struct layout *l)
+{
+	uint8_t *at = frame + sum_at(l);
+
+	store16(at, 0);
+	uint16_t sum = transport_sum(frame, l);
+
+	store16(at, sum || l->protocol == IPPROTO_TCP ? sum : 0xffff); /* 0 stands for no checksum of UDP */
+}
+
+void vb_ip_sums_fill(uint8_t *frame, uint32_t len)
+{
+	struct layout l = layout_of(frame, len);
+	uint8_t *ip = frame + l.ip_at;
+
+	if (l.v4) {
+		store16(ip + IPV4_SUM, 0);
+		store16(ip + IPV4_SUM, vb_sum_fold(vb_sum_words(0, ip, l.ip_len)));
+	}
+	if (l.protocol)
+		fill_transport(frame, &l);
+}
+
+void vb_ip_sums_finish(uint8_t *frame, uint32_t len)
+{
+	struct layout l = layout_of(frame, len);
+
+	if (l.protocol && (l.protocol == IPPROTO_TCP || load16(frame + sum_at(&l))))
+		fill_transport(frame, &l);
+}
+
+bool vb_ip_sums_right(const uint8_t *frame, uint32_t len)
+{
+	struct layout l = layout_of(frame, len);
+
+	if (!l.v4 || !l.protocol || vb_sum_fold(vb_sum_words(0, frame + l.ip_at, l.ip_len)))
+		return false;
+	return (l.protocol == IPPROTO_UDP && !load16(frame + sum_at(&l))) || !transport_sum(frame, &l);
+}
