@@ -36,6 +36,8 @@ static void note_beat(struct ng *g, const struct ng_gateway *w, uint64_t now, st
 		*out = *old;
 		return;
 	}
+	if (same(g->silent, w->client))
+		*g->silent = 0;
 	*out = (struct ng_lease){.beat = w->beat, .at = now, .moved = old};
 	memcpy(out->client, w->client, NG_CLIENT);
 }
@@ -69,6 +71,18 @@ static bool is_alive(struct ng *g, const char *name)
 	const struct ng_gateway *w = ng_find(&g->seen, name);
 
 	return w && *w->client && !has_failed(g, w->client);
+}
+
+/* An owner that has missed a beat, and does not answer either, is not waited for any longer. One that lives after all loses
+ * no write by that: it is blocklisted, tells its hosts, and joins again. */
+static bool owner_lives(struct ng *g)
+{
+	const char *client = g->seen.owner_client;
+	const struct ng_lease *l = find_lease(g, client);
+
+	if (l && same(client, g->silent) && g->asked > l->at && g->asked - l->at >= NG_SILENT_MS)
+		return false;
+	return is_alive(g, g->seen.owner);
 }
 
 /* ---- joining ---- */
@@ -183,7 +197,7 @@ static enum ng_act care_for_owner(struct ng *g, uint64_t now)
 		return NG_WAIT;
 	}
 	/* one that has come back by another connection goes before others */
-	if (*client && !same(g->seen.owner, g->name) && is_alive(g, g->seen.owner)) {
+	if (*client && !same(g->seen.owner, g->name) && owner_lives(g)) {
 		ask_for_it(g, now);
 		return NG_WAIT;
 	}

@@ -22,9 +22,10 @@
 #define NG_CLIENT 256u
 #define NG_TEXT 8192u /* a state is shorter */
 #define NG_BEAT_MS 1000u
-#define NG_LEASE_MS 3000u /* a gateway whose beat does not change for that long has failed */
-#define NG_HOLD_MS 1000u  /* an owner keeps the image that long, although another asks for it */
-#define NG_WANT_MS 8000u  /* a gateway asks that long; hosts wait for 10 s (ANATT) */
+#define NG_LEASE_MS 3000u  /* a gateway whose beat does not change for that long has failed */
+#define NG_SILENT_MS 1500u /* … or, if it has not answered a notification, for that long: it has missed a beat */
+#define NG_HOLD_MS 1000u   /* an owner keeps the image that long, although another asks for it */
+#define NG_WANT_MS 8000u   /* a gateway asks that long; hosts wait for 10 s (ANATT) */
 
 struct ng_gateway {
 	char name[NG_NAME];
@@ -70,6 +71,7 @@ struct ng {
 	char name[NG_NAME], client[NG_CLIENT];
 	char before[NG_CLIENT]; /* an earlier connection of this program, which is over; "": none */
 	bool drained, leaving;
+	char silent[NG_CLIENT]; /* a connection that has not answered a notification; "": none */
 	/* results */
 	enum ng_role role;
 	struct ng_state next;

@@ -11,10 +11,11 @@
 #include "backend/gateway.h"
 #include "backend/rbd.h"
 
-#define NOTIFY_MS 300      /* limit of the wait for those who are told */
-#define WATCH_S 10         /* a watcher that is gone counts that long */
-#define JOIN_MS 12000      /* limit of joining: it may take the time of two leases */
-#define CONFLICTS 20       /* others were faster so often: later */
+#define NOTIFY_MS \
+	1000          /* limit of the wait for those who are told; whole seconds, or the OSD's default of 30 s counts */
+#define WATCH_S 10    /* a watcher that is gone counts that long */
+#define JOIN_MS 12000 /* limit of joining: it may take the time of two leases */
+#define CONFLICTS 20  /* others were faster so often: later */
 #define CONFIRMED_MS 30000 /* without news of its lease, a gateway starts no write */
 #define LOCK "rbd_lock"    /* librbd's name of the exclusive lock */
 
@@ -103,7 +104,7 @@ static void told(void *arg, uint64_t id, uint64_t handle, uint64_t who, void *da
 	struct nb_rbd_gateway *w = arg;
 
 	(void)who, (void)data, (void)length;
-	w->lib->rados_notify_ack(w->io, w->object, id, handle, NULL, 0);
+	w->lib->rados_notify_ack(w->io, w->object, id, handle, w->g.client, (int)strlen(w->g.client));
 	wake_up(w, false);
 }
 
@@ -111,6 +112,20 @@ static void watch_broke(void *arg, uint64_t handle, int error)
 {
 	(void)handle, (void)error;
 	wake_up(arg, true);
+}
+
+/* The answers have the clients' addresses. An owner whose address is not among them is perhaps gone. */
+static void tell_others(struct nb_rbd_gateway *w)
+{
+	const char *owner = w->g.seen.owner_client;
+	char *reply = NULL;
+	size_t n = 0;
+	int error = w->lib->rados_notify2(w->io, w->object, NULL, 0, NOTIFY_MS, &reply, &n);
+
+	if ((!error || error == -ETIMEDOUT) && *owner && strcmp(owner, w->g.client) &&
+	    !(reply && memmem(reply, n, owner, strlen(owner))))
+		strcpy(w->g.silent, owner);
+	w->lib->rados_buffer_free(reply);
 }
 
 /* Without a watch the gateway only learns of changes a moment later. */
@@ -220,7 +235,7 @@ static int act_once(struct nb_rbd_gateway *w, enum ng_act *act)
 	__atomic_store_n(&w->confirmed, steady_ms(), __ATOMIC_RELEASE);
 	publish(w, w->g.role);
 	if (news)
-		w->lib->rados_notify2(w->io, w->object, NULL, 0, NOTIFY_MS, NULL, NULL);
+		tell_others(w);
 	return 0;
 }
 

@@ -1,4 +1,4 @@
-// caretaker.c - the thread that keeps a disk's connection alive and reconnects when it breaks
+// caretaker.c - the thread that keeps a path's connection alive and reconnects when it breaks
 // follows: NVM Express Base 1.4, 7.12 (keep alive)
 // SPDX-License-Identifier: MIT
 #include <errno.h>
@@ -8,134 +8,137 @@
 #include "client/client.h"
 
 #define LOOK_MS 1000 /* interval of the check for unanswered commands */
+#define LOOKS_MS 250 /* … with several paths, while there are commands: another may do better */
+#define QUIET_MS \
+	500u /* with several paths: after so long without an answer a keep alive asks whether the target lives */
 
-void vn_care(struct vn_disk *d)
+void vn_care(struct vn_path *p)
 {
-	eventfd_write(d->care, 1);
+	eventfd_write(p->care, 1);
 }
 
-void vn_lost(struct vn_disk *d)
+uint64_t vn_patience(const struct vn_path *p)
 {
-	if (d->state != VN_UP)
-		return;
-	d->state = VN_LOST;
-	vn_care(d);
+	const struct vn_options *o = &p->disk->options;
+
+	return vn_now() + (vn_several(p->disk) ? o->path_ms : o->connect_ms);
 }
 
-void vn_install(struct vn_disk *d, const struct vn_association *a)
+static void caretaker_nap(struct vn_path *p, int ms)
 {
-	d->now = *a;
-	d->transport = a->admin->transport;
-	d->max_part = a->info.max_transfer;
-	for (unsigned i = 0; i < a->n; i++) {
-		a->io[i]->disk = d;
-		a->io[i]->stop = NULL;
-		vn_queue_watch(a->io[i], d->epoll);
-	}
-	d->state = VN_UP;
-}
-
-void vn_withdraw(struct vn_disk *d)
-{
-	for (unsigned i = 0; i < d->now.n; i++) {
-		struct vn_queue *q = d->now.io[i];
-
-		vn_queue_watch(q, -1);
-		q->transport->cut(q);
-		d->stats.bytes_copied += q->copied;
-		d->stats.digest_errors += q->digest_errors;
-		q->copied = q->digest_errors = 0;
-		for (unsigned s = 0; s <= q->mask; s++) {
-			struct vn_cmd *c = q->slots[s];
-
-			if (!c)
-				continue;
-			vn_queue_release(q, c);
-			c->due = 0;
-			c->next = NULL;
-			*d->again.end = c;
-			d->again.end = &c->next;
-			d->stats.retries++;
-		}
-	}
-}
-
-static void caretaker_nap(struct vn_disk *d, int ms)
-{
-	struct pollfd p = {.fd = d->care, .events = POLLIN};
+	struct pollfd f = {.fd = p->care, .events = POLLIN};
 	eventfd_t n;
 
-	if (poll(&p, 1, ms) > 0)
-		eventfd_read(d->care, &n);
+	if (poll(&f, 1, ms) > 0)
+		eventfd_read(p->care, &n);
 }
 
-/* A disk without names that has become smaller is probably another. */
-bool vn_is_same(const struct vn_disk *d, const struct vn_association *a)
+/* ---- connecting ---- */
+
+/* Takes a new connection into use, if it leads to the disk. NULL, or why not. */
+static const char *take_association(struct vn_path *p, const struct vn_association *a)
 {
-	static const struct vn_names none;
-	bool named = *a->info.uuid || memcmp(&a->names, &none, sizeof(none));
+	struct vn_disk *d = p->disk;
+	const char *misfit = d->state == VN_OPEN ? vn_misfit(d, a) : "the disk is given up";
 
-	return vn_same_disk(d, &a->info, &a->names) && (named || d->info.size <= a->info.size);
-}
-
-static bool try_once(struct vn_disk *d, unsigned tries)
-{
-	struct vn_association a;
-
-	if (vn_associate(d, tries, &a))
-		return false;
-	vn_lock(d);
-	bool good = vn_is_same(d, &a) && d->state == VN_LOST;
-
-	if (good) {
-		vn_install(d, &a);
-		vn_resize(d, a.info.size);
-		d->stats.reconnects++;
-		vn_issue(d);
+	if (misfit)
+		return misfit;
+	if (!d->known) {
+		d->info = a->info;
+		d->names = a->names;
+		d->known = true;
 	}
+	vn_install(p, a);
+	vn_resize(d, a->info.size);
+	vn_issue(d);
+	return NULL;
+}
+
+static bool try_once(struct vn_path *p, unsigned tries)
+{
+	struct vn_disk *d = p->disk;
+	struct vn_association a;
+	const char *misfit = NULL;
+	int e = vn_associate(p, tries, &a);
+
+	vn_lock(d);
+	if (!e)
+		misfit = take_association(p, &a);
+	bool good = !e && !misfit;
+
+	if (misfit)
+		snprintf(p->why, sizeof(p->why), "%s", misfit);
+	if (!good)
+		snprintf(p->said, sizeof(p->said), "%s", *p->why ? p->why : strerror(-e));
+	if (!tries)
+		p->error = e ? e : misfit ? -ENXIO : 0;
+	d->stats.reconnects += good && tries;
 	pthread_mutex_unlock(&d->lock);
 	if (good)
 		vn_wake(d);
-	else
+	else if (!e)
 		vn_dissolve(&a);
 	return good;
 }
 
-static void give_disk_up(struct vn_disk *d)
+/* True: the disk is given up, now or before. */
+static bool give_up_in_time(struct vn_disk *d)
 {
+	bool any = false;
+
 	vn_lock(d);
-	if (d->state == VN_LOST) {
+	for (unsigned i = 0; i < d->n_paths; i++)
+		any |= d->paths[i].up;
+	if (d->state == VN_OPEN && !any && d->known && vn_hopeless(d)) {
 		d->state = VN_GIVEN_UP;
 		vn_requests_end(d, -ENOTCONN);
+		vn_wake(d);
 	}
+	bool over = d->state != VN_OPEN;
+
 	pthread_mutex_unlock(&d->lock);
-	vn_wake(d);
+	return over;
 }
 
-static void reconnect_disk(struct vn_disk *d)
+static void reconnect_path(struct vn_path *p)
 {
-	uint64_t until = vn_now() + d->options.reconnect_ms;
+	struct vn_disk *d = p->disk;
 	unsigned most = d->options.reconnect_pause_ms, pause = most / 10 ? most / 10 : 1;
 
 	vn_lock(d);
-	vn_withdraw(d);
-	struct vn_association old = d->now;
+	vn_withdraw(p);
+	struct vn_association old = p->now;
 
-	d->now.n = 0;
-	d->now.admin = NULL;
+	p->now.n = 0;
+	p->now.admin = NULL;
+	p->now.event = NULL;
+	if (old.admin && *old.admin->why)
+		snprintf(p->said, sizeof(p->said), "%s", old.admin->why);
+	vn_issue(d); /* by another path */
 	pthread_mutex_unlock(&d->lock);
+	vn_wake(d);
 	vn_dissolve(&old);
 	for (unsigned tries = 1; !d->stop; tries++) {
-		if (vn_now() >= until) {
-			give_disk_up(d);
+		if (give_up_in_time(d))
 			return;
-		}
-		if (try_once(d, tries))
+		if (d->options.reconnect_ms && try_once(p, tries))
 			return;
-		caretaker_nap(d, (int)pause);
+		caretaker_nap(p, d->options.reconnect_ms ? (int)pause : -1);
 		pause = 2 * pause < most ? 2 * pause : most;
 	}
 }
+
+/* The first attempt, for which vn_open waits. */
+static void begin_path(struct vn_path *p)
+{
+	try_once(p, 0);
+	vn_lock(p->disk);
+	p->tried = true;
+	pthread_cond_broadcast(&p->disk->cond);
+	pthread_mutex_unlock(&p->disk->lock);
+}
+
+/* ---- minding ---- */
 
 /* True if a command has waited too long. In a slow network a command far back in the queue waits long while others are
  * answered, but no more of them than fit in the queue twice. */
@@ -147,32 +150,49 @@ static bool is_overdue(const struct vn_queue *q, const struct vn_cmd *c, uint64_
 }
 
 /* Breaks connections with overdue commands, or has these aborted. */
-static void look_for_silence(struct vn_disk *d, uint64_t now)
+static void look_for_silence(struct vn_path *p, struct vn_queue *q, uint64_t now)
 {
-	if (!d->options.io_ms)
-		return;
-	for (unsigned i = 0; i < d->now.n; i++) {
-		struct vn_queue *q = d->now.io[i];
+	uint64_t ms = p->disk->options.io_ms;
 
-		if (q->looked != q->answers) {
+	for (unsigned s = 0; ms && s <= q->mask && q->busy; s++)
+		if (q->slots[s] && is_overdue(q, q->slots[s], now, ms) &&
+		    (!q->transport->abort || !q->transport->abort(q, q->slots[s], now, ms)))
+			vn_lost(p);
+}
+
+/* What a look at the queues has found: none has commands; some have; one of these has had no answer for a while. */
+enum found { IDLE, BUSY, QUIET };
+
+static enum found look_at_queues(struct vn_path *p, uint64_t now)
+{
+	enum found found = IDLE;
+
+	for (unsigned i = 0; i < p->now.n && p->up; i++) {
+		struct vn_queue *q = p->now.io[i];
+
+		if (q->looked != q->answers || !q->busy || !q->moved) {
 			q->looked = q->answers;
 			q->moved = now;
 		}
-		for (unsigned s = 0; s <= q->mask && q->busy; s++)
-			if (q->slots[s] && is_overdue(q, q->slots[s], now, d->options.io_ms) &&
-			    (!q->transport->abort || !q->transport->abort(q, q->slots[s], now, d->options.io_ms)))
-				vn_lost(d);
+		if (q->busy && found == IDLE)
+			found = BUSY;
+		if (now - q->moved >= QUIET_MS)
+			found = QUIET;
+		look_for_silence(p, q, now);
 	}
+	return found;
 }
 
 /* Handles requests that are due. Returns when to check again at the latest. */
-static uint64_t visit_disk(struct vn_disk *d, uint64_t now)
+static uint64_t visit_path(struct vn_path *p, uint64_t now, enum found *found)
 {
-	uint64_t at = now + LOOK_MS, again;
+	struct vn_disk *d = p->disk;
+	uint64_t at, again;
 
 	vn_lock(d);
-	if (d->state == VN_UP)
-		look_for_silence(d, now);
+	*found = look_at_queues(p, now);
+	at = now + (vn_several(d) && *found != IDLE ? LOOKS_MS : LOOK_MS);
+	vn_review(p, now);
 	again = vn_again_at(d);
 	pthread_mutex_unlock(&d->lock);
 	if (again <= now)
@@ -182,80 +202,104 @@ static uint64_t visit_disk(struct vn_disk *d, uint64_t now)
 	return at;
 }
 
-static void lose_connection(struct vn_disk *d)
+static void send_keep_alive(struct vn_path *p)
 {
-	vn_lock(d);
-	vn_lost(d);
-	pthread_mutex_unlock(&d->lock);
+	struct vn_queue *admin = p->now.admin;
+
+	if (admin->transport->keep_alive(admin, vn_patience(p))) {
+		vn_queue_break(admin, ETIMEDOUT, "no answer to a keep alive");
+		return;
+	}
+	vn_lock(p->disk);
+	p->disk->stats.keep_alives++;
+	pthread_mutex_unlock(&p->disk->lock);
 }
 
-static bool send_keep_alive(struct vn_disk *d)
+/* Sends a keep alive if it is time, or if nothing else tells whether the target lives: with several paths that is
+ * worth knowing soon. */
+static void keep_path_alive(struct vn_path *p, uint64_t every, uint64_t *at, enum found found)
 {
-	uint64_t deadline = vn_now() + d->options.connect_ms;
+	uint64_t now = vn_now();
+	bool ask = found == QUIET && vn_several(p->disk) && now - p->probed >= 2 * QUIET_MS;
 
-	if (d->now.admin->transport->keep_alive(d->now.admin, deadline))
-		return false;
-	vn_lock(d);
-	d->stats.keep_alives++;
-	pthread_mutex_unlock(&d->lock);
-	return true;
+	if (p->now.admin->error || !(ask || (every && now >= *at)))
+		return;
+	*at = now + every;
+	send_keep_alive(p);
+	p->probed = vn_now();
+}
+
+static bool is_stale(struct vn_path *p)
+{
+	vn_lock(p->disk);
+	bool stale = p->stale && p->up;
+
+	pthread_mutex_unlock(&p->disk->lock);
+	return stale;
+}
+
+static bool is_up(struct vn_path *p)
+{
+	vn_lock(p->disk);
+	if (p->now.admin->error)
+		vn_lost(p);
+	bool up = p->up;
+
+	pthread_mutex_unlock(&p->disk->lock);
+	return up;
 }
 
 /* Serves the admin queue until it breaks, or another thread reports that an I/O queue has broken. */
-static void mind_connection(struct vn_disk *d)
+static void mind_connection(struct vn_path *p)
 {
-	struct vn_queue *admin = d->now.admin;
-	uint64_t every = d->options.keep_alive_ms / 2, at = vn_now() + every;
+	struct vn_queue *admin = p->now.admin;
+	uint64_t every = p->disk->options.keep_alive_ms / 2, at = vn_now() + every;
 
-	vn_events_begin(d);
-	while (!d->stop) {
-		struct pollfd p[3];
-		uint64_t now = vn_now(), until = visit_disk(d, now);
-		int n = admin->transport->descriptors(admin, p + 1) + 1;
+	vn_events_begin(p);
+	while (!p->disk->stop) {
+		struct pollfd f[3];
+		enum found found;
+		uint64_t until = visit_path(p, vn_now(), &found);
+		int n = admin->transport->descriptors(admin, f + 1) + 1;
 		eventfd_t x;
 
 		if (every && at < until)
 			until = at;
-		p[0] = (struct pollfd){.fd = d->care, .events = POLLIN};
+		f[0] = (struct pollfd){.fd = p->care, .events = POLLIN};
 		if (!admin->transport->arm(admin))
-			poll(p, (nfds_t)n, vn_left(until));
-		if (p[0].revents)
-			eventfd_read(d->care, &x);
+			poll(f, (nfds_t)n, vn_left(until));
+		if (f[0].revents)
+			eventfd_read(p->care, &x);
 		admin->transport->progress(admin);
-		admin->transport->look(d);
-		if (!admin->error && every && vn_now() >= at) {
-			at = vn_now() + every;
-			if (!send_keep_alive(d))
-				vn_queue_break(admin, ETIMEDOUT, "no answer to a keep alive");
-		}
-		if (admin->error)
-			lose_connection(d);
-		if (!admin->error && vn_return_due(d) && vn_return(d))
+		admin->transport->look(p);
+		if (!admin->error && is_stale(p))
+			vn_ask_access(p);
+		keep_path_alive(p, every, &at, found);
+		if (!admin->error && vn_return_due(p) && vn_return(p))
 			return;
-		vn_lock(d);
-		bool up = d->state == VN_UP;
-
-		pthread_mutex_unlock(&d->lock);
-		if (!up)
+		if (!is_up(p))
 			return;
 	}
 }
 
-void *vn_caretaker(void *disk)
+void *vn_caretaker(void *path)
 {
-	struct vn_disk *d = disk;
+	struct vn_path *p = path;
+	struct vn_disk *d = p->disk;
 
+	begin_path(p);
 	while (!d->stop) {
 		vn_lock(d);
 		enum vn_state state = d->state;
+		bool up = p->up;
 
 		pthread_mutex_unlock(&d->lock);
-		if (state == VN_UP)
-			mind_connection(d);
-		else if (state == VN_LOST)
-			reconnect_disk(d);
+		if (up)
+			mind_connection(p);
+		else if (state == VN_OPEN)
+			reconnect_path(p);
 		else
-			caretaker_nap(d, -1);
+			caretaker_nap(p, -1);
 	}
 	return NULL;
 }

@@ -23,6 +23,7 @@
 #define VN_CONTROL_MAX 4096u       /* bytes of data of an admin command and of Connect */
 #define VN_ADMIN_INLINE 8192u      /* bytes in capsules of the admin queue over TCP. NVMe/TCP 1.0, 3.3.2 */
 #define VN_LOOK_MS 100             /* interval at which a wait checks whether to end */
+#define VN_PATHS_MAX 8u            /* paths to one disk */
 #define VN_TRANSFER_MAX (8u << 20) /* keyed descriptors have 24 bits */
 
 /* ---- commands of a queue ---- */
@@ -87,8 +88,8 @@ struct vn_cmd {
 
 struct vn_queue {
 	const struct vn_transport *transport;
-	struct vn_disk
-	        *disk;       /* while in service, under the disk's lock; NULL: only the thread that opened it uses it */
+	struct vn_path
+	        *path;       /* while in service, under the disk's lock; NULL: only the thread that opened it uses it */
 	uint16_t qid, depth; /* depth: commands */
 	uint32_t inline_max; /* bytes of data in a capsule */
 	uint16_t mask, *generation;
@@ -151,9 +152,9 @@ struct vn_transport {
 	void (*close)(struct vn_queue *q); /* frees it */
 	/* What differs between NVMe and SCSI. The last three are the caretaker's, and vn_close's. */
 	int (*list)(struct vn_link *l, const struct vn_identity *who, struct vn_found **found, size_t *count);
-	int (*associate)(struct vn_disk *d, struct vn_link *l, struct vn_association *a);
+	int (*associate)(struct vn_path *p, struct vn_link *l, struct vn_association *a);
 	int (*keep_alive)(struct vn_queue *admin, uint64_t deadline);
-	void (*look)(struct vn_disk *d);                             /* takes what the target has reported */
+	void (*look)(struct vn_path *p);                             /* takes what the target has reported */
 	void (*shutdown)(struct vn_queue *admin, uint64_t deadline); /* NULL: the end of the connection is enough */
 };
 
@@ -182,28 +183,34 @@ int vn_command(struct vn_queue *q, const struct nv_sqe *sqe, enum vn_way way, vo
 
 /* ---- memory ---- */
 
+#define VN_DEVICES VN_PATHS_MAX
+
 /*
  * The registrations of a disk. lock guards everything. Registering much memory takes long, and every request needs the
- * lock, so registration runs without it. The protection domain stays meanwhile.
+ * lock, so registration runs without it. The protection domains stay meanwhile.
  */
 struct vn_domain {
 	pthread_mutex_t lock;
 	pthread_cond_t idle;
-	unsigned busy;          /* threads that work on pd without the lock; idle is signalled at 0 */
+	unsigned busy;          /* threads that work on devices without the lock; idle is signalled at 0 */
 	struct vn_memory **all; /* sorted by address */
 	size_t n, room;
-	void *pd;      /* ibv_pd, on the device of the queues */
-	void *context; /* ibv_context */
+	/* The devices of the queues. One that no queue uses any more is kept until another needs its place. */
+	struct vn_device {
+		void *pd;       /* ibv_pd; NULL: none */
+		void *context;  /* ibv_context */
+		unsigned users; /* queues */
+	} devices[VN_DEVICES];
 };
 
 struct vn_memory {
 	uint8_t *address;
 	size_t length;
-	void *mr;       /* ibv_mr, in domain->pd */
-	unsigned users; /* number of requests; under domain->lock */
-	bool coming;    /* vn_register has not returned yet, so it is not used; under domain->lock */
-	bool ours;      /* allocated by vn_allocate */
-	int fd;         /* … the file that it maps */
+	void *mr[VN_DEVICES]; /* ibv_mr, of each of domain->devices; NULL: not registered there */
+	unsigned users;       /* number of requests; under domain->lock */
+	bool coming;          /* vn_register has not returned yet, so it is not used; under domain->lock */
+	bool ours;            /* allocated by vn_allocate */
+	int fd;               /* … the file that it maps */
 };
 
 void vn_domain_init(struct vn_domain *d);
@@ -215,10 +222,12 @@ void vn_shared_free(void *at, size_t length, int fd);
 struct vn_memory *vn_memory_get(struct vn_domain *d, const void *at, size_t length); /* NULL: not registered */
 void vn_memory_put(struct vn_domain *d, struct vn_memory *m);
 #ifdef VN_HAVE_RDMA
-int vn_domain_attach(struct vn_domain *d, void *context); /* when no command is outstanding */
-int vn_mr_make(struct vn_domain *d, struct vn_memory *m);
-void vn_domain_detach(struct vn_domain *d);
-void vn_mr_drop(void *mr);
+/* A queue begins to use a device, whose number is set, and ends. */
+int vn_domain_attach(struct vn_domain *d, void *context, unsigned *device);
+void vn_domain_leave(struct vn_domain *d, unsigned device);
+int vn_mr_make(struct vn_domain *d, struct vn_memory *m); /* for all devices */
+void vn_mr_drop(struct vn_memory *m);
+void vn_domain_end(struct vn_domain *d); /* no queue is left */
 #endif
 
 /* ---- requests ---- */
@@ -248,9 +257,15 @@ struct vn_cmds {
 
 enum vn_scheme { VN_SCHEME_AUTO, VN_SCHEME_TCP, VN_SCHEME_TLS, VN_SCHEME_RDMA, VN_SCHEME_SRP };
 
+struct vn_place {
+	char host[257], service[33];
+};
+
 struct vn_url {
 	enum vn_scheme scheme;
-	char host[257], service[33], nqn[NV_NQN_SIZE];
+	unsigned n; /* paths */
+	struct vn_place at[VN_PATHS_MAX];
+	char nqn[NV_NQN_SIZE];
 	uint32_t nsid;      /* 0: not given */
 	uint8_t target[16]; /* SRP: the port; nqn has it as text */
 	uint16_t lun;
@@ -271,6 +286,8 @@ struct vn_limits {
 	uint64_t zeroes;       /* bytes of a Write Zeroes, UINT64_MAX: no limit */
 	uint64_t discard;      /* blocks of a Dataset Management command with one range; UINT64_MAX: no limit */
 	uint32_t events;       /* supported events that are of use here */
+	uint8_t anatt;         /* s: the longest change of a group of asymmetric access; 0: it does not say */
+	bool ana;              /* it reports asymmetric access */
 	bool frees_zeroes;     /* Write Zeroes may deallocate, and deallocated blocks read as zeroes */
 };
 
@@ -300,6 +317,9 @@ int vn_ctl_queues(struct vn_link *l, struct vn_queue *admin, unsigned want, unsi
 int vn_ctl_log(struct vn_link *l, struct vn_queue *admin, struct vn_found **found, size_t *count);
 int vn_ctl_want_events(struct vn_link *l, struct vn_queue *admin, uint32_t events);
 int vn_ctl_read_log(struct vn_link *l, struct vn_queue *admin, uint8_t log); /* the contents are ignored */
+/* The namespace's access by this controller. Reads the log page of asymmetric access, so that the next change is
+ * reported. */
+int vn_ctl_access(struct vn_link *l, struct vn_queue *admin, uint32_t nsid, uint8_t *state);
 int vn_ctl_keep_alive(struct vn_queue *admin, uint64_t deadline);
 void vn_ctl_shutdown(struct vn_queue *admin, uint64_t deadline);
 
@@ -307,15 +327,15 @@ int vn_discover_at(struct vn_link *l, const struct vn_identity *who, struct vn_f
 
 #ifdef VN_HAVE_RDMA
 /* SCSI disks by SRP: what vn_ctl_… and associate.c are for NVMe. All take queues that no other thread uses. */
-int vn_scsi_associate(struct vn_disk *d, struct vn_link *l, struct vn_association *a);
+int vn_scsi_associate(struct vn_path *p, struct vn_link *l, struct vn_association *a);
 int vn_scsi_alive(struct vn_queue *admin, uint64_t deadline);
-void vn_scsi_look(struct vn_disk *d); /* for the caretaker: asks for the size if there are news */
+void vn_scsi_look(struct vn_path *p); /* for the caretaker: asks for the size if there are news */
 int vn_scsi_list(struct vn_link *l, const struct vn_identity *who, struct vn_found **found, size_t *count);
 #endif
 
 /* ---- the disk ---- */
 
-enum vn_state { VN_UP, VN_LOST, VN_GIVEN_UP, VN_CLOSING };
+enum vn_state { VN_OPEN, VN_GIVEN_UP, VN_CLOSING };
 
 /* The queues of one controller. */
 struct vn_association {
@@ -324,49 +344,76 @@ struct vn_association {
 	struct vn_limits limits;
 	struct vn_info info;
 	struct vn_names names;
+	uint8_t access;       /* enum nv_ana_state */
 	struct vn_cmd *event; /* the outstanding event request; used by the caretaker, NULL: none */
+};
+
+/* A way to the disk: a controller, the connections to it, and the thread that cares for them. */
+struct vn_path {
+	struct vn_disk *disk;
+	const struct vn_place *at;
+	/* under the disk's lock */
+	bool up;                              /* connected */
+	bool tried;                           /* the first attempt to connect has ended */
+	bool stale;                           /* a command was refused: the caretaker should ask for the access */
+	uint8_t access;                       /* enum nv_ana_state, as the target has reported it last */
+	uint64_t changing;                    /* ms: since when access is "change" */
+	uint64_t sick;                        /* ms: until then other paths go before it; 0: not at all */
+	struct vn_association now;            /* only the caretaker uses now.admin */
+	const struct vn_transport *transport; /* transport of now, or of the last association; NULL: there was none */
+	unsigned turn;                        /* queue of the last command */
+	uint64_t commands, breaks;            /* sent, and connections that broke */
+	uint64_t rdma_at; /* ms; auto: when RDMA is tried again after a fallback to TCP; only the caretaker writes it */
+	char rdma_why[120]; /* … why it failed last */
+	char said[120];     /* why the last attempt to connect failed; "": it did not */
+	/* the caretaker's */
+	int care; /* eventfd that it waits for */
+	pthread_t caretaker;
+	bool has_caretaker;  /* set by vn_open */
+	int error;           /* of the first attempt, for vn_open, under the disk's lock */
+	uint32_t rdma_pause; /* ms: the length of the pause until rdma_at; 0: RDMA has worked */
+	uint64_t latest;     /* ms: the latest end of the present attempt to connect */
+	bool by_iwarp;       /* with two kinds of RDMA, iWARP is the one that worked */
+	uint64_t probed;     /* ms: the last keep alive because of silence */
+	char why[120];
 };
 
 struct vn_disk {
 	pthread_mutex_t lock; /* guards everything below unless stated otherwise */
-	pthread_cond_t cond;  /* signaled when no thread polls any more */
+	pthread_cond_t cond;  /* signaled when no thread polls any more, and when a path has been tried */
 	enum vn_state state;
 	atomic_uint wanting;       /* number of threads that wait for the lock; a polling thread yields to them */
 	uint64_t answered;         /* number of answered commands */
 	unsigned vain, skip;       /* number of useless polling phases in a row; sleeps before the next one */
-	bool draining;             /* nothing is sent: the disk moves to another association soon */
+	bool draining;             /* nothing is sent: a path moves to another association soon */
 	bool polling;              /* a thread is polling (one at a time) */
+	bool look_all;             /* a descriptor was readable: also paths without commands are polled */
 	bool fd_given;             /* vn_fd has been called */
 	struct vn_waiter *waiters; /* threads that wait to poll next */
 	int epoll, wake;           /* wake: an eventfd in epoll */
-	int care;                  /* eventfd that the caretaker waits for */
-	pthread_t caretaker;
-	struct vn_association now;            /* only the caretaker uses now.admin */
-	const struct vn_transport *transport; /* transport of now, or of the last association */
-	unsigned turn;                        /* queue of the last command */
+	struct vn_path paths[VN_PATHS_MAX];
+	unsigned n_paths;
+	struct vn_path *use;  /* the path for commands; NULL: none is usable */
+	struct vn_path *last; /* … and the last one that was */
+	uint64_t useless;     /* ms: since when there is none */
+	bool known;           /* info and names are set */
 	struct vn_ops_list pending, done;
 	struct vn_op *spare_ops;
 	struct vn_cmds again; /* commands to be sent again */
 	struct vn_cmd *spare, *cmds;
 	struct vn_statistics stats;
+	struct vn_limits limits; /* of all paths together */
+	uint32_t max_part;
 	struct vn_domain domain; /* has its own lock */
-	uint64_t rdma_at; /* ms; auto: when RDMA is tried again after a fallback to TCP; only the caretaker writes it */
-	char rdma_why[120]; /* … why it failed last */
 
-	/* constant */
+	/* constant, info and names after the first connection */
 	struct vn_options options;
 	struct vn_identity who;
 	struct vn_url url;
 	uint8_t initiator[16]; /* SRP: our port */
 	struct vn_info info;   /* except its size: vn_resize */
 	struct vn_names names;
-	uint32_t max_part;
-	/* used by vn_open and then by the caretaker */
-	uint32_t rdma_pause; /* ms: the length of the pause until rdma_at; 0: RDMA has worked */
-	uint64_t latest;     /* ms: the latest end of the present attempt to connect */
-	bool by_iwarp;       /* with two kinds of RDMA, iWARP is the one that worked */
-	atomic_bool stop;    /* vn_close has been called */
-	char why[120];
+	atomic_bool stop; /* vn_close has been called */
 };
 
 uint64_t vn_now(void);          /* ms */
@@ -379,38 +426,56 @@ static inline void vn_lock(struct vn_disk *d)
 	atomic_fetch_sub(&d->wanting, 1);
 }
 
+static inline bool vn_several(const struct vn_disk *d)
+{
+	return d->n_paths > 1;
+}
+
 /* Connects all queues. Returns 0 and fills in *a, or a negative errno. tries: attempts that failed since the connection
  * broke. */
-int vn_associate(struct vn_disk *d, unsigned tries, struct vn_association *a);
-int vn_nvme_associate(struct vn_disk *d, struct vn_link *l, struct vn_association *a); /* by the link's transport */
+int vn_associate(struct vn_path *p, unsigned tries, struct vn_association *a);
+int vn_nvme_associate(struct vn_path *p, struct vn_link *l, struct vn_association *a); /* by the link's transport */
 /* The same, by RDMA alone; a failure puts the next attempt off. Nothing is disturbed that is in use. */
-int vn_associate_rdma(struct vn_disk *d, uint64_t deadline, struct vn_association *a);
-void vn_rdma_again(struct vn_disk *d, const char *why); /* puts the next attempt off, without the disk's lock */
+int vn_associate_rdma(struct vn_path *p, uint64_t deadline, struct vn_association *a);
+void vn_rdma_again(struct vn_path *p, const char *why); /* puts the next attempt off, without the disk's lock */
 void vn_dissolve(struct vn_association *a);
-bool vn_is_same(const struct vn_disk *d, const struct vn_association *a); /* it leads to the same disk */
-bool vn_return_due(const struct vn_disk *d);
-/* Called by the caretaker while the disk is up: tries to move it from TCP to RDMA. True: it uses another association. */
-bool vn_return(struct vn_disk *d);
-void *vn_caretaker(void *disk);
-void vn_care(struct vn_disk *d); /* wakes the caretaker */
+bool vn_return_due(const struct vn_path *p);
+/* Called by the caretaker while the path is up: tries to move it from TCP to RDMA. True: it uses another association. */
+bool vn_return(struct vn_path *p);
+void *vn_caretaker(void *path);
+void vn_care(struct vn_path *p); /* wakes the caretaker */
 void vn_wake(struct vn_disk *d); /* wakes the polling thread */
 
 /* Called by the caretaker only. */
-void vn_events_begin(struct vn_disk *d);
-void vn_events_look(struct vn_disk *d);
+uint64_t vn_patience(const struct vn_path *p); /* ms: the deadline of an admin command that is sent now */
+void vn_events_begin(struct vn_path *p);
+void vn_events_look(struct vn_path *p);
 void vn_events_end(struct vn_association *a);
+void vn_ask_access(struct vn_path *p);
 
 /* Called under d->lock. */
 bool vn_same_disk(const struct vn_disk *d, const struct vn_info *is, const struct vn_names *names);
+const char *vn_misfit(const struct vn_disk *d, const struct vn_association *a); /* NULL: it leads to the same disk */
 void vn_resize(struct vn_disk *d, uint64_t size);
-void vn_cmd_over(struct vn_disk *d, struct vn_cmd *c); /* c was answered */
-void vn_install(struct vn_disk *d, const struct vn_association *a);
-void vn_withdraw(struct vn_disk *d); /* queues cannot access memory: outstanding commands will be sent again */
-void vn_lost(struct vn_disk *d);
-void vn_issue(struct vn_disk *d);                   /* sends all commands that can be sent */
-void vn_requests_end(struct vn_disk *d, int error); /* ends all requests; there is no queue */
-bool vn_callbacks(struct vn_disk *d, int *n);       /* releases the lock meanwhile */
-uint64_t vn_again_at(const struct vn_disk *d);      /* when the next command is to be sent again; UINT64_MAX: never */
+void vn_cmd_over(struct vn_path *p, struct vn_cmd *c); /* c was answered */
+void vn_resend(struct vn_disk *d);                     /* commands that wait may be sent again at once */
+void vn_install(struct vn_path *p, const struct vn_association *a);
+void vn_withdraw(struct vn_path *p); /* queues cannot access memory: outstanding commands will be sent again */
+void vn_lost(struct vn_path *p);
+void vn_choose(struct vn_disk *d);                    /* the path for commands, after something has changed */
+void vn_set_access(struct vn_path *p, uint8_t state); /* … and chooses */
+bool vn_refused(struct vn_path *p, uint16_t status);  /* the path cannot execute a command: others may */
+bool vn_hopeless(const struct vn_disk *d);            /* no path has been usable for reconnect_ms */
+void vn_review(struct vn_path *p, uint64_t now);      /* the caretaker's look at it, from time to time */
+void vn_issue(struct vn_disk *d);                     /* sends all commands that can be sent */
+void vn_requests_end(struct vn_disk *d, int error);   /* ends all requests; there is no queue */
+bool vn_callbacks(struct vn_disk *d, int *n);         /* releases the lock meanwhile */
+uint64_t vn_again_at(const struct vn_disk *d);        /* when the next command is to be sent again; UINT64_MAX: never */
+
+/* ana.c: what a log page of asymmetric access says of a namespace */
+enum vn_found_access { VN_ACCESS_FOUND, VN_ACCESS_NONE, VN_ACCESS_MORE, VN_ACCESS_WRONG };
+enum vn_found_access vn_access_find(const uint8_t *page, size_t length, uint32_t nsid, uint8_t *state);
+const char *vn_access_name(uint8_t state);
 
 #define VN_STATUS_NO_MEMORY 0x7ffu /* our own status: no memory could be registered */
 int vn_status_errno(uint16_t status);

@@ -10,15 +10,18 @@
 #define LOG_HEAD 1024u
 #define LOG_ENTRY 1024u
 #define LOG_ENTRIES_MAX 4096u
+#define ACCESS_LOG_MAX 65536u /* bytes that are looked at */
 
 /* offsets in Identify Controller and Identify Namespace. Base 1.4, figures 247 and 245 */
 enum {
 	C_SN = 4,
 	C_MN = 24,
 	C_FR = 64,
+	C_CMIC = 76,
 	C_MDTS = 77,
 	C_VER = 80,
 	C_OAES = 92,
+	C_ANATT = 342,
 	C_MAXCMD = 514,
 	C_ONCS = 520,
 	C_VWC = 525,
@@ -39,6 +42,7 @@ enum {
 };
 /* … and in the data for the NVM command set. NVM command set 1.0, 4.1.5.4 */
 enum { L_WZSL = 1, L_DMRSL = 4, L_DMSL = 8 };
+#define CMIC_ANA 0x08u
 #define VERSION_1_2 0x00010200u /* older controllers have a CNS of two bits, and get no other queries */
 #define ONCS_COMPARE 0x01u
 #define ONCS_DSM 0x04u
@@ -274,6 +278,8 @@ int vn_ctl_identify(struct vn_link *l, struct vn_queue *admin, struct vn_limits 
 	info->discard = !!(oncs & ONCS_DSM);
 	info->write_zeroes = !!(oncs & ONCS_WRITE_ZEROES);
 	info->volatile_cache = d[C_VWC] & 1;
+	lim->ana = d[C_CMIC] & CMIC_ANA;
+	lim->anatt = d[C_ANATT];
 	lim->events = nv_get32(d + C_OAES) & (NV_AEC_NS_CHANGED | NV_AEC_ANA_CHANGED);
 	if (at_once && at_once < lim->mqes)
 		lim->mqes = at_once;
@@ -408,6 +414,30 @@ int vn_ctl_read_log(struct vn_link *l, struct vn_queue *admin, uint8_t log)
 	uint8_t d[VN_CONTROL_MAX];
 
 	return read_log(l, admin, log, 0, d, sizeof(d));
+}
+
+/* The page is read piece by piece, until the namespace is found. -ENXIO: it is not in there */
+static int access_once(struct vn_link *l, struct vn_queue *admin, uint32_t nsid, uint8_t *page, uint8_t *state)
+{
+	enum vn_found_access f = VN_ACCESS_MORE;
+
+	for (uint32_t n = 0; f == VN_ACCESS_MORE && n < ACCESS_LOG_MAX; n += VN_CONTROL_MAX) {
+		int e = read_log(l, admin, NV_LOG_ANA, n, page + n, VN_CONTROL_MAX);
+
+		if (e)
+			return e;
+		f = vn_access_find(page, n + VN_CONTROL_MAX, nsid, state);
+	}
+	return f == VN_ACCESS_FOUND ? 0 : f == VN_ACCESS_NONE ? -ENXIO : -EPROTO;
+}
+
+int vn_ctl_access(struct vn_link *l, struct vn_queue *admin, uint32_t nsid, uint8_t *state)
+{
+	uint8_t *page = malloc(ACCESS_LOG_MAX);
+	int e = page ? access_once(l, admin, nsid, page, state) : -ENOMEM;
+
+	free(page);
+	return e;
 }
 
 static void take_entry(const uint8_t *e, struct vn_found *f)

@@ -12,6 +12,7 @@
 #include "client/client.h"
 
 #define GOODBYE_MS 1000
+#define OTHERS_MS 500 /* how long vn_open waits for the other paths when one is connected */
 
 static int check_options(const struct vn_options *o)
 {
@@ -21,7 +22,8 @@ static int check_options(const struct vn_options *o)
 	if (o->max_transfer < 512 || !o->connect_ms || !o->reconnect_pause_ms)
 		return -EINVAL;
 	/* larger values would overflow the sums */
-	return o->reconnect_ms > INT32_MAX || o->reconnect_pause_ms > INT32_MAX || o->connect_ms > INT32_MAX ||
+	return o->path_ms > INT32_MAX || !o->path_ms || o->reconnect_ms > INT32_MAX ||
+	                       o->reconnect_pause_ms > INT32_MAX || o->connect_ms > INT32_MAX ||
 	                       o->keep_alive_ms > INT32_MAX || o->rdma_again_ms > INT32_MAX
 	               ? -EINVAL
 	               : 0;
@@ -38,8 +40,9 @@ static void disk_free(struct vn_disk *d)
 		close(d->epoll);
 	if (d->wake >= 0)
 		close(d->wake);
-	if (d->care >= 0)
-		close(d->care);
+	for (unsigned i = 0; i < d->n_paths; i++)
+		if (d->paths[i].care >= 0)
+			close(d->paths[i].care);
 	pthread_cond_destroy(&d->cond);
 	pthread_mutex_destroy(&d->lock);
 	free(d->cmds);
@@ -47,7 +50,24 @@ static void disk_free(struct vn_disk *d)
 	free(d);
 }
 
-static struct vn_disk *disk_new(const struct vn_options *o)
+static bool make_paths(struct vn_disk *d, const struct vn_url *u)
+{
+	bool good = true;
+
+	d->url = *u;
+	d->n_paths = u->n;
+	for (unsigned i = 0; i < u->n; i++) {
+		struct vn_path *p = &d->paths[i];
+
+		p->disk = d;
+		p->at = &d->url.at[i];
+		p->care = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+		good &= p->care >= 0;
+	}
+	return good;
+}
+
+static struct vn_disk *disk_new(const struct vn_options *o, const struct vn_url *u)
 {
 	struct vn_disk *d = calloc(1, sizeof(*d));
 	size_t n = (size_t)o->queue_depth * o->queues;
@@ -69,13 +89,13 @@ static struct vn_disk *disk_new(const struct vn_options *o)
 	d->options.host_nqn = NULL; /* it points to the caller's memory */
 	d->options.host_id = NULL;
 	d->options.secret = d->options.controller_secret = d->options.tls_key = NULL;
-	d->state = VN_LOST;
+	d->useless = vn_now();
 	d->epoll = epoll_create1(EPOLL_CLOEXEC);
 	d->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	d->care = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	d->cmds = calloc(n, sizeof(*d->cmds));
 	e.data.fd = d->wake;
-	if (!d->cmds || d->epoll < 0 || d->wake < 0 || d->care < 0 || epoll_ctl(d->epoll, EPOLL_CTL_ADD, d->wake, &e)) {
+	if (!make_paths(d, u) || !d->cmds || d->epoll < 0 || d->wake < 0 ||
+	    epoll_ctl(d->epoll, EPOLL_CTL_ADD, d->wake, &e)) {
 		disk_free(d);
 		return NULL;
 	}
@@ -86,37 +106,79 @@ static struct vn_disk *disk_new(const struct vn_options *o)
 	return d;
 }
 
-/* The thread blocks all signals, which are for the program. */
-static int start_caretaker(struct vn_disk *d)
+/* The threads block all signals, which are for the program. */
+static int start_caretakers(struct vn_disk *d)
 {
 	sigset_t all, was;
-	int e;
+	int e = 0;
 
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &was);
-	e = pthread_create(&d->caretaker, NULL, vn_caretaker, d);
+	for (unsigned i = 0; i < d->n_paths && !e; i++) {
+		e = pthread_create(&d->paths[i].caretaker, NULL, vn_caretaker, &d->paths[i]);
+		d->paths[i].has_caretaker = !e;
+	}
 	pthread_sigmask(SIG_SETMASK, &was, NULL);
 	return -e;
 }
 
-static int connect_disk(struct vn_disk *d)
+static void end_caretakers(struct vn_disk *d)
 {
-	struct vn_association a;
-	int e = vn_associate(d, 0, &a);
+	d->stop = true;
+	for (unsigned i = 0; i < d->n_paths; i++)
+		vn_care(&d->paths[i]);
+	for (unsigned i = 0; i < d->n_paths; i++)
+		if (d->paths[i].has_caretaker)
+			pthread_join(d->paths[i].caretaker, NULL);
+}
 
+static void dissolve_paths(struct vn_disk *d)
+{
+	for (unsigned i = 0; i < d->n_paths; i++)
+		vn_dissolve(&d->paths[i].now);
+}
+
+/* Until each path has been tried; once one is connected the others have a moment. True: one is connected */
+static bool await_paths(struct vn_disk *d)
+{
+	uint64_t until = 0;
+	unsigned tried, up;
+
+	vn_lock(d);
+	for (;;) {
+		tried = up = 0;
+		for (unsigned i = 0; i < d->n_paths; i++) {
+			tried += d->paths[i].tried;
+			up += d->paths[i].up;
+		}
+		if (up && !until)
+			until = vn_now() + OTHERS_MS;
+		if (tried == d->n_paths || (up && vn_now() >= until))
+			break;
+		if (!until) {
+			pthread_cond_wait(&d->cond, &d->lock);
+			continue;
+		}
+		pthread_cond_timedwait(&d->cond, &d->lock,
+		                       &(struct timespec){.tv_sec = (time_t)(until / 1000),
+		                                          .tv_nsec = (long)(until % 1000) * 1000000});
+	}
+	pthread_mutex_unlock(&d->lock);
+	return up;
+}
+
+static int connect_disk(struct vn_disk *d, char *said)
+{
+	int e = start_caretakers(d);
+
+	if (!e && await_paths(d))
+		return 0;
+	end_caretakers(d);
+	dissolve_paths(d);
 	if (e)
 		return e;
-	d->info = a.info;
-	d->names = a.names;
-	vn_lock(d);
-	vn_install(d, &a);
-	pthread_mutex_unlock(&d->lock);
-	e = start_caretaker(d);
-	if (!e)
-		return 0;
-	vn_withdraw(d);
-	vn_dissolve(&d->now);
-	return e;
+	snprintf(said, 120, "%s", d->paths[0].said);
+	return d->paths[0].error ? d->paths[0].error : -ENOTCONN;
 }
 
 static int fail_open(char *why, size_t len, int e, const char *said)
@@ -142,20 +204,21 @@ int vn_open(const char *url, const struct vn_options *options, struct vn_disk **
 	struct vn_options standard;
 	struct vn_url u;
 	struct vn_disk *d;
+	char said[120] = "";
 	int e;
 
 	vn_options_init(&standard);
 	if (!options)
 		options = &standard;
 	if (vn_url_parse(url, &u) || !*u.nqn)
-		return fail_open(why, why_len, -EINVAL,
-		                 "not an address of a disk: nvme+tcp://HOST[:PORT]/NQN or srp://HOST[:PORT]/PORT-ID");
+		return fail_open(
+		        why, why_len, -EINVAL,
+		        "not an address of a disk: nvme+tcp://HOST[:PORT][,…]/NQN or srp://HOST[:PORT]/PORT-ID");
 	if (check_options(options))
 		return fail_open(why, why_len, -EINVAL, "an option is invalid");
-	d = disk_new(options);
+	d = disk_new(options, &u);
 	if (!d)
 		return fail_open(why, why_len, -ENOMEM, "");
-	d->url = u;
 	e = vn_identity(options, &d->who);
 	if (!e)
 		e = name_port(options, d->initiator);
@@ -163,15 +226,15 @@ int vn_open(const char *url, const struct vn_options *options, struct vn_disk **
 
 	e = keyless ? -EINVAL : e;
 	if (keyless)
-		vn_say(d->why, "nvme+tls needs a key");
+		vn_say(said, "nvme+tls needs a key");
 	else if (e)
-		vn_say(d->why,
+		vn_say(said,
 		       e == -EOPNOTSUPP ? "built without OpenSSL: no secrets" : "host NQN, identifier or secret: %s",
 		       strerror(-e));
 	else
-		e = connect_disk(d);
+		e = connect_disk(d, said);
 	if (e) {
-		fail_open(why, why_len, e, d->why);
+		fail_open(why, why_len, e, said);
 		disk_free(d);
 		return e;
 	}
@@ -179,28 +242,33 @@ int vn_open(const char *url, const struct vn_options *options, struct vn_disk **
 	return 0;
 }
 
+static void say_goodbye(struct vn_path *p, uint64_t deadline)
+{
+	if (p->up && p->now.admin && !p->now.admin->error && p->transport->shutdown)
+		p->transport->shutdown(p->now.admin, deadline);
+}
+
 void vn_close(struct vn_disk *d)
 {
 	int n = 0;
-	bool up;
 
 	vn_lock(d);
-	up = d->state == VN_UP;
 	d->state = VN_CLOSING;
-	d->stop = true;
 	pthread_mutex_unlock(&d->lock);
-	vn_care(d);
-	pthread_join(d->caretaker, NULL);
+	end_caretakers(d);
 	vn_lock(d);
-	vn_withdraw(d);
+	for (unsigned i = 0; i < d->n_paths; i++)
+		vn_withdraw(&d->paths[i]);
 	vn_requests_end(d, -ECANCELED);
 	while (vn_callbacks(d, &n))
 		;
 	pthread_mutex_unlock(&d->lock);
 	d->stop = false;
-	if (up && d->now.admin && !d->now.admin->error && d->transport->shutdown)
-		d->transport->shutdown(d->now.admin, vn_now() + GOODBYE_MS);
-	vn_dissolve(&d->now);
+	uint64_t deadline = vn_now() + GOODBYE_MS;
+
+	for (unsigned i = 0; i < d->n_paths; i++)
+		say_goodbye(&d->paths[i], deadline);
+	dissolve_paths(d);
 	disk_free(d);
 }
 
@@ -214,7 +282,7 @@ const char *vn_transport_name(struct vn_disk *d)
 	const char *name;
 
 	vn_lock(d);
-	name = d->transport->name;
+	name = d->last->transport->name;
 	pthread_mutex_unlock(&d->lock);
 	return name;
 }
@@ -223,10 +291,11 @@ void vn_statistics(struct vn_disk *d, struct vn_statistics *s)
 {
 	vn_lock(d);
 	*s = d->stats;
-	for (unsigned i = 0; i < d->now.n; i++) {
-		s->bytes_copied += d->now.io[i]->copied;
-		s->digest_errors += d->now.io[i]->digest_errors;
-	}
+	for (unsigned k = 0; k < d->n_paths; k++)
+		for (unsigned i = 0; i < d->paths[k].now.n; i++) {
+			s->bytes_copied += d->paths[k].now.io[i]->copied;
+			s->digest_errors += d->paths[k].now.io[i]->digest_errors;
+		}
 	pthread_mutex_unlock(&d->lock);
 }
 
@@ -247,8 +316,8 @@ static int discover_by_url(const struct vn_url *u, const struct vn_options *opti
 	                    .why = said};
 	int e = name_port(options, initiator);
 
-	strcpy(l.host, u->host);
-	strcpy(l.service, u->service);
+	strcpy(l.host, u->at[0].host);
+	strcpy(l.service, u->at[0].service);
 	if (u->scheme == VN_SCHEME_RDMA || u->scheme == VN_SCHEME_SRP) {
 #ifdef VN_HAVE_RDMA
 		l.transport = u->scheme == VN_SCHEME_SRP ? &vn_srp : &vn_rdma;
@@ -276,7 +345,7 @@ int vn_discover(const char *url, const struct vn_options *options, struct vn_fou
 	vn_options_init(&standard);
 	if (!options)
 		options = &standard;
-	if (vn_url_parse(url, &u))
+	if (vn_url_parse(url, &u) || u.n > 1)
 		return fail_open(why, why_len, -EINVAL,
 		                 "not an address of a discovery service: nvme+tcp://HOST[:PORT], or of a target: "
 		                 "srp://HOST[:PORT]/PORT-ID");

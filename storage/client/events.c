@@ -10,12 +10,12 @@
 #define TYPE(result) ((result)&7)
 #define INFO(result) ((result) >> 8 & 0xff)
 
-static struct vn_link link_to(struct vn_disk *d, char *why)
+static struct vn_link link_to(struct vn_path *p, char *why)
 {
-	return (struct vn_link){.transport = d->transport,
-	                        .options = &d->options,
-	                        .deadline = vn_now() + d->options.connect_ms,
-	                        .stop = &d->stop,
+	return (struct vn_link){.transport = p->transport,
+	                        .options = &p->disk->options,
+	                        .deadline = vn_patience(p),
+	                        .stop = &p->disk->stop,
 	                        .why = why};
 }
 
@@ -27,9 +27,9 @@ static void ask_for_event(struct vn_queue *admin, struct vn_cmd *c)
 	admin->transport->kick(admin);
 }
 
-void vn_events_begin(struct vn_disk *d)
+void vn_events_begin(struct vn_path *p)
 {
-	struct vn_association *a = &d->now;
+	struct vn_association *a = &p->now;
 
 	if (a->event || a->admin->error || !a->limits.events)
 		return; /* the disk works without events, too */
@@ -59,58 +59,83 @@ void vn_resize(struct vn_disk *d, uint64_t size)
 	__atomic_store_n(&d->info.size, size, __ATOMIC_RELAXED); /* the caller's vn_info is this memory */
 }
 
-static void look_again(struct vn_disk *d)
+static void look_again(struct vn_path *p)
 {
+	struct vn_disk *d = p->disk;
 	struct vn_info info = {.nsid = d->info.nsid};
 	struct vn_names names;
 	struct vn_limits lim; /* the limits from opening stay in use */
 	char why[120];
-	struct vn_link l = link_to(d, why);
+	struct vn_link l = link_to(p, why);
 
-	if (vn_ctl_namespace(&l, d->now.admin, &lim, &info, &names))
+	if (vn_ctl_namespace(&l, p->now.admin, &lim, &info, &names))
 		return; /* if the namespace is gone, requests will fail */
-	pthread_mutex_lock(&d->lock);
+	vn_lock(d);
 	if (vn_same_disk(d, &info, &names))
 		vn_resize(d, info.size);
 	else
-		vn_lost(d);
+		vn_lost(p);
 	pthread_mutex_unlock(&d->lock);
+}
+
+/* Where the target does not say, the namespace counts as accessible: the commands' own status tells. */
+void vn_ask_access(struct vn_path *p)
+{
+	struct vn_disk *d = p->disk;
+	uint8_t state = NV_ANA_OPTIMIZED;
+	char why[120];
+	struct vn_link l = link_to(p, why);
+
+	vn_lock(d);
+	p->stale = false; /* what is refused from now on makes it stale again */
+	pthread_mutex_unlock(&d->lock);
+	bool failed = p->now.limits.ana && vn_ctl_access(&l, p->now.admin, d->info.nsid, &state);
+
+	vn_lock(d);
+	if (failed)
+		p->stale = vn_several(d); /* if the connection is not broken, it is asked again */
+	else if (p->up)
+		vn_set_access(p, state);
+	vn_issue(d);
+	pthread_mutex_unlock(&d->lock);
+	vn_wake(d);
 }
 
 /* Sends again the commands that wait for the namespace to be accessible. */
 static void resend_waiting(struct vn_disk *d)
 {
-	pthread_mutex_lock(&d->lock);
-	for (struct vn_cmd *c = d->again.first; c; c = c->next)
-		c->due = 0;
+	vn_lock(d);
+	vn_resend(d);
 	pthread_mutex_unlock(&d->lock);
 	vn_wake(d);
 }
 
 /* Reads the log page, so that the target reports the next event, too. */
-static void take_disk_event(struct vn_disk *d, uint32_t result)
+static void take_disk_event(struct vn_path *p, uint32_t result)
 {
-	uint8_t log = INFO(result) == NV_AEN_ANA_CHANGED ? NV_LOG_ANA : NV_LOG_CHANGED_NS;
 	char why[120];
-	struct vn_link l = link_to(d, why);
+	struct vn_link l = link_to(p, why);
 
-	if (TYPE(result) != NV_AEN_NOTICE || (INFO(result) != NV_AEN_ANA_CHANGED && INFO(result) != NV_AEN_NS_CHANGED))
+	if (TYPE(result) != NV_AEN_NOTICE)
 		return;
-	if (vn_ctl_read_log(&l, d->now.admin, log))
-		return;
-	if (log == NV_LOG_ANA)
-		resend_waiting(d);
-	else
-		look_again(d);
+	if (INFO(result) == NV_AEN_ANA_CHANGED) {
+		if (p->now.limits.ana)
+			vn_ask_access(p);
+		else if (vn_ctl_read_log(&l, p->now.admin, NV_LOG_ANA))
+			return;
+		resend_waiting(p->disk);
+	} else if (INFO(result) == NV_AEN_NS_CHANGED && !vn_ctl_read_log(&l, p->now.admin, NV_LOG_CHANGED_NS)) {
+		look_again(p);
+	}
 }
 
-void vn_events_look(struct vn_disk *d)
+void vn_events_look(struct vn_path *p)
 {
-	struct vn_cmd *c = d->now.event;
+	struct vn_cmd *c = p->now.event;
 
-	if (!c || !c->done || c->cqe.status || d->now.admin->error)
+	if (!c || !c->done || c->cqe.status || p->now.admin->error)
 		return;
-	take_disk_event(d, (uint32_t)c->cqe.result);
-	if (!d->now.admin->error)
-		ask_for_event(d->now.admin, c);
+	take_disk_event(p, (uint32_t)c->cqe.result);
+	if (!p->now.admin->error)
+		ask_for_event(p->now.admin, c);
 }

@@ -21,7 +21,8 @@ void vn_options_init(struct vn_options *o)
 	                         .io_ms = 30000,
 	                         .reconnect_ms = 600000,
 	                         .reconnect_pause_ms = 1000,
-	                         .retries = 5};
+	                         .retries = 5,
+	                         .path_ms = 2000};
 }
 
 /* Reads the first line of a file, without its end. */

@@ -58,15 +58,14 @@ void vn_domain_fini(struct vn_domain *d)
 {
 	for (size_t i = 0; i < d->n; i++) {
 #ifdef VN_HAVE_RDMA
-		if (d->all[i]->mr)
-			vn_mr_drop(d->all[i]->mr);
+		vn_mr_drop(d->all[i]);
 #endif
 		free_memory(d->all[i]);
 	}
 	free(d->all);
 #ifdef VN_HAVE_RDMA
 	d->n = 0;
-	vn_domain_detach(d);
+	vn_domain_end(d);
 #endif
 	pthread_cond_destroy(&d->idle);
 	pthread_mutex_destroy(&d->lock);
@@ -151,8 +150,6 @@ static int without_lock(struct vn_domain *d, struct vn_memory *m, int (*work)(st
 {
 	int e;
 
-	if (!d->pd)
-		return 0;
 	d->busy++;
 	pthread_mutex_unlock(&d->lock);
 	e = work(d, m);
@@ -174,8 +171,7 @@ static int make_mr(struct vn_domain *d, struct vn_memory *m)
 static int drop_mr(struct vn_domain *d, struct vn_memory *m)
 {
 #ifdef VN_HAVE_RDMA
-	if (m->mr)
-		vn_mr_drop(m->mr);
+	vn_mr_drop(m);
 #endif
 	return 0;
 }

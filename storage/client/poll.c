@@ -31,14 +31,21 @@ void vn_wake(struct vn_disk *d)
 
 static void poll_queues(struct vn_disk *d)
 {
-	if (d->state != VN_UP)
-		return;
-	for (unsigned i = 0; i < d->now.n; i++) {
-		struct vn_queue *q = d->now.io[i];
+	bool all = d->look_all;
 
-		q->transport->progress(q);
-		if (q->error)
-			vn_lost(d);
+	d->look_all = false;
+	for (unsigned k = 0; k < d->n_paths; k++) {
+		struct vn_path *p = &d->paths[k];
+
+		for (unsigned i = 0; i < p->now.n && p->up; i++) {
+			struct vn_queue *q = p->now.io[i];
+
+			if (p != d->use && !q->busy && !all) /* a path in reserve: its end can wait */
+				continue;
+			q->transport->progress(q);
+			if (q->error)
+				vn_lost(p);
+		}
 	}
 }
 
@@ -54,8 +61,8 @@ static uint64_t patience_us(const struct vn_disk *d)
 {
 	uint64_t us = d->options.spin_us, most = (uint64_t)SPINS * us;
 
-	for (unsigned i = 0; i < d->now.n; i++)
-		us += d->now.io[i]->bytes / BYTES_US;
+	for (unsigned i = 0; d->use && i < d->use->now.n; i++)
+		us += d->use->now.io[i]->bytes / BYTES_US;
 	return us < most ? us : most;
 }
 
@@ -68,7 +75,7 @@ static bool look_for_a_while(struct vn_disk *d, uint64_t deadline)
 		until = deadline * 1000;
 	for (unsigned n = 1; n % LOOKS || now_us() < until; n++) {
 		poll_queues(d);
-		if (d->answered != answered || d->done.first || d->again.first || d->state != VN_UP)
+		if (d->answered != answered || d->done.first || d->again.first || !d->use)
 			return true;
 		if (n % LOOKS && !atomic_load_explicit(&d->wanting, memory_order_relaxed))
 			continue;
@@ -83,7 +90,7 @@ static bool look_for_a_while(struct vn_disk *d, uint64_t deadline)
  * take long or requests are few. */
 static bool spin_before_sleep(struct vn_disk *d, uint64_t deadline)
 {
-	if (!d->options.spin_us || d->state != VN_UP || !d->transport->spins || d->again.first)
+	if (!d->options.spin_us || !d->use || !d->use->transport->spins || d->again.first)
 		return false;
 	if (d->skip) {
 		d->skip--;
@@ -102,9 +109,13 @@ static bool arm_queues(struct vn_disk *d)
 {
 	bool again = false;
 
-	if (d->state == VN_UP)
-		for (unsigned i = 0; i < d->now.n; i++)
-			again |= d->now.io[i]->transport->arm(d->now.io[i]);
+	for (unsigned k = 0; k < d->n_paths; k++) {
+		struct vn_path *p = &d->paths[k];
+
+		for (unsigned i = 0; i < p->now.n && p->up; i++)
+			again |= p->now.io[i]->transport->arm(p->now.io[i]);
+	}
+	d->look_all |= again;
 	return again;
 }
 
@@ -123,6 +134,8 @@ static void sleep_on(struct vn_disk *d, uint64_t deadline)
 	for (int i = 0; i < k; i++)
 		if (e[i].data.fd == d->wake)
 			eventfd_read(d->wake, &n);
+		else
+			d->look_all = true;
 }
 
 static void step_down(struct vn_disk *d)
@@ -160,8 +173,10 @@ static int poll_as_the_one(struct vn_disk *d, uint64_t until)
 	int n;
 
 	d->polling = true;
-	if (d->fd_given) /* the wake-up is for this call; the program itself may sleep on the descriptor */
+	if (d->fd_given) { /* the wake-up is for this call; the program itself may sleep on the descriptor */
 		eventfd_read(d->wake, &x);
+		d->look_all = true;
+	}
 	while (!(n = poll_and_issue(d)) && vn_now() < until)
 		sleep_on(d, until);
 	step_down(d);

@@ -109,7 +109,7 @@ void vn_cmd_complete(struct vn_queue *q, struct vn_cmd *c)
 	q->answers++;
 	c->done = true;
 	if (c->op)
-		vn_cmd_over(q->disk, c);
+		vn_cmd_over(q->path, c);
 }
 
 void vn_queue_watch(struct vn_queue *q, int epoll)

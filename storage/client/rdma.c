@@ -27,7 +27,7 @@ unsigned vn_rdma_kinds(void)
 
 bool vn_rdma_reach(struct vn_rdma_queue *r, struct vn_cmd *c, uint64_t *address, uint32_t *key)
 {
-	struct ibv_mr *mr = c->memory ? c->memory->mr : NULL;
+	struct ibv_mr *mr = c->memory ? c->memory->mr[r->device] : NULL;
 
 	*address = (uintptr_t)c->data;
 	if (!mr && c->length <= VN_RDMA_BOUNCE && r->n_bounces) {
@@ -41,7 +41,7 @@ bool vn_rdma_reach(struct vn_rdma_queue *r, struct vn_cmd *c, uint64_t *address,
 	}
 	if (!mr)
 		mr = c->rdma.once =
-		        ibv_reg_mr(r->domain->pd, c->data, c->length,
+		        ibv_reg_mr(vn_rdma_pd(r), c->data, c->length,
 		                   c->way == VN_TO_TARGET ? IBV_ACCESS_REMOTE_READ
 		                                          : IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
 	if (!mr)
@@ -52,7 +52,7 @@ bool vn_rdma_reach(struct vn_rdma_queue *r, struct vn_cmd *c, uint64_t *address,
 
 void vn_rdma_inside(struct vn_rdma_queue *r, struct vn_cmd *c, struct ibv_send_wr *w, uint8_t *message, uint32_t head)
 {
-	struct ibv_mr *mr = c->memory ? c->memory->mr : NULL;
+	struct ibv_mr *mr = c->memory ? c->memory->mr[r->device] : NULL;
 
 	w->sg_list[0].length = head;
 	if (mr) {
@@ -300,6 +300,8 @@ void vn_rdma_close(struct vn_queue *q)
 		ibv_destroy_comp_channel(r->channel);
 	if (r->mr)
 		ibv_dereg_mr(r->mr);
+	if (r->attached)
+		vn_domain_leave(r->domain, r->device);
 	if (r->id)
 		rdma_destroy_id(r->id);
 	if (r->events)

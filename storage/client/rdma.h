@@ -35,6 +35,8 @@ struct vn_rdma_queue {
 	struct vn_queue q; /* must be the first member */
 	const struct vn_rdma_binding *binding;
 	struct vn_domain *domain;
+	unsigned device; /* its number in domain */
+	bool attached;   /* … which counts this queue */
 	struct rdma_event_channel *events;
 	struct rdma_cm_id *id;
 	struct ibv_comp_channel *channel;
@@ -58,6 +60,11 @@ struct vn_rdma_queue {
 static inline struct vn_rdma_queue *vn_rdma_of(struct vn_queue *q)
 {
 	return (struct vn_rdma_queue *)q;
+}
+
+static inline struct ibv_pd *vn_rdma_pd(const struct vn_rdma_queue *r)
+{
+	return r->domain->devices[r->device].pd;
 }
 
 int vn_rdma_connect(struct vn_link *l, struct vn_rdma_queue *r); /* resolves, creates the queue pair, connects */

@@ -18,51 +18,108 @@
 
 /* ---- memory, by protection domain ---- */
 
+static int make_mr_on(const struct vn_domain *d, unsigned i, struct vn_memory *m)
+{
+	m->mr[i] = ibv_reg_mr(d->devices[i].pd, m->address, m->length,
+	                      IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE);
+	if (!m->mr[i]) /* the memory may be read-only: then register it for remote reads only */
+		m->mr[i] = ibv_reg_mr(d->devices[i].pd, m->address, m->length, IBV_ACCESS_REMOTE_READ);
+	return m->mr[i] ? 0 : -(errno ? errno : ENOMEM);
+}
+
 int vn_mr_make(struct vn_domain *d, struct vn_memory *m)
-{
-	m->mr = ibv_reg_mr(d->pd, m->address, m->length,
-	                   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE);
-	if (!m->mr) /* the memory may be read-only: then register it for remote reads only */
-		m->mr = ibv_reg_mr(d->pd, m->address, m->length, IBV_ACCESS_REMOTE_READ);
-	return m->mr ? 0 : -(errno ? errno : ENOMEM);
-}
-
-void vn_mr_drop(void *mr)
-{
-	ibv_dereg_mr(mr);
-}
-
-void vn_domain_detach(struct vn_domain *d)
-{
-	for (size_t i = 0; i < d->n; i++)
-		if (d->all[i]->mr) {
-			ibv_dereg_mr(d->all[i]->mr);
-			d->all[i]->mr = NULL;
-		}
-	if (d->pd)
-		ibv_dealloc_pd(d->pd);
-	d->pd = d->context = NULL;
-}
-
-int vn_domain_attach(struct vn_domain *d, void *context)
 {
 	int e = 0;
 
+	for (unsigned i = 0; i < VN_DEVICES && !e; i++)
+		if (d->devices[i].pd)
+			e = make_mr_on(d, i, m);
+	if (e)
+		vn_mr_drop(m);
+	return e;
+}
+
+static void drop_mr_on(struct vn_memory *m, unsigned i)
+{
+	if (m->mr[i])
+		ibv_dereg_mr(m->mr[i]);
+	m->mr[i] = NULL;
+}
+
+void vn_mr_drop(struct vn_memory *m)
+{
+	for (unsigned i = 0; i < VN_DEVICES; i++)
+		drop_mr_on(m, i);
+}
+
+static void detach_device(struct vn_domain *d, unsigned i)
+{
+	for (size_t m = 0; m < d->n; m++)
+		drop_mr_on(d->all[m], i);
+	if (d->devices[i].pd)
+		ibv_dealloc_pd(d->devices[i].pd);
+	d->devices[i] = (struct vn_device){0};
+}
+
+void vn_domain_end(struct vn_domain *d)
+{
+	for (unsigned i = 0; i < VN_DEVICES; i++)
+		detach_device(d, i);
+}
+
+static int attach_device(struct vn_domain *d, unsigned i, void *context)
+{
+	int e = 0;
+
+	detach_device(d, i);
+	d->devices[i].pd = ibv_alloc_pd(context);
+	if (!d->devices[i].pd)
+		return -(errno ? errno : ENOMEM);
+	d->devices[i].context = context;
+	for (size_t m = 0; m < d->n && !e; m++)
+		e = make_mr_on(d, i, d->all[m]);
+	if (e)
+		detach_device(d, i);
+	return e;
+}
+
+/* The place of a device, or else one that no queue uses: the paths have one device each at most. */
+static unsigned find_device(const struct vn_domain *d, const void *context)
+{
+	unsigned i = 0;
+
+	while (i < VN_DEVICES && d->devices[i].context != context)
+		i++;
+	if (i < VN_DEVICES)
+		return i;
+	for (i = 0; d->devices[i].users; i++)
+		;
+	return i;
+}
+
+int vn_domain_attach(struct vn_domain *d, void *context, unsigned *device)
+{
+	unsigned i;
+	int e = 0;
+
 	pthread_mutex_lock(&d->lock);
-	while (d->context != context && d->busy)
+	while (i = find_device(d, context), d->devices[i].context != context && d->busy)
 		pthread_cond_wait(&d->idle, &d->lock);
-	if (d->context != context) {
-		vn_domain_detach(d);
-		d->pd = ibv_alloc_pd(context);
-		if (d->pd)
-			d->context = context;
-		else
-			e = -(errno ? errno : ENOMEM);
-		for (size_t i = 0; i < d->n && !e; i++)
-			e = vn_mr_make(d, d->all[i]);
+	if (d->devices[i].context != context)
+		e = attach_device(d, i, context);
+	if (!e) {
+		d->devices[i].users++;
+		*device = i;
 	}
 	pthread_mutex_unlock(&d->lock);
 	return e;
+}
+
+void vn_domain_leave(struct vn_domain *d, unsigned device)
+{
+	pthread_mutex_lock(&d->lock);
+	d->devices[device].users--;
+	pthread_mutex_unlock(&d->lock);
 }
 
 /* ---- events ---- */
@@ -164,7 +221,7 @@ static int make_memory(struct vn_rdma_queue *r)
 	r->spare = r->memory + spare;
 	for (unsigned i = 0; i < bounces; i++)
 		r->bounces[r->n_bounces++] = r->memory + all - (size_t)(i + 1) * VN_RDMA_BOUNCE;
-	r->mr = ibv_reg_mr(r->domain->pd, r->memory, all,
+	r->mr = ibv_reg_mr(vn_rdma_pd(r), r->memory, all,
 	                   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE);
 	return r->mr ? 0 : -(errno ? errno : ENOMEM);
 }
@@ -185,7 +242,7 @@ static int make_queue_pair(struct vn_rdma_queue *r)
 	if (!r->cq)
 		return -errno;
 	a.send_cq = a.recv_cq = r->cq;
-	if (rdma_create_qp(r->id, r->domain->pd, &a))
+	if (rdma_create_qp(r->id, vn_rdma_pd(r), &a))
 		return -errno;
 	for (unsigned i = 0; i <= r->q.depth + r->binding->extra; i++)
 		if (!vn_rdma_receive(r, i))
@@ -195,8 +252,9 @@ static int make_queue_pair(struct vn_rdma_queue *r)
 
 static int make_resources(struct vn_link *l, struct vn_rdma_queue *r)
 {
-	int e = vn_domain_attach(r->domain, r->id->verbs);
+	int e = vn_domain_attach(r->domain, r->id->verbs, &r->device);
 
+	r->attached = !e;
 	if (!e)
 		e = make_memory(r);
 	if (!e)

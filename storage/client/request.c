@@ -149,23 +149,34 @@ static bool may_try_again(const struct vn_disk *d, const struct vn_cmd *c)
 	       (c->soon ? c->attentions < ATTENTIONS_MAX : c->tries < d->options.retries);
 }
 
-/* True if the namespace is not accessible through this controller for now, which is treated like a broken connection.
- * Base 1.4, 8.20.3 */
-static bool is_unreachable(const struct vn_disk *d, struct vn_cmd *c)
+/* True if this path cannot execute the command for now, but it or another may. With one path that is treated like a
+ * broken connection. Base 1.4, 8.20.3 */
+static bool is_unreachable(struct vn_path *p, struct vn_cmd *c)
 {
 	uint16_t status = c->cqe.status & NV_STATUS_MASK;
+	bool away = vn_several(p->disk) ? vn_refused(p, c->cqe.status)
+	                                : !(c->cqe.status & NV_DNR) &&
+	                                          (status == NV_INTERNAL_PATH || status == NV_ANA_INACCESSIBLE_PATH ||
+	                                           status == NV_ANA_TRANSITION_PATH);
 
-	if (c->cqe.status & NV_DNR ||
-	    (status != NV_INTERNAL_PATH && status != NV_ANA_INACCESSIBLE_PATH && status != NV_ANA_TRANSITION_PATH))
+	if (!away)
 		return false;
 	if (!c->unreachable)
 		c->unreachable = vn_now();
-	return vn_now() - c->unreachable < d->options.reconnect_ms;
+	return vn_now() - c->unreachable < p->disk->options.reconnect_ms;
 }
 
-void vn_cmd_over(struct vn_disk *d, struct vn_cmd *c)
+static uint64_t due_of(const struct vn_path *p, const struct vn_cmd *c, bool away)
 {
-	bool away = is_unreachable(d, c);
+	if (c->digest_failed || c->soon || (away && p->disk->use && p->disk->use != p))
+		return 0;
+	return vn_now() + (away ? AGAIN_MS : AGAIN_MS * c->tries);
+}
+
+void vn_cmd_over(struct vn_path *p, struct vn_cmd *c)
+{
+	struct vn_disk *d = p->disk;
+	bool away = c->cqe.status && is_unreachable(p, c);
 
 	d->answered++;
 	if (!away && !may_try_again(d, c)) {
@@ -174,10 +185,16 @@ void vn_cmd_over(struct vn_disk *d, struct vn_cmd *c)
 	}
 	c->tries += !away && !c->soon;
 	c->attentions += c->soon;
-	c->due = c->digest_failed || c->soon ? 0 : vn_now() + (away ? AGAIN_MS : AGAIN_MS * c->tries);
+	c->due = due_of(p, c, away);
 	d->stats.retries++;
 	append_cmd(&d->again, c);
-	vn_care(d);
+	vn_care(p);
+}
+
+void vn_resend(struct vn_disk *d)
+{
+	for (struct vn_cmd *c = d->again.first; c; c = c->next)
+		c->due = 0;
 }
 
 void vn_requests_end(struct vn_disk *d, int error)
@@ -230,9 +247,9 @@ static uint64_t part_length(const struct vn_disk *d, const struct vn_op *o)
 	uint64_t left = o->length - o->issued, most = d->max_part, block = d->info.block_size;
 
 	if (o->opcode == NV_IO_WRITE_ZEROES)
-		most = block * min_blocks(ZEROES_MAX, d->now.limits.zeroes / block);
+		most = block * min_blocks(ZEROES_MAX, d->limits.zeroes / block);
 	if (o->opcode == NV_IO_DSM)
-		most = block * min_blocks(DISCARD_MAX / block, d->now.limits.discard);
+		most = block * min_blocks(DISCARD_MAX / block, d->limits.discard);
 	if (most < block) /* a command has at least one block */
 		most = block;
 	return left < most ? left : most;
@@ -272,7 +289,7 @@ static void make_cmd(struct vn_disk *d, struct vn_op *o, struct vn_cmd *c)
 		c->sqe.cdw[0] = (uint32_t)block;
 		c->sqe.cdw[1] = (uint32_t)(block >> 32);
 		c->sqe.cdw[2] = (blocks - 1) | (o->flags & VN_FUA ? CDW12_FUA : 0) |
-		                (o->flags & VN_DISCARD && d->now.limits.frees_zeroes ? CDW12_DEALLOCATE : 0);
+		                (o->flags & VN_DISCARD && d->limits.frees_zeroes ? CDW12_DEALLOCATE : 0);
 	}
 	if (o->data) {
 		c->data = o->data + o->issued;
@@ -299,10 +316,10 @@ static struct vn_cmd *next_cmd(struct vn_disk *d, uint64_t now)
 	return c;
 }
 
-static struct vn_queue *next_queue(struct vn_disk *d)
+static struct vn_queue *next_queue(struct vn_path *p)
 {
-	for (unsigned i = 0; i < d->now.n; i++) {
-		struct vn_queue *q = d->now.io[++d->turn % d->now.n];
+	for (unsigned i = 0; i < p->now.n; i++) {
+		struct vn_queue *q = p->now.io[++p->turn % p->now.n];
 
 		if (q->n_unused && !q->error)
 			return q;
@@ -318,22 +335,24 @@ static bool has_commands(const struct vn_disk *d)
 void vn_issue(struct vn_disk *d)
 {
 	uint64_t now = d->again.first ? vn_now() : 0;
+	struct vn_path *p = d->use;
 
-	if (d->state != VN_UP || d->draining)
+	if (!p || d->draining || d->state != VN_OPEN)
 		return;
 	while (has_commands(d)) {
-		struct vn_queue *q = next_queue(d);
+		struct vn_queue *q = next_queue(p);
 		struct vn_cmd *c = q ? next_cmd(d, now) : NULL;
 
 		if (!c)
 			break;
 		d->stats.commands++;
+		p->commands++;
 		vn_queue_submit(q, c);
 	}
-	for (unsigned i = 0; i < d->now.n; i++) {
-		d->now.io[i]->transport->kick(d->now.io[i]);
-		if (d->now.io[i]->error)
-			vn_lost(d);
+	for (unsigned i = 0; i < p->now.n; i++) {
+		p->now.io[i]->transport->kick(p->now.io[i]);
+		if (p->now.io[i]->error)
+			vn_lost(p);
 	}
 }
 

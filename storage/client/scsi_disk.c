@@ -112,11 +112,11 @@ static int open_channel(struct vn_link *l, uint16_t qid, uint16_t depth, struct 
 }
 
 /* The first channel is required; others are an offer. */
-static int open_channels(struct vn_disk *d, struct vn_link *l, const struct vn_unit *u, struct vn_association *a)
+static int open_channels(struct vn_path *p, struct vn_link *l, const struct vn_unit *u, struct vn_association *a)
 {
-	uint32_t depth = d->options.queue_depth;
+	uint32_t depth = p->disk->options.queue_depth;
 
-	for (int e; a->n < d->options.queues; a->n++) {
+	for (int e; a->n < p->disk->options.queues; a->n++) {
 		if ((e = open_channel(l, (uint16_t)(a->n + 1), (uint16_t)depth, &a->io[a->n])))
 			return a->n && e == -EBUSY ? 0 : e;
 		struct vn_srp_queue *s = vn_srp_of(a->io[a->n]);
@@ -136,27 +136,28 @@ static uint32_t least(uint32_t a, uint32_t b)
 	return a < b ? a : b;
 }
 
-int vn_scsi_associate(struct vn_disk *d, struct vn_link *l, struct vn_association *a)
+int vn_scsi_associate(struct vn_path *p, struct vn_link *l, struct vn_association *a)
 {
 	struct vn_unit u = {0};
 
 	memset(a, 0, sizeof(*a));
-	l->initiator = d->initiator;
-	l->target = d->url.target;
-	l->lun = d->url.lun;
-	strcpy(a->info.nqn, d->url.nqn);
-	a->info.nsid = d->url.lun;
+	a->access = NV_ANA_OPTIMIZED;
+	l->initiator = p->disk->initiator;
+	l->target = p->disk->url.target;
+	l->lun = p->disk->url.lun;
+	strcpy(a->info.nqn, p->disk->url.nqn);
+	a->info.nsid = p->disk->url.lun;
 	int e = open_channel(l, 0, ADMIN_DEPTH, &a->admin);
 
 	if (!e)
 		e = ask_unit(l, a->admin, &u, &a->info);
 	if (!e)
-		e = open_channels(d, l, &u, a);
+		e = open_channels(p, l, &u, a);
 	if (!e) {
 		vn_scsi_describe(&u, &a->info, &a->limits);
 		a->names = u.names;
 		a->info.queues = (uint16_t)a->n;
-		a->info.max_transfer = least(least(a->limits.transfer, d->options.max_transfer), VN_TRANSFER_MAX);
+		a->info.max_transfer = least(least(a->limits.transfer, p->disk->options.max_transfer), VN_TRANSFER_MAX);
 		a->info.max_transfer -= a->info.max_transfer % u.block;
 		e = a->info.max_transfer ? 0 : -EINVAL;
 	}
@@ -173,34 +174,34 @@ int vn_scsi_alive(struct vn_queue *admin, uint64_t deadline)
 	return vn_command_run(admin, &c, deadline);
 }
 
-static bool take_news(struct vn_disk *d)
+static bool take_news(struct vn_path *p)
 {
-	bool any = d->now.admin->news;
+	bool any = p->now.admin->news;
 
-	d->now.admin->news = false;
-	vn_lock(d);
-	for (unsigned i = 0; i < d->now.n; i++) {
-		any |= d->now.io[i]->news;
-		d->now.io[i]->news = false;
+	p->now.admin->news = false;
+	vn_lock(p->disk);
+	for (unsigned i = 0; i < p->now.n; i++) {
+		any |= p->now.io[i]->news;
+		p->now.io[i]->news = false;
 	}
-	pthread_mutex_unlock(&d->lock);
+	pthread_mutex_unlock(&p->disk->lock);
 	return any;
 }
 
-void vn_scsi_look(struct vn_disk *d)
+void vn_scsi_look(struct vn_path *p)
 {
 	char why[120];
-	struct vn_link l = {.deadline = vn_now() + d->options.connect_ms, .stop = &d->stop, .why = why};
+	struct vn_link l = {.deadline = vn_now() + p->disk->options.connect_ms, .stop = &p->disk->stop, .why = why};
 	struct vn_unit u = {0};
 
-	if (d->now.admin->error || !take_news(d) || ask_capacity(&l, d->now.admin, &u))
+	if (p->now.admin->error || !take_news(p) || ask_capacity(&l, p->now.admin, &u))
 		return; /* if the unit is gone, requests will fail */
-	vn_lock(d);
-	if (u.block == d->info.block_size)
-		vn_resize(d, u.blocks * u.block);
+	vn_lock(p->disk);
+	if (u.block == p->disk->info.block_size)
+		vn_resize(p->disk, u.blocks * u.block);
 	else
-		vn_lost(d);
-	pthread_mutex_unlock(&d->lock);
+		vn_lost(p);
+	pthread_mutex_unlock(&p->disk->lock);
 }
 
 /* ---- the list of a target's units ---- */

@@ -133,8 +133,8 @@ static void own_sent(struct vn_rdma_queue *r, unsigned index)
 static void report_news(struct vn_srp_queue *s)
 {
 	s->r.q.news = true;
-	if (s->r.q.disk)
-		vn_care(s->r.q.disk);
+	if (s->r.q.path)
+		vn_care(s->r.q.path);
 }
 
 static void add_credits(struct vn_srp_queue *s, uint32_t n)

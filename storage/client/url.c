@@ -36,7 +36,7 @@ static bool parse_number(const char *text, unsigned long max, unsigned long *n)
 }
 
 /* Parses HOST[:PORT] up to end. A bracketed host may contain colons. */
-static bool parse_authority(const char *at, const char *end, struct vn_url *u)
+static bool parse_place(const char *at, const char *end, const char *port_of_scheme, struct vn_place *p)
 {
 	const char *host = at, *host_end, *colon;
 	unsigned long port;
@@ -51,14 +51,29 @@ static bool parse_authority(const char *at, const char *end, struct vn_url *u)
 		host_end = memchr(at, ':', (size_t)(end - at));
 		colon = host_end = host_end ? host_end : end;
 	}
-	if (!copy_part(u->host, sizeof(u->host), host, (size_t)(host_end - host)))
+	if (!copy_part(p->host, sizeof(p->host), host, (size_t)(host_end - host)))
 		return false;
 	if (colon == end) {
-		strcpy(u->service, u->scheme == VN_SCHEME_SRP ? "5555" : "4420");
+		strcpy(p->service, port_of_scheme);
 		return true;
 	}
-	return *colon == ':' && copy_part(u->service, sizeof(u->service), colon + 1, (size_t)(end - colon - 1)) &&
-	       parse_number(u->service, 65535, &port);
+	return *colon == ':' && copy_part(p->service, sizeof(p->service), colon + 1, (size_t)(end - colon - 1)) &&
+	       parse_number(p->service, 65535, &port);
+}
+
+/* HOST[:PORT],… : a disk of NVMe may have several paths. */
+static bool parse_authority(const char *at, const char *end, struct vn_url *u)
+{
+	bool srp = u->scheme == VN_SCHEME_SRP;
+
+	for (const char *comma = at; comma < end || !u->n; at = comma + 1) {
+		comma = memchr(at, ',', (size_t)(end - at));
+		comma = comma ? comma : end;
+		if (u->n == (srp ? 1 : VN_PATHS_MAX) || !parse_place(at, comma, srp ? "5555" : "4420", &u->at[u->n]))
+			return false;
+		u->n++;
+	}
+	return true;
 }
 
 static bool parse_hex(const char *at, const char *end, uint8_t out[8])
@@ -141,8 +156,8 @@ static bool parse_srp_query(const char *query, bool bare, struct vn_url *u)
 		return !u->pkey;
 	if (!u->pkey)
 		u->pkey = PKEY_DEFAULT;
-	snprintf(u->service, sizeof(u->service), "%llx", (unsigned long long)u->service_id);
-	return bare && inet_pton(AF_INET6, u->host, gid) == 1;
+	snprintf(u->at[0].service, sizeof(u->at[0].service), "%llx", (unsigned long long)u->service_id);
+	return bare && inet_pton(AF_INET6, u->at[0].host, gid) == 1;
 }
 
 int vn_url_parse(const char *text, struct vn_url *out)

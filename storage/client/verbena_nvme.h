@@ -19,8 +19,8 @@ extern "C" {
  * vn_close and the synchronous calls, in the calling thread, without a lock. They may belong to requests of other
  * threads. A callback may make any call except vn_poll, vn_close and the synchronous calls on the same disk.
  *
- * The library has one thread for each disk, which keeps the connection alive and reconnects when it breaks. It never
- * runs callbacks. After fork() the child must not use the disk.
+ * The library has one thread for each path of a disk, which keeps the connection alive and reconnects when it breaks. It
+ * never runs callbacks. After fork() the child must not use the disk.
  *
  * Errors. Functions return 0 (or a count), or a negative errno value. On failure they leave out-parameters untouched.
  * Callbacks get 0 or one of
@@ -44,6 +44,15 @@ struct vn_disk;
  * An NVMe disk has an address nvme+tcp://HOST[:PORT][/NQN][?nsid=N], nvme+tls://… (TCP with TLS, which requires a key),
  * nvme+rdma://… or nvme+auto://…. HOST is a name, an IPv4 address, or an IPv6 address in brackets. The default for PORT
  * is 4420. The default namespace is the first one in the target's list when the disk is opened.
+ *
+ * Several paths. Instead of HOST[:PORT] there may be a list of up to 8 of these, separated by commas: ports of one target,
+ * or several targets that serve the same disk, such as Ceph gateways. The scheme and the NQN hold for all. The disk opens
+ * when one path is connected; others that do not follow within half a second connect later. All must lead to the same
+ * namespace: number, identifiers (UUID, NGUID, EUI-64; there must be one) and size are the same. Commands go by an
+ * optimized path (asymmetric namespace access, ANA), or else by a non-optimized one. While the target changes the access, or
+ * denies it, on all paths, requests wait. If a path breaks, or cannot execute a command, its commands are sent again by
+ * another. Paths that broke are connected again in the background. reconnect_ms counts from when no path was usable
+ * (with paths that deny access at least 10 s; then requests end with -EIO). vn_paths says what is used and why.
  *
  * auto uses RDMA if both ends support it, and TCP otherwise. PORT is the port for TCP. The discovery log at that port
  * lists the ports for RDMA. If it lists none, PORT itself is tried with rdma_cm, for half of the time for RDMA. The
@@ -91,6 +100,10 @@ struct vn_options {
 	/* With RDMA, a waiting thread polls for this time (µs) before it sleeps; with much data outstanding up to eight
 	 * times as long, but never beyond its own timeout. After polls in vain it polls less often. 200; 0: never */
 	unsigned spin_us;
+	/* Several paths: a path counts as broken if the target has not answered a command for half a second, and then no
+	 * keep alive for this time, and a group that changes for longer than the target has announced is asked again by
+	 * a new connection. 2,000 */
+	unsigned path_ms;
 	unsigned retries;                         /* retries of a command that failed without DNR. 5 */
 	unsigned char header_digest, data_digest; /* CRC32C with TCP; used if the target agrees. 0, 0 */
 	unsigned char require_digest;             /* … and required: otherwise connecting fails. 0 */
@@ -152,8 +165,22 @@ VN_API const struct vn_info *vn_info(const struct vn_disk *disk);
 /* "tcp", "rdma" or "srp": the transport of the present or last connection. */
 VN_API const char *vn_transport_name(struct vn_disk *disk);
 
-/* Writes a sentence of up to `size` bytes for people: which way to the target is in use, by which adapter, and why. */
+/* Writes a sentence of up to `size` bytes for people: which way to the target is in use, by which adapter, and why. With
+ * several paths it is about the one that commands use, or used last. */
 VN_API void vn_way(struct vn_disk *disk, char *text, size_t size);
+
+struct vn_path_info {
+	char address[257], service[33]; /* of the disk's address */
+	char transport[8]; /* "tcp", "rdma" or "srp": of the present or last connection; "": there was none */
+	unsigned char connected, used; /* used: commands go by this path */
+	char access[16];           /* "optimized", "non-optimized", "inaccessible", "persistent-loss", "change"; "" */
+	char way[300];             /* as by vn_way */
+	char why[160];             /* why it is used or not, for people */
+	uint64_t commands, breaks; /* commands sent by it, including repetitions; connections that broke */
+};
+
+/* Fills in up to n descriptions of the disk's paths, in the order of its address. Returns the number of paths. */
+VN_API size_t vn_paths(struct vn_disk *disk, struct vn_path_info *paths, size_t n);
 
 /* ---- memory ---- */
 
@@ -209,7 +236,9 @@ typedef void vn_done(void *arg, int error);
  * A broken connection is reset, so that the target receives no more of it. The target may still be executing what it
  * has received. verbena-target, once it has received the reset, lets the same host connect again only when that has
  * ended. Other targets may let it connect at once (before NVMe 2.1 the specification says nothing about it); a command
- * that they execute late may overwrite newer data.
+ * that they execute late may overwrite newer data. The same holds for a command that is sent again by another path, also
+ * to another port of one verbena-target. Gateways of a Ceph image execute nothing late: the cluster has shut a gateway out
+ * before another writes. The library sends no fused commands, so whatever it sends may be executed twice.
  *
  * Killed programs. With TCP and RoCE nothing more of a killed program is sent. With iWARP the kernel continues to send
  * what it has accepted. On a slow network a write of 8 KiB or less may therefore reach the target after writes of
@@ -261,6 +290,7 @@ struct vn_statistics {
 	uint64_t keep_alives;               /* answered ones */
 	uint64_t digest_errors;             /* in received data */
 	uint64_t returns;                   /* from TCP to RDMA, without a break of the connection */
+	uint64_t moves;                     /* from one path to another */
 };
 VN_API void vn_statistics(struct vn_disk *disk, struct vn_statistics *s);
 

@@ -17,7 +17,7 @@ static const char usage[] =
         "  write URL [OFFSET]             from standard input\n"
         "  copy SOURCE DESTINATION        either may be a URL or a file\n"
         "  bench URL                      random reads by default\n"
-        "URL: nvme+tcp://HOST[:PORT]/NQN[?nsid=N], nvme+tls://..., nvme+rdma://... or nvme+auto://...\n"
+        "URL: nvme+tcp://HOST[:PORT][,HOST[:PORT]...]/NQN[?nsid=N], nvme+tls://..., nvme+rdma://... or nvme+auto://...\n"
         "  srp://HOST[:PORT]/ID_EXT[:IOC_GUID][?lun=N]\n"
         "options: --json --quiet --queues=N --queue-depth=N --host-nqn=NQN --digests --no-sparse --reconnect=SECONDS\n"
         "  --secret-file=FILE --controller-secret-file=FILE --tls-key-file=FILE\n"
@@ -81,6 +81,38 @@ static void print_quoted(const char *name, const char *value, const char *end)
 	printf("\"%s", end);
 }
 
+#define PATHS_MAX 8u
+
+static void paths_json(struct vn_disk *d)
+{
+	struct vn_path_info p[PATHS_MAX];
+	size_t n = vn_paths(d, p, PATHS_MAX);
+
+	printf("\"paths\": [");
+	for (size_t i = 0; i < n && i < PATHS_MAX; i++) {
+		printf("%s{", i ? ", " : "");
+		print_quoted("address", p[i].address, ", ");
+		print_quoted("port", p[i].service, ", ");
+		print_quoted("transport", p[i].transport, ", ");
+		print_quoted("access", p[i].access, ", ");
+		print_quoted("way", p[i].way, ", ");
+		print_quoted("why", p[i].why, ", ");
+		printf("\"connected\": %s, \"used\": %s}", p[i].connected ? "true" : "false",
+		       p[i].used ? "true" : "false");
+	}
+	printf("], ");
+}
+
+static void show_paths(struct vn_disk *d)
+{
+	struct vn_path_info p[PATHS_MAX];
+	size_t n = vn_paths(d, p, PATHS_MAX);
+
+	for (size_t i = 0; n > 1 && i < n && i < PATHS_MAX; i++)
+		printf("path          %s port %s, %s: %s\n", p[i].address, p[i].service,
+		       p[i].connected ? p[i].access : "not connected", p[i].why);
+}
+
 static void info_json(struct vn_disk *d, const struct vn_info *i)
 {
 	char way[300];
@@ -90,6 +122,7 @@ static void info_json(struct vn_disk *d, const struct vn_info *i)
 	print_quoted("transport", vn_transport_name(d), ", ");
 	vn_way(d, way, sizeof(way));
 	print_quoted("way", way, ", ");
+	paths_json(d);
 	print_quoted("model", i->model, ", ");
 	print_quoted("serial", i->serial, ", ");
 	print_quoted("firmware", i->firmware, ", ");
@@ -125,6 +158,7 @@ static int show_info(const char *url, const struct vd_settings *s)
 
 		vn_way(d, way, sizeof(way));
 		printf("way           %s\n", way);
+		show_paths(d);
 		printf("connected by  %s, controller %u, queues %u of %u commands, %u bytes each at most\n",
 		       vn_transport_name(d), i->controller, i->queues, i->queue_depth, i->max_transfer);
 		printf("can           read%s, flush%s%s%s%s\n", i->readonly ? ", not write" : ", write",

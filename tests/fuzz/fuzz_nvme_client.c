@@ -1,5 +1,5 @@
-// fuzz_nvme_client.c - a hostile target: ICResp, PDUs during commands, and the data that describes disks and discovery
-// logs. No byte beside a buffer changes, and nothing is sent that was not requested
+// fuzz_nvme_client.c - a hostile target: ICResp, PDUs during commands, the data that describes disks, and the logs of
+// discovery and asymmetric access. No byte beside a buffer changes, and nothing is sent that was not requested
 // follows: NVMe/TCP transport specification 1.0; NVMe over Fabrics 1.1, 3.3 and 5.3; NVM Express Base 1.4, 5.15
 // SPDX-License-Identifier: MIT
 #include <errno.h>
@@ -433,6 +433,27 @@ static void learn_log(struct vn_link *l, const struct vn_identity *who)
 	free(found);
 }
 
+/* The log page of asymmetric access: by the command, and any bytes in memory of their exact length. */
+static void learn_access(struct vn_link *l, struct vn_queue *q, uint32_t nsid)
+{
+	uint8_t state = 0x55, *page;
+	size_t n = next8() * 8u + next8() % 8u;
+
+	if (!vn_ctl_access(l, q, nsid, &state))
+		need(state && state < 16 && *vn_access_name(state));
+	else
+		need(state == 0x55);
+	page = calloc(1, n ? n : 1);
+	need(page);
+	next_bytes(page, n);
+	state = 0x55;
+	if (vn_access_find(page, n, next8() % 4u, &state) == VN_ACCESS_FOUND)
+		need(state && state < 16);
+	else
+		need(state == 0x55);
+	free(page);
+}
+
 static void learn_disk(struct vn_link *l, const struct vn_identity *who)
 {
 	struct vn_limits lim = {0};
@@ -455,6 +476,8 @@ static void learn_disk(struct vn_link *l, const struct vn_identity *who)
 		need(ends(info.model, 41) && ends(info.serial, 21) && ends(info.firmware, 9));
 		e = vn_ctl_namespace(l, q, &lim, &info, &names);
 	}
+	if (!e)
+		learn_access(l, q, info.nsid);
 	if (!e) {
 		need(info.block_size >= 512 && info.block_size <= 1u << 20 && info.size && info.size <= INT64_MAX);
 		need(!(info.size % info.block_size) && info.nsid && ends(info.uuid, 37));

@@ -7,7 +7,7 @@ declare -A member_port=() member=() # of each gateway: its port, its process
 
 member_start() { # NAME
 	: >"$work/$1.out"
-	at 0 "$target" --gateway "$1" --nqn "$gateway_url" --export rbd:disks/s --ceph-conf "$cluster/ceph.conf" --port "${member_port[$1]}" \
+	at 0 "$target" --gateway "$1" --nqn "$gateway_url" --transport "$(on_rdma && echo auto || echo tcp)" --export rbd:disks/s --ceph-conf "$cluster/ceph.conf" --port "${member_port[$1]}" \
 		>"$work/$1.out" 2>>"$work/$1.err" </dev/null &
 	member[$1]=$!
 }
@@ -42,28 +42,38 @@ same_disk() {
 }
 name_is_taken() { refused_with "another target is the gateway a of this image" --gateway a --nqn "$gateway_url" --export rbd:disks/s; }
 
+# What the host has seen of it, in a moment: the writes that waited have ended by then
+interrupted() {
+	sleep 1
+	kill -USR1 "$(program_of $load)"
+	wait_for 5 [ "$(grep -c longest "$work/load.out")" -gt "${said:-0}" ]
+	said=$(grep -c longest "$work/load.out")
+}
 # Killed, then halted for longer than its lease: each time the other takes over, and hosts go on
 gateways_fail() {
 	local load status
 	: >"$work/load.out"
-	at 0 timeout -k 5 $((120 * SLOW)) "$two_paths" "$(url_of a)" "$(url_of b)" 90 >"$work/load.out" 2>&1 &
+	at 0 timeout -k 5 $((120 * SLOW)) "$two_paths" "nvme+auto://127.0.0.1:${member_port[a]},127.0.0.1:${member_port[b]}/$gateway_url" 90 \
+		>"$work/load.out" 2>&1 &
 	load=$!
 	wait_for 30 grep -q ready "$work/load.out" || { cat "$work/load.out"; return 1; }
 	sleep 1
 	member_kill KILL a
 	wait "${member[a]}"
 	wait_for 15 member_has b '"writer": "here"' || return 1
+	interrupted
 	member_start a
 	wait_for 30 member_listens a && wait_for 10 writer_is b a || return 1
 	sleep 1
 	member_kill STOP b
 	wait_for 15 member_has a '"writer": "here"'
 	status=$?
-	sleep 1
+	interrupted
 	member_kill CONT b
 	[ $status = 0 ] && wait_for 20 writer_is a b && kill "$(program_of $load)" && wait $load
 	status=$?
 	cat "$work"/load.out "$work"/[ab].err
+	! on_rdma || grep -q "in use.*rdma" "$work/load.out" || status=1
 	return $status
 }
 # late STATUS COMMAND: a write that waits in a halted gateway while the other takes over, and COMMAND before that one

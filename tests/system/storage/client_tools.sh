@@ -34,6 +34,13 @@ check "half a block is not read" refused "$disk" read "$url" 1
 check "a subsystem that is not there" refused "$disk" info "${url}x"
 bench() { "$disk" --json --seconds=1 --write=30 "$@" bench "$url" | python3 -c 'import json,sys; r = json.load(sys.stdin); assert r["iops"] > 0 and r["latency_us"]["p50"] > 0, r'; }
 check "bench, random" bench
+paths() {
+	local two="$address,127.0.0.1:1/nqn.2026-01.test:tools"
+	"$disk" info "$two" | tee /dev/stderr | grep -q "^path .*, optimized: in use" && "$disk" --json info "$two" |
+		python3 -c 'import json, sys; p = json.load(sys.stdin)["paths"]; assert [(x["connected"], x["used"]) for x in p] == [(True, True), (False, False)] and "refused" in p[1]["why"], p' &&
+		"$disk" copy "$work/source" "$two" && "$disk" read "$two" 1m 2m | cmp - <(tail -c +1048577 "$work/source" | head -c 2097152)
+}
+check "of two paths the one that is there is used, and info says so" paths
 check "bench, sequential and with digests" bench --sequential --size=64k --depth=8 --digests
 
 bar() { script -qec "'$disk' copy '$work/source' '$url'" /dev/null | tr '\r' '\n' | grep -q '100%'; }

@@ -1,5 +1,5 @@
-// gateway_host.c - a host with a path to each of two gateways of one disk: a load that goes on by the other path, and a
-// write that stays in a gateway while the other takes over
+// gateway_host.c - a host with a path to each of two gateways of one disk: a load that goes on by the other path, with the
+// longest interruption; and a write that stays in a gateway while the other takes over
 // see: ceph_gateways.sh
 // SPDX-License-Identifier: MIT
 #include <pthread.h>
@@ -15,19 +15,9 @@
 #define THREADS 4
 #define BLOCKS 256
 #define BLOCK 4096
-#define GIVE_UP_MS 60000
 
-/* A path is opened again when it has broken. Nothing of it is sent again: that is for the host to decide. */
-struct path {
-	const char *url;
-	pthread_rwlock_t lock; /* shared: the disk is in use; exclusive: it changes */
-	struct vn_disk *disk;  /* NULL: not open */
-	atomic_bool broken;
-};
-
-static struct path paths[2];
-static atomic_uint preferred;
-static atomic_bool ends, closes;
+static struct vn_disk *disk; /* of the load: with all paths */
+static atomic_bool ends, asked;
 static atomic_uint writes, longest_ms;
 
 static uint64_t now_ms(void)
@@ -38,79 +28,15 @@ static uint64_t now_ms(void)
 	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
 }
 
-static void path_options(struct vn_options *o)
-{
-	vn_options_init(o);
-	o->reconnect_ms = 0;
-	o->retries = 0;
-	o->connect_ms = 2000;
-	o->io_ms = 2000;
-	o->keep_alive_ms = 5000;
-}
-
-static void mend_path(struct path *p)
-{
-	struct vn_options o;
-	struct vn_disk *disk = NULL;
-	char why[200];
-
-	path_options(&o);
-	pthread_rwlock_wrlock(&p->lock);
-	if (p->disk)
-		vn_close(p->disk);
-	p->disk = NULL;
-	pthread_rwlock_unlock(&p->lock);
-	if (vn_open(p->url, &o, &disk, why, sizeof(why)))
-		return;
-	pthread_rwlock_wrlock(&p->lock);
-	p->disk = disk;
-	p->broken = false;
-	pthread_rwlock_unlock(&p->lock);
-}
-
-static void *mend_paths(void *arg)
-{
-	while (!closes) {
-		struct path *p = arg;
-
-		if (p->broken)
-			mend_path(p);
-		usleep(50000);
-	}
-	return NULL;
-}
-
-static int on_path(struct path *p, void *data, uint64_t at, bool write)
-{
-	pthread_rwlock_rdlock(&p->lock);
-	int error = -ENOTCONN;
-
-	if (p->disk)
-		error = write ? vn_write_wait(p->disk, data, BLOCK, at, 0) : vn_read_wait(p->disk, data, BLOCK, at);
-	if (error == -ENOTCONN || error == -ESHUTDOWN)
-		p->broken = true;
-	pthread_rwlock_unlock(&p->lock);
-	return error;
-}
-
-/* By the path that worked last, else by the other, until it succeeds. */
+/* The library finds a path: there is no error. */
 static void do_block(void *data, uint64_t at, bool write)
 {
 	uint64_t since = now_ms();
-
-	for (unsigned use = preferred;; use ^= 1) {
-		int error = on_path(&paths[use], data, at, write);
-
-		if (!error) {
-			preferred = use;
-			break;
-		}
-		if (now_ms() - since > GIVE_UP_MS)
-			CHECK_FAILED("no path has worked for a minute: %d", error);
-		usleep(20000);
-	}
+	int error = write ? vn_write_wait(disk, data, BLOCK, at, 0) : vn_read_wait(disk, data, BLOCK, at);
 	unsigned took = (unsigned)(now_ms() - since), old = longest_ms;
 
+	if (error)
+		CHECK_FAILED("%s: %d", write ? "write" : "read", error);
 	while (took > old && !atomic_compare_exchange_weak(&longest_ms, &old, took))
 		;
 }
@@ -154,37 +80,43 @@ static void *load(void *arg)
 	return NULL;
 }
 
-static int run_load(unsigned seconds)
+static void tell_paths(void)
 {
-	pthread_t threads[THREADS], menders[2];
+	struct vn_path_info p[2];
+	size_t n = vn_paths(disk, p, 2);
 
-	for (int i = 0; i < 2; i++) {
-		pthread_rwlock_init(&paths[i].lock, NULL);
-		paths[i].broken = true;
-		mend_path(&paths[i]);
-		CHECK(paths[i].disk);
-		pthread_create(&menders[i], NULL, mend_paths, &paths[i]);
-	}
+	printf("longest request %u ms\n", atomic_exchange(&longest_ms, 0));
+	for (size_t i = 0; i < n && i < 2; i++)
+		printf("port %s: %s, %s, %llu commands\n", p[i].service, p[i].why, p[i].transport,
+		       (unsigned long long)p[i].commands);
+	fflush(stdout);
+}
+
+static int run_load(const char *url, unsigned seconds)
+{
+	pthread_t threads[THREADS];
 	uint8_t zeros[BLOCK] = {0};
+	char why[200];
 
+	if (vn_open(url, NULL, &disk, why, sizeof(why)))
+		CHECK_FAILED("%s: %s", url, why);
 	for (uint64_t i = 0; i < THREADS * BLOCKS; i++)
 		do_block(zeros, i * BLOCK, true);
 	printf("ready\n");
-	fflush(stdout);
+	tell_paths();
 	for (uintptr_t i = 0; i < THREADS; i++)
 		pthread_create(&threads[i], NULL, load, (void *)i);
-	for (unsigned i = 0; i < seconds * 10 && !ends; i++)
+	for (unsigned i = 0; i < seconds * 10 && !ends; i++) {
 		usleep(100000);
+		if (atomic_exchange(&asked, false))
+			tell_paths();
+	}
 	ends = true;
 	for (int i = 0; i < THREADS; i++)
 		pthread_join(threads[i], NULL);
-	closes = true;
-	for (int i = 0; i < 2; i++) {
-		pthread_join(menders[i], NULL);
-		if (paths[i].disk)
-			vn_close(paths[i].disk);
-	}
-	printf("%u writes, each found; the longest request took %u ms\n", writes, longest_ms);
+	tell_paths();
+	vn_close(disk);
+	printf("%u writes, each found\n", writes);
 	return 0;
 }
 
@@ -209,17 +141,17 @@ static void ask_for(const char *what)
 
 /* The first path's gateway is halted while a write is on its way there. The host sends it by the other path, then
  * something newer. What lands at the end must be the newer one. */
-static int run_late(void)
+static int run_late(const char *first, const char *second)
 {
 	struct vn_options o, patient;
 	struct vn_disk *a, *b;
 	char why[200];
 	uint64_t data[BLOCK / 8], late[BLOCK / 8], is[BLOCK / 8];
 
-	path_options(&o);
-	o.io_ms = o.keep_alive_ms = 0;
+	vn_options_init(&o);
+	o.retries = o.reconnect_ms = o.io_ms = o.keep_alive_ms = 0;
 	vn_options_init(&patient);
-	if (vn_open(paths[0].url, &o, &a, why, sizeof(why)) || vn_open(paths[1].url, &patient, &b, why, sizeof(why)))
+	if (vn_open(first, &o, &a, why, sizeof(why)) || vn_open(second, &patient, &b, why, sizeof(why)))
 		CHECK_FAILED("%s", why);
 	fill(data, 9, 0, 1);
 	for (int i = 0; vn_write_wait(a, data, BLOCK, 0, 0); i++) { /* perhaps it must become the owner first */
@@ -246,18 +178,19 @@ static int run_late(void)
 	return memcmp(is, data, BLOCK) ? 3 : 0;
 }
 
-static void end_load(int signal)
+static void take_signal(int signal)
 {
-	(void)signal;
-	ends = true;
+	if (signal == SIGTERM)
+		ends = true;
+	else
+		asked = true;
 }
 
 int main(int argc, char **argv)
 {
-	if (argc != 4)
-		CHECK_FAILED("wanted: URL URL late|SECONDS");
-	signal(SIGTERM, end_load);
-	paths[0].url = argv[1];
-	paths[1].url = argv[2];
-	return strcmp(argv[3], "late") ? run_load((unsigned)strtoul(argv[3], NULL, 10)) : run_late();
+	if (argc != 3 && argc != 4)
+		CHECK_FAILED("wanted: URL SECONDS, or URL URL late");
+	signal(SIGTERM, take_signal);
+	signal(SIGUSR1, take_signal);
+	return argc == 4 ? run_late(argv[1], argv[2]) : run_load(argv[1], (unsigned)strtoul(argv[2], NULL, 10));
 }

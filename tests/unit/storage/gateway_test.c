@@ -220,6 +220,8 @@ static void run_loop(struct process *p)
 		begin_write(p);
 	if (p->seen_role == NG_STANDBY && !chance(500))
 		ng_want(&p->g, now);
+	if (!chance(1000)) /* perhaps it was only slow */
+		memcpy(p->g.silent, p->g.seen.owner_client, NG_CLIENT);
 	p->g.drained = p->seen_role == NG_DRAINING && p->g.role == NG_DRAINING && !p->writing;
 }
 
@@ -383,6 +385,30 @@ static void the_first_is_the_owner_and_a_failed_one_is_fenced_first(void)
 	SAME(ng_find(&shared, "a")->slot, 0);
 	SAME(look(&a, 12001), NG_WAIT);
 	SAME(a.role, NG_OUT);
+}
+
+static void an_owner_that_answers_nothing_fails_when_it_has_missed_a_beat(void)
+{
+	struct ng a, b;
+
+	shared = (struct ng_state){0};
+	member(&a, "a", "1");
+	member(&b, "b", "2");
+	for (uint64_t at = 1000; at <= 4000; at += 500) { /* the last beat: at 3500 */
+		look(&a, at);
+		look(&b, at + 1);
+	}
+	strcpy(b.silent, "1");
+	look(&b, 3501 + NG_SILENT_MS - 1);
+	SAME(b.role, NG_STANDBY);
+	look(&a, 3501 + NG_SILENT_MS); /* it was only slow: a new beat counts as an answer */
+	look(&b, 3502 + NG_SILENT_MS);
+	SAME(b.role, NG_STANDBY);
+	look(&b, 3502 + 2 * NG_SILENT_MS);
+	SAME(b.role, NG_STANDBY);
+	strcpy(b.silent, "1");
+	SAME(look(&b, 3503 + 2 * NG_SILENT_MS), NG_FENCE);
+	CHECK(!strcmp(b.victim, "1") && !strcmp(shared.owner, "a"));
 }
 
 /* Its clock went on, but nothing says that the others were silent. */
@@ -558,6 +584,7 @@ static void only_text_that_a_gateway_writes_is_read(void)
 int main(void)
 {
 	RUN(the_first_is_the_owner_and_a_failed_one_is_fenced_first);
+	RUN(an_owner_that_answers_nothing_fails_when_it_has_missed_a_beat);
 	RUN(a_gateway_that_slept_declares_nobody_failed);
 	RUN(the_owner_hands_over_when_its_last_write_is_done);
 	RUN(a_gateway_that_leaves_gives_the_image_up);

@@ -456,18 +456,26 @@ static int fake_watch_flush(rados_t c)
 {
 	return 0;
 }
+static char acks[1000]; /* what the watchers have answered; under lock */
+
 static int fake_notify(rados_ioctx_t io, const char *name, const char *text, int n, uint64_t ms, char **reply,
                        size_t *length)
 {
 	pthread_mutex_lock(&lock); /* no watcher ends meanwhile; they do not call back */
+	*acks = 0;
 	for (uint64_t i = 0; i < 4; i++)
 		if (object_watchers[i])
 			object_watchers[i](object_watcher_args[i], 1, i, 1, NULL, 0);
+	*length = strlen(acks);
+	*reply = strdup(acks);
 	pthread_mutex_unlock(&lock);
 	return 0;
 }
 static int fake_ack(rados_ioctx_t io, const char *name, uint64_t id, uint64_t handle, const char *text, int n)
 {
+	size_t at = strlen(acks);
+
+	snprintf(acks + at, sizeof(acks) - at, "%.*s ", n, text);
 	return 0;
 }
 static int fake_blocklist(rados_t c, char *address, uint32_t seconds)

@@ -1,0 +1,34 @@
+// ports.h - a target of NVMe/TCP in this process, with several ports to one disk in memory, that can be told how to fail
+// follows: NVMe/TCP transport specification 1.0; NVM Express Base 1.4, 8.20 (asymmetric namespace access)
+// SPDX-License-Identifier: MIT
+#ifndef VB_TEST_STORAGE_PORTS_H
+#define VB_TEST_STORAGE_PORTS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define PORTS 3u
+#define PORTS_NQN "nqn.2026-01.test:ports"
+#define PORTS_BLOCKS 512u
+
+struct port {
+	unsigned number;
+	/* to be set before it is connected */
+	uint8_t name; /* last byte of the NGUID; 0: there is none */
+	uint64_t blocks;
+	uint16_t more_groups; /* groups of the log before that of the namespace */
+	/* at any time */
+	_Atomic uint16_t refusal; /* status of commands of I/O queues; 0: they are executed */
+	_Atomic bool holds;       /* commands of I/O queues get no answer */
+	_Atomic unsigned served, refused, connects;
+};
+extern struct port ports[PORTS];
+
+void port_open(struct port *p);
+void port_kill(struct port *p);                  /* its connections are reset; nothing is executed any more */
+void port_halt(struct port *p);                  /* it does nothing any more, until port_kill */
+void port_access(struct port *p, uint8_t state); /* enum nv_ana_state, and an event */
+void port_lie(struct port *p, uint8_t state);    /* without an event */
+void ports_url(char *url, unsigned size);
+
+#endif
