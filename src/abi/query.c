@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "abi/abi.h"
+#include "abi/port.h"
 #include "fault/set.h"
 #include "core/device.h"
 
@@ -60,13 +61,18 @@ static int apply_faults(const struct ibv_context *context, struct ibv_port_attr 
 	return 0;
 }
 
+int vb_query_port_now(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr)
+{
+	int err = vb_query_port_attr(device_of(context), port, attr);
+
+	return !err && vb_fault_is_armed(VB_FAULT_ARM_STATE) ? apply_faults(context, attr) : err;
+}
+
 int vb_query_port_sized(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr, size_t size)
 {
 	struct ibv_port_attr all;
-	int err = vb_query_port_attr(device_of(context), port, &all);
+	int err = vb_query_port_now(context, port, &all);
 
-	if (!err && vb_fault_is_armed(VB_FAULT_ARM_STATE))
-		err = apply_faults(context, &all);
 	if (!err) {
 		vb_node_violations(vb_ctx(context)->node, device_of(context), &all);
 		give_struct(attr, size, &all, sizeof(all));

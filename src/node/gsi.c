@@ -215,8 +215,10 @@ EXPORT void vb_gsi_client_timer(struct vb_gsi_client *q, uint64_t at)
 	if (!client_is_ours(q))
 		return;
 	atomic_store(&q->node->io->gsi_at, at);
-	if (at && at < atomic_load(&q->node->sleep_until))
-		vb_progress_wake(q->node); /* whoever owns progress, because a poller does not do this work */
+	/* Whoever owns progress, because a poller does not do this work. The progress thread itself looks at the timer
+	 * before it sleeps. */
+	if (at && at < atomic_load(&q->node->sleep_until) && !pthread_equal(pthread_self(), q->node->io->thread))
+		vb_progress_wake(q->node);
 }
 
 /* ---- datagrams ---- */

@@ -121,13 +121,16 @@ static bool is_transport(struct vb_io *io, const void *p)
 	return p >= (void *)io->transport && p < (void *)(io->transport + VB_TRANSPORTS);
 }
 
-static void handle_events(struct vb_node *node, const struct epoll_event *ev, int n)
+/* Returns whether nothing but the broker has woken the thread. */
+static bool handle_events(struct vb_node *node, const struct epoll_event *ev, int n)
 {
 	struct vb_io *io = node->io;
+	bool broker_alone = n > 0;
 
 	for (int i = 0; i < n; i++) {
 		void *p = ev[i].data.ptr;
 
+		broker_alone &= p == &io->broker;
 		if (p == &io->wake_fd) {
 			continue; /* it only had to wake the thread */
 		} else if (p == &io->broker) {
@@ -145,6 +148,7 @@ static void handle_events(struct vb_node *node, const struct epoll_event *ev, in
 	}
 	if (!vb_broker_timeout_ms(io->broker))
 		vb_broker_events(node);
+	return broker_alone;
 }
 
 /* While a polling program owns progress, the thread sleeps no longer than to the next moderated event. */
@@ -210,29 +214,12 @@ static uint64_t active_deadline(struct vb_node *node)
 	return earliest;
 }
 
-/* Called while the progress thread owns progress: does all work, then marks itself as sleeping. Returns how long to
- * sleep. */
-static uint64_t serve_node(struct vb_node *node)
+/* Returns how long to sleep: until the earliest deadline. */
+static uint64_t time_to_sleep(struct vb_node *node)
 {
-	uint64_t deadline, now, last = 0;
+	uint64_t deadline, now;
 	bool waiting;
 
-	atomic_store(&node->hdr->sleeping, 0);
-	atomic_store(&node->sleep_until, 0);
-	for (int i = 0; i < 1000; i++) {
-		vb_lock(&node->progress);
-		unsigned n = vb_progress_locked(node, NULL, 0, true);
-		vb_unlock(&node->progress);
-		if (n)
-			last = vb_now();
-		else if (!last || !poll_for_more(node, last))
-			break;
-	}
-	vb_lock(&node->progress);
-	if (atomic_load(&node->owner) == VB_OWNER_THREAD)
-		atomic_store(&node->hdr->sleeping, 1);
-	vb_unlock(&node->progress);
-	vb_fence_all(node);
 	vb_lock(&node->progress);
 	waiting = vb_work_waiting(node);
 	atomic_store(&node->sleep_until, UINT64_MAX); /* any timer that is set from now on wakes the thread */
@@ -253,6 +240,42 @@ static uint64_t serve_node(struct vb_node *node)
 	atomic_store(&node->sleep_until, deadline);
 	now = vb_now();
 	return deadline > now ? deadline - now : 1000;
+}
+
+/* The thread has served the broker. Peers have seen it asleep all the time, so what they have published since then wakes
+ * it: if there is no work now, it sleeps again, without the fence that every other core has to answer. */
+static bool may_sleep_on(struct vb_node *node)
+{
+	vb_lock(&node->progress);
+	bool asleep = atomic_load(&node->owner) == VB_OWNER_THREAD && atomic_load(&node->hdr->sleeping);
+	bool idle = asleep && !vb_progress_locked(node, NULL, 0, true);
+	vb_unlock(&node->progress);
+	return idle;
+}
+
+/* Called while the progress thread owns progress: does all work, then marks itself as sleeping. Returns how long to
+ * sleep. */
+static uint64_t serve_node(struct vb_node *node)
+{
+	uint64_t last = 0;
+
+	atomic_store(&node->hdr->sleeping, 0);
+	atomic_store(&node->sleep_until, 0);
+	for (int i = 0; i < 1000; i++) {
+		vb_lock(&node->progress);
+		unsigned n = vb_progress_locked(node, NULL, 0, true);
+		vb_unlock(&node->progress);
+		if (n)
+			last = vb_now();
+		else if (!last || !poll_for_more(node, last))
+			break;
+	}
+	vb_lock(&node->progress);
+	if (atomic_load(&node->owner) == VB_OWNER_THREAD)
+		atomic_store(&node->hdr->sleeping, 1);
+	vb_unlock(&node->progress);
+	vb_fence_all(node);
+	return time_to_sleep(node);
 }
 
 /*
@@ -282,6 +305,7 @@ static void *progress_thread(void *arg)
 	struct epoll_event ev[16];
 	uint64_t interval = WATCH_MIN, sleep_ns;
 	uint32_t polls = 0;
+	bool broker_alone = false;
 	int n;
 
 	VB_THREAD_ROOT();
@@ -292,9 +316,9 @@ static void *progress_thread(void *arg)
 		if (atomic_load(&node->owner) == VB_OWNER_POLLER)
 			sleep_ns = until_event(node, watch_poller(node, &polls, &interval));
 		else
-			sleep_ns = serve_node(node);
+			sleep_ns = broker_alone && may_sleep_on(node) ? time_to_sleep(node) : serve_node(node);
 		wait_ns(io, ev, &n, sleep_ns);
-		handle_events(node, ev, n);
+		broker_alone = handle_events(node, ev, n);
 		if (vb_lines_reader_done())
 			vb_network_changed(node);
 		vb_questions_send(node);

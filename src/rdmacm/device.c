@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "abi/hardware.h"
+#include "abi/port.h"
 #include "rdmacm/hardware.h"
 #include "rdmacm/rdmacm.h"
 #include "util/calls.h"
@@ -147,26 +148,44 @@ static bool find_in_iwarp(struct rcm_device *dev, const uint8_t gid[16], uint32_
 	return true;
 }
 
+static bool is_source(const struct ibv_gid_entry *e, const uint8_t gid[16], uint32_t ifindex)
+{
+	return e->gid_type == IBV_GID_TYPE_ROCE_V2 && !memcmp(e->gid.raw, gid, 16) &&
+	       (!ifindex || e->ndev_ifindex == ifindex);
+}
+
+static struct rcm_source source_at(struct rcm_device *dev, const struct ibv_gid_entry *e)
+{
+	return (struct rcm_source){.dev = dev,
+	                           .gid_index = (int)e->gid_index,
+	                           .port = (uint8_t)e->port_num,
+	                           .ifindex = e->ndev_ifindex,
+	                           .gid = e->gid};
+}
+
 static bool find_in(struct rcm_device *dev, const uint8_t gid[16], uint32_t ifindex, struct rcm_source *out)
 {
+	struct ibv_gid_entry last;
 	struct ibv_port_attr port;
 
-	if (ibv_query_port(dev->verbs, 1, &port) || port.gid_tbl_len <= 0)
+	if (vb_query_port_now(dev->verbs, 1, &port) || port.gid_tbl_len <= 0)
 		return false;
+	/* usually the one that was asked for before */
+	if (!ibv_query_gid_ex(dev->verbs, 1, dev->last_gid, &last, 0) && is_source(&last, gid, ifindex)) {
+		*out = source_at(dev, &last);
+		return true;
+	}
 	struct ibv_gid_entry *e = calloc((size_t)port.gid_tbl_len, sizeof(*e));
 	ssize_t n = e ? ibv_query_gid_table(dev->verbs, e, (size_t)port.gid_tbl_len, 0) : 0;
 	bool found = false;
 
 	for (ssize_t i = 0; i < n && !found; i++) {
-		found = e[i].gid_type == IBV_GID_TYPE_ROCE_V2 && !memcmp(e[i].gid.raw, gid, 16) &&
-		        (!ifindex || e[i].ndev_ifindex == ifindex);
+		found = is_source(&e[i], gid, ifindex);
 		if (found)
-			*out = (struct rcm_source){.dev = dev,
-			                           .gid_index = (int)e[i].gid_index,
-			                           .port = (uint8_t)e[i].port_num,
-			                           .ifindex = e[i].ndev_ifindex,
-			                           .gid = e[i].gid};
+			*out = source_at(dev, &e[i]);
 	}
+	if (found)
+		dev->last_gid = (uint32_t)out->gid_index;
 	free(e);
 	return found;
 }

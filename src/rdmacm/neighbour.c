@@ -15,19 +15,25 @@ static bool has_neighbours(uint32_t ifindex)
 {
 	struct ifreq req = {0};
 	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	bool known = fd >= 0 && if_indextoname(ifindex, req.ifr_name) && !ioctl(fd, SIOCGIFFLAGS, &req);
+
+	req.ifr_ifindex = (int)ifindex;
+	bool known = fd >= 0 && !ioctl(fd, SIOCGIFNAME, &req) && !ioctl(fd, SIOCGIFFLAGS, &req);
 
 	if (fd >= 0)
 		close(fd);
 	return known && !(req.ifr_flags & (IFF_NOARP | IFF_LOOPBACK | IFF_POINTOPOINT));
 }
 
-static bool own_address(const union rcm_addr *addr)
+/* The source is always an address of this host. */
+static bool is_own_address(const struct rcm_found *found)
 {
-	uint8_t gid[16];
+	uint8_t gid[16], source[16];
 
-	rcm_addr_gid(addr, gid);
-	return rcm_local_address(gid, rcm_addr_scope(addr));
+	if (rcm_addr_loopback(&found->dst))
+		return true;
+	rcm_addr_gid(&found->dst, gid);
+	rcm_addr_gid(&found->src, source);
+	return !memcmp(gid, source, sizeof(gid)) || rcm_local_address(gid, rcm_addr_scope(&found->dst));
 }
 
 static void *ask_next_hop(void *arg)
@@ -57,7 +63,7 @@ bool rcm_ask_neighbour(const struct rcm_found *found)
 {
 	struct rcm_found *copy;
 
-	if (rcm_addr_multicast(&found->dst) || !has_neighbours(found->source.ifindex) || own_address(&found->dst))
+	if (rcm_addr_multicast(&found->dst) || is_own_address(found) || !has_neighbours(found->source.ifindex))
 		return false;
 	copy = malloc(sizeof(*copy));
 	if (!copy)

@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "abi/port.h"
 #include "rdmacm/fabric.h"
 #include "frame/fields.h"
 #include "util/calls.h"
@@ -71,7 +72,7 @@ static int fit_mtu(struct rcm_id *child)
 	struct ibv_port_attr port;
 	bool fits = true;
 
-	if (ibv_query_port(child->source.dev->verbs, child->source.port, &port))
+	if (vb_query_port_now(child->source.dev->verbs, child->source.port, &port))
 		return ENODEV;
 	rcm_lock();
 	if (child->path.mtu > port.active_mtu) {

@@ -53,6 +53,7 @@ struct rcm_device {
 	uint8_t max_initiator_depth, max_responder_resources, ack_delay;
 	bool iwarp, fabric; /* fabric: it is on an InfiniBand fabric (rdmacm/fabric.h) */
 	bool gone;          /* its interface has gone */
+	uint32_t last_gid;  /* the index of the GID that was looked up last */
 };
 
 /* A local address: its adapter and its index in the GID table. dev NULL: none yet. */

@@ -43,6 +43,12 @@ static int conclude_query(struct rcm_id *id, const struct rcm_found *found)
 	return 0;
 }
 
+/* rcm.lock held. */
+static bool asks(const struct rcm_id *id, const struct rcm_found *found)
+{
+	return id->query == found->query && id->state == RCM_ADDR_QUERY;
+}
+
 /* rcm.lock held. NULL: the query was cancelled. */
 static struct rcm_id *find_asker(const struct rcm_found *found)
 {
@@ -50,7 +56,7 @@ static struct rcm_id *find_asker(const struct rcm_found *found)
 
 	while (id && id->query != found->query)
 		id = id->next;
-	return id && id->state == RCM_ADDR_QUERY ? id : NULL;
+	return id && asks(id, found) ? id : NULL;
 }
 
 bool rcm_wanted(const struct rcm_found *found)
@@ -62,16 +68,22 @@ bool rcm_wanted(const struct rcm_found *found)
 	return wanted;
 }
 
-void rcm_found(const struct rcm_found *found)
+/* id: the asker, whom this thread keeps from being destroyed; or NULL. */
+static void give_answer(struct rcm_id *id, const struct rcm_found *found)
 {
 	rcm_lock();
-	struct rcm_id *id = find_asker(found);
-
-	if (id) {
+	if (!id)
+		id = find_asker(found);
+	if (id && asks(id, found)) {
 		id->state = RCM_BOUND;
 		conclude_query(id, found);
 	}
 	rcm_unlock();
+}
+
+void rcm_found(const struct rcm_found *found)
+{
+	give_answer(NULL, found);
 }
 
 uint64_t rcm_resolve_due(void)
@@ -105,7 +117,7 @@ void rcm_resolve_timeout(uint64_t now)
 static void wait_for_answer(struct rcm_id *id, const struct rcm_found *found, int ms)
 {
 	rcm_lock();
-	if (ms >= 0 && find_asker(found) == id) {
+	if (ms >= 0 && asks(id, found)) {
 		id->resolve_by = vb_gsi_client_now() + VB_MS((uint64_t)ms);
 		if (!due || id->resolve_by < due)
 			due = id->resolve_by;
@@ -133,7 +145,7 @@ static int look_up_source(struct rcm_id *id, struct rcm_found *found, int ms)
 	if (rcm_ask_neighbour(found))
 		wait_for_answer(id, found, ms);
 	else
-		rcm_found(found);
+		give_answer(id, found);
 	return 0;
 }
 

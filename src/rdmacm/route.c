@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "abi/port.h"
 #include "frame/fields.h"
 #include "rdmacm/fabric.h"
 #include "rdmacm/hardware.h"
@@ -104,7 +105,7 @@ static int resolve_path(struct rcm_id *id)
 
 	if (id->state != RCM_ADDR_RESOLVED)
 		return EINVAL;
-	if (ibv_query_port(id->source.dev->verbs, id->source.port, &port))
+	if (vb_query_port_now(id->source.dev->verbs, id->source.port, &port))
 		return ENODEV;
 	rcm_lock();
 	if (id->state == RCM_ADDR_RESOLVED) {

@@ -163,6 +163,8 @@ static struct vb_session *session_of(struct vb_broker *b, uint64_t data)
 
 static void on_session_event(struct vb_broker *b, struct vb_session *s, uint32_t events)
 {
+	if (events & EPOLLOUT)
+		s->full = false;
 	if (events & EPOLLIN && s->interest & EPOLLIN)
 		vb_session_readable(b, s);
 	else if (events & (EPOLLHUP | EPOLLERR))

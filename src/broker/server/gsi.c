@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "broker/server/ports.h"
 #include "broker/server/session.h"
@@ -43,8 +44,10 @@ static bool ensure_gsi(struct vb_broker *b)
 	if (b->gsi)
 		return true;
 	b->gsi = calloc(1, sizeof(*b->gsi));
-	if (b->gsi)
+	if (b->gsi) {
+		b->gsi->ports_file = -1;
 		b->gsi->roce = vb_gsi_roce_new(b);
+	}
 	return b->gsi;
 }
 
@@ -127,6 +130,8 @@ void vb_gsi_close(struct vb_broker *b)
 	log_counters(&b->gsi->counters);
 	vb_gsi_gone_forget(b->gsi);
 	vb_gsi_roce_free(b, b->gsi->roce);
+	if (b->gsi->ports_file >= 0)
+		close(b->gsi->ports_file);
 	free(b->gsi);
 	b->gsi = NULL;
 }
@@ -500,7 +505,7 @@ static int bind_service(struct vb_broker *b, const struct vb_session *s, const s
 		return EACCES;
 	struct vb_port_range range = {0};
 	if (!m->port || s->foreign)
-		range = vb_ephemeral_ports();
+		range = vb_ephemeral_ports(&b->gsi->ports_file);
 	return vb_service_bind(&b->gsi->services, &want, &range, out);
 }
 

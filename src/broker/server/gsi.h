@@ -81,6 +81,7 @@ struct vb_gsi {
 	        ngone_foreign; /* of users other than the broker's: programs in gone, and their connections */
 	struct vb_gsi_conns_user *users;
 	struct vb_services services;
+	int ports_file; /* of vb_ephemeral_ports */
 	struct vb_gsi_late late;
 	struct vb_gsi_roce *roce; /* NULL: no RoCE (VB_LANES_NONE, or no memory) */
 	struct vb_gsi_counters counters;

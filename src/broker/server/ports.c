@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: MIT
 #include "broker/server/ports.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,16 +14,19 @@
 
 #define NET_BIND_SERVICE 10 /* CAP_NET_BIND_SERVICE */
 
-struct vb_port_range vb_ephemeral_ports(void)
+struct vb_port_range vb_ephemeral_ports(int *file)
 {
 	struct vb_port_range range = {.low = 32768, .high = 60999};
 	unsigned low, high;
-	FILE *f = fopen("/proc/sys/net/ipv4/ip_local_port_range", "re");
+	char text[64];
 
-	if (f && fscanf(f, "%u %u", &low, &high) == 2 && low && low <= high && high <= UINT16_MAX)
+	if (*file < 0)
+		*file = open("/proc/sys/net/ipv4/ip_local_port_range", O_RDONLY | O_CLOEXEC);
+	ssize_t n = *file < 0 ? -1 : pread(*file, text, sizeof(text) - 1, 0); /* the range of now, each time */
+
+	text[n > 0 ? n : 0] = 0;
+	if (sscanf(text, "%u %u", &low, &high) == 2 && low && low <= high && high <= UINT16_MAX)
 		range = (struct vb_port_range){.low = (uint16_t)low, .high = (uint16_t)high};
-	if (f)
-		fclose(f);
 	if (getrandom(&range.start, sizeof(range.start), 0) != sizeof(range.start))
 		range.start = (uint32_t)vb_broker_now_ms();
 	return range;

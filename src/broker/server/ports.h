@@ -10,8 +10,9 @@
 
 #include "broker/server/services.h"
 
-/* The ephemeral ports of this network namespace, with a random start. */
-struct vb_port_range vb_ephemeral_ports(void);
+/* The ephemeral ports of this network namespace, with a random start. *file: -1 at first; then the kernel's file, which
+ * the caller closes in the end. */
+struct vb_port_range vb_ephemeral_ports(int *file);
 
 /* May this program bind the port? Root may, and programs with CAP_NET_BIND_SERVICE as an ambient capability. Ambient
  * capabilities end when a process execs a set-user-ID program or one with file capabilities: so a process that still

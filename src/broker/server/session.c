@@ -459,9 +459,9 @@ static void session_break_off(struct vb_session *s)
 
 void vb_session_flush(struct vb_broker *b, struct vb_session *s)
 {
-	uint32_t want = 0;
+	uint32_t want = s->full ? EPOLLOUT : 0;
 
-	while (has_output(s) && !s->stalled) {
+	while (has_output(s) && !s->stalled && !s->full) {
 		int err = send_next(b, s);
 		if (!err)
 			continue;
@@ -469,6 +469,7 @@ void vb_session_flush(struct vb_broker *b, struct vb_session *s)
 			s->stalled = true;
 			vb_broker_stall(b);
 		} else if (err == EAGAIN) {
+			s->full = true;
 			want |= EPOLLOUT;
 		} else {
 			session_break_off(s);
@@ -482,6 +483,8 @@ void vb_session_flush(struct vb_broker *b, struct vb_session *s)
 	struct epoll_event ev = {.events = want, .data.u64 = vb_source_key(VB_SRC_SOCK, s->slot, s->gen)};
 	if (!epoll_ctl(b->epoll_fd, EPOLL_CTL_MOD, s->sock, &ev))
 		s->interest = want;
+	else
+		s->full = false;
 }
 
 /* ---- receiving ---- */

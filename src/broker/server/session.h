@@ -37,6 +37,7 @@ struct vb_session {
 	int fds[3];
 	int64_t deadline;            /* until it has attached; 0: none */
 	uint32_t interest;           /* the socket's epoll events */
+	bool full;                   /* its socket is, and epoll tells when there is room */
 	bool stalled;                /* too many descriptors are in flight: send again after a pause */
 	bool attached_due, roce_due; /* ATTACHED, ROCE_REPLY are to be sent */
 	uint32_t groups_changed;     /* how often it has joined or left a multicast group */

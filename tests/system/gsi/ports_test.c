@@ -71,9 +71,16 @@ static void the_ephemeral_range_is_the_kernels(void)
 	FILE *f = fopen("/proc/sys/net/ipv4/ip_local_port_range", "we");
 	if (!f || fputs("40000 40003", f) < 0 || fclose(f))
 		skip("no right to set the range of ports");
-	struct vb_port_range range = vb_ephemeral_ports();
+	int file = -1;
+	struct vb_port_range range = vb_ephemeral_ports(&file);
 	SAME(range.low, 40000);
 	SAME(range.high, 40003);
+	f = fopen("/proc/sys/net/ipv4/ip_local_port_range", "we");
+	CHECK(f && fputs("41000 41003", f) >= 0 && !fclose(f));
+	range = vb_ephemeral_ports(&file);
+	SAME(range.low, 41000);
+	SAME(range.high, 41003);
+	close(file);
 }
 
 static void low_ports_are_roots(void)
