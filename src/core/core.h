@@ -394,7 +394,7 @@ struct vb_local_qp {
 
 /* The part of a UD queue pair. */
 struct vb_datagram_qp {
-	bool roce_always;      /* VERBENA_WIRE=always. Set under progress + sq_lock */
+	bool roce_always;      /* VERBENA_WIRE=always, or a fabric of several processes. Set under progress + sq_lock */
 	bool shown;            /* datagrams are shown to a capture. Set under progress + sq_lock */
 	struct vb_tx *tx_open; /* the batch that is being filled, until the end of the kick; under sq_lock */
 };

@@ -13,6 +13,7 @@ struct trip {
 	const uint8_t *bytes;
 	const struct vb_link_packet *p;
 	struct vb_fabric_course *c;
+	unsigned hops; /* before it came to this process */
 };
 
 static bool lost(uint64_t *why, uint64_t *counter)
@@ -68,6 +69,22 @@ static bool passes(const struct trip *t, struct vb_fabric_port *p, uint8_t way)
 	return vb_fabric_may_pass(p, &k, way) || LOST(t, bad_pkey, NULL);
 }
 
+/* The receiving half of a link. */
+static bool enters(const struct trip *t, struct vb_fabric_port *in)
+{
+	if (!vb_fabric_takes_data(in))
+		return LOST(t, not_active, NULL);
+	vb_fabric_data_came(in);
+	return passes(t, in, VB_ENFORCE_IN);
+}
+
+static void note_link(struct vb_fabric_course *c, struct vb_fabric_port *out, struct vb_fabric_port *in)
+{
+	c->way.port[c->way.ports++] = out;
+	c->way.port[c->way.ports++] = in;
+	c->way.end = in;
+}
+
 /* Out of one port, into its peer. `in` is where it has come into this node; the port itself at the start. */
 static bool cross_link(const struct trip *t, struct vb_fabric_port *in, struct vb_fabric_port *out)
 {
@@ -86,23 +103,36 @@ static bool cross_link(const struct trip *t, struct vb_fabric_port *in, struct v
 		return LOST(t, bad_vl, &out->counters.xmit_discards);
 	if (!passes(t, out, VB_ENFORCE_OUT))
 		return false;
-	if (!vb_fabric_takes_data(peer))
-		return LOST(t, not_active, NULL);
-	vb_fabric_data_came(peer);
-	if (!passes(t, peer, VB_ENFORCE_IN))
+	if (!peer->node->away && !enters(t, peer))
 		return false;
 	if (longest < c->longest)
 		c->longest = longest;
-	c->way.port[c->way.ports++] = out;
-	c->way.port[c->way.ports++] = peer;
-	c->way.end = peer;
+	note_link(c, out, peer);
 	return true;
 }
 
-/* Through the switches to the port where it ends. */
-static bool travel(const struct trip *t, struct vb_fabric_port *from)
+/* Through the switches to the port where it ends, or to one that is away. */
+static bool pass_switches(const struct trip *t)
 {
 	struct vb_fabric_way *w = &t->c->way;
+	uint16_t dlid = t->p->lrh.dlid;
+
+	for (unsigned *hops = &t->c->hops; w->end->node->sw && !w->end->node->away; ++*hops) {
+		struct vb_fabric_port *out = vb_fabric_lft_port(w->end->node, dlid);
+
+		if (t->hops + *hops >= VB_FABRIC_HOPS_MOST)
+			return LOST(t, hop_limit, &w->end->counters.rcv_relay_errors);
+		if (!out || !out->num) /* port 0 of a switch has no queue pairs for data */
+			return LOST(t, no_route, &w->end->counters.rcv_relay_errors);
+		if (!cross_link(t, w->end, out))
+			return false;
+	}
+	return w->end->node->away || vb_fabric_is_lid_of(w->end, dlid) || LOST(t, not_for_us, NULL);
+}
+
+/* From the port of the program that sends. */
+static bool travel(const struct trip *t, struct vb_fabric_port *from)
+{
 	uint16_t dlid = t->p->lrh.dlid;
 
 	if (from->node->off || !vb_fabric_is_up(from))
@@ -113,17 +143,20 @@ static bool travel(const struct trip *t, struct vb_fabric_port *from)
 		return true;
 	if (!cross_link(t, from, from))
 		return false;
-	for (unsigned hops = 0; w->end->node->sw; hops++) {
-		struct vb_fabric_port *out = vb_fabric_lft_port(w->end->node, dlid);
+	return pass_switches(t);
+}
 
-		if (hops == VB_FABRIC_HOPS_MOST)
-			return LOST(t, hop_limit, &w->end->counters.rcv_relay_errors);
-		if (!out || !out->num) /* port 0 of a switch has no queue pairs for data */
-			return LOST(t, no_route, &w->end->counters.rcv_relay_errors);
-		if (!cross_link(t, w->end, out))
-			return false;
-	}
-	return vb_fabric_is_lid_of(w->end, dlid) || LOST(t, not_for_us, NULL);
+/* From the port where another process's packet comes in. */
+static bool travel_on(const struct trip *t, struct vb_fabric_port *in)
+{
+	if (in->node->off || !vb_fabric_is_up(in))
+		return LOST(t, no_link, NULL);
+	if (4u * t->p->lrh.words > vb_fabric_mtu_bytes(in) + OVERHEAD)
+		return LOST(t, too_long, &in->counters.rcv_errors);
+	if (!enters(t, in))
+		return false;
+	note_link(t->c, in->peer, in);
+	return pass_switches(t);
 }
 
 /* What the port at the end checks in each packet: partition, and the GID that names it. */
@@ -158,7 +191,7 @@ static bool is_known(const struct trip *t)
 	const struct vb_lrh *h = &t->p->lrh;
 
 	return c->changes == t->f->changes + 1 && c->lrh.dlid == h->dlid && c->lrh.slid == h->slid &&
-	       c->lrh.sl == h->sl && 4u * h->words <= c->longest;
+	       c->lrh.sl == h->sl && 4u * h->words <= c->longest && t->hops + c->hops <= VB_FABRIC_HOPS_MOST;
 }
 
 static void enter_vl(uint8_t *bytes, const struct vb_link_packet *p, uint8_t vl)
@@ -169,27 +202,48 @@ static void enter_vl(uint8_t *bytes, const struct vb_link_packet *p, uint8_t vl)
 	vb_vcrc_encode(bytes, p->len - VB_VCRC_LEN);
 }
 
+/* By the way that is known, or by one that is found now, from where it starts or has come in. */
+static struct vb_fabric_port *go(const struct trip *t, struct vb_fabric_port *from, uint8_t *bytes,
+                                 bool (*along)(const struct trip *t, struct vb_fabric_port *from))
+{
+	struct vb_fabric_course *c = t->c;
+	const struct vb_link_packet *p = t->p;
+	uint16_t pkey = (uint16_t)(bytes[p->transport_at + 2] << 8 | bytes[p->transport_at + 3]);
+	bool known = is_known(t) && c->pkey == pkey, whole = known;
+
+	if (!known) {
+		*c = (struct vb_fabric_course){
+		        .lrh = p->lrh, .pkey = pkey, .longest = UINT32_MAX, .vl = p->lrh.vl, .way.end = from};
+		whole = along(t, from);
+		c->changes = whole ? t->f->changes + 1 : 0;
+	}
+	vb_fabric_count(c->way.port, c->way.ports, 1, 4u * p->lrh.words);
+	if (!whole || (!c->way.end->node->away && !arrives(t, c->way.end)))
+		return NULL;
+	enter_vl(bytes, p, c->vl);
+	return c->way.end;
+}
+
 struct vb_fabric_port *vb_fabric_carry(struct vb_fabric_port *from, struct vb_fabric_course *c, uint8_t *bytes,
                                        const struct vb_link_packet *p, enum vb_link_verdict verdict)
 {
 	const struct trip t = {.f = from->node->fabric, .bytes = bytes, .p = p, .c = c};
 
-	if (!departs(&t, from, verdict))
-		return NULL;
-	uint16_t pkey = (uint16_t)(bytes[p->transport_at + 2] << 8 | bytes[p->transport_at + 3]);
-	bool known = is_known(&t) && c->pkey == pkey, whole = known;
+	return departs(&t, from, verdict) ? go(&t, from, bytes, travel) : NULL;
+}
 
-	if (!known) {
-		*c = (struct vb_fabric_course){
-		        .lrh = p->lrh, .pkey = pkey, .longest = UINT32_MAX, .vl = p->lrh.vl, .way.end = from};
-		whole = travel(&t, from);
-		c->changes = whole ? t.f->changes + 1 : 0;
-	}
-	vb_fabric_count(c->way.port, c->way.ports, 1, 4u * p->lrh.words);
-	if (!whole || !arrives(&t, c->way.end))
-		return NULL;
-	enter_vl(bytes, p, c->vl);
-	return c->way.end;
+struct vb_fabric_port *vb_fabric_carry_on(struct vb_fabric_port *in, struct vb_fabric_course *c, uint8_t *bytes,
+                                          const struct vb_link_packet *p, enum vb_link_verdict verdict, unsigned hops)
+{
+	const struct trip t = {.f = in->node->fabric, .bytes = bytes, .p = p, .c = c, .hops = hops};
+
+	if (verdict == VB_LINK_VCRC)
+		lost(&t.f->drops.bad_vcrc, &in->counters.rcv_errors);
+	else if (verdict != VB_LINK_OK || p->lrh.vl == VB_VL_MANAGEMENT)
+		lost(&t.f->drops.bad_packet, &in->counters.rcv_errors);
+	else
+		return go(&t, in, bytes, travel_on);
+	return NULL;
 }
 
 void vb_fabric_discard(struct vb_fabric_port *end, uint64_t packets)

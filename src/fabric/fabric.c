@@ -275,6 +275,7 @@ static bool may_be_up(const struct vb_fabric_port *p)
 
 static void link_down(struct vb_fabric_port *p)
 {
+	p->downs += p->info.phys == VB_PHYS_UP;
 	if (p->info.phys != VB_PHYS_DISABLED)
 		p->info.phys = VB_PHYS_POLLING;
 	vb_fabric_port_state(p, VB_PORT_DOWN);
@@ -284,7 +285,7 @@ void vb_fabric_train(struct vb_fabric_port *p)
 {
 	struct vb_fabric_port *q = p->peer;
 
-	if (p->node->sw && !p->num)
+	if ((p->node->sw && !p->num) || p->node->away)
 		return;
 	if (!q || !may_be_up(p) || !may_be_up(q)) {
 		link_down(p);
@@ -298,6 +299,49 @@ void vb_fabric_train(struct vb_fabric_port *p)
 	p->info.phys = q->info.phys = VB_PHYS_UP;
 	vb_fabric_port_state(p, VB_PORT_INIT);
 	vb_fabric_port_state(q, VB_PORT_INIT);
+}
+
+/* --- cables to nodes that are away --- */
+
+void vb_fabric_give_away(struct vb_fabric_node *n, void *where)
+{
+	n->fabric->away += !n->away;
+	n->away = true;
+	n->where = where;
+	for (unsigned i = 1; i <= n->ports; i++)
+		n->port[i].cut = true; /* until the other process tells */
+}
+
+struct vb_fabric_end vb_fabric_end_of(const struct vb_fabric_port *p)
+{
+	const struct vb_port_info *i = &p->info;
+
+	return (struct vb_fabric_end){.wants = may_be_up(p),
+	                              .widths = i->width_enabled & i->width_supported,
+	                              .speeds = i->speed_enabled & i->speed_supported,
+	                              .ext_speeds = i->ext_enabled & i->ext_supported,
+	                              .downs = p->downs};
+}
+
+/* What the other end causes is no news for it, so p->downs stays. */
+void vb_fabric_end_told(struct vb_fabric_port *p, const struct vb_fabric_end *e)
+{
+	struct vb_fabric_port *q = p->peer;
+	uint32_t downs = p->downs;
+
+	q->cut = !e || !e->wants;
+	if (e) {
+		q->info.width_supported = q->info.width_enabled = e->widths;
+		q->info.speed_supported = q->info.speed_enabled = e->speeds;
+		q->info.ext_supported = q->info.ext_enabled = e->ext_speeds;
+		if (vb_fabric_is_up(p) && e->downs != p->heard_downs) { /* it has been down meanwhile */
+			link_down(p);
+			link_down(q);
+		}
+		p->heard_downs = e->downs;
+	}
+	vb_fabric_train(p);
+	p->downs = downs;
 }
 
 void vb_fabric_train_all(struct vb_fabric *f)
@@ -327,6 +371,7 @@ static void reset_node(struct vb_fabric_node *n)
 		p->guids = NULL;
 		p->sl2vl = p->vl_arb = NULL;
 		p->lease_end = 0;
+		p->downs++;
 		vb_fabric_port_defaults(p);
 		p->info.width_supported = p->info.width_enabled = old.width_supported;
 		p->info.speed_supported = p->info.speed_enabled = old.speed_supported;

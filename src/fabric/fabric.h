@@ -64,6 +64,8 @@ struct vb_fabric_packet {
 struct vb_fabric_datagram {
 	uint16_t slid, dlid, pkey; /* dlid: the group's MLID */
 	uint8_t sl;
+	uint8_t crossings; /* cables between two processes that it has passed */
+	uint32_t psn;      /* with slid and src_qpn it tells datagrams apart; vb_fabric_multicast fills it in */
 	uint32_t src_qpn;
 	uint32_t length;    /* of its payload */
 	uint32_t bytes;     /* from LRH to ICRC */
@@ -79,8 +81,9 @@ struct vb_fabric_port {
 	struct vb_port_info info;    /* of port 0 of a switch too */
 	struct vb_port_counters counters;
 	uint64_t guid;
-	uint64_t lease_end;   /* of the M_Key; 0: not running */
-	uint32_t reregisters; /* how often a Set has asked for it */
+	uint64_t lease_end;          /* of the M_Key; 0: not running */
+	uint32_t reregisters;        /* how often a Set has asked for it */
+	uint32_t downs, heard_downs; /* how often its link has gone down; and the other end's, when it came up */
 	/* tables that are made when they are first written; NULL: as after a reset */
 	uint16_t *pkeys;
 	uint64_t *guids;
@@ -116,11 +119,13 @@ struct vb_fabric_node {
 	char desc[VB_SMP_DATA + 1];
 	enum vb_node_type type;
 	bool off;
+	bool away; /* another process has it: its ports stand for the ends of cables alone */
 	uint8_t ports;
 	uint64_t guid, system_guid;
 	uint32_t vendor_id;
 	uint16_t device_id;
 	struct vb_fabric_switch *sw;      /* NULL: a CA or a router */
+	void *where;                      /* who has it, if it is away: the owner's */
 	struct vb_fabric_node *next_same; /* of the same hash */
 	struct vb_fabric_port port[];     /* ports + 1; a CA does not use port 0 */
 };
@@ -133,6 +138,10 @@ struct vb_fabric_ops {
 	bool (*is_attached)(void *own, struct vb_fabric_port *port, const struct vb_fabric_datagram *d);
 	/* A datagram for these queue pairs. It may not send. */
 	void (*deliver_to_group)(void *own, struct vb_fabric_port *port, const struct vb_fabric_datagram *d);
+	/* A management datagram, as a packet from LRH to VCRC, for the cable of a port whose other end is away. */
+	void (*cross)(void *own, struct vb_fabric_port *out, const uint8_t *bytes, size_t len, unsigned hops);
+	/* The same for a datagram to a group. */
+	void (*cross_group)(void *own, struct vb_fabric_port *out, const struct vb_fabric_datagram *d);
 };
 
 struct vb_fabric {
@@ -140,6 +149,7 @@ struct vb_fabric {
 	void *own;
 	struct vb_fabric_node **nodes;
 	size_t count, room;
+	size_t away; /* nodes */
 	struct vb_fabric_node *by_id[4096];
 	struct vb_fabric_drops drops;
 	uint64_t now, next_tid;
@@ -174,6 +184,27 @@ void vb_fabric_connect(struct vb_fabric_port *a, struct vb_fabric_port *b);
 void vb_fabric_remove_after(struct vb_fabric *f, size_t count);
 /* Lets the links of all nodes come up that can. */
 void vb_fabric_train_all(struct vb_fabric *f);
+
+/* --- a fabric of several processes: each has all nodes, and simulates its own (cross.c) --- */
+
+/* Another process has this node. Before its links come up. */
+void vb_fabric_give_away(struct vb_fabric_node *n, void *where);
+/* What one end of a cable tells the other. */
+struct vb_fabric_end {
+	bool wants; /* it is not cut, not off, not disabled */
+	uint8_t widths, speeds, ext_speeds;
+	uint32_t downs;
+};
+struct vb_fabric_end vb_fabric_end_of(const struct vb_fabric_port *p);
+/* What the other end of p's cable, which is away, tells. NULL: nothing is heard of it any more. */
+void vb_fabric_end_told(struct vb_fabric_port *p, const struct vb_fabric_end *e);
+
+enum vb_fabric_kind { VB_FABRIC_IS_MAD, VB_FABRIC_IS_GROUP, VB_FABRIC_IS_DATA };
+/* Of a packet that is well formed but for its VCRC perhaps. */
+enum vb_fabric_kind vb_fabric_kind_of(const struct vb_link_packet *p, const uint8_t *bytes);
+/* A management datagram that comes in by the cable of a port whose other end is away. hops: switches that it has passed. */
+void vb_fabric_arrive(struct vb_fabric_port *in, const uint8_t *bytes, const struct vb_link_packet *p,
+                      enum vb_link_verdict verdict, unsigned hops);
 
 /* --- what happens to a fabric --- */
 
@@ -230,7 +261,9 @@ void vb_fabric_count(struct vb_fabric_port *const *port, unsigned ports, uint64_
 
 /* Sends copies to all ports to which the switches' tables lead, and to the attached queue pairs of `from` itself, before it
  * returns. */
-void vb_fabric_multicast(struct vb_fabric_port *from, const struct vb_fabric_datagram *d);
+void vb_fabric_multicast(struct vb_fabric_port *from, struct vb_fabric_datagram *d);
+/* Goes on with one that comes in by the cable of a port whose other end is away. */
+void vb_fabric_multicast_on(struct vb_fabric_port *in, struct vb_fabric_datagram *d);
 
 /* --- data, packet by packet (data.c) --- */
 
@@ -241,13 +274,17 @@ struct vb_fabric_course {
 	uint16_t pkey;
 	uint32_t longest; /* bytes from LRH to ICRC that all ports take */
 	struct vb_fabric_way way;
-	uint8_t vl; /* on the last link */
+	unsigned hops; /* switches on it */
+	uint8_t vl;    /* on the last link */
 };
 
 /* A packet, well formed but for its VCRC perhaps (verdict), that a program sends on a port. Returns the port where it ends,
- * or NULL: it was dropped. Counts it at all ports that it has passed. Writes the VL of the last link into it. */
+ * or leaves for another process (its node is away), or NULL: it was dropped. Counts it at all ports that it has passed. Writes the VL of the last link into it. */
 struct vb_fabric_port *vb_fabric_carry(struct vb_fabric_port *from, struct vb_fabric_course *c, uint8_t *bytes,
                                        const struct vb_link_packet *p, enum vb_link_verdict verdict);
+/* Goes on with one that comes in by the cable of a port whose other end is away, after so many switches. */
+struct vb_fabric_port *vb_fabric_carry_on(struct vb_fabric_port *in, struct vb_fabric_course *c, uint8_t *bytes,
+                                          const struct vb_link_packet *p, enum vb_link_verdict verdict, unsigned hops);
 /* Packets that did not fit a queue at the end of a way. */
 void vb_fabric_discard(struct vb_fabric_port *end, uint64_t packets);
 

@@ -8,8 +8,10 @@
 
 /* A datagram under way. SMPs travel decoded. */
 struct vb_fabric_flight {
-	struct vb_fabric_port *from; /* where it starts */
+	struct vb_fabric_port *from; /* where it starts, or has come in by a cable */
 	bool is_smp;
+	bool came_in;
+	unsigned hops; /* switches that it has passed by its LID */
 	struct vb_smp smp;
 	struct vb_fabric_packet packet;
 };
@@ -95,6 +97,14 @@ bool vb_fabric_has_gid(const struct vb_fabric_port *p, const uint8_t gid[16]);
 
 /* Queues, and runs what is queued unless that is being done. */
 void vb_fabric_launch(struct vb_fabric_port *from, const struct vb_fabric_packet *packet, const struct vb_smp *smp);
+
+/* From LRH to VCRC: a GRH, BTH, DETH, the datagram. */
+#define VB_FABRIC_MAD_PACKET (8 + 40 + 12 + 8 + VB_MAD_LEN + 4 + 2)
+/* Returns its length. */
+size_t vb_fabric_encode(uint8_t bytes[VB_FABRIC_MAD_PACKET], const struct vb_fabric_packet *k);
+/* False: it is no management datagram, or its ICRC is wrong. */
+bool vb_fabric_decode(struct vb_fabric_packet *k, const uint8_t *bytes, const struct vb_link_packet *p);
+void vb_fabric_launch_flight(struct vb_fabric *f, const struct vb_fabric_flight *fl);
 
 void vb_fabric_port_defaults(struct vb_fabric_port *p);
 void vb_fabric_port_state(struct vb_fabric_port *p, uint8_t state);

@@ -68,7 +68,26 @@ static void count_copy(struct vb_fabric_port *out, struct vb_fabric_port *in, ui
 	in->counters.rcv_data += bytes / 4;
 }
 
-/* Where tables lead round in a circle, a copy ends at the port where one was before, so that there is no storm. */
+/* The receiving half of a link. Where tables lead round in a circle, a copy ends at the port where one was before, so that
+ * there is no storm. */
+static void enter_port(struct copies *c, struct vb_fabric_port *out, struct vb_fabric_port *in)
+{
+	if (!vb_fabric_takes_data(in)) {
+		LOST(c, not_active);
+	} else if (!partition_lets_pass(in, c->d, VB_ENFORCE_IN)) {
+		LOST(c, bad_pkey);
+	} else if (in->group_turn == c->f->group_turn) {
+		LOST(c, hop_limit);
+	} else {
+		vb_fabric_data_came(in);
+		count_copy(out, in, c->d->bytes);
+		in->group_turn = c->f->group_turn;
+		in->group_next = NULL;
+		*c->last = in;
+		c->last = &in->group_next;
+	}
+}
+
 static void send_copy(struct copies *c, struct vb_fabric_port *out)
 {
 	struct vb_fabric_port *in = out->peer;
@@ -81,19 +100,13 @@ static void send_copy(struct copies *c, struct vb_fabric_port *out)
 	} else if (c->d->length > vb_fabric_mtu_bytes(out)) { /* 16.1.3.5: PortXmitDiscards */
 		out->counters.xmit_discards++;
 		LOST(c, too_long);
-	} else if (!vb_fabric_takes_data(in)) {
-		LOST(c, not_active);
-	} else if (!partition_lets_pass(out, c->d, VB_ENFORCE_OUT) || !partition_lets_pass(in, c->d, VB_ENFORCE_IN)) {
+	} else if (!partition_lets_pass(out, c->d, VB_ENFORCE_OUT)) {
 		LOST(c, bad_pkey);
-	} else if (in->group_turn == c->f->group_turn) {
-		LOST(c, hop_limit);
-	} else {
-		vb_fabric_data_came(in);
+	} else if (in->node->away) {
 		count_copy(out, in, c->d->bytes);
-		in->group_turn = c->f->group_turn;
-		in->group_next = NULL;
-		*c->last = in;
-		c->last = &in->group_next;
+		c->f->ops->cross_group(c->f->own, out, c->d);
+	} else {
+		enter_port(c, out, in);
 	}
 }
 
@@ -137,12 +150,22 @@ static void send_on(struct copies *c, struct vb_fabric_port *in)
 	}
 }
 
-void vb_fabric_multicast(struct vb_fabric_port *from, const struct vb_fabric_datagram *d)
+static void send_all_on(struct copies *c)
+{
+	for (struct vb_fabric_port *p = c->first; p; p = p->group_next) {
+		if (p->node->sw)
+			send_on(c, p);
+		else
+			arrive(c, p);
+	}
+}
+
+void vb_fabric_multicast(struct vb_fabric_port *from, struct vb_fabric_datagram *d)
 {
 	struct copies c = {.f = from->node->fabric, .d = d, .last = &c.first};
 	bool held = vb_fabric_hold(c.f);
 
-	c.f->group_turn++;
+	d->psn = (uint32_t)(++c.f->group_turn & 0xffffff);
 	if (from->node->off || !vb_fabric_is_up(from) || from->info.state != VB_PORT_ACTIVE) {
 		LOST(&c, not_active);
 	} else {
@@ -151,12 +174,21 @@ void vb_fabric_multicast(struct vb_fabric_port *from, const struct vb_fabric_dat
 		                          d)) /* 10.5: an adapter also delivers to its own queue pairs */
 			arrive(&c, from);
 		send_copy(&c, from);
-		for (struct vb_fabric_port *p = c.first; p; p = p->group_next) {
-			if (p->node->sw)
-				send_on(&c, p);
-			else
-				arrive(&c, p);
-		}
+		send_all_on(&c);
 	}
+	vb_fabric_let_go(c.f, held);
+}
+
+void vb_fabric_multicast_on(struct vb_fabric_port *in, struct vb_fabric_datagram *d)
+{
+	struct copies c = {.f = in->node->fabric, .d = d, .last = &c.first};
+	bool held = vb_fabric_hold(c.f);
+
+	c.f->group_turn++;
+	if (in->node->off || !vb_fabric_is_up(in))
+		LOST(&c, no_link);
+	else
+		enter_port(&c, in->peer, in);
+	send_all_on(&c);
 	vb_fabric_let_go(c.f, held);
 }

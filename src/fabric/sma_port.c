@@ -95,6 +95,7 @@ static void bounce(struct vb_fabric_port *p)
 {
 	struct vb_fabric_port *q = p->peer;
 
+	p->downs++;
 	p->info.state = VB_PORT_DOWN; /* 14.2.5.4: no PortStateChange for what a Set did */
 	if (p->info.phys == VB_PHYS_UP)
 		p->info.phys = VB_PHYS_POLLING;

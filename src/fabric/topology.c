@@ -381,6 +381,8 @@ static bool fits_old_node(struct reader *r, const struct cable *c)
 
 	if (!old)
 		return wrong(r, c->line, "the cable ends nowhere: there is no \"%s\"", c->peer);
+	if (old->away)
+		return wrong(r, c->line, "another process has \"%s\"", c->peer);
 	if (!p)
 		return wrong(r, c->line, "\"%s\" has ports 1 to %u", c->peer, old->ports);
 	return !p->peer || wrong(r, c->line, "port %u of \"%s\" has a cable already", c->peer_port, c->peer);

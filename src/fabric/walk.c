@@ -83,6 +83,46 @@ void vb_fabric_bad_pkey(struct vb_fabric_port *p, const struct vb_fabric_packet 
 
 /* --- one hop --- */
 
+/* Into a port that takes data. False: a switch's port does not let its P_Key pass. */
+static bool gmp_enters(struct walk *w, struct vb_fabric_port *in)
+{
+	vb_fabric_data_came(in);
+	return vb_fabric_may_pass(in, &w->fl->packet, VB_ENFORCE_IN);
+}
+
+/* By a cable to another process. */
+static enum step leave(struct walk *w, struct vb_fabric_port *out)
+{
+	uint8_t bytes[VB_FABRIC_MAD_PACKET];
+
+	if (w->fl->is_smp)
+		vb_smp_encode(w->fl->packet.mad, &w->fl->smp);
+	count_transmit(out, out->peer);
+	w->f->ops->cross(w->f->own, out, bytes, vb_fabric_encode(bytes, &w->fl->packet), w->lid_hops);
+	return ENDED;
+}
+
+/* By a cable from another process. */
+static bool comes_in(struct walk *w)
+{
+	struct vb_fabric_port *in = w->at;
+
+	if (in->node->off || !vb_fabric_is_up(in)) {
+		VB_DROP(w->f, no_link);
+		return false;
+	}
+	if (!w->fl->is_smp && !vb_fabric_takes_data(in)) {
+		VB_DROP(w->f, not_active);
+		return false;
+	}
+	if (!w->fl->is_smp && !gmp_enters(w, in)) {
+		VB_DROP(w->f, bad_pkey);
+		return false;
+	}
+	count_transmit(in->peer, in);
+	return true;
+}
+
 static enum step transmit(struct walk *w, struct vb_fabric_port *out)
 {
 	struct vb_fabric_port *in = out ? out->peer : NULL;
@@ -94,13 +134,15 @@ static enum step transmit(struct walk *w, struct vb_fabric_port *out)
 			out->counters.xmit_discards++;
 			return DROPPED(w, not_active);
 		}
-		if (!vb_fabric_takes_data(in))
+		if (!in->node->away && !vb_fabric_takes_data(in))
 			return DROPPED(w, not_active);
-		vb_fabric_data_came(in);
-		if (!vb_fabric_may_pass(out, &w->fl->packet, VB_ENFORCE_OUT) ||
-		    !vb_fabric_may_pass(in, &w->fl->packet, VB_ENFORCE_IN))
+		if (!vb_fabric_may_pass(out, &w->fl->packet, VB_ENFORCE_OUT))
 			return DROPPED(w, bad_pkey);
 	}
+	if (in->node->away)
+		return leave(w, out);
+	if (!w->fl->is_smp && !gmp_enters(w, in))
+		return DROPPED(w, bad_pkey);
 	count_transmit(out, in);
 	w->at = in;
 	w->starts = false;
@@ -310,9 +352,11 @@ static enum step next_step(struct walk *w)
 
 static void run_flight(struct vb_fabric *f, struct vb_fabric_flight *fl)
 {
-	struct walk w = {.f = f, .fl = fl, .at = fl->from, .starts = true};
+	struct walk w = {.f = f, .fl = fl, .at = fl->from, .starts = !fl->came_in, .lid_hops = fl->hops};
 	unsigned steps = 0;
 
+	if (fl->came_in && !comes_in(&w))
+		return;
 	while (next_step(&w) == GO_ON)
 		if (++steps > STEPS_MOST) {
 			VB_DROP(f, hop_limit);
@@ -336,20 +380,40 @@ static bool queue_grow(struct vb_fabric *f)
 	return true;
 }
 
+/* Returns room for one more at the end of the queue, or NULL. */
+static struct vb_fabric_flight *queue_flight(struct vb_fabric *f)
+{
+	if (f->queue_len == f->queue_room && !queue_grow(f)) {
+		VB_DROP(f, queue_full);
+		return NULL;
+	}
+	return &f->queue[(f->queue_head + f->queue_len++) % f->queue_room];
+}
+
 void vb_fabric_launch(struct vb_fabric_port *from, const struct vb_fabric_packet *packet, const struct vb_smp *smp)
 {
 	struct vb_fabric *f = from->node->fabric;
+	struct vb_fabric_flight *fl = queue_flight(f);
 
-	if (f->queue_len == f->queue_room && !queue_grow(f)) {
-		VB_DROP(f, queue_full);
+	if (!fl)
 		return;
-	}
-	struct vb_fabric_flight *fl = &f->queue[(f->queue_head + f->queue_len++) % f->queue_room];
 	fl->from = from;
+	fl->came_in = false;
+	fl->hops = 0;
 	fl->packet = *packet;
 	fl->is_smp = smp != NULL;
 	if (smp)
 		fl->smp = *smp;
+	vb_fabric_let_go(f, vb_fabric_hold(f));
+}
+
+void vb_fabric_launch_flight(struct vb_fabric *f, const struct vb_fabric_flight *from)
+{
+	struct vb_fabric_flight *fl = queue_flight(f);
+
+	if (!fl)
+		return;
+	*fl = *from;
 	vb_fabric_let_go(f, vb_fabric_hold(f));
 }
 

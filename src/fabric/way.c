@@ -25,10 +25,12 @@ static enum vb_fabric_why cross(struct vb_fabric_way *w, struct vb_fabric_port *
 
 	if (!in || !vb_fabric_is_up(out) || in->node->off)
 		return VB_WAY_NO_LINK;
-	if (!sends_data(there, out) || !vb_fabric_takes_data(in))
+	if (!sends_data(there, out) || (!in->node->away && !vb_fabric_takes_data(in)))
 		return VB_WAY_NOT_ACTIVE;
 	if (pkey && (!vb_fabric_lets_pass(out, pkey, VB_ENFORCE_OUT) || !vb_fabric_lets_pass(in, pkey, VB_ENFORCE_IN)))
 		return VB_WAY_BAD_PKEY;
+	if (in->node->away)
+		return VB_WAY_ELSEWHERE;
 	w->port[w->ports++] = out;
 	w->port[w->ports++] = in;
 	if (!w->mtu || out->info.neighbor_mtu < w->mtu)
@@ -104,8 +106,13 @@ enum vb_fabric_why vb_fabric_find_way(struct vb_fabric_port *from, const struct 
 	way[1] = (struct vb_fabric_way){0};
 	if (why == VB_WAY_OPEN && k->grh && !vb_fabric_has_gid(way[0].end, k->dgid))
 		return VB_WAY_BAD_GID;
-	if (why != VB_WAY_OPEN || !k->both || way[0].end == from)
+	if (why != VB_WAY_OPEN || way[0].end == from || (!k->both && !from->node->fabric->away))
 		return why;
+	if (!k->both) { /* packets that come back through another process cannot be met in shared memory */
+		why = one_way(way[0].end, slid, k->pkey, &way[0], &way[1]);
+		way[1].ports = 0;
+		return why == VB_WAY_ELSEWHERE ? why : VB_WAY_OPEN;
+	}
 	why = one_way(way[0].end, slid, answering_pkey(way[0].end, k->pkey), &way[0], &way[1]);
 	return why == VB_WAY_OPEN && way[1].end != from ? VB_WAY_NOT_THERE : why;
 }

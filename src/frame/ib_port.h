@@ -36,7 +36,8 @@ struct vb_ib_port {
 	X(BAD_PKEY, "a P_Key is missing on the way")            \
 	X(BAD_GID, "the port at its end has another GID")       \
 	X(NOT_THERE, "the port at its end has another LID")     \
-	X(TOO_MANY, "the program has too many ways")
+	X(TOO_MANY, "the program has too many ways")            \
+	X(ELSEWHERE, "it leads through another fabric process")
 
 enum vb_fabric_why {
 #define X(name, text) VB_WAY_##name,

@@ -116,9 +116,7 @@ void vb_path_connect(struct vb_qp *qp)
 		return; /* its connection resolves it */
 	}
 	if (qp->ib) {
-		if (always)
-			vb_ib_connect_link(qp);
-		else if (vb_ib_connect(qp))
+		if (vb_ib_connect(qp))
 			settle_on_this_host(qp, true);
 		return; /* the requester looks for a peer that is not there yet */
 	}

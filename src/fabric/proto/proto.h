@@ -129,9 +129,12 @@ struct vb_fabric_ca {
 
 /* --- the verbs device --- */
 
+#define VB_FABRIC_PORT_PARTS 1u /* the fabric has several processes: datagrams go as packets */
+
 struct vb_fabric_port_is {
 	uint32_t verb;
 	int32_t error; /* an errno; port is unspecified then */
+	uint32_t flags, reserved;
 	struct vb_ib_port port;
 };
 

@@ -141,7 +141,8 @@ void address_show(const struct server *s, struct vb_fabric_node *asker, const ch
 	if (!a)
 		return;
 	out->is_own = a->node == asker;
-	vb_put64(&w, a->node->port[1].info.gid_prefix);
+	/* the subnet manager tells the prefix of a node that is away to the process that has it; there is one in a subnet */
+	vb_put64(&w, (a->node->away ? asker : a->node)->port[1].info.gid_prefix);
 	vb_put64(&w, a->node->port[1].guid);
 }
 

@@ -219,8 +219,11 @@ static bool on_deliver(void *own, struct vb_fabric_port *port, const struct vb_f
 	return (port->host && vb_agents_deliver(port->host, packet)) || cm_deliver(own, port, packet);
 }
 
-const struct vb_fabric_ops server_fabric_ops = {
-        .deliver = on_deliver, .is_attached = joined_are_attached, .deliver_to_group = joined_deliver};
+const struct vb_fabric_ops server_fabric_ops = {.deliver = on_deliver,
+                                                .is_attached = joined_are_attached,
+                                                .deliver_to_group = joined_deliver,
+                                                .cross = peer_cross,
+                                                .cross_group = peer_cross_group};
 
 /* --- from the program --- */
 

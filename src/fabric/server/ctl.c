@@ -49,9 +49,19 @@ static struct vb_fabric_node *node_for(struct server *s, const char *name, FILE 
 	return n;
 }
 
-static struct vb_fabric_port *port_for(struct server *s, const char *name, const char *num, FILE *out)
+/* One that this process has. */
+static struct vb_fabric_node *own_node_for(struct server *s, const char *name, FILE *out)
 {
 	struct vb_fabric_node *n = node_for(s, name, out);
+
+	if (n && n->away)
+		fails(out, 0, "another process has \"%s\"", n->id);
+	return n && !n->away ? n : NULL;
+}
+
+static struct vb_fabric_port *port_for(struct server *s, const char *name, const char *num, FILE *out)
+{
+	struct vb_fabric_node *n = own_node_for(s, name, out);
 	char *end;
 	unsigned long k = strtoul(num, &end, 10);
 	struct vb_fabric_port *p = n && !*end && end != num && k ? vb_fabric_port(n, (unsigned)k) : NULL;
@@ -78,7 +88,7 @@ static int ctl_link(struct server *s, char **w, FILE *out)
 
 static int ctl_node(struct server *s, char **w, FILE *out)
 {
-	struct vb_fabric_node *n = node_for(s, w[1], out);
+	struct vb_fabric_node *n = own_node_for(s, w[1], out);
 	bool off = !strcmp(w[2], "off");
 
 	if (!n)
@@ -91,7 +101,7 @@ static int ctl_node(struct server *s, char **w, FILE *out)
 
 static int ctl_describe(struct server *s, char **w, FILE *out)
 {
-	struct vb_fabric_node *n = node_for(s, w[1], out);
+	struct vb_fabric_node *n = own_node_for(s, w[1], out);
 
 	if (!n)
 		return ENOENT;
@@ -200,8 +210,8 @@ static void show_node(const struct vb_fabric_node *n, FILE *out)
 	        n->id, n->desc, n->guid, n->off ? " off" : "");
 	if (n->sw)
 		fprintf(out, " lid %u", n->port[0].info.lid);
-	fputc('\n', out);
-	for (unsigned k = 1; k <= n->ports; k++)
+	fputs(n->away ? " away\n" : "\n", out);
+	for (unsigned k = 1; !n->away && k <= n->ports; k++)
 		if (n->port[k].peer)
 			show_port(&n->port[k], out);
 }
@@ -221,19 +231,21 @@ static int ctl_show(struct server *s, char **w, FILE *out)
 /* How many ports with a cable are in each state. */
 static int ctl_states(struct server *s, char **w, FILE *out)
 {
-	size_t count[5] = {0}, all = 0;
+	size_t count[5] = {0}, all = 0, nodes = 0;
 
-	for (size_t i = 0; i < s->fabric->count; i++)
-		for (unsigned k = 1; k <= s->fabric->nodes[i]->ports; k++) {
-			const struct vb_fabric_port *p = &s->fabric->nodes[i]->port[k];
+	for (size_t i = 0; i < s->fabric->count; i++) {
+		const struct vb_fabric_node *n = s->fabric->nodes[i];
 
-			if (!p->peer)
+		nodes += !n->away;
+		for (unsigned k = 1; !n->away && k <= n->ports; k++) {
+			if (!n->port[k].peer)
 				continue;
-			count[p->info.state <= 4 ? p->info.state : 0]++;
+			count[n->port[k].info.state <= 4 ? n->port[k].info.state : 0]++;
 			all++;
 		}
-	fprintf(out, "nodes %zu ports %zu down %zu init %zu armed %zu active %zu\n", s->fabric->count, all, count[1],
-	        count[2], count[3], count[4]);
+	}
+	fprintf(out, "nodes %zu ports %zu down %zu init %zu armed %zu active %zu\n", nodes, all, count[1], count[2],
+	        count[3], count[4]);
 	return 0;
 }
 
@@ -291,6 +303,7 @@ static const struct {
                 {"trap", "NODE PORT NUMBER", 3, 3, ctl_trap},
                 {"address", "[NODE [ADDRESS|none]]", 0, 2, ctl_addresses},
                 {"show", "[NODE]", 0, 1, ctl_show},
+                {"peers", "", 0, 0, ctl_peers},
                 {"states", "", 0, 0, ctl_states},
                 {"stat", "", 0, 0, ctl_stat},
                 {"print", "", 0, 0, ctl_print},

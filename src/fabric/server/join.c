@@ -51,6 +51,7 @@ void join_show_port(const struct server *s, const struct vb_fabric_port *p, stru
 
 	*is = (struct vb_fabric_port_is){
 	        .verb = VB_FABRIC_PORT_IS,
+	        .flags = s->fabric->away ? VB_FABRIC_PORT_PARTS : 0,
 	        .port = {.node_guid = p->node->guid,
 	                 .system_guid = p->node->system_guid,
 	                 .prefix = i->gid_prefix,

@@ -24,7 +24,8 @@ struct link {
 	struct vb_fabric_port *port;
 	uint32_t qpn, mask;
 	struct vb_fabric_course course;
-	struct link *waits_for; /* it has sent what waits there */
+	struct link *waits_for;       /* it has sent what waits there */
+	const struct peer *waits_way; /* so too */
 	uint64_t waits_until;
 	bool stalled;
 };
@@ -83,16 +84,25 @@ int link_open(struct server *s, const struct vb_fabric_link_ask *ask, struct cli
 
 static void hold_back(struct link *l, struct link *until_it_reads)
 {
-	if (l->waits_for)
+	if (l->waits_for || l->waits_way)
 		return;
 	l->waits_for = until_it_reads;
 	l->waits_until = l->server->now + LIFETIME;
 	client_pause(l->client, true);
 }
 
+static void hold_for_credit(struct link *l, const struct peer *way)
+{
+	if (l->waits_for || l->waits_way)
+		return;
+	l->waits_way = way;
+	client_pause(l->client, true);
+}
+
 static void release_link(struct link *l)
 {
 	l->waits_for = NULL;
+	l->waits_way = NULL;
 	client_pause(l->client, false);
 }
 
@@ -100,6 +110,14 @@ void link_caught_up(struct link *l)
 {
 	for (struct link *o = l->server->links; o; o = o->next)
 		if (o->waits_for == l)
+			release_link(o);
+	peers_caught_up(l->server, l);
+}
+
+void links_go_on(struct server *s, const struct peer *p)
+{
+	for (struct link *o = s->links; o; o = o->next)
+		if (o->waits_way == p)
 			release_link(o);
 }
 
@@ -116,7 +134,7 @@ static void discard_train(void *arg, const uint8_t *bytes, size_t len)
 	vb_fabric_discard(l->port, n);
 }
 
-static void stall(struct link *l)
+void link_stall(struct link *l)
 {
 	l->stalled = true;
 	client_drop_waiting(l->client, discard_train, l);
@@ -127,7 +145,7 @@ void links_time(struct server *s)
 {
 	for (struct link *l = s->links; l; l = l->next)
 		if (l->waits_for && l->waits_until <= s->now)
-			stall(l->waits_for);
+			link_stall(l->waits_for);
 }
 
 uint64_t links_deadline(const struct server *s)
@@ -161,24 +179,37 @@ struct run {
 	size_t len;
 };
 
+struct link *link_at(const struct vb_fabric_port *p, const uint8_t *bth)
+{
+	return link_for(p, vb_bth_dest_qpn(bth));
+}
+
+bool link_give(struct link *to, const uint8_t *bytes, size_t len)
+{
+	if (client_offer(to->client, bytes, len, to->stalled ? 0 : QUEUE))
+		to->stalled = false;
+	else
+		discard_train(to, bytes, len);
+	return client_is_behind(to->client);
+}
+
 static void deliver(struct link *from, const struct run *r)
 {
-	if (!r->to)
-		return;
-	if (client_offer(r->to->client, r->bytes, r->len, r->to->stalled ? 0 : QUEUE))
-		r->to->stalled = false;
-	else
-		discard_train(r->to, r->bytes, r->len);
-	if (client_is_behind(r->to->client))
+	if (r->to && link_give(r->to, r->bytes, r->len))
 		hold_back(from, r->to);
 }
 
-/* The program that gets the packet. NULL: nobody. */
+/* The program that gets the packet. NULL: nobody, or it has left for another process. */
 static struct link *receiver_of(struct link *l, uint8_t *bytes, const struct vb_link_packet *p,
                                 enum vb_link_verdict verdict)
 {
 	struct vb_fabric_port *end = vb_fabric_carry(l->port, &l->course, bytes, p, verdict);
-	struct link *to = end ? link_for(end, vb_bth_dest_qpn(bytes + p->transport_at)) : NULL;
+	if (end && end->node->away) {
+		if (peer_offer(end->peer, bytes, p->len, l->course.hops))
+			hold_for_credit(l, end->node->where);
+		return NULL;
+	}
+	struct link *to = end ? link_at(end, bytes + p->transport_at) : NULL;
 
 	if (end && !to)
 		l->server->fabric->drops.nobody++;

@@ -16,14 +16,15 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "fabric/server/peer.h"
 #include "fabric/server/server.h"
 #include "fabric/topology.h"
 
 enum { TEXT_MOST = 256 << 20, EVENTS = 64, NS_PER_MS_ = 1000000 };
 
 static const char usage[] =
-        "usage: verbena-fabric TOPOLOGY [--network NET/BITS] --socket PATH\n"
-        "       verbena-fabric --generate SHAPE [--network NET/BITS] --socket PATH\n"
+        "usage: verbena-fabric TOPOLOGY [OPTION…] --socket PATH\n"
+        "       verbena-fabric --generate SHAPE [OPTION…] --socket PATH\n"
         "       verbena-fabric --generate SHAPE --print\n"
         "       verbena-fabric ctl --socket PATH COMMAND…\n"
         "\n"
@@ -33,10 +34,16 @@ static const char usage[] =
         "  --socket PATH       programs reach it by VERBENA_FABRIC=PATH\n"
         "  --network NET/BITS  give each channel adapter an IPv4 address of it, in their order, for rdma_cm\n"
         "  --print             print the topology and end\n"
+        "  --peer HOST[:PORT]=NODE,…\n"
+        "                      a process on another host has these nodes; with * and [] as in file names\n"
+        "  --own NODE,…        these are here; others are where --peer says, or where their switch is\n"
+        "  --listen ADDRESS[:PORT]\n"
+        "                      where peers reach this process (UDP; all addresses, port " PEER_PORT ")\n"
+        "  --secret FILE       only processes with the same bytes in FILE are peers\n"
         "\n"
         "Commands: link NODE PORT up|down, node NODE on|off, add FILE, describe NODE TEXT,\n"
         "counters NODE PORT [NAME=VALUE…], pkeys NODE PORT [P_KEY…], trap NODE PORT NUMBER,\n"
-        "address [NODE [ADDRESS|none]], show [NODE], states, stat, print, stop\n";
+        "address [NODE [ADDRESS|none]], show [NODE], peers, states, stat, print, stop\n";
 
 __attribute__((format(printf, 1, 2))) static int complain(const char *fmt, ...)
 {
@@ -146,8 +153,12 @@ static int server_listen(const char *path)
 
 static int wait_ms(const struct server *s)
 {
-	const uint64_t deadlines[] = {vb_fabric_deadline(s->fabric), clients_deadline(s), joined_deadline(s),
-	                              links_deadline(s), cms_deadline(s)};
+	const uint64_t deadlines[] = {vb_fabric_deadline(s->fabric),
+	                              clients_deadline(s),
+	                              joined_deadline(s),
+	                              links_deadline(s),
+	                              cms_deadline(s),
+	                              peers_deadline(s)};
 	uint64_t due = UINT64_MAX, now = server_now();
 
 	for (size_t i = 0; i < sizeof(deadlines) / sizeof(*deadlines); i++)
@@ -167,8 +178,10 @@ static void turn(struct server *s)
 	vb_fabric_time(s->fabric, s->now);
 	clients_time(s);
 	cms_time(s);
+	peers_time(s);
 	for (int i = 0; i < n; i++) {
 		void *what = events[i].data.ptr;
+		struct peer *p = peer_of(s, what);
 
 		if (what == &s->listener)
 			client_accept(s);
@@ -176,11 +189,14 @@ static void turn(struct server *s)
 			issm_event(s);
 		else if (what == s)
 			s->stop = true;
+		else if (p)
+			peer_event(p);
 		else
 			client_event(s, what, events[i].events);
 	}
 	joined_tell(s);
 	links_time(s);
+	peers_tell(s);
 }
 
 static bool watch_fd(struct server *s, int fd, void *what)
@@ -190,7 +206,7 @@ static bool watch_fd(struct server *s, int fd, void *what)
 	return fd >= 0 && !epoll_ctl(s->epoll, EPOLL_CTL_ADD, fd, &e);
 }
 
-static int serve(struct server *s)
+static int serve(struct server *s, const struct peer_settings *o)
 {
 	sigset_t set;
 
@@ -202,6 +218,8 @@ static int serve(struct server *s)
 	s->epoll = epoll_create1(EPOLL_CLOEXEC);
 	s->now = server_now();
 	vb_fabric_time(s->fabric, s->now);
+	if (peers_open(s, o))
+		return 1;
 	vb_fabric_train_all(s->fabric);
 	s->listener = server_listen(s->path);
 	if (s->listener < 0)
@@ -226,32 +244,72 @@ static void free_agents(struct vb_fabric *f)
 			vb_agents_free(f->nodes[i]->port[k].host);
 }
 
-static int run_fabric(const char *file, const char *shape, const char *path, const char *network, bool print)
+struct settings {
+	const char *file, *shape, *path, *network, *own, *secret;
+	bool print;
+	struct peer_settings peers;
+};
+
+/* The file with what only the processes of one fabric know. */
+static bool load_secret(struct settings *o)
 {
-	struct server s = {.inotify = -1};
-	char *absolute = path && *path != '/' ? getcwd(NULL, 0) : NULL;
+	enum { SECRET_LEAST = 16 };
+	size_t len;
+	char *text = o->secret ? read_whole(o->secret, &len) : NULL;
+
+	if (!o->secret)
+		return true;
+	if (text && len >= SECRET_LEAST) {
+		o->peers.secret = text;
+		o->peers.secret_len = len;
+		return true;
+	}
+	if (text)
+		complain("%s: a secret has at least %d bytes, such as head -c 32 /dev/urandom gives", o->secret,
+		         SECRET_LEAST);
+	free(text);
+	return false;
+}
+
+static int print_or_serve(struct server *s, struct settings *o)
+{
+	char why[400];
+
+	if (!address_number(s))
+		return complain("--network %s: it has too few addresses for all channel adapters", o->network);
+	if (o->print) {
+		vb_topology_print(s->fabric, stdout);
+		return 0;
+	}
+	const char *fault = peers_divide(s, o->own, why, sizeof(why));
+
+	if (fault)
+		return complain("%s", fault);
+	return load_secret(o) ? serve(s, &o->peers) : 1;
+}
+
+static int run_fabric(struct server *s, struct settings *o)
+{
+	char *absolute = o->path && *o->path != '/' ? getcwd(NULL, 0) : NULL;
 	int rc = 1;
 
-	snprintf(s.path, sizeof(s.path), "%.2000s%s%.2000s", absolute ? absolute : "", absolute ? "/" : "",
-	         path ? path : "");
+	snprintf(s->path, sizeof(s->path), "%.2000s%s%.2000s", absolute ? absolute : "", absolute ? "/" : "",
+	         o->path ? o->path : "");
 	free(absolute);
-	s.fabric = vb_fabric_new(&server_fabric_ops, &s);
-	if (getrandom(s.address, sizeof(s.address), 0) != sizeof(s.address))
+	s->fabric = vb_fabric_new(&server_fabric_ops, s);
+	if (getrandom(s->address, sizeof(s->address), 0) != sizeof(s->address))
 		return complain("no random numbers: %s", strerror(errno));
-	s.address[0] = 0xfc; /* no address of an interface, nor a group */
-	if (network && address_network(&s, network)) {
-		complain("--network %s: an IPv4 network is written as 10.1.0.0/16", network);
-	} else if (s.fabric && load(&s, file, shape)) {
-		if (!address_number(&s))
-			return complain("--network %s: it has too few addresses for all channel adapters", network);
-		if (print)
-			vb_topology_print(s.fabric, stdout);
-		rc = print ? 0 : serve(&s);
-	}
-	if (s.fabric)
-		free_agents(s.fabric);
-	vb_fabric_free(s.fabric);
-	free(s.addresses);
+	s->address[0] = 0xfc; /* no address of an interface, nor a group */
+	if (o->network && address_network(s, o->network))
+		complain("--network %s: an IPv4 network is written as 10.1.0.0/16", o->network);
+	else if (s->fabric && load(s, o->file, o->shape))
+		rc = print_or_serve(s, o);
+	if (s->fabric)
+		free_agents(s->fabric);
+	peers_close(s);
+	vb_fabric_free(s->fabric);
+	free(s->addresses);
+	free((void *)o->peers.secret);
 	return rc;
 }
 
@@ -323,17 +381,54 @@ static int run_ctl(const char *path, int argc, char **argv)
 	return rc;
 }
 
+/* Returns false if the option is not right. */
+static bool fabric_option(struct server *s, struct settings *o, int c)
+{
+	switch (c) {
+	case 's':
+		o->path = optarg;
+		return true;
+	case 'g':
+		o->shape = optarg;
+		return true;
+	case 'n':
+		o->network = optarg;
+		return true;
+	case 'p':
+		o->print = true;
+		return true;
+	case 'P':
+		return peer_add(s, optarg);
+	case 'o':
+		o->own = optarg;
+		return true;
+	case 'l':
+		o->peers.address = o->peers.address_room;
+		return peers_listen(&o->peers, optarg);
+	case 'S':
+		o->secret = optarg;
+		return true;
+	default:
+		return false;
+	}
+}
+
 int main(int argc, char **argv)
 {
 	static const struct option options[] = {{"socket", required_argument, NULL, 's'},
 	                                        {"generate", required_argument, NULL, 'g'},
 	                                        {"print", no_argument, NULL, 'p'},
 	                                        {"network", required_argument, NULL, 'n'},
+	                                        {"peer", required_argument, NULL, 'P'},
+	                                        {"own", required_argument, NULL, 'o'},
+	                                        {"listen", required_argument, NULL, 'l'},
+	                                        {"secret", required_argument, NULL, 'S'},
 	                                        {"help", no_argument, NULL, 'h'},
 	                                        {"version", no_argument, NULL, 'V'},
 	                                        {NULL, 0, NULL, 0}};
-	const char *path = NULL, *shape = NULL, *network = NULL;
-	bool print = false, ctl = argc > 1 && !strcmp(argv[1], "ctl");
+	struct server s = {.inotify = -1};
+	struct settings o = {.peers.port = PEER_PORT};
+	bool ctl = argc > 1 && !strcmp(argv[1], "ctl");
 	int c;
 
 	if (ctl) {
@@ -341,33 +436,21 @@ int main(int argc, char **argv)
 		argv++;
 	}
 	while ((c = getopt_long(argc, argv, ctl ? "+" : "", options, NULL)) != -1) {
-		switch (c) {
-		case 's':
-			path = optarg;
-			break;
-		case 'g':
-			shape = optarg;
-			break;
-		case 'n':
-			network = optarg;
-			break;
-		case 'p':
-			print = true;
-			break;
-		case 'h':
-		case 'V':
+		if (c == 'h' || c == 'V') {
 			fputs(c == 'h' ? usage : "verbena-fabric " VB_VERSION "\n", stdout);
 			return 0;
-		default:
+		}
+		if (!fabric_option(&s, &o, c)) {
 			fputs(usage, stderr);
 			return 2;
 		}
 	}
 	if (ctl && optind < argc)
-		return run_ctl(path ? path : vb_fabric_socket(), argc - optind, argv + optind);
-	if (ctl || (shape ? optind != argc : optind != argc - 1) || (!path && !print)) {
+		return run_ctl(o.path ? o.path : vb_fabric_socket(), argc - optind, argv + optind);
+	if (ctl || (o.shape ? optind != argc : optind != argc - 1) || (!o.path && !o.print)) {
 		fputs(usage, stderr);
 		return 2;
 	}
-	return run_fabric(argv[optind], shape, path, network, print);
+	o.file = argv[optind];
+	return run_fabric(&s, &o);
 }

@@ -18,6 +18,7 @@ struct cm;
 struct cm_late;
 struct joined;
 struct link;
+struct peer;
 
 /* Multicast groups of a program, in no order. */
 struct groups {
@@ -61,6 +62,7 @@ struct server {
 	size_t numbered;                    /* nodes that have been given an address of the network */
 	uint32_t network_next, network_end; /* the next IPv4 address, and the broadcast address; 0: no network */
 	struct link *links;
+	struct peer *peers; /* the other processes of the fabric */
 	uint64_t changes_told,
 	        tell_at;    /* what programs know of fabric->changes; when they hear of the rest, 0: nothing is new */
 	uint8_t address[8]; /* of this process: the first half of all its ports' addresses */
@@ -157,10 +159,60 @@ int link_open(struct server *s, const struct vb_fabric_link_ask *ask, struct cli
 void link_close(struct link *l);
 /* A train from the program. Its bytes are changed. */
 void link_take(struct link *l, uint8_t *bytes, size_t n);
+/* Those who get packets for the queue pair in this BTH. NULL: nobody. */
+struct link *link_at(const struct vb_fabric_port *p, const uint8_t *bth);
+/* Packets for a program, from another process. True: it reads too slowly, and they wait. */
+bool link_give(struct link *to, const uint8_t *bytes, size_t len);
+/* It has not read for too long: what waits for it is discarded. */
+void link_stall(struct link *l);
+/* Programs whose packets have waited for a peer go on. */
+void links_go_on(struct server *s, const struct peer *p);
 /* The program has read all that waited for it. */
 void link_caught_up(struct link *l);
 void links_time(struct server *s);
 uint64_t links_deadline(const struct server *s);
+
+/* --- away.c: which nodes are in other processes --- */
+
+struct peer_settings {
+	char address_room[64], port[8];
+	const char *address; /* NULL: all */
+	const void *secret;
+	size_t secret_len;
+};
+
+/* HOST[:PORT]=NODE,…. False: it is not written so. text stays. */
+bool peer_add(struct server *s, const char *text);
+/* ADDRESS[:PORT]. False: it is not written so. */
+bool peers_listen(struct peer_settings *o, const char *text);
+/* Gives nodes away to the peers; own: patterns of those that stay, or NULL. Returns why it cannot be, or NULL. */
+const char *peers_divide(struct server *s, const char *own, char *why, size_t size);
+uint64_t peers_digest(const struct server *s);
+
+/* --- peer.c: the other processes of the fabric --- */
+
+/* Before links come up. 0, or -1 with a message on standard error. */
+int peers_open(struct server *s, const struct peer_settings *o);
+void peers_close(struct server *s);
+/* The peer that epoll has told about. NULL: it is none. */
+struct peer *peer_of(const struct server *s, const void *what);
+void peer_event(struct peer *p);
+void peers_time(struct server *s);
+void peers_tell(struct server *s);
+uint64_t peers_deadline(const struct server *s);
+int ctl_peers(struct server *s, char **w, FILE *out);
+
+/* --- peer_data.c --- */
+
+/* A packet for the cable of a port whose other end is away. True: it waits, and so should its sender. */
+bool peer_offer(struct vb_fabric_port *out, const uint8_t *bytes, size_t len, unsigned hops);
+/* A program has read all that waited for it. */
+void peers_caught_up(struct server *s, const struct link *l);
+void peer_data_time(struct peer *p);
+uint64_t peer_data_deadline(const struct peer *p);
+/* As in struct vb_fabric_ops. */
+void peer_cross(void *own, struct vb_fabric_port *out, const uint8_t *bytes, size_t len, unsigned hops);
+void peer_cross_group(void *own, struct vb_fabric_port *out, const struct vb_fabric_datagram *d);
 
 /* --- show.c: what programs ask about their CA --- */
 

@@ -13,9 +13,9 @@ struct vb_fabric_node *server_ca(const struct server *s, const char *name)
 	struct vb_fabric_node *n = *name ? vb_fabric_find(s->fabric, name) : NULL;
 
 	for (size_t i = 0; !*name && !n && i < s->fabric->count; i++)
-		if (s->fabric->nodes[i]->type == VB_NODE_CA)
+		if (s->fabric->nodes[i]->type == VB_NODE_CA && !s->fabric->nodes[i]->away)
 			n = s->fabric->nodes[i];
-	return n && n->type == VB_NODE_CA ? n : NULL;
+	return n && n->type == VB_NODE_CA && !n->away ? n : NULL;
 }
 
 /* Gb/s of a link, in tenths. */

@@ -128,6 +128,7 @@ static int ib_start(struct vb_node *node)
 	if (!host->by_tag || vb_watch_add(node, &host->watch, EPOLLIN))
 		return ENOMEM;
 	host->alive = host->watched = true;
+	host->parts = is.flags & VB_FABRIC_PORT_PARTS;
 	vb_device_ib_told(&is.port);
 	if (vb_wire_mode() != VB_WIRE_MODE_ALWAYS)
 		memcpy(&node->io->ib_address, is.port.address, sizeof(node->io->ib_address));

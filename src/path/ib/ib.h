@@ -15,6 +15,7 @@ struct vb_ib_host {
 	struct vb_watch watch; /* of the socket; fd -1: there was no fabric process */
 	struct vb_node *node;
 	atomic_bool alive;                  /* the fabric process has not ended */
+	bool parts;                         /* the fabric has several processes: datagrams go as packets. Constant */
 	bool link_asked;                    /* under io->meet_lock */
 	bool watched, waits_for_room;       /* under io->meet_lock */
 	struct vb_ib_way *hash[VB_IB_HASH]; /* under io->questions_lock, as the next three */
@@ -36,7 +37,8 @@ struct vb_ib_host {
 
 /* --- path.c --- */
 
-/* At RTR: finds the way. True: the peer's program can be met at qp->met. No lock held. */
+/* At RTR: finds the way, or gives the queue pair packets, if VERBENA_WIRE=always or the way leads through another fabric
+ * process. True: the peer's program can be met at qp->met. No lock held. */
 bool vb_ib_connect(struct vb_qp *qp);
 void vb_ib_ah_made(struct vb_ah *ah);
 /* Gives the QP, which is in SQD, the way of its address and its P_Key of now. No lock held. */
@@ -46,7 +48,7 @@ void vb_ib_refresh(struct vb_node *node);
 /* Takes over the P_Key that its port has for the queue pair now. No lock held. */
 void vb_ib_take_pkey(struct vb_qp *qp);
 
-/* --- link.c: packets, with VERBENA_WIRE=always --- */
+/* --- link.c: packets to and from the fabric process --- */
 
 /* At RTR: gives the queue pair its engine, and packets to and from the fabric process. No lock held. */
 void vb_ib_connect_link(struct vb_qp *qp);

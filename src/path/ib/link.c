@@ -1,4 +1,4 @@
-// link.c - queue pairs on an InfiniBand fabric with VERBENA_WIRE=always: packets to and from the fabric process
+// link.c - queue pairs on an InfiniBand fabric whose packets go to and come from the fabric process
 // see: fabric/proto/proto.h, docs/infiniband.md
 // SPDX-License-Identifier: MIT
 #include "path/ib/ib.h"

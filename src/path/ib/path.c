@@ -104,6 +104,20 @@ static bool follow_way(struct vb_qp *qp)
 	return true;
 }
 
+/* Do datagrams of queue pairs go as packets, whoever gets them? */
+static bool datagrams_are_packets(const struct vb_node *node)
+{
+	const struct vb_ib_host *host = node->io->ib;
+
+	return vb_wire_mode() == VB_WIRE_MODE_ALWAYS || (host && host->parts);
+}
+
+/* Both ends choose packets: the way from each leads through the other one's fabric process. */
+static bool is_elsewhere(struct vb_qp *qp, struct vb_ib_way *way)
+{
+	return way && !way_is_open(way) && vb_ib_way_why(qp->node, way) == VB_WAY_ELSEWHERE;
+}
+
 bool vb_ib_connect(struct vb_qp *qp)
 {
 	uint16_t pkey = pkey_of(qp);
@@ -112,9 +126,18 @@ bool vb_ib_connect(struct vb_qp *qp)
 	struct vb_ib_way *way = NULL;
 	struct vb_ib_tally *tally = NULL;
 
+	if (datagrams ? datagrams_are_packets(qp->node) : vb_wire_mode() == VB_WIRE_MODE_ALWAYS) {
+		vb_ib_connect_link(qp);
+		return false;
+	}
 	/* a P_Key of 0 is an empty entry, with which nobody may talk; as part of a route it means "any" */
 	if (!datagrams && pkey)
 		way = vb_ib_way_get(qp->node, &route, VB_RESOLVE_WAIT);
+	if (is_elsewhere(qp, way)) {
+		vb_ib_way_put(qp->node, way);
+		vb_ib_connect_link(qp);
+		return false;
+	}
 	if (way)
 		tally = vb_ib_tally_new(qp->node->io->ib, way);
 	if (way && !way_is_open(way))
@@ -143,7 +166,7 @@ void vb_ib_ah_made(struct vb_ah *ah)
 
 	if (vb_ib_is_group_lid(ah->attr.dlid))
 		return;
-	if (vb_wire_mode() == VB_WIRE_MODE_ALWAYS)
+	if (datagrams_are_packets(ctx->node))
 		return;
 	ah->way = vb_ib_way_get(ctx->node, &route, VB_RESOLVE_WAIT);
 	if (!ah->way)

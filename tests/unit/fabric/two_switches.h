@@ -52,7 +52,7 @@ static struct vb_fabric *two_switches(struct vb_fabric_node *sw[2], struct vb_fa
 	return f;
 }
 
-static uint16_t *keys_of(struct vb_fabric_port *p, uint16_t first, uint16_t second)
+static inline uint16_t *keys_of(struct vb_fabric_port *p, uint16_t first, uint16_t second)
 {
 	p->pkeys = calloc(VB_FABRIC_CA_PKEYS, sizeof(*p->pkeys));
 	CHECK(p->pkeys);

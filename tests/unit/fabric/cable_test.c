@@ -1,0 +1,417 @@
+// cable_test.c - the cables between two fabric processes: greeting, states of links, packets, losses, strangers, credits
+// follows: fabric/cable/cable.h; Aumasson, Bernstein: SipHash, appendix A
+// SPDX-License-Identifier: MIT
+#include <stdlib.h>
+
+#include "../../support/check.h"
+#include "fabric/cable/cable.h"
+
+#define MS 1000000ull
+
+enum { ENDS = 3, QUEUE = 64, ROOM = 1 << 20, DATAGRAM = 700 };
+
+/* A process: what it has been told, and the datagrams that are on their way to the other one. */
+struct side {
+	struct vb_cable c;
+	struct side *other;
+	struct {
+		uint8_t bytes[1500];
+		size_t len;
+	} queue[QUEUE];
+	unsigned queued;
+	uint64_t nonces;
+	unsigned came, went; /* sessions */
+	size_t ends;
+	struct vb_cable_line told[ENDS];
+	unsigned tellings, packets;
+	struct {
+		uint64_t guid;
+		uint8_t port;
+		unsigned hops;
+		size_t len;
+		uint8_t fill;
+	} last;
+};
+
+static struct {
+	struct side a, b;
+	uint64_t now;
+} t;
+
+static void on_send(void *own, const uint8_t *bytes, size_t len)
+{
+	struct side *s = own;
+
+	CHECK(len <= sizeof(s->queue[0].bytes) && s->queued < QUEUE);
+	memcpy(s->queue[s->queued].bytes, bytes, len);
+	s->queue[s->queued++].len = len;
+}
+
+static uint64_t on_nonce(void *own)
+{
+	struct side *s = own;
+
+	return (s == &t.a ? 0x1000 : 0x2000) + ++s->nonces;
+}
+
+static void on_there(void *own, bool there)
+{
+	struct side *s = own;
+
+	s->came += there;
+	s->went += !there;
+}
+
+static bool on_line(void *own, size_t i, struct vb_cable_line *line)
+{
+	const struct side *s = own;
+
+	*line = (struct vb_cable_line){
+	        .guid = 100 + i, .port = (uint8_t)i, .end = {.wants = true, .downs = (uint32_t)(7 * i)}};
+	return i < s->ends;
+}
+
+static bool on_told(void *own, const struct vb_cable_line *line)
+{
+	struct side *s = own;
+
+	if (line->guid < 100 || line->guid >= 100 + ENDS)
+		return false;
+	s->told[line->guid - 100] = *line;
+	s->tellings++;
+	return true;
+}
+
+static bool on_packet(void *own, uint64_t guid, uint8_t port, unsigned hops, uint8_t *bytes, size_t len)
+{
+	struct side *s = own;
+
+	s->packets++;
+	s->last.guid = guid;
+	s->last.port = port;
+	s->last.hops = hops;
+	s->last.len = len;
+	s->last.fill = bytes[0];
+	for (size_t i = 0; i < len; i++)
+		SAME(bytes[i], s->last.fill);
+	return guid == 100;
+}
+
+static const struct vb_cable_ops ops = {on_send, on_nonce, on_there, on_line, on_told, on_packet};
+
+static void start_side(struct side *s, struct side *other, uint64_t digest, const char *secret)
+{
+	memset(s, 0, sizeof(*s));
+	s->other = other;
+	s->ends = ENDS;
+	vb_cable_init(&s->c, &ops, s, digest, secret, strlen(secret), ROOM);
+}
+
+/* The datagrams of one side arrive, but for the i-th of them if drop is i. */
+static void arrive_at_other(struct side *s, int drop)
+{
+	unsigned n = s->queued;
+	static struct side copy;
+
+	memcpy(copy.queue, s->queue, sizeof(copy.queue));
+	s->queued = 0;
+	for (unsigned i = 0; i < n; i++)
+		if ((int)i != drop)
+			vb_cable_input(&s->other->c, copy.queue[i].bytes, copy.queue[i].len, t.now);
+}
+
+static void exchange(void)
+{
+	for (int i = 0; i < 20 && t.a.queued + t.b.queued; i++) {
+		arrive_at_other(&t.a, -1);
+		arrive_at_other(&t.b, -1);
+	}
+	SAME(t.a.queued + t.b.queued, 0);
+}
+
+static void pass_time(uint64_t ms)
+{
+	for (; ms; ms -= 50) {
+		t.now += 50 * MS;
+		vb_cable_time(&t.a.c, t.now);
+		vb_cable_time(&t.b.c, t.now);
+		exchange();
+	}
+}
+
+static void begin(void)
+{
+	memset(&t, 0, sizeof(t));
+	t.now = 1000 * MS;
+	start_side(&t.a, &t.b, 1, "0123456789abcdef");
+	start_side(&t.b, &t.a, 1, "0123456789abcdef");
+	pass_time(300);
+	CHECK(t.a.c.up && t.b.c.up);
+}
+
+/* Records of these packet lengths, each filled with its number, for the cable of 100/0. */
+static size_t records_of(uint8_t *out, const size_t *len, size_t n)
+{
+	size_t at = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		vb_cable_record(out + at, len[i], 3);
+		memset(out + at + VB_CABLE_RECORD, (int)i + 1, len[i]);
+		at += VB_CABLE_RECORD + len[i];
+	}
+	return at;
+}
+
+static void send_train(struct side *s, const size_t *len, size_t n)
+{
+	uint8_t records[20000], out[24000];
+	size_t all = vb_cable_pack(&s->c, out, sizeof(out), DATAGRAM, 100, 0, records, records_of(records, len, n));
+
+	CHECK(all);
+	for (size_t at = 0; at < all; at += DATAGRAM)
+		on_send(s, out + at, all - at < DATAGRAM ? all - at : DATAGRAM);
+}
+
+static void siphash_gives_what_its_authors_publish(void)
+{
+	const struct vb_sip_key key = {{0x0706050403020100ull, 0x0f0e0d0c0b0a0908ull}};
+	const uint8_t text[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14};
+
+	CHECK(vb_siphash(&key, text, 8, text + 8, 7) == 0xa129ca6149be45e5ull);
+	CHECK(vb_siphash(&key, NULL, 0, text, 15) == 0xa129ca6149be45e5ull);
+}
+
+static void two_processes_meet_and_tell_each_other_their_ends(void)
+{
+	begin();
+	SAME(t.a.came, 1);
+	SAME(t.b.came, 1);
+	SAME(t.a.went + t.b.went, 0);
+	CHECK(t.a.tellings >= ENDS && t.b.told[2].end.wants && t.b.told[2].port == 2);
+	SAME(t.b.told[2].end.downs, 14);
+	SAME(t.a.c.counts.bad_tag + t.b.c.counts.bad_tag, 0);
+	CHECK(t.a.c.nonce == t.b.c.peer_nonce && t.b.c.nonce == t.a.c.peer_nonce);
+	CHECK(t.a.c.next_nonce != t.a.c.nonce);
+}
+
+/* Whichever one of the first datagrams is lost. */
+static void a_lost_greeting_delays_but_does_no_harm(void)
+{
+	for (int lost = 0; lost < 6; lost++) {
+		int n = 0;
+
+		memset(&t, 0, sizeof(t));
+		t.now = 1000 * MS;
+		start_side(&t.a, &t.b, 1, "");
+		start_side(&t.b, &t.a, 1, "");
+		for (int i = 0; i < 100; i++) {
+			t.now += 50 * MS;
+			vb_cable_time(&t.a.c, t.now);
+			vb_cable_time(&t.b.c, t.now);
+			for (int k = 0; k < 10; k++) {
+				struct side *s = k & 1 ? &t.b : &t.a;
+				int before = n;
+
+				n += (int)s->queued;
+				arrive_at_other(s, lost - before);
+			}
+		}
+		CHECK(t.a.c.up && t.b.c.up && t.a.tellings && t.b.tellings);
+		CHECK(t.a.c.nonce == t.b.c.peer_nonce);
+	}
+}
+
+static void silence_ends_the_session_on_both_sides_and_a_new_one_has_new_keys(void)
+{
+	begin();
+	struct vb_sip_key old = t.a.c.in;
+
+	for (int i = 0; i < 50; i++) {
+		t.now += 50 * MS;
+		vb_cable_time(&t.a.c, t.now);
+		vb_cable_time(&t.b.c, t.now);
+		t.a.queued = t.b.queued = 0; /* the network is cut */
+	}
+	CHECK(!t.a.c.up && !t.b.c.up);
+	SAME(t.a.went, 1);
+	SAME(t.b.went, 1);
+	pass_time(500);
+	CHECK(t.a.c.up && t.b.c.up && t.a.came == 2 && t.b.came == 2);
+	CHECK(t.a.c.in.half[0] != old.half[0]);
+}
+
+static void a_restarted_process_replaces_its_session_at_once(void)
+{
+	begin();
+	uint64_t nonces = t.b.nonces;
+
+	start_side(&t.b, &t.a, 1, "0123456789abcdef");
+	t.b.nonces = nonces + 10;
+	vb_cable_init(&t.b.c, &ops, &t.b, 1, "0123456789abcdef", 16, ROOM);
+	pass_time(300);
+	CHECK(t.a.c.up && t.b.c.up);
+	SAME(t.a.went, 1);
+	SAME(t.a.came, 2);
+	SAME(t.b.came, 1);
+}
+
+static void packets_of_all_lengths_arrive_in_order(void)
+{
+	static const size_t len[] = {26, 290, 2174, 26, VB_CABLE_PACKET_MOST, 600, 664, 668, 30};
+
+	begin();
+	send_train(&t.a, len, 9);
+	exchange();
+	SAME(t.b.packets, 9);
+	SAME(t.b.last.len, 30);
+	SAME(t.b.last.fill, 9);
+	SAME(t.b.last.hops, 3);
+	for (size_t one = 26; one < 1500; one++) {
+		send_train(&t.a, (size_t[]){one, 1500 - one + 26, one}, 3);
+		exchange();
+	}
+	SAME(t.b.packets, 9 + 3 * 1474);
+	SAME(t.b.c.counts.bad_record + t.b.c.counts.missing, 0);
+}
+
+static void a_lost_datagram_costs_the_packets_in_it_alone(void)
+{
+	static const size_t len[] = {300, 300, 300, 1000, 1000, 300, 300};
+	static const unsigned left[] = {4, 5, 5, 6, 4, 6}; /* of 7, if this datagram of 668 bytes of records is lost */
+
+	for (int lost = 0; lost < 6; lost++) {
+		begin();
+		send_train(&t.a, len, 7);
+		SAME(t.a.queued, 6);
+		arrive_at_other(&t.a, lost);
+		SAME(t.b.packets, left[lost]);
+		SAME(t.b.c.counts.missing, lost < 5); /* the last one is not missed yet */
+		send_train(&t.a, len, 7);
+		exchange();
+		SAME(t.b.packets, left[lost] + 7);
+	}
+}
+
+static void what_was_overtaken_or_repeated_is_dropped(void)
+{
+	begin();
+	send_train(&t.a, (size_t[]){100}, 1);
+	send_train(&t.a, (size_t[]){200}, 1);
+	for (int i = 0; i < 3; i++)
+		vb_cable_input(&t.b.c, t.a.queue[1].bytes, t.a.queue[1].len, t.now);
+	vb_cable_input(&t.b.c, t.a.queue[0].bytes, t.a.queue[0].len, t.now);
+	SAME(t.b.packets, 1);
+	SAME(t.b.last.len, 200);
+	SAME(t.b.c.counts.overtaken, 3);
+	SAME(t.b.c.counts.missing, 1);
+}
+
+static void a_changed_byte_anywhere_is_refused(void)
+{
+	begin();
+	send_train(&t.a, (size_t[]){100, 50}, 2);
+	uint64_t refused = 0;
+
+	for (size_t i = 0; i < t.a.queue[0].len; i++) {
+		t.a.queue[0].bytes[i] ^= 0x10;
+		vb_cable_input(&t.b.c, t.a.queue[0].bytes, t.a.queue[0].len, t.now);
+		t.a.queue[0].bytes[i] ^= 0x10;
+		const struct vb_cable_counts *c = &t.b.c.counts;
+
+		SAME(c->bad_tag + c->malformed + c->bad_version, ++refused);
+	}
+	SAME(t.b.packets, 0);
+	/* what one side has sent is not accepted from the other */
+	vb_cable_input(&t.a.c, t.a.queue[0].bytes, t.a.queue[0].len, t.now);
+	SAME(t.a.c.counts.bad_tag, 1);
+	exchange();
+	SAME(t.b.packets, 2);
+}
+
+static void another_secret_or_topology_is_not_let_in(void)
+{
+	begin();
+	start_side(&t.b, &t.a, 1, "0123456789abcdeF");
+	pass_time(4000);
+	CHECK(!t.a.c.up && !t.b.c.up && t.a.c.counts.bad_tag && t.b.c.counts.bad_tag);
+	begin();
+	start_side(&t.b, &t.a, 2, "0123456789abcdef");
+	pass_time(4000);
+	CHECK(!t.a.c.up && !t.b.c.up && t.a.c.counts.other_topology);
+}
+
+/* Who sees nothing of what is sent, but forges the address: he greets, and gets no answer. */
+static void a_stranger_without_a_secret_cannot_end_a_session(void)
+{
+	static struct side stranger;
+
+	memset(&t, 0, sizeof(t));
+	t.now = 1000 * MS;
+	start_side(&t.a, &t.b, 1, "");
+	start_side(&t.b, &t.a, 1, "");
+	pass_time(300);
+	memset(&stranger, 0, sizeof(stranger));
+	stranger.nonces = 1000;
+	stranger.other = &t.a;
+	vb_cable_init(&stranger.c, &ops, &stranger, 1, "", 0, ROOM);
+	for (int i = 0; i < 60; i++) {
+		t.now += 50 * MS;
+		vb_cable_time(&stranger.c, t.now);
+		arrive_at_other(&stranger, -1);
+		vb_cable_time(&t.a.c, t.now);
+		vb_cable_time(&t.b.c, t.now);
+		exchange(); /* the answers go to b */
+	}
+	CHECK(t.a.c.up && t.b.c.up && !stranger.c.up);
+	SAME(t.a.went + t.b.went, 0);
+}
+
+static void credit_ends_with_what_the_other_has_not_taken(void)
+{
+	begin();
+	size_t most = vb_cable_credit(&t.a.c, DATAGRAM), first = most;
+
+	CHECK(most > 100 && most <= ROOM / DATAGRAM);
+	for (int i = 0; i < 100; i++) {
+		send_train(&t.a, (size_t[]){300}, 1);
+		arrive_at_other(&t.a, -1);
+	}
+	SAME(vb_cable_credit(&t.a.c, DATAGRAM), most -= 100);
+	vb_cable_tell(&t.b.c, false); /* it has taken nothing yet */
+	exchange();
+	SAME(vb_cable_credit(&t.a.c, DATAGRAM), most);
+	t.b.c.taken_seq = t.b.c.heard_seq;
+	vb_cable_tell(&t.b.c, false);
+	exchange();
+	CHECK(vb_cable_credit(&t.a.c, DATAGRAM) >= first);
+}
+
+static void more_ends_than_one_datagram_has_are_told(void)
+{
+	begin();
+	t.a.ends = 130;
+	vb_cable_tell(&t.a.c, true);
+	SAME(t.a.queued, 3);
+	uint64_t before = t.b.c.counts.no_such_cable;
+
+	exchange();
+	SAME(t.b.c.counts.no_such_cable - before, 130 - ENDS);
+}
+
+int main(void)
+{
+	RUN(siphash_gives_what_its_authors_publish);
+	RUN(two_processes_meet_and_tell_each_other_their_ends);
+	RUN(a_lost_greeting_delays_but_does_no_harm);
+	RUN(silence_ends_the_session_on_both_sides_and_a_new_one_has_new_keys);
+	RUN(a_restarted_process_replaces_its_session_at_once);
+	RUN(packets_of_all_lengths_arrive_in_order);
+	RUN(a_lost_datagram_costs_the_packets_in_it_alone);
+	RUN(what_was_overtaken_or_repeated_is_dropped);
+	RUN(a_changed_byte_anywhere_is_refused);
+	RUN(another_secret_or_topology_is_not_let_in);
+	RUN(a_stranger_without_a_secret_cannot_end_a_session);
+	RUN(credit_ends_with_what_the_other_has_not_taken);
+	RUN(more_ends_than_one_datagram_has_are_told);
+	return 0;
+}
