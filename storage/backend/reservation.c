@@ -122,7 +122,7 @@ static uint32_t remove_others(struct nr_state *s, const struct nr_host *by, uint
 
 /* ---- the changes ---- */
 
-static enum nr_result add(struct nr_state *s, const struct nr_change *c)
+static enum nr_result add_registrant(struct nr_state *s, const struct nr_change *c)
 {
 	if (s->count == NR_REGISTRANTS)
 		return NR_FULL;
@@ -130,7 +130,7 @@ static enum nr_result add(struct nr_state *s, const struct nr_change *c)
 	return NR_OK;
 }
 
-static enum nr_result enter(struct nr_state *s, const struct nr_change *c)
+static enum nr_result register_key(struct nr_state *s, const struct nr_change *c)
 {
 	const struct nr_registrant *r = nr_find(s, &c->by);
 
@@ -138,10 +138,10 @@ static enum nr_result enter(struct nr_state *s, const struct nr_change *c)
 		return NR_INVALID;
 	if (r)
 		return r->key == c->other ? NR_OK : NR_CONFLICT;
-	return add(s, c);
+	return add_registrant(s, c);
 }
 
-static enum nr_result leave(struct nr_state *s, const struct nr_change *c)
+static enum nr_result unregister_key(struct nr_state *s, const struct nr_change *c)
 {
 	struct nr_registrant *r = registrant_of(s, &c->by);
 
@@ -155,14 +155,14 @@ static enum nr_result leave(struct nr_state *s, const struct nr_change *c)
 	return NR_OK;
 }
 
-static enum nr_result replace(struct nr_state *s, const struct nr_change *c)
+static enum nr_result replace_key(struct nr_state *s, const struct nr_change *c)
 {
 	struct nr_registrant *r = registrant_of(s, &c->by);
 
 	if (!c->other)
 		return NR_INVALID;
 	if (!r && c->ignore_key)
-		return add(s, c);
+		return add_registrant(s, c);
 	if (!r || (r->key != c->key && !c->ignore_key))
 		return NR_CONFLICT;
 	r->key = c->other;
@@ -232,11 +232,11 @@ static enum nr_result make(struct nr_state *s, const struct nr_change *c)
 		s->persists = c->persist == NR_YES;
 	switch (c->op) {
 	case NR_REGISTER:
-		return enter(s, c);
+		return register_key(s, c);
 	case NR_UNREGISTER:
-		return leave(s, c);
+		return unregister_key(s, c);
 	case NR_REPLACE:
-		return replace(s, c);
+		return replace_key(s, c);
 	case NR_PERSIST:
 		return NR_OK;
 	default:

@@ -49,6 +49,32 @@ interrupted() {
 	wait_for 5 [ "$(grep -c longest "$work/load.out")" -gt "${said:-0}" ]
 	said=$(grep -c longest "$work/load.out")
 }
+both_listed() { # each lists the ports of both
+	local name
+	for name in a b; do
+		at 0 timeout -k 5 60 "$disk_tool" list "$(url_of $name)" | tee "$work/$name.list"
+		grep -qF "$(url_of a)" "$work/$name.list" && grep -qF "$(url_of b)" "$work/$name.list" || return 1
+	done
+}
+only_b_listed() { at 0 timeout -k 5 60 "$disk_tool" list "$(url_of b)" >"$work/b.list" && ! grep -F "$(url_of a)" "$work/b.list"; }
+# reserve NAME HOST WORD…: commands of one of two hosts to a gateway; its last command ends so
+reserve() {
+	at 0 timeout -k 5 60 python3 "$ROOT/tests/system/storage/reserve.py" "${member_port[$1]}" "$gateway_url" "${@:2}" | tee "$work/reserve"
+}
+ends_with() { [ "$(tail -1 "$work/reserve")" = "$1" ]; }
+# The reservation that host 1 makes through a holds at b, also when a was killed, until host 2 preempts it there
+reserved() {
+	local report
+	reserve a 1 register:10 acquire:10:2 report && ends_with "report: good type=2 persists=1 host1=10*" && report=$(tail -1 "$work/reserve") &&
+		reserve b 2 read write report && ends_with "$report" && [ "$(grep -c conflict "$work/reserve")" = 2 ] || return 1
+	member_kill KILL a
+	wait "${member[a]}"
+	wait_for 15 member_has b '"writer": "here"' && reserve b 2 write && ends_with "write: conflict" && reserve b 1 write && ends_with "write: good" &&
+		only_b_listed && reserve b 2 register:20 preempt:20:10:1 write && ends_with "write: good" && member_start a && wait_for 30 member_listens a &&
+		reserve a 1 read write && ends_with "write: conflict" && reserve a 2 report && ends_with "report: good type=1 persists=1 host2=20*" &&
+		reserve a 2 clear:20 && reserve b 1 report && ends_with "report: good type=0 persists=1"
+}
+
 # Killed, then halted for longer than its lease: each time the other takes over, and hosts go on
 gateways_fail() {
 	local load status
@@ -129,6 +155,8 @@ several_gateways_cases() { # HOW
 	gone "${member[b]:-0}" && return
 	check "$1: … it is the same disk, with controllers of different ids" same_disk
 	check "$1: … and two cannot have one name" name_is_taken
+	check "$1: … and each lists both of them" both_listed
+	check "$1: a reservation made through one holds at the other, also after the first was killed" reserved
 	check "$1: a gateway is killed, then another halted, under load: hosts go on, everything is found" gateways_fail
 	check "$1: gateways that end give the image up" members_end
 	check "$1: a write that waited in a halted gateway does not land after the takeover" again late 0 true
