@@ -409,10 +409,10 @@ void nb_rbd_gateway_enforces(struct nb_rbd_gateway *w, uint64_t version)
 void nb_rbd_gateway_announce(struct nb_rbd_gateway *w, const struct nb_port *ports, uint32_t count)
 {
 	pthread_mutex_lock(&w->lock);
+	w->woken |= count != w->port_count || memcmp(w->ports, ports, sizeof(*ports) * count);
 	memset(w->ports, 0, sizeof(w->ports));
 	memcpy(w->ports, ports, sizeof(*ports) * count);
 	w->port_count = count;
-	w->woken = true;
 	pthread_cond_signal(&w->wake);
 	pthread_mutex_unlock(&w->lock);
 }
