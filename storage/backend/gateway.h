@@ -83,7 +83,7 @@ struct ng {
 	char before[NG_CLIENT]; /* an earlier connection of this program, which is over; "": none */
 	bool drained, leaving;
 	char silent[NG_CLIENT]; /* a connection that has not answered a notification; "": none */
-	uint64_t enforces; /* as in the state */
+	uint64_t enforces;      /* as in the state */
 	uint32_t port_count;
 	struct nb_port ports[NB_PORTS_OF_ONE];
 	uint64_t change_number; /* 0: no change of the reservation is to be made; otherwise each time another number */
