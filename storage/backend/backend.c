@@ -52,3 +52,15 @@ void nb_close(struct nb_backend *b)
 	if (b)
 		b->kind->close(b);
 }
+
+void nb_reserved(struct nb_backend *b, uint64_t version)
+{
+	if (b->kind->reserved)
+		b->kind->reserved(b, version);
+}
+
+void nb_announce(struct nb_backend *b, const struct nb_port *ports, uint32_t count)
+{
+	if (b->kind->announce)
+		b->kind->announce(b, ports, count < NB_PORTS_OF_ONE ? count : NB_PORTS_OF_ONE);
+}

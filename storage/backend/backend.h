@@ -8,6 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "backend/reservation.h"
+
 struct nb_backend;
 struct nb_late;
 struct nb_ring;
@@ -21,6 +23,8 @@ enum nb_op {
 	/* writes other if the medium has data, in one step for all users of the medium; EILSEQ: it has something else,
 	 * EINVAL: not possible for this range. Only if compare_write */
 	NB_COMPARE_WRITE,
+	/* changes the reservation; data is a struct nr_change, with the result when done. Only if reservations is set */
+	NB_RESERVE,
 };
 
 /* Errors of a medium that other machines share. */
@@ -69,7 +73,19 @@ enum nb_change {
 	NB_SHUT_OUT, /* fenced is set */
 	NB_MOVED,    /* access has changed */
 	NB_LET_IN,   /* after NB_SHUT_OUT: successor is another opening of the medium, to be taken in its place */
+	NB_RESERVED, /* reservations has changed; to be answered by nb_reserved */
+	NB_PORTS,    /* others has changed */
 };
+
+/* An address at which a gateway serves a subsystem. */
+struct nb_port {
+	uint8_t trtype, treq, tsas[4]; /* as in the discovery log */
+	uint16_t id, service;
+	char address[64];
+	uint8_t subsystem[16]; /* derived from its NQN */
+};
+
+#define NB_PORTS_OF_ONE 8u /* of one gateway and medium */
 
 /* Who writes to a medium that several gateways serve. */
 enum nb_access {
@@ -101,6 +117,9 @@ struct nb_kind {
 	void (*submit)(struct nb_backend *b, struct nb_request *r);
 	int (*resize)(struct nb_backend *b, uint64_t size); /* NULL: the size is fixed */
 	void (*close)(struct nb_backend *b);                /* only late requests are in progress; fenced: any */
+	/* if several gateways serve the medium; otherwise NULL */
+	void (*reserved)(struct nb_backend *b, uint64_t version);
+	void (*announce)(struct nb_backend *b, const struct nb_port *ports, uint32_t count);
 };
 
 struct nb_backend {
@@ -130,6 +149,11 @@ struct nb_backend {
 	uint32_t part,
 	        parts; /* this gateway's share of whatever must not be the same in two; parts 0: there are no others */
 	struct nb_backend *successor;
+	/* If several gateways serve the medium: the reservation that they share, which the user enforces, and the ports
+	 * of the other ones that live. The backend owns both, and changes them just before it calls changed. */
+	const struct nr_state *reservations;
+	const struct nb_port *others;
+	uint32_t other_count;
 	uint32_t boundary; /* requests that cross multiples of this are slower; 0: none */
 	uint64_t late;     /* requests that were answered with NB_LATE */
 	/* The thread of the loop calls it, not from within submit. NULL: nobody wants to know. */
@@ -145,6 +169,10 @@ void nb_submit(struct nb_backend *b, struct nb_request *r);
 /* Reads the present size of the medium (size 0), or sets its size. Stores the result in b->size. 0 or errno. */
 int nb_resize(struct nb_backend *b, uint64_t size);
 void nb_close(struct nb_backend *b);
+/* This version of reservations is in force, and no request that an earlier one admitted is at the medium any more. */
+void nb_reserved(struct nb_backend *b, uint64_t version);
+/* At most NB_PORTS_OF_ONE ports at which this gateway serves the medium; more are left out. */
+void nb_announce(struct nb_backend *b, const struct nb_port *ports, uint32_t count);
 
 extern const struct nb_kind nb_memory, nb_null, nb_file, nb_block, nb_mapped, nb_rbd;
 

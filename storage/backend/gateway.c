@@ -119,6 +119,17 @@ static struct ng_gateway *find_place(struct ng *g)
 	return NULL;
 }
 
+static bool any_other_lives(struct ng *g)
+{
+	for (uint32_t i = 0; i < g->seen.count; i++) {
+		const struct ng_gateway *w = &g->seen.gateways[i];
+
+		if (*w->client && !same(w->name, g->name) && !has_failed(g, w->client))
+			return true;
+	}
+	return false;
+}
+
 static enum ng_act join_others(struct ng *g)
 {
 	struct ng_gateway *me = ng_find(&g->next, g->name);
@@ -130,9 +141,14 @@ static enum ng_act join_others(struct ng *g)
 		return NG_WAIT;
 	if (!me && !(me = find_place(g)))
 		return g->asked - g->began < NG_LEASE_MS + NG_BEAT_MS ? NG_WAIT : NG_FULL;
+	if (!*g->before && !any_other_lives(g))
+		nr_power_lost(&g->next.reservations);
 	memcpy(me->name, g->name, NG_NAME);
 	memcpy(me->client, g->client, NG_CLIENT);
 	me->beat++;
+	me->change = 0;
+	me->port_count = 0;
+	me->enforces = g->next.reservations.version; /* it has admitted nothing yet */
 	g->news = true;
 	return NG_WRITE;
 }
@@ -226,6 +242,86 @@ static void leave_others(struct ng *g)
 	g->news = true;
 }
 
+/* ---- the reservation ---- */
+
+/* Every gateway that lives enforces this version, and the owner lives, or there is none. */
+static bool all_enforce(struct ng *g, uint64_t version)
+{
+	const char *owner = g->seen.owner_client;
+	bool owned = *owner;
+
+	for (uint32_t i = 0; i < g->seen.count; i++) {
+		const struct ng_gateway *w = &g->seen.gateways[i];
+
+		if (!*w->client || (has_failed(g, w->client) && !same(w->client, g->client)))
+			continue;
+		if (w->enforces < version)
+			return false;
+		owned &= !same(w->client, owner);
+	}
+	return !owned;
+}
+
+static void answer_change(struct ng *g, enum nr_result result)
+{
+	g->change.result = result;
+	g->answered = g->change_number;
+}
+
+/* A write of the state of which the answer was lost has made the change: the state has its number. */
+static void care_for_change(struct ng *g, struct ng_gateway *me)
+{
+	if (me->enforces < g->enforces) {
+		me->enforces = g->enforces;
+		g->news = true;
+	}
+	if (!g->change_number || g->answered == g->change_number)
+		return;
+	if (g->made != g->change_number && me->change == g->change_number) {
+		g->made = g->change_number;
+		g->version = g->seen.reservations.version;
+	}
+	if (g->made == g->change_number) {
+		if (all_enforce(g, g->version))
+			answer_change(g, NR_OK);
+		return;
+	}
+	enum nr_result result = nr_apply(&g->next.reservations, &g->change);
+
+	if (result != NR_OK) {
+		answer_change(g, result);
+		return;
+	}
+	me->change = g->change_number;
+	g->news = true;
+}
+
+static void care_for_ports(struct ng *g, struct ng_gateway *me)
+{
+	if (me->port_count == g->port_count && !memcmp(me->ports, g->ports, sizeof(*g->ports) * g->port_count))
+		return;
+	me->port_count = g->port_count;
+	memcpy(me->ports, g->ports, sizeof(g->ports));
+	g->news = true;
+}
+
+uint32_t ng_others(struct ng *g, struct nb_port ports[NG_PORTS])
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < g->seen.count; i++) {
+		const struct ng_gateway *w = &g->seen.gateways[i];
+
+		if (!*w->client || same(w->name, g->name) || has_failed(g, w->client))
+			continue;
+		for (uint32_t k = 0; k < w->port_count; k++) {
+			ports[n] = w->ports[k];
+			ports[n++].id = (uint16_t)((w->slot + 1u) << 8 | w->ports[k].id);
+		}
+	}
+	return n;
+}
+
 enum ng_act ng_decide(struct ng *g, uint64_t now)
 {
 	struct ng_gateway *me;
@@ -241,10 +337,13 @@ enum ng_act ng_decide(struct ng *g, uint64_t now)
 		g->role = g->role == NG_LEFT ? NG_LEFT : NG_OUT;
 		return NG_WAIT;
 	}
-	if (g->leaving)
+	if (g->leaving) {
 		leave_others(g);
-	else
+	} else {
 		act = care_for_owner(g, now);
+		care_for_ports(g, me);
+		care_for_change(g, me);
+	}
 	if (act != NG_WAIT || (!g->news && now - g->beat_at < NG_BEAT_MS))
 		return act;
 	me->beat++;
@@ -256,6 +355,10 @@ void ng_wrote(struct ng *g, uint64_t now)
 	bool was = same(g->seen.owner_client, g->client), is = same(g->next.owner_client, g->client);
 
 	g->beat_at = now;
+	if (g->change_number && ng_find(&g->next, g->name)->change == g->change_number && g->made != g->change_number) {
+		g->made = g->change_number;
+		g->version = g->next.reservations.version;
+	}
 	if (is && !was)
 		g->owner_since = now;
 	if (is != was)
@@ -288,6 +391,8 @@ uint32_t ng_pause(struct ng *g, uint64_t now)
 {
 	const struct ng_lease *l = find_lease(g, g->seen.owner_client);
 
+	if (g->change_number && g->answered != g->change_number)
+		return 100;
 	if (g->role == NG_OWNER)
 		return NG_BEAT_MS;
 	return g->role == NG_STANDBY && l && now - l->at < 2 * NG_BEAT_MS ? 400 : 100;

@@ -8,6 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "backend/backend.h"
+
 /*
  * A gateway is a target that serves an image together with others. One of them, the owner, writes. The state is an
  * object of the cluster that each gateway reads, and replaces only if nobody else has replaced it meanwhile. What
@@ -15,12 +17,16 @@
  *
  * The order that keeps late writes away: the owner changes only after the old owner has said itself that none of its
  * writes is left, or after the cluster has confirmed that it takes no more of them (a blocklist).
+ *
+ * A change of the reservation is complete when each gateway that lives has said that it enforces the new one, and has
+ * no request left that the old one admitted. One that does not say so fails by its lease: a failed owner is
+ * blocklisted, another gateway executes nothing before it has read the state again.
  */
 
 #define NG_GATEWAYS 16u
 #define NG_NAME 64u
 #define NG_CLIENT 256u
-#define NG_TEXT 8192u /* a state is shorter */
+#define NG_TEXT 32768u /* a state is shorter */
 #define NG_BEAT_MS 1000u
 #define NG_LEASE_MS 3000u  /* a gateway whose beat does not change for that long has failed */
 #define NG_SILENT_MS 1500u /* … or, if it has not answered a notification, for that long: it has missed a beat */
@@ -32,12 +38,17 @@ struct ng_gateway {
 	char client[NG_CLIENT]; /* the address of its connection to the cluster; "": it has left */
 	uint64_t beat;          /* it counts as long as it lives */
 	uint16_t slot;          /* 0 to NG_GATEWAYS - 1, no two the same: gives it a range of controller ids */
+	uint64_t enforces;      /* the version of the reservations; none that is older has requests left */
+	uint64_t change;        /* the number of the last change of them that this connection has made */
+	uint32_t port_count;
+	struct nb_port ports[NB_PORTS_OF_ONE];
 };
 
 struct ng_state {
 	uint64_t epoch;                               /* number of changes of the owner */
 	char owner[NG_NAME], owner_client[NG_CLIENT]; /* "": nobody; the client is the one that may have writes left */
 	char wanted[NG_NAME];                         /* the gateway that asks to become the owner; "": none */
+	struct nr_state reservations;
 	uint32_t count;
 	struct ng_gateway gateways[NG_GATEWAYS];
 };
@@ -72,7 +83,13 @@ struct ng {
 	char before[NG_CLIENT]; /* an earlier connection of this program, which is over; "": none */
 	bool drained, leaving;
 	char silent[NG_CLIENT]; /* a connection that has not answered a notification; "": none */
+	uint64_t enforces;      /* as in the state */
+	uint32_t port_count;
+	struct nb_port ports[NB_PORTS_OF_ONE];
+	uint64_t change_number; /* 0: no change of the reservation is to be made; otherwise each time another number */
+	struct nr_change change;
 	/* results */
+	uint64_t answered; /* change_number, when change.result is there */
 	enum ng_role role;
 	struct ng_state next;
 	char victim[NG_CLIENT];
@@ -86,6 +103,9 @@ struct ng {
 	} leases[NG_GATEWAYS];
 	char fenced[NG_CLIENT];
 	uint64_t began, asked, beat_at, owner_since, lost_at, want_until;
+	uint64_t
+	        made; /* change_number, when the state has the change, and its version, which others have to enforce … */
+	uint64_t version;
 	bool looked;
 };
 
@@ -98,5 +118,8 @@ void ng_fenced(struct ng *g);
 /* A host has sent a write here: this gateway should become the owner. */
 void ng_want(struct ng *g, uint64_t now);
 uint32_t ng_pause(struct ng *g, uint64_t now); /* ms until the next look at the state */
+/* The ports of the other gateways that live. Returns how many. */
+#define NG_PORTS (NG_GATEWAYS * NB_PORTS_OF_ONE)
+uint32_t ng_others(struct ng *g, struct nb_port ports[NG_PORTS]);
 
 #endif

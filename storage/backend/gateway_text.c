@@ -2,12 +2,13 @@
 // follows: docs/ceph.md
 // SPDX-License-Identifier: MIT
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "backend/gateway.h"
 
-#define HEAD "verbena-gateways 1\n"
+#define HEAD "verbena-gateways 2\n"
 #define NOBODY "-" /* for a name or client that is empty */
 
 bool ng_name_valid(const char *name)
@@ -81,6 +82,103 @@ static void name_of(struct words *w, char end, char name[NG_NAME])
 	w->bad |= *name && !ng_name_valid(name);
 }
 
+static void hex_of(struct words *w, char end, uint8_t *to, size_t size)
+{
+	static const char digits[] = "0123456789abcdef";
+	const char *at;
+	size_t n = word(w, end, &at);
+
+	w->bad |= n != 2 * size;
+	for (size_t i = 0; !w->bad && i < n; i++) {
+		const char *digit = at[i] ? strchr(digits, at[i]) : NULL;
+
+		w->bad |= !digit;
+		if (digit)
+			to[i / 2] = (uint8_t)(to[i / 2] << 4 | (digit - digits));
+	}
+}
+
+static uint64_t number_to(struct words *w, char end, uint64_t most)
+{
+	uint64_t value = number(w, end);
+
+	w->bad |= value > most;
+	return w->bad ? 0 : value;
+}
+
+static void host_of(struct words *w, char end, struct nr_host *h)
+{
+	hex_of(w, ' ', h->id, sizeof(h->id));
+	hex_of(w, end, h->name, sizeof(h->name));
+}
+
+static bool begins(const struct words *w, const char *text)
+{
+	size_t n = strlen(text);
+
+	return !w->bad && (size_t)(w->end - w->at) >= n && !memcmp(w->at, text, n);
+}
+
+static void registrant_line(struct words *w, struct nr_state *s)
+{
+	struct nr_registrant r = {.holder = begins(w, "holder ")};
+	uint8_t key[8] = {0};
+
+	fixed(w, r.holder ? "holder " : "registrant ");
+	host_of(w, ' ', &r.host);
+	hex_of(w, '\n', key, sizeof(key));
+	for (int i = 0; i < 8; i++)
+		r.key = r.key << 8 | key[i];
+	w->bad |= s->count == NR_REGISTRANTS;
+	if (!w->bad)
+		s->registrants[s->count++] = r;
+}
+
+static void notice_line(struct words *w, struct nr_state *s)
+{
+	struct nr_notice n = {0};
+
+	fixed(w, "notice ");
+	n.version = number(w, ' ');
+	n.event = (uint8_t)number_to(w, ' ', NR_PREEMPTED);
+	host_of(w, '\n', &n.by);
+	w->bad |= s->notice_count == NR_NOTICES || n.version > s->version || !n.event;
+	if (!w->bad)
+		s->notices[s->notice_count++] = n;
+}
+
+static void reservations_of(struct words *w, struct nr_state *s)
+{
+	fixed(w, "reservation ");
+	s->version = number(w, ' ');
+	s->generation = (uint32_t)number_to(w, ' ', UINT32_MAX);
+	s->type = (uint8_t)number_to(w, ' ', NR_ACCESS_ALL_REGISTRANTS);
+	s->persists = number_to(w, '\n', 1);
+	while (begins(w, "registrant ") || begins(w, "holder "))
+		registrant_line(w, s);
+	while (begins(w, "notice "))
+		notice_line(w, s);
+	w->bad |= !nr_valid(s);
+}
+
+/* Of the gateway of the line before. Addresses are numeric. */
+static void port_line(struct words *w, struct ng_gateway *g)
+{
+	struct nb_port p = {0};
+
+	fixed(w, "port ");
+	p.id = (uint16_t)number_to(w, ' ', UINT8_MAX);
+	p.trtype = (uint8_t)number_to(w, ' ', UINT8_MAX);
+	p.treq = (uint8_t)number_to(w, ' ', 3);
+	hex_of(w, ' ', p.tsas, sizeof(p.tsas));
+	p.service = (uint16_t)number_to(w, ' ', UINT16_MAX);
+	hex_of(w, ' ', p.subsystem, sizeof(p.subsystem));
+	text_of(w, '\n', p.address, sizeof(p.address));
+	w->bad |= !*p.address || g->port_count == NB_PORTS_OF_ONE;
+	if (!w->bad)
+		g->ports[g->port_count++] = p;
+}
+
 static void gateway_line(struct words *w, struct ng_state *s)
 {
 	struct ng_gateway g = {0};
@@ -90,7 +188,11 @@ static void gateway_line(struct words *w, struct ng_state *s)
 	uint64_t slot = number(w, ' ');
 
 	g.beat = number(w, ' ');
+	g.enforces = number(w, ' ');
+	g.change = number(w, ' ');
 	text_of(w, '\n', g.client, NG_CLIENT);
+	while (begins(w, "port "))
+		port_line(w, &g);
 	w->bad |= !*g.name || slot >= NG_GATEWAYS || s->count == NG_GATEWAYS || ng_find(s, g.name);
 	for (uint32_t i = 0; i < s->count; i++)
 		w->bad |= s->gateways[i].slot == slot;
@@ -112,6 +214,7 @@ bool ng_decode(const char *text, size_t length, struct ng_state *out)
 	text_of(&w, '\n', s.owner_client, NG_CLIENT);
 	fixed(&w, "wanted ");
 	name_of(&w, '\n', s.wanted);
+	reservations_of(&w, &s.reservations);
 	while (!w.bad && w.at < w.end)
 		gateway_line(&w, &s);
 	if (w.bad)
@@ -127,13 +230,61 @@ static const char *or_nobody(const char *text)
 	return *text ? text : NOBODY;
 }
 
+static const char *hex(const uint8_t *from, size_t size, char text[33])
+{
+	for (size_t i = 0; i < size; i++)
+		snprintf(text + 2 * i, 3, "%02x", from[i]);
+	return text;
+}
+
+/* The text grows by it. It has room for the longest state. */
+__attribute__((format(printf, 3, 4))) static void put(char *text, size_t *n, const char *format, ...)
+{
+	va_list ap;
+
+	va_start(ap, format);
+	*n += (size_t)vsnprintf(text + *n, NG_TEXT - *n, format, ap);
+	va_end(ap);
+}
+
+static void put_reservations(const struct nr_state *s, char *text, size_t *n)
+{
+	char id[33], name[33];
+
+	put(text, n, "reservation %" PRIu64 " %u %u %u\n", s->version, s->generation, s->type, s->persists);
+	for (uint32_t i = 0; i < s->count; i++) {
+		const struct nr_registrant *r = &s->registrants[i];
+
+		put(text, n, "%s %s %s %016" PRIx64 "\n", r->holder ? "holder" : "registrant", hex(r->host.id, 16, id),
+		    hex(r->host.name, 16, name), r->key);
+	}
+	for (uint32_t i = 0; i < s->notice_count; i++)
+		put(text, n, "notice %" PRIu64 " %u %s %s\n", s->notices[i].version, s->notices[i].event,
+		    hex(s->notices[i].by.id, 16, id), hex(s->notices[i].by.name, 16, name));
+}
+
+static void put_gateway(const struct ng_gateway *g, char *text, size_t *n)
+{
+	char subsystem[33], tsas[33];
+
+	put(text, n, "gateway %s %u %" PRIu64 " %" PRIu64 " %" PRIu64 " %s\n", g->name, g->slot, g->beat, g->enforces,
+	    g->change, or_nobody(g->client));
+	for (uint32_t i = 0; i < g->port_count; i++) {
+		const struct nb_port *p = &g->ports[i];
+
+		put(text, n, "port %u %u %u %s %u %s %s\n", p->id, p->trtype, p->treq, hex(p->tsas, 4, tsas),
+		    p->service, hex(p->subsystem, 16, subsystem), p->address);
+	}
+}
+
 size_t ng_encode(const struct ng_state *s, char text[NG_TEXT])
 {
-	int n = snprintf(text, NG_TEXT, HEAD "epoch %" PRIu64 "\nowner %s %s\nwanted %s\n", s->epoch,
-	                 or_nobody(s->owner), or_nobody(s->owner_client), or_nobody(s->wanted));
+	size_t n = 0;
 
+	put(text, &n, HEAD "epoch %" PRIu64 "\nowner %s %s\nwanted %s\n", s->epoch, or_nobody(s->owner),
+	    or_nobody(s->owner_client), or_nobody(s->wanted));
+	put_reservations(&s->reservations, text, &n);
 	for (uint32_t i = 0; i < s->count; i++)
-		n += snprintf(text + n, NG_TEXT - (size_t)n, "gateway %s %u %" PRIu64 " %s\n", s->gateways[i].name,
-		              s->gateways[i].slot, s->gateways[i].beat, or_nobody(s->gateways[i].client));
-	return (size_t)n;
+		put_gateway(&s->gateways[i], text, &n);
+	return n;
 }

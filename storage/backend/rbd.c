@@ -114,6 +114,7 @@ static void shut_out(struct nb_rbd *d)
 		return;
 	d->b.fenced = true;
 	nb_rbd_shut_out(d);
+	nb_rbd_changes_end(d);
 	if (d->b.changed)
 		d->b.changed(&d->b, NB_SHUT_OUT);
 	if (d->gateway && !d->ended)
@@ -159,6 +160,7 @@ static void flight_ended(struct nb_post *p)
 		d->late_bytes -= f->length;
 		if (f->late.free)
 			f->late.free(&f->late);
+		nb_rbd_late_ended(d);
 	}
 	spare_flight(f);
 	if (r)
@@ -208,8 +210,11 @@ static int call_librbd(struct nb_flight *f, rbd_completion_t c)
  * executed, whoever is the owner then. */
 static bool belongs_elsewhere(struct nb_rbd *d, const struct nb_request *r)
 {
-	if (!d->gateway || r->op == NB_READ)
+	if (!d->gateway)
 		return false;
+	/* hosts that reserve the image may be told that this gateway has failed: perhaps they forbid the read meanwhile */
+	if (r->op == NB_READ)
+		return d->b.reservations->count && !nb_rbd_gateway_in_lease(d->gateway, coarse_ms());
 	if (d->b.access == NB_HERE && nb_rbd_gateway_current(d->gateway, coarse_ms()))
 		return false;
 	nb_rbd_gateway_want(d->gateway);
@@ -265,6 +270,10 @@ static void image_submit(struct nb_backend *b, struct nb_request *r)
 		r->done(r, b->fenced ? NB_FENCED : 0);
 		return;
 	}
+	if (r->op == NB_RESERVE) {
+		nb_rbd_change(d, r, due);
+		return;
+	}
 	if (due <= now) {
 		b->late++;
 		r->done(r, NB_LATE);
@@ -314,8 +323,9 @@ static uint64_t image_turn(struct nb_clock *c, uint64_t now)
 		d->b.late++;
 		r->done(r, NB_LATE);
 	}
-	uint64_t due = d->flying.first ? d->flying.first->due : UINT64_MAX;
+	uint64_t due = d->flying.first ? d->flying.first->due : UINT64_MAX, change = nb_rbd_changes_turn(d, now);
 
+	due = change < due ? change : due;
 	return d->waiting && d->waiting->moved < due ? d->waiting->moved : due;
 }
 
@@ -466,8 +476,12 @@ void nb_rbd_abandon(struct nb_rbd *d, bool opened)
 
 int nb_rbd_begin(struct nb_rbd *d)
 {
-	int error = d->gateway ? nb_rbd_gateway_start(d->gateway, d) : 0;
+	int error = 0;
 
+	if (d->gateway) {
+		nb_rbd_gateway_show(d->gateway, &d->b);
+		error = nb_rbd_gateway_start(d->gateway, d);
+	}
 	if (!error)
 		nb_ring_clock(d->ring, &d->clock);
 	return error;
@@ -507,4 +521,5 @@ static void image_close(struct nb_backend *b)
 		end_image(d);
 }
 
-const struct nb_kind nb_rbd = {"rbd", image_open, image_submit, image_resize, image_close};
+const struct nb_kind nb_rbd = {"rbd",       image_open,      image_submit,   image_resize,
+                               image_close, nb_rbd_reserved, nb_rbd_announce};

@@ -42,6 +42,9 @@ struct nb_rbd {
 	struct nb_flights flying;   /* … that were not, in the order of their deadlines */
 	struct nb_request *waiting; /* not at librbd yet, in that order, too; moved: the deadline */
 	struct nb_flight *spare;
+	struct nb_request *changes; /* of the reservation, in order; the first is at the gateway, if change_sent */
+	bool change_sent;
+	uint64_t enforced, told; /* versions of the reservation: in force, and the one that the gateway knows of */
 
 	/* the image's size as the thread of its watch has seen it; atomic */
 	uint64_t seen_size;
@@ -69,6 +72,15 @@ void nb_rbd_abandon(struct nb_rbd *r, bool opened); /* frees it, perhaps later *
 /* … the gateway's role has changed */
 void nb_rbd_access(struct nb_rbd *r, enum nb_access access, bool drain, bool out);
 
+/* rbd_reserve.c: changes of the reservation */
+void nb_rbd_change(struct nb_rbd *r, struct nb_request *change, uint64_t due);
+uint64_t nb_rbd_changes_turn(struct nb_rbd *r, uint64_t now); /* returns when to call again */
+void nb_rbd_changes_end(struct nb_rbd *r);                    /* none is made any more */
+void nb_rbd_change_answered(struct nb_rbd *r, enum nr_result result);
+void nb_rbd_reserved(struct nb_backend *b, uint64_t version);
+void nb_rbd_late_ended(struct nb_rbd *r);
+void nb_rbd_announce(struct nb_backend *b, const struct nb_port *ports, uint32_t count);
+
 /* rbd_return.c: opens an image that has shut this connection out by another one, and again until that succeeds. Then
  * changed is called with NB_LET_IN. */
 bool nb_rbd_copy_config(struct nb_config *to, const struct nb_config *from); /* false: no memory, and nothing to free */
@@ -94,6 +106,16 @@ void nb_rbd_gateway_drained(struct nb_rbd_gateway *w);
 void nb_rbd_gateway_want(struct nb_rbd_gateway *w);
 /* Not too long ago it was alive for all others. */
 bool nb_rbd_gateway_current(const struct nb_rbd_gateway *w, uint64_t now);
+/* It is alive for all others: none changes the reservation without it. */
+bool nb_rbd_gateway_in_lease(const struct nb_rbd_gateway *w, uint64_t now);
+/* The backend's fields reservations and others are the gateway's. */
+void nb_rbd_gateway_show(struct nb_rbd_gateway *w, struct nb_backend *b);
+/* One change of the reservation at a time: nb_rbd_change_answered follows, unless it is forgotten. A forgotten change may
+ * still be made. */
+void nb_rbd_gateway_change(struct nb_rbd_gateway *w, const struct nr_change *c);
+void nb_rbd_gateway_forget(struct nb_rbd_gateway *w);
+void nb_rbd_gateway_enforces(struct nb_rbd_gateway *w, uint64_t version);
+void nb_rbd_gateway_announce(struct nb_rbd_gateway *w, const struct nb_port *ports, uint32_t count);
 const char *nb_rbd_gateway_client(const struct nb_rbd_gateway *w);
 
 #endif

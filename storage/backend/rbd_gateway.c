@@ -17,6 +17,7 @@
 #define JOIN_MS 12000 /* limit of joining: it may take the time of two leases */
 #define CONFLICTS 20  /* others were faster so often: later */
 #define CONFIRMED_MS 30000 /* without news of its lease, a gateway starts no write */
+#define COARSE_MS 50       /* the loop's clock is behind by less */
 #define LOCK "rbd_lock"    /* librbd's name of the exclusive lock */
 
 /* A gateway that slept longer than its blocklist lasts notices by CONFIRMED_MS that it is not the owner. */
@@ -37,8 +38,18 @@ struct nb_rbd_gateway {
 	pthread_mutex_t
 	        lock; /* guards what follows; the loop, the thread, and librados' threads take it for a moment */
 	pthread_cond_t wake;
-	bool woken, broken, wanted, drained, leaving, posted;
+	bool woken, broken, wanted, drained, leaving, posted, fresh; /* fresh: there is something for the loop */
 	enum ng_role role;
+	struct nr_state reservations;
+	uint64_t change_number, answered, enforces;
+	struct nr_change change;
+	enum nr_result result; /* of the change number answered */
+	uint32_t port_count, other_count;
+	struct nb_port ports[NB_PORTS_OF_ONE], others[NG_PORTS];
+	/* of the loop */
+	uint64_t changes, heard; /* the numbers of the last change, and of the last that was answered */
+	struct nr_state shown;
+	struct nb_port shown_others[NG_PORTS];
 	struct nb_post post;
 };
 
@@ -182,15 +193,40 @@ static int fence(struct nb_rbd_gateway *w)
 
 static void take_role(struct nb_post *p);
 
+static void publish_ports(struct nb_rbd_gateway *w)
+{
+	struct nb_port ports[NG_PORTS];
+	uint32_t n = ng_others(&w->g, ports);
+
+	if (n == w->other_count && !memcmp(ports, w->others, sizeof(*ports) * n))
+		return;
+	w->other_count = n;
+	memcpy(w->others, ports, sizeof(*ports) * n);
+	w->fresh = true;
+}
+
 /* To the loop. */
 static void publish(struct nb_rbd_gateway *w, enum ng_role role)
 {
 	pthread_mutex_lock(&w->lock);
-	bool changed = w->role != role, post = changed && !w->posted && w->rbd;
+	bool changed = w->role != role;
 
 	w->role = role;
+	w->fresh |= changed;
 	if (role != NG_DRAINING || changed)
 		w->drained = w->leaving;
+	if (w->reservations.version != w->g.seen.reservations.version) {
+		w->reservations = w->g.seen.reservations;
+		w->fresh = true;
+	}
+	publish_ports(w);
+	if (w->answered != w->g.answered) {
+		w->answered = w->g.answered;
+		w->result = w->g.change.result;
+		w->fresh = true;
+	}
+	bool post = w->fresh && !w->posted && w->rbd;
+
 	w->posted |= post;
 	pthread_mutex_unlock(&w->lock);
 	if (post)
@@ -206,6 +242,13 @@ static void take_orders(struct nb_rbd_gateway *w)
 		ng_want(&w->g, steady_ms());
 	w->g.leaving = w->leaving;
 	w->g.drained = w->drained;
+	w->g.enforces = w->enforces;
+	w->g.port_count = w->port_count;
+	memcpy(w->g.ports, w->ports, sizeof(w->ports));
+	if (w->g.change_number != w->change_number) {
+		w->g.change_number = w->change_number;
+		w->g.change = w->change;
+	}
 	w->woken = w->wanted = w->broken = false;
 	pthread_mutex_unlock(&w->lock);
 	if (w->g.role != NG_JOINING)
@@ -228,11 +271,13 @@ static int act_once(struct nb_rbd_gateway *w, enum ng_act *act)
 	if (*act != NG_WRITE)
 		return 0;
 	bool news = w->g.news;
+	uint64_t before =
+	        steady_ms(); /* the others see the write later, so that this gateway's lease ends before theirs of it */
 
 	if ((error = write_state(w)))
 		return error;
 	ng_wrote(&w->g, steady_ms());
-	__atomic_store_n(&w->confirmed, steady_ms(), __ATOMIC_RELEASE);
+	__atomic_store_n(&w->confirmed, before, __ATOMIC_RELEASE);
 	publish(w, w->g.role);
 	if (news)
 		tell_others(w);
@@ -285,6 +330,23 @@ static void *stay_among_others(void *arg)
 
 /* ---- the loop's side ---- */
 
+static void show(struct nb_rbd_gateway *w, struct nb_backend *b)
+{
+	if (w->shown.version != w->reservations.version)
+		w->shown = w->reservations;
+	memcpy(w->shown_others, w->others, sizeof(*w->others) * w->other_count);
+	b->reservations = &w->shown;
+	b->others = w->shown_others;
+	b->other_count = w->other_count;
+}
+
+void nb_rbd_gateway_show(struct nb_rbd_gateway *w, struct nb_backend *b)
+{
+	pthread_mutex_lock(&w->lock);
+	show(w, b);
+	pthread_mutex_unlock(&w->lock);
+}
+
 static void take_role(struct nb_post *p)
 {
 	struct nb_rbd_gateway *w =
@@ -293,12 +355,66 @@ static void take_role(struct nb_post *p)
 	        [NG_OWNER] = NB_HERE, [NG_STANDBY] = NB_OTHER, [NG_DRAINING] = NB_OTHER, [NG_LEFT] = NB_OTHER,
 	        [NG_OUT] = NB_OTHER,  [NG_JOINING] = NB_OTHER, [NG_MOVING] = NB_MOVING};
 
+	struct nb_backend *b = &w->rbd->b;
+
 	pthread_mutex_lock(&w->lock);
 	enum ng_role role = w->role;
+	enum nr_result result = w->result;
+	bool answered = w->change_number && w->answered == w->change_number && w->heard != w->answered,
+	     reserved = w->shown.version != w->reservations.version,
+	     ports = b->other_count != w->other_count ||
+	             memcmp(w->shown_others, w->others, sizeof(*w->others) * w->other_count);
 
-	w->posted = false;
+	w->posted = w->fresh = false;
+	w->heard = w->answered;
+	show(w, b);
 	pthread_mutex_unlock(&w->lock);
+	if (ports && b->changed)
+		b->changed(b, NB_PORTS);
+	if (reserved && b->changed) /* before this gateway writes */
+		b->changed(b, NB_RESERVED);
+	else if (reserved)
+		nb_rbd_reserved(b, b->reservations->version);
+	if (answered)
+		nb_rbd_change_answered(w->rbd, result);
 	nb_rbd_access(w->rbd, accesses[role], role == NG_DRAINING, role == NG_OUT);
+}
+
+void nb_rbd_gateway_change(struct nb_rbd_gateway *w, const struct nr_change *c)
+{
+	pthread_mutex_lock(&w->lock);
+	w->change = *c;
+	w->change_number = ++w->changes;
+	w->woken = true;
+	pthread_cond_signal(&w->wake);
+	pthread_mutex_unlock(&w->lock);
+}
+
+void nb_rbd_gateway_forget(struct nb_rbd_gateway *w)
+{
+	pthread_mutex_lock(&w->lock);
+	w->change_number = 0;
+	pthread_mutex_unlock(&w->lock);
+}
+
+void nb_rbd_gateway_enforces(struct nb_rbd_gateway *w, uint64_t version)
+{
+	pthread_mutex_lock(&w->lock);
+	w->enforces = version;
+	w->woken = true;
+	pthread_cond_signal(&w->wake);
+	pthread_mutex_unlock(&w->lock);
+}
+
+void nb_rbd_gateway_announce(struct nb_rbd_gateway *w, const struct nb_port *ports, uint32_t count)
+{
+	pthread_mutex_lock(&w->lock);
+	w->woken |= count != w->port_count || memcmp(w->ports, ports, sizeof(*ports) * count);
+	memset(w->ports, 0, sizeof(w->ports));
+	memcpy(w->ports, ports, sizeof(*ports) * count);
+	w->port_count = count;
+	pthread_cond_signal(&w->wake);
+	pthread_mutex_unlock(&w->lock);
 }
 
 void nb_rbd_gateway_drained(struct nb_rbd_gateway *w)
@@ -323,6 +439,11 @@ void nb_rbd_gateway_want(struct nb_rbd_gateway *w)
 bool nb_rbd_gateway_current(const struct nb_rbd_gateway *w, uint64_t now)
 {
 	return now < __atomic_load_n(&w->confirmed, __ATOMIC_ACQUIRE) + CONFIRMED_MS;
+}
+
+bool nb_rbd_gateway_in_lease(const struct nb_rbd_gateway *w, uint64_t now)
+{
+	return now + COARSE_MS < __atomic_load_n(&w->confirmed, __ATOMIC_ACQUIRE) + NG_LEASE_MS;
 }
 
 const char *nb_rbd_gateway_client(const struct nb_rbd_gateway *w)
@@ -431,6 +552,8 @@ int nb_rbd_gateway_join(const struct nb_rbd_gateway_place *at, const char *name,
 		error = join_in_time(w);
 	if (!error) {
 		*part = ng_find(&w->g.seen, name)->slot;
+		w->reservations = w->g.seen.reservations;
+		w->enforces = w->reservations.version; /* nothing was admitted yet, and the first request finds it */
 		*out = w;
 		return 0;
 	}

@@ -40,6 +40,10 @@ enum nv_io_opcode {
 	NV_IO_WRITE_ZEROES = 0x08,
 	NV_IO_DSM = 0x09,
 	NV_IO_VERIFY = 0x0c,
+	NV_IO_RESERVE_REGISTER = 0x0d,
+	NV_IO_RESERVE_REPORT = 0x0e,
+	NV_IO_RESERVE_ACQUIRE = 0x11,
+	NV_IO_RESERVE_RELEASE = 0x15,
 };
 
 enum nv_fabrics_type {
@@ -88,6 +92,7 @@ enum nv_log {
 	NV_LOG_EFFECTS = 0x05,
 	NV_LOG_ANA = 0x0c,
 	NV_LOG_DISCOVERY = 0x70,
+	NV_LOG_RESERVATION = 0x80,
 };
 
 enum nv_feature {
@@ -101,10 +106,14 @@ enum nv_feature {
 	NV_FEAT_ASYNC_EVENTS = 0x0b,
 	NV_FEAT_KATO = 0x0f,
 	NV_FEAT_HOST_ID = 0x81,
+	NV_FEAT_NOTICE_MASK = 0x82,
+	NV_FEAT_PERSISTENCE = 0x83,
 };
 
 /* Asynchronous events of type Notice; the bits of the configuration feature and of OAES that allow them. */
 #define NV_AEN_NOTICE 2u
+#define NV_AEN_COMMAND_SET 6u /* an event of this type, with this number beside those of Notice */
+#define NV_AEN_RESERVATION (NV_AEN_COMMAND_SET << 8)
 #define NV_AEN_NS_CHANGED 0x00u
 #define NV_AEN_ANA_CHANGED 0x03u
 #define NV_AEN_DISCOVERY_CHANGED 0xf0u

@@ -32,6 +32,7 @@
 	X(LBA_RANGE, 0x080, "LBA out of range")                                \
 	X(CAPACITY, 0x081, "capacity exceeded")                                \
 	X(NS_NOT_READY, 0x082, "namespace not ready")                          \
+	X(RESERVATION_CONFLICT, 0x083, "reservation conflict")                 \
 	X(INVALID_QUEUE, 0x101, "invalid queue identifier")                    \
 	X(ABORT_LIMIT, 0x103, "abort command limit exceeded")                  \
 	X(AER_LIMIT, 0x105, "asynchronous event request limit exceeded")       \

@@ -1,6 +1,7 @@
 // apply.c - changes a running server to a new configuration
 // SPDX-License-Identifier: MIT
 #include <errno.h>
+#include <netdb.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -263,6 +264,27 @@ static unsigned add_listener(struct nt_server *sv, const struct nt_config_addres
 	return 0;
 }
 
+bool nt_announce_valid(const char *address)
+{
+	const struct addrinfo hints = {.ai_flags = AI_NUMERICHOST};
+	struct addrinfo *found;
+
+	if (strlen(address) >= sizeof(((struct nt_target *)NULL)->announce) ||
+	    getaddrinfo(address, NULL, &hints, &found))
+		return false;
+	freeaddrinfo(found);
+	return true;
+}
+
+static void apply_announce(struct nt_target *t, const struct nt_config *c)
+{
+	t->announce_only = c->announce;
+	if (c->announce)
+		set_text(t->announce, c->announce, sizeof(t->announce));
+	else
+		nt_reachable_address(false, t->announce, sizeof(t->announce));
+}
+
 static unsigned apply_listeners(struct nt_server *sv, const struct nt_config *new)
 {
 	unsigned wrong = 0;
@@ -365,7 +387,9 @@ unsigned nt_apply(struct nt_server *s, struct nt_config *config)
 		wrong += apply_subsystem(s, find_subsystem(&s->config, config->subsystems[i].nqn),
 		                         &config->subsystems[i]);
 	apply_referrals(s, config);
+	apply_announce(&s->target, config);
 	wrong += apply_listeners(s, config);
+	nt_announce(&s->target);
 	nt_config_free(&s->config);
 	s->config = *config;
 	memset(config, 0, sizeof(*config));

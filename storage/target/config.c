@@ -68,6 +68,7 @@ void nt_config_free(struct nt_config *c)
 	for (size_t i = 0; i < c->host_limit_count; i++)
 		free(c->host_limits[i].nqn);
 	free(c->host_limits);
+	free(c->announce);
 	memset(c, 0, sizeof(*c));
 }
 
@@ -499,6 +500,13 @@ static void read_addresses(struct reader *r, const char *key, json_object *v, st
 	}
 }
 
+static void read_announce(struct reader *r, const char *key, json_object *v, struct nt_config *c)
+{
+	get_text(r, key, v, &c->announce);
+	if (!r->failed && c->announce && !nt_announce_valid(c->announce))
+		config_error(r, key, "must be an address");
+}
+
 static void read_config_object(struct reader *r, json_object *o, struct nt_config *c)
 {
 	if (!json_object_is_type(o, json_type_object)) {
@@ -511,6 +519,8 @@ static void read_config_object(struct reader *r, json_object *o, struct nt_confi
 			read_addresses(r, key, v, &c->listen, &c->listen_count);
 		else if (!strcmp(key, "referrals"))
 			read_addresses(r, key, v, &c->referrals, &c->referral_count);
+		else if (!strcmp(key, "announce"))
+			read_announce(r, key, v, c);
 		else if (!strcmp(key, "host_limits"))
 			read_host_limits(r, key, v, c);
 		else if (!strcmp(key, "queues"))

@@ -73,15 +73,37 @@ void nt_log_error(struct nt_request *r, uint16_t status);
 uint8_t *nt_discovery_log(struct nt_request *r, size_t *len); /* malloc'd */
 uint16_t nt_async_event_check(struct nt_request *r);
 void nt_async_event(struct nt_request *r);
-void nt_event(struct nt_controller *c, uint8_t info);
-void nt_event_read(struct nt_controller *c, uint8_t info); /* the host has read its log page */
+void nt_event(struct nt_controller *c, uint32_t info);
+void nt_event_read(struct nt_controller *c, uint32_t info); /* the host has read its log page */
 void nt_event_ns(struct nt_subsystem *s, uint32_t nsid);
 void nt_event_discovery(struct nt_target *t);                              /* the discovery log has changed */
 bool nt_event_forget(struct nt_controller *c, const struct nt_request *r); /* true: it was waiting */
 bool nt_event_drop(struct nt_controller *c, uint16_t cid); /* … with this command id, without an answer */
 
+/* reserve.c */
+uint16_t nt_reserve_check(const struct nt_request *r); /* 0, or what a reservation makes of it */
+void nt_reserve_admit(struct nt_request *r);           /* it goes to the medium */
+void nt_reserve_leave(struct nt_request *r);           /* … and is done there */
+void nt_reserve_open(struct nt_namespace *ns);
+void nt_reserve_changed(struct nt_namespace *ns); /* what the backend shares has changed */
+uint16_t nt_reserve_register_check(struct nt_request *r);
+void nt_reserve_register(struct nt_request *r);
+uint16_t nt_reserve_acquire_check(struct nt_request *r);
+void nt_reserve_acquire(struct nt_request *r);
+uint16_t nt_reserve_release_check(struct nt_request *r);
+void nt_reserve_release(struct nt_request *r);
+uint16_t nt_reserve_report_check(struct nt_request *r);
+void nt_reserve_report(struct nt_request *r);
+void nt_reserve_persist(struct nt_request *r, bool persists); /* r->ns is set */
+
+/* notice.c */
+void nt_notices(struct nt_namespace *ns, const struct nr_state *next); /* the reservation changes to next */
+uint8_t *nt_notice_log(struct nt_request *r, size_t *len);
+void nt_notice_read(struct nt_controller *c);
+
 /* io.c */
-void nt_launch(struct nt_request *r); /* executes it at the medium */
+uint16_t nt_check_ns(struct nt_request *r); /* sets r->ns, and checks its path */
+void nt_launch(struct nt_request *r);       /* executes it at the medium */
 void nt_fuse(struct nt_request *first, struct nt_request *second);
 
 /* order.c */

@@ -1,6 +1,7 @@
 // discovery.c - the discovery log: the addresses of the subsystems
 // follows: NVMe over Fabrics 1.1, 5.3 (discovery log page)
 // SPDX-License-Identifier: MIT
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -48,6 +49,91 @@ static void put_entry(uint8_t *e, const struct nt_port *p, enum nv_subtype subty
 	memcpy(e + E_TSAS, p->tsas, 256);
 }
 
+/* ---- the ports of other gateways ---- */
+
+#define OTHERS 256u
+
+static bool same_port(const struct nb_port *a, const struct nb_port *b)
+{
+	return a->trtype == b->trtype && a->service == b->service && !strcmp(a->address, b->address);
+}
+
+static uint32_t add_port(struct nb_port *list, uint32_t n, uint32_t room, const struct nb_port *p)
+{
+	for (uint32_t i = 0; i < n; i++)
+		if (same_port(&list[i], p))
+			return n;
+	if (n < room)
+		list[n++] = *p;
+	return n;
+}
+
+/* Gateways may serve several media of a subsystem. */
+static uint32_t ports_of_others(const struct nt_subsystem *s, struct nb_port list[OTHERS])
+{
+	uint8_t id[16];
+	uint32_t n = 0;
+
+	nv_uuid_from(s->nqn, 0, id);
+	for (uint32_t i = 1; i <= NT_NAMESPACES_MAX; i++) {
+		const struct nb_backend *b = s->ns[i] ? s->ns[i]->backend : NULL;
+
+		for (uint32_t k = 0; b && k < b->other_count; k++)
+			if (!memcmp(b->others[k].subsystem, id, 16))
+				n = add_port(list, n, OTHERS, &b->others[k]);
+	}
+	return n;
+}
+
+static void put_other(uint8_t *e, const struct nb_port *other, const char *nqn)
+{
+	struct nt_port p = {.trtype = other->trtype,
+	                    .adrfam = strchr(other->address, ':') ? NV_ADRFAM_IPV6 : NV_ADRFAM_IPV4,
+	                    .id = other->id,
+	                    .treq = other->treq};
+
+	memcpy(p.tsas, other->tsas, sizeof(other->tsas));
+	snprintf(p.service, sizeof(p.service), "%u", other->service);
+	put_entry(e, &p, NV_SUBTYPE_NVM, nqn, other->address);
+}
+
+/* Those of the subsystem. A port on all addresses of both families is two. */
+static uint32_t own_ports(const struct nt_subsystem *s, struct nb_port list[NB_PORTS_OF_ONE])
+{
+	const struct nt_target *t = s->target;
+	uint32_t n = 0;
+
+	for (const struct nt_port *p = t->ports; p; p = p->next) {
+		const char *address = t->announce_only || p->any ? t->announce : p->address;
+		struct nb_port own = {.trtype = p->trtype,
+		                      .treq = p->treq,
+		                      .id = p->id,
+		                      .service = (uint16_t)strtoul(p->service, NULL, 10)};
+
+		if (!*address || strlen(address) >= sizeof(own.address) || p->id > UINT8_MAX)
+			continue;
+		strcpy(own.address, address);
+		memcpy(own.tsas, p->tsas, sizeof(own.tsas));
+		nv_uuid_from(s->nqn, 0, own.subsystem);
+		n = add_port(list, n, NB_PORTS_OF_ONE, &own);
+	}
+	return n;
+}
+
+void nt_announce(struct nt_target *t)
+{
+	for (const struct nt_subsystem *s = t->subsystems; s; s = s->next) {
+		struct nb_port list[NB_PORTS_OF_ONE] = {0};
+		uint32_t n = own_ports(s, list);
+
+		for (uint32_t i = 1; i <= NT_NAMESPACES_MAX; i++)
+			if (s->ns[i] && s->ns[i]->backend->parts)
+				nb_announce(s->ns[i]->backend, list, n);
+	}
+}
+
+/* ---- the log ---- */
+
 /* The address reported to a host: its destination address, if the port listens on all addresses of that family. */
 static const char *address_for(const struct nt_queue *q, const struct nt_port *p)
 {
@@ -73,6 +159,14 @@ static uint32_t fill_log(const struct nt_request *r, uint8_t *d, uint32_t room)
 				          s->discovery ? NV_SUBTYPE_CURRENT : NV_SUBTYPE_NVM, s->nqn, address);
 			n++;
 		}
+	for (const struct nt_subsystem *s = t->subsystems; s; s = s->next) {
+		struct nb_port others[OTHERS];
+		uint32_t count = nt_allowed(s, q->ctrl->hostnqn) ? ports_of_others(s, others) : 0;
+
+		for (uint32_t i = 0; i < count; i++, n++)
+			if (n < room)
+				put_other(d + HEAD + (size_t)ENTRY * n, &others[i], s->nqn);
+	}
 	for (const struct nt_referral *f = t->referrals; f; f = f->next, n++)
 		if (n < room)
 			put_entry(d + HEAD + (size_t)ENTRY * n, &f->port, NV_SUBTYPE_REFERRAL, NV_DISCOVERY_NQN,

@@ -6,12 +6,14 @@
 #include "target/core.h"
 
 static const struct kind {
-	uint8_t info, log;
-	uint32_t enable;
+	uint32_t info; /* the type in the second byte; 0: Notice */
+	uint8_t log;
+	uint32_t enable; /* ~0: by the mask of reservation notifications alone */
 } kinds[] = {
         {NV_AEN_NS_CHANGED, NV_LOG_CHANGED_NS, NV_AEC_NS_CHANGED},
         {NV_AEN_ANA_CHANGED, NV_LOG_ANA, NV_AEC_ANA_CHANGED},
         {NV_AEN_DISCOVERY_CHANGED, NV_LOG_DISCOVERY, NV_AEC_DISCOVERY_CHANGED},
+        {NV_AEN_RESERVATION, NV_LOG_RESERVATION, ~0u},
 };
 #define KINDS (sizeof(kinds) / sizeof(*kinds))
 
@@ -24,22 +26,25 @@ static void deliver_events(struct nt_controller *c)
 
 		c->pending &= ~(1u << i);
 		c->masked |= 1u << i;
-		r->cqe.result = NV_AEN_NOTICE | (uint32_t)kinds[i].info << 8 | (uint32_t)kinds[i].log << 16;
+		uint32_t type = kinds[i].info >> 8;
+
+		r->cqe.result =
+		        (type ? type : NV_AEN_NOTICE) | (kinds[i].info & 0xff) << 8 | (uint32_t)kinds[i].log << 16;
 		nt_complete(r, 0);
 	}
 }
 
-void nt_event(struct nt_controller *c, uint8_t info)
+void nt_event(struct nt_controller *c, uint32_t info)
 {
 	if (c->dying)
 		return;
 	for (uint32_t i = 0; i < KINDS; i++)
-		if (kinds[i].info == info && (c->events & kinds[i].enable))
+		if (kinds[i].info == info && (!~kinds[i].enable || (c->events & kinds[i].enable)))
 			c->pending |= 1u << i;
 	deliver_events(c);
 }
 
-void nt_event_read(struct nt_controller *c, uint8_t info)
+void nt_event_read(struct nt_controller *c, uint32_t info)
 {
 	for (uint32_t i = 0; i < KINDS; i++)
 		if (kinds[i].info == info)

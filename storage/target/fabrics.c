@@ -56,6 +56,8 @@ static uint16_t connect_admin(struct nt_request *r, const struct nv_connect *c, 
 	if (!ctrl)
 		return NV_CONNECT_BUSY;
 	memcpy(ctrl->hostid, r->data + NV_CONNECT_AT_HOSTID, 16);
+	memcpy(ctrl->who.id, ctrl->hostid, 16);
+	nv_uuid_from(hostnqn, 0, ctrl->who.name);
 	ctrl->kato = rounded_kato(c->kato);
 	return 0;
 }

@@ -7,15 +7,17 @@
 
 enum { SELECT_CURRENT, SELECT_DEFAULT, SELECT_SAVED, SELECT_CAPABILITIES };
 #define CHANGEABLE 0x4u
+#define PER_NS 0x2u
+#define NOTICES 0xeu /* bits of the events that can be masked: 1 << enum nr_event */
 
-/* The features of I/O and of discovery controllers. */
+/* The features of I/O and of discovery controllers; per_ns: of a namespace. */
 static const struct feature {
-	uint8_t id, io, discovery, changeable;
+	uint8_t id, io, discovery, changeable, per_ns;
 } features[] = {
-        {NV_FEAT_ARBITRATION, 1, 0, 1},    {NV_FEAT_POWER, 1, 0, 1},        {NV_FEAT_TEMPERATURE, 1, 0, 1},
-        {NV_FEAT_ERROR_RECOVERY, 1, 0, 1}, {NV_FEAT_WRITE_CACHE, 1, 0, 1},  {NV_FEAT_QUEUES, 1, 0, 1},
-        {NV_FEAT_ATOMICITY, 1, 0, 1},      {NV_FEAT_ASYNC_EVENTS, 1, 1, 1}, {NV_FEAT_KATO, 1, 1, 1},
-        {NV_FEAT_HOST_ID, 1, 0, 0},
+        {NV_FEAT_ARBITRATION, 1, 0, 1},    {NV_FEAT_POWER, 1, 0, 1},          {NV_FEAT_TEMPERATURE, 1, 0, 1},
+        {NV_FEAT_ERROR_RECOVERY, 1, 0, 1}, {NV_FEAT_WRITE_CACHE, 1, 0, 1},    {NV_FEAT_QUEUES, 1, 0, 1},
+        {NV_FEAT_ATOMICITY, 1, 0, 1},      {NV_FEAT_ASYNC_EVENTS, 1, 1, 1},   {NV_FEAT_KATO, 1, 1, 1},
+        {NV_FEAT_HOST_ID, 1, 0, 0},        {NV_FEAT_NOTICE_MASK, 1, 0, 1, 1}, {NV_FEAT_PERSISTENCE, 1, 0, 1, 1},
 };
 
 void nt_features_reset(struct nt_controller *c)
@@ -26,6 +28,8 @@ void nt_features_reset(struct nt_controller *c)
 	c->temperature = 0xffff;
 	c->write_cache = true;
 	c->pending = c->masked = 0;
+	c->notice_count = 0;
+	memset(c->notice_mask, 0, sizeof(c->notice_mask));
 }
 
 static uint32_t offered_events(const struct nt_controller *c)
@@ -51,6 +55,8 @@ uint16_t nt_get_features_check(struct nt_request *r)
 
 	if (!f || (r->sqe.cdw[0] >> 8 & 7) > SELECT_CAPABILITIES)
 		return NV_INVALID_FIELD | NV_DNR;
+	if (f->per_ns && (r->sqe.cdw[0] >> 8 & 7) != SELECT_CAPABILITIES)
+		return nt_check_ns(r);
 	if (r->info->way == NT_TO_HOST) /* EXHID: only the 128-bit form exists over fabrics */
 		r->length = 16;
 	return 0;
@@ -82,6 +88,10 @@ static uint32_t feature_value(struct nt_controller *c, const struct nt_request *
 		return c->atomicity;
 	case NV_FEAT_ASYNC_EVENTS:
 		return c->events;
+	case NV_FEAT_NOTICE_MASK:
+		return c->notice_mask[r->sqe.nsid];
+	case NV_FEAT_PERSISTENCE:
+		return r->ns->reserve.state.persists;
 	default: /* NV_FEAT_KATO */
 		return c->kato;
 	}
@@ -93,13 +103,17 @@ void nt_get_features(struct nt_request *r)
 	uint32_t select = r->sqe.cdw[0] >> 8 & 7;
 
 	if (select == SELECT_CAPABILITIES) {
-		r->cqe.result = find_feature(r)->changeable ? CHANGEABLE : 0;
+		const struct feature *f = find_feature(r);
+
+		r->cqe.result = (f->changeable ? CHANGEABLE : 0) | (f->per_ns ? PER_NS : 0);
 	} else if (r->info->way == NT_TO_HOST) {
 		if (!(r->sqe.cdw[1] & 1)) {
 			nt_complete(r, NV_HOST_ID_FORMAT | NV_DNR);
 			return;
 		}
 		memcpy(r->data, c->hostid, 16);
+	} else if (select != SELECT_CURRENT && find_feature(r)->per_ns) {
+		r->cqe.result = 0;
 	} else if (select != SELECT_CURRENT && (r->sqe.cdw[0] & 0xff) != NV_FEAT_QUEUES) {
 		struct nt_controller fresh = {.subsystem = c->subsystem};
 
@@ -121,6 +135,8 @@ uint16_t nt_set_features_check(struct nt_request *r)
 		return NV_NOT_SAVEABLE | NV_DNR;
 	if (f->id == NV_FEAT_HOST_ID) /* set by Connect. Fabrics 1.1, 5.4 */
 		return NV_SEQUENCE | NV_DNR;
+	if (f->per_ns)
+		return r->sqe.nsid == NV_NSID_ALL && f->id == NV_FEAT_NOTICE_MASK ? 0 : nt_check_ns(r);
 	if (r->sqe.nsid && r->sqe.nsid != NV_NSID_ALL)
 		return NV_NOT_PER_NS | NV_DNR;
 	return 0;
@@ -183,6 +199,11 @@ static uint16_t set_feature(struct nt_request *r, struct nt_controller *c, uint3
 			return NT_INVALID(r, NV_SQE_AT_CDW11);
 		c->events = value;
 		break;
+	case NV_FEAT_NOTICE_MASK:
+		for (uint32_t i = 1; i <= NT_NAMESPACES_MAX; i++)
+			if (r->sqe.nsid == NV_NSID_ALL || r->sqe.nsid == i)
+				c->notice_mask[i] = value & NOTICES;
+		break;
 	default: /* NV_FEAT_KATO */
 		if (value > UINT32_MAX - 1000)
 			return NV_KEEP_ALIVE_INVALID | NV_DNR;
@@ -193,7 +214,22 @@ static uint16_t set_feature(struct nt_request *r, struct nt_controller *c, uint3
 	return 0;
 }
 
+/* Where nothing persists, it cannot be asked for. */
+static void set_persistence(struct nt_request *r)
+{
+	bool persists = r->sqe.cdw[1] & 1;
+
+	if (r->ns->backend->reservations)
+		nt_reserve_persist(r, persists);
+	else
+		nt_complete(r, persists ? NT_INVALID(r, NV_SQE_AT_CDW11) : 0);
+}
+
 void nt_set_features(struct nt_request *r)
 {
+	if ((r->sqe.cdw[0] & 0xff) == NV_FEAT_PERSISTENCE) {
+		set_persistence(r);
+		return;
+	}
 	nt_complete(r, set_feature(r, r->queue->ctrl, r->sqe.cdw[1]));
 }

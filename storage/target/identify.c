@@ -59,6 +59,7 @@ enum ns_at {
 	N_NSFEAT = 24,
 	N_DLFEAT = 33,
 	N_NMIC = 30,
+	N_RESCAP = 31,
 	N_NACWU = 38,
 	N_NOIOB = 46,
 	N_NPWG = 64,
@@ -131,7 +132,8 @@ static void identify_controller(struct nt_request *r, uint8_t *d)
 	d[C_CQES] = 0x44;
 	nv_put32(d + C_NN, NT_NAMESPACES_MAX);
 	nv_put32(d + C_MNAN, NT_NAMESPACES_MAX);
-	nv_put16(d + C_ONCS, 1u | 1u << 2 | 1u << 3 | 1u << 7); /* compare, dataset management, write zeroes, verify */
+	/* compare, dataset management, write zeroes, reservations, verify */
+	nv_put16(d + C_ONCS, 1u | 1u << 2 | 1u << 3 | 1u << 5 | 1u << 7);
 	nv_put16(d + C_FUSES, 1);
 	d[C_VWC] = 1 | 2u << 1;     /* a cache; Flush is for one namespace at a time */
 	nv_put16(d + C_PSD0, 2500); /* 25 W: one power state is mandatory */
@@ -153,6 +155,8 @@ static void identify_ns(const struct nt_namespace *ns, uint8_t *d)
 	nv_put16(d + N_NPDA, page);
 	nv_put16(d + N_NOWS, page); /* a multiple of NPWG: hosts would take 0, one block, for the best size */
 	d[N_NMIC] = 1;              /* shared by several controllers */
+	/* all types, IEKEY as in Base 1.3, and what targets share persists */
+	d[N_RESCAP] = b->readonly ? 0 : 0xfe | (b->reservations ? 1 : 0);
 	d[N_DLFEAT] = (b->zeros_after_discard ? 1 : 0) | 1u << 3;
 	if (b->boundary >> ns->block_shift <= UINT16_MAX)
 		nv_put16(d + N_NOIOB, (uint16_t)(b->boundary >> ns->block_shift));

@@ -48,7 +48,7 @@ static uint16_t check_access(const struct nt_namespace *ns)
 	}
 }
 
-static uint16_t check_ns(struct nt_request *r)
+uint16_t nt_check_ns(struct nt_request *r)
 {
 	r->ns = nt_ns_get(r->queue->ctrl->subsystem, r->sqe.nsid);
 	r->error_at = NV_SQE_AT_NSID;
@@ -58,7 +58,7 @@ static uint16_t check_ns(struct nt_request *r)
 /* Checks the range of a command with dwords 10 to 12. */
 static uint16_t check_blocks(struct nt_request *r, bool writes)
 {
-	uint16_t status = check_ns(r);
+	uint16_t status = nt_check_ns(r);
 
 	if (status)
 		return status;
@@ -132,13 +132,13 @@ static uint16_t verify_check(struct nt_request *r)
 
 static uint16_t flush_check(struct nt_request *r)
 {
-	return check_ns(r);
+	return nt_check_ns(r);
 }
 
 /* The host may describe more data than its ranges fill. All of it is fetched. */
 static uint16_t dsm_check(struct nt_request *r)
 {
-	uint16_t status = check_ns(r);
+	uint16_t status = nt_check_ns(r);
 	uint32_t need = ((r->sqe.cdw[0] & 0xff) + 1) * DSM_RANGE, have = r->sqe.sgl.length;
 
 	if (!status && (r->sqe.cdw[1] & DSM_DEALLOCATE) && r->ns->backend->readonly)
@@ -213,6 +213,7 @@ static void finish_request(struct nt_request *r)
 	struct nt_request *second = r->fused;
 
 	r->fused = NULL;
+	nt_reserve_leave(r);
 	count_io(r);
 	if (second) {
 		uint16_t status = r->fate;
@@ -279,6 +280,14 @@ void nt_launch(struct nt_request *r)
 	r->index = 0;
 	r->error = 0;
 	r->io.done = step_done;
+	uint16_t forbidden = nt_reserve_check(r);
+
+	if (forbidden) {
+		r->fate = forbidden;
+		finish_request(r);
+		return;
+	}
+	nt_reserve_admit(r);
 	run_steps(r);
 }
 
@@ -460,8 +469,9 @@ static void read_run(struct nt_request *r)
 		nt_turn(r);
 		return;
 	}
+	r->fate = nt_reserve_check(r);
 	count_io(r);
-	nt_complete(r, 0);
+	nt_complete(r, r->fate);
 }
 
 /* The two fused commands are linked when the second arrives. The pair starts when both have their data. */
@@ -515,7 +525,7 @@ static void dsm_run(struct nt_request *r)
 	if (r->sqe.cdw[1] & DSM_DEALLOCATE)
 		nt_write_turn(r);
 	else
-		nt_complete(r, 0); /* the access hints are ignored */
+		nt_complete(r, nt_reserve_check(r)); /* the access hints are ignored */
 }
 
 static const struct nt_command_info commands[] = {
@@ -526,6 +536,23 @@ static const struct nt_command_info commands[] = {
         {.opcode = NV_IO_WRITE_ZEROES, .check = zeroes_check, .run = nt_write_turn},
         {.opcode = NV_IO_DSM, .way = NT_FROM_HOST, .check = dsm_check, .run = dsm_run},
         {.opcode = NV_IO_VERIFY, .check = verify_check, .run = nt_turn},
+        {.opcode = NV_IO_RESERVE_REGISTER,
+         .way = NT_FROM_HOST,
+         .check = nt_reserve_register_check,
+         .run = nt_reserve_register},
+        {.opcode = NV_IO_RESERVE_REPORT,
+         .way = NT_TO_HOST,
+         .zeroed = true,
+         .check = nt_reserve_report_check,
+         .run = nt_reserve_report},
+        {.opcode = NV_IO_RESERVE_ACQUIRE,
+         .way = NT_FROM_HOST,
+         .check = nt_reserve_acquire_check,
+         .run = nt_reserve_acquire},
+        {.opcode = NV_IO_RESERVE_RELEASE,
+         .way = NT_FROM_HOST,
+         .check = nt_reserve_release_check,
+         .run = nt_reserve_release},
 };
 
 const struct nt_command_info *nt_io_info(struct nt_request *r, uint16_t *status)

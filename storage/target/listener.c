@@ -1,6 +1,11 @@
 // listener.c - listeners of all transports
 // SPDX-License-Identifier: MIT
 #include <errno.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stdio.h>
 #include <string.h>
 
 #ifdef NT_HAVE_RDMA
@@ -95,4 +100,23 @@ void nt_listener_count(const struct nt_listener *l, void (*say)(void *to, const 
 	say(to, "fetched", c->fetched);
 	say(to, "in_capsule", c->in_capsule);
 	say(to, "rejected", c->rejected);
+}
+
+/* For a listener on all addresses: an address of this machine that others can use. */
+void nt_reachable_address(bool v6, char *text, size_t size)
+{
+	struct ifaddrs *list, *i;
+
+	snprintf(text, size, "%s", v6 ? "::1" : "127.0.0.1");
+	if (getifaddrs(&list))
+		return;
+	for (i = list; i; i = i->ifa_next) {
+		if (!i->ifa_addr || (i->ifa_flags & IFF_LOOPBACK) || !(i->ifa_flags & IFF_UP))
+			continue;
+		if (i->ifa_addr->sa_family != AF_INET) /* a listener on :: serves IPv4, too */
+			continue;
+		getnameinfo(i->ifa_addr, sizeof(struct sockaddr_in), text, (socklen_t)size, NULL, 0, NI_NUMERICHOST);
+		break;
+	}
+	freeifaddrs(list);
 }

@@ -109,8 +109,12 @@ static uint8_t *effects_log(struct nt_request *r, size_t *len)
 	static const uint8_t admin[] = {NV_ADMIN_GET_LOG,      NV_ADMIN_IDENTIFY,     NV_ADMIN_ABORT,
 	                                NV_ADMIN_SET_FEATURES, NV_ADMIN_GET_FEATURES, NV_ADMIN_ASYNC_EVENT,
 	                                NV_ADMIN_KEEP_ALIVE};
-	static const uint8_t io[] = {NV_IO_FLUSH,        NV_IO_WRITE, NV_IO_READ,  NV_IO_COMPARE,
-	                             NV_IO_WRITE_ZEROES, NV_IO_DSM,   NV_IO_VERIFY};
+	static const uint8_t io[] = {NV_IO_FLUSH,          NV_IO_WRITE,
+	                             NV_IO_READ,           NV_IO_COMPARE,
+	                             NV_IO_WRITE_ZEROES,   NV_IO_DSM,
+	                             NV_IO_VERIFY,         NV_IO_RESERVE_REGISTER,
+	                             NV_IO_RESERVE_REPORT, NV_IO_RESERVE_ACQUIRE,
+	                             NV_IO_RESERVE_RELEASE};
 	uint8_t *d = calloc(1, 4096);
 
 	*len = 4096;
@@ -164,7 +168,8 @@ static uint8_t *ana_log(struct nt_request *r, size_t *len)
 
 static const struct page {
 	uint8_t id, io, discovery;
-	uint8_t event, clears; /* reading the page re-enables this event */
+	uint32_t event;
+	uint8_t clears; /* reading the page re-enables this event */
 	uint8_t *(*make)(struct nt_request *r, size_t *len);
 } pages[] = {
         {NV_LOG_ERROR, 1, 1, 0, 0, error_log},
@@ -174,6 +179,7 @@ static const struct page {
         {NV_LOG_EFFECTS, 1, 0, 0, 0, effects_log},
         {NV_LOG_ANA, 1, 0, NV_AEN_ANA_CHANGED, 1, ana_log},
         {NV_LOG_DISCOVERY, 0, 1, NV_AEN_DISCOVERY_CHANGED, 1, nt_discovery_log},
+        {NV_LOG_RESERVATION, 1, 0, NV_AEN_RESERVATION, 1, nt_notice_log},
 };
 
 static const struct page *find_page(const struct nt_request *r)
@@ -225,9 +231,9 @@ void nt_get_log(struct nt_request *r)
 
 	if (read && p->id == NV_LOG_CHANGED_NS)
 		c->changed_count = 0;
-	uint8_t event = p->event;
-
 	nt_complete(r, 0);
 	if (read)
-		nt_event_read(c, event);
+		nt_event_read(c, p->event);
+	if (read && p->id == NV_LOG_RESERVATION)
+		nt_notice_read(c);
 }

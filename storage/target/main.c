@@ -1,13 +1,8 @@
 // main.c - verbena-target: serves files, block devices, memory and Ceph images as NVMe namespaces over the network
 // follows: NVMe over Fabrics 1.1; man/verbena-target.8
 // SPDX-License-Identifier: MIT
-#include <arpa/inet.h>
 #include <errno.h>
 #include <getopt.h>
-#include <ifaddrs.h>
-#include <net/if.h>
-#include <netdb.h>
-#include <netinet/in.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,13 +53,14 @@ static const char usage[] =
         "  --ceph-user ID      … the client without \"client.\"; default: admin\n"
         "  --ceph-keyring FILE … its key\n"
         "  --gateway NAME      … the name of this target among those that serve the images\n"
+        "  --announce ADDRESS  … the address by which the others list it; default: that of --listen\n"
         "  --config FILE       a configuration in JSON; SIGHUP reads it again\n"
         "  --control PATH      the control socket\n"
         "  --threads           do not use io_uring\n";
 
 struct options {
 	const char *exports[64], *allow[64], *listen, *transport, *nqn, *config, *control, *ceph_conf, *ceph_user,
-	        *ceph_keyring, *gateway;
+	        *ceph_keyring, *gateway, *announce;
 	size_t export_count, allow_count;
 	uint16_t port;
 	uint32_t block;
@@ -147,6 +143,9 @@ static bool take_target_option(int c, const char *value, struct options *o)
 	case 'G':
 		o->gateway = value;
 		return true;
+	case 'A':
+		o->announce = value;
+		return nt_announce_valid(value) || report_bad("--announce, not an address", value);
 	case 'r':
 		return o->readonly = true;
 	case 'm':
@@ -180,6 +179,7 @@ static bool parse_options(int argc, char **argv, struct options *o)
 	                                        {"ceph-user", required_argument, NULL, 'U'},
 	                                        {"ceph-keyring", required_argument, NULL, 'K'},
 	                                        {"gateway", required_argument, NULL, 'G'},
+	                                        {"announce", required_argument, NULL, 'A'},
 	                                        {"threads", no_argument, NULL, 'T'},
 	                                        {"help", no_argument, NULL, 'h'},
 	                                        {"version", no_argument, NULL, 'V'},
@@ -278,6 +278,8 @@ static bool from_options(const struct options *o, struct nt_config *c)
 		ns->limits = o->limits;
 	}
 	c->each_host = o->each_host;
+	if (!copy_text(&c->announce, o->announce))
+		return false;
 	if (o->gateway && !o->nqn)
 		return report_bad("--gateway", "needs --nqn, the same for all gateways");
 	s->any_host = !o->allow_count;
@@ -302,25 +304,6 @@ static bool read_config(const char *file, struct nt_config *c)
 
 /* ---- status ---- */
 
-/* For a listener on all addresses: an address of this machine that others can use. */
-static void reachable_address(bool v6, char *text, size_t size)
-{
-	struct ifaddrs *list, *i;
-
-	snprintf(text, size, "%s", v6 ? "::1" : "127.0.0.1");
-	if (getifaddrs(&list))
-		return;
-	for (i = list; i; i = i->ifa_next) {
-		if (!i->ifa_addr || (i->ifa_flags & IFF_LOOPBACK) || !(i->ifa_flags & IFF_UP))
-			continue;
-		if (i->ifa_addr->sa_family != AF_INET) /* a listener on :: serves IPv4, too */
-			continue;
-		getnameinfo(i->ifa_addr, sizeof(struct sockaddr_in), text, (socklen_t)size, NULL, 0, NI_NUMERICHOST);
-		break;
-	}
-	freeifaddrs(list);
-}
-
 static void print_urls(const struct nt_server *s)
 {
 	for (const struct nt_listener *l = s->listeners; l; l = l->next)
@@ -330,7 +313,7 @@ static void print_urls(const struct nt_server *s)
 			bool v6 = strchr(host, ':');
 
 			if (!strcmp(host, "0.0.0.0") || !strcmp(host, "::")) {
-				reachable_address(v6, other, sizeof(other));
+				nt_reachable_address(v6, other, sizeof(other));
 				host = other;
 			}
 			v6 = strchr(host, ':');

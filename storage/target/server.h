@@ -55,7 +55,8 @@ struct nt_config {
 	struct nt_config_subsystem *subsystems;
 	struct nt_config_limits *host_limits;
 	size_t host_limit_count;
-	struct nt_limits each_host;                    /* limits of each host that is not among them */
+	struct nt_limits each_host; /* limits of each host that is not among them */
+	char *announce;             /* the address that other gateways list; NULL: that of the listeners */
 	uint32_t memory, queues, connections_per_host; /* 0: three quarters of connections */
 	struct nt_tcp_limits limits;
 };
@@ -73,6 +74,7 @@ bool nt_config_host(struct nt_config_subsystem *s, const char *nqn);
 /* Reads a namespace from its JSON object, as it is in the file. False with *why (malloc'd), and nothing to free. */
 bool nt_config_read_ns(struct json_object *o, struct nt_config_ns *ns, char **why);
 void nt_config_free_ns(struct nt_config_ns *ns);
+bool nt_announce_valid(const char *address);          /* a numeric address */
 bool nt_gateway_valid(const struct nt_config_ns *ns); /* a name that a gateway can have, and an image to be shared */
 
 struct nt_server {
@@ -94,6 +96,8 @@ struct nt_server {
 
 /* Changes the server to config and takes ownership of it. Returns the number of items that failed; each is reported. */
 unsigned nt_apply(struct nt_server *s, struct nt_config *config);
+/* An address of this machine that others can use; for listeners on all addresses. */
+void nt_reachable_address(bool v6, char *text, size_t size);
 /* Adds a namespace. 0 or errno; an error is reported. */
 int nt_apply_ns(struct nt_server *s, struct nt_subsystem *x, const struct nt_config_ns *c);
 void nt_listeners_turn(struct nt_server *s, uint64_t *next);

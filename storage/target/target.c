@@ -312,6 +312,14 @@ static void medium_changed(struct nb_backend *b, enum nb_change what)
 	struct nt_namespace *ns = b->owner;
 	struct nt_subsystem *s = ns->subsystem;
 
+	if (what == NB_RESERVED) { /* a removed one may have requests left */
+		nt_reserve_changed(ns);
+		return;
+	}
+	if (what == NB_PORTS) {
+		nt_event_discovery(s->target);
+		return;
+	}
 	if (ns->removed) {
 		nb_close(what == NB_LET_IN ? b->successor : NULL);
 		return;
@@ -345,6 +353,8 @@ void nt_namespace_replace(struct nt_namespace *ns, struct nb_backend *b)
 
 	take_medium(ns, b);
 	nb_close(old);
+	nt_reserve_changed(ns);
+	nt_announce(ns->subsystem->target);
 	if (resized)
 		nt_event_ns(ns->subsystem, ns->nsid);
 	ana_changed(ns->subsystem);
@@ -370,7 +380,9 @@ struct nt_namespace *nt_namespace_add(struct nt_subsystem *s, uint32_t nsid, str
 	memcpy(ns->nguid, ns->uuid, 16);
 	nt_gate_open(&ns->gate, s->target);
 	ns->turns.flows = &s->target->flows;
+	nt_reserve_open(ns);
 	s->ns[nsid] = ns;
+	nt_announce(s->target);
 	nt_event_ns(s, nsid);
 	return ns;
 }
@@ -409,6 +421,7 @@ void nt_port_add(struct nt_target *t, struct nt_port *p)
 	p->id = (uint16_t)(id + 1);
 	p->next = NULL;
 	*at = p;
+	nt_announce(t);
 	nt_event_discovery(t);
 }
 
@@ -421,6 +434,7 @@ void nt_port_remove(struct nt_target *t, struct nt_port *p)
 	if (!*at)
 		return;
 	*at = p->next;
+	nt_announce(t);
 	nt_event_discovery(t);
 }
 

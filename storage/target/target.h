@@ -51,6 +51,7 @@
 #define NT_CONNECTIONS 512u /* unless the configuration sets another number */
 #define NT_ID_MAX 0xffefu   /* of controllers; what follows is reserved */
 #define NT_GONE_MAX 1024u
+#define NT_NOTICES 255u
 #define NT_PRIV_WORDS 24
 
 struct nt_target;
@@ -123,6 +124,7 @@ struct nt_request {
 	uint32_t capsule;                        /* bytes of data that came with the capsule */
 	uint16_t error_at;                       /* offset of the invalid byte of the command, for the error log */
 	uint16_t fate;                           /* status to complete it with as soon as the core owns it */
+	uint8_t admitted;                        /* 1 + the group of ns->reserve that counts it; 0: none */
 	bool stranger;                           /* another request has the same command id */
 	bool writing;                            /* counted in ns->writers, or is ns->fused */
 	bool ready;                              /* a fused command that has its data */
@@ -254,6 +256,16 @@ void nt_qos_tick(struct nt_target *t);
 
 /* ---- subsystems and namespaces ---- */
 
+/* Registered hosts and the reservation. If the medium is shared, it is a copy of the backend's. */
+struct nt_reserve {
+	struct nr_state state; /* in force */
+	uint64_t version;      /* requests of the present group were admitted by it, or by a later one */
+	uint64_t complete;     /* no request is left that an older one admitted */
+	uint32_t running[2];   /* requests at the medium: of the present group, and older ones */
+	uint8_t group;
+	struct nt_request *waiting; /* for the end of older ones */
+};
+
 struct nt_namespace {
 	struct nt_subsystem *subsystem;
 	struct nb_backend *backend;
@@ -273,6 +285,7 @@ struct nt_namespace {
 	uint32_t at_medium;
 	struct nt_fair turns;
 	bool turning;
+	struct nt_reserve reserve;
 };
 
 /* The secrets of a host and of ourselves. Length 0: no proof. */
@@ -389,7 +402,9 @@ struct nt_target {
 		uint32_t n; /* number of their controllers that have not returned */
 	} gone[NT_GONE_MAX];
 	uint32_t next_gone;
-	bool stopping; /* no new associations */
+	bool stopping;      /* no new associations */
+	char announce[64];  /* the address that other gateways list: for ports that listen on all addresses … */
+	bool announce_only; /* … or for all ports */
 	char firmware[9];
 };
 
@@ -430,6 +445,7 @@ void nt_port_add(struct nt_target *t, struct nt_port *p);
 void nt_port_remove(struct nt_target *t, struct nt_port *p);
 bool nt_referral_add(struct nt_target *t, const struct nt_port *p);
 void nt_referrals_clear(struct nt_target *t);
+void nt_announce(struct nt_target *t); /* tells the other gateways the ports, if they have changed */
 
 /* Ends connections whose keep-alive or authentication time has run out. Returns when to call again at the latest;
  * UINT64_MAX: never. */
@@ -454,6 +470,7 @@ struct nt_controller {
 	char hostnqn[NV_NQN_SIZE];
 	struct nt_account *account;
 	uint8_t hostid[16];
+	struct nr_host who; /* for reservations */
 	uint32_t cc, csts;
 	uint32_t flushes; /* outstanding flushes of a shutdown */
 	uint32_t kato;    /* ms, 0: none */
@@ -467,6 +484,15 @@ struct nt_controller {
 	struct nt_request *aers[NT_AERS];
 	uint32_t aer_count, pending, masked;
 	uint32_t changed_ns[1024], changed_count; /* > 1024: too many to list */
+	/* reservation notifications: pages of the log, the number of the last one, by nsid the events that do not matter */
+	struct nt_notice {
+		uint64_t number;
+		uint32_t nsid;
+		uint8_t event;
+	} notices[NT_NOTICES];
+	uint32_t notice_count;
+	uint64_t notices_made;
+	uint8_t notice_mask[NT_NAMESPACES_MAX + 1];
 	uint64_t errors;
 	struct nt_error {
 		uint64_t count, lba;

@@ -49,9 +49,35 @@ interrupted() {
 	wait_for 5 [ "$(grep -c longest "$work/load.out")" -gt "${said:-0}" ]
 	said=$(grep -c longest "$work/load.out")
 }
-# Killed, then halted for longer than its lease: each time the other takes over, and hosts go on
+both_listed() { # each lists the ports of both
+	local name
+	for name in a b; do
+		at 0 timeout -k 5 60 "$disk_tool" list "$(url_of $name)" | tee "$work/$name.list"
+		grep -qF "$(url_of a)" "$work/$name.list" && grep -qF "$(url_of b)" "$work/$name.list" || return 1
+	done
+}
+only_b_listed() { at 0 timeout -k 5 60 "$disk_tool" list "$(url_of b)" >"$work/b.list" && ! grep -F "$(url_of a)" "$work/b.list"; }
+# reserve NAME HOST WORD…: commands of one of two hosts to a gateway; its last command ends so
+reserve() {
+	at 0 timeout -k 5 60 python3 "$ROOT/tests/system/storage/reserve.py" "${member_port[$1]}" "$gateway_url" "${@:2}" | tee "$work/reserve"
+}
+ends_with() { [ "$(tail -1 "$work/reserve")" = "$1" ]; }
+# The load is of host 1
+reserved() {
+	local report
+	reserve a 1 register:10 acquire:10:2 report && ends_with "report: good type=2 persists=1 host1=10*" && report=$(tail -1 "$work/reserve") &&
+		reserve b 2 read write report && ends_with "$report" && [ "$(grep -c conflict "$work/reserve")" = 2 ]
+}
+released() {
+	reserve a 2 register:20 preempt:20:10:1 write && ends_with "write: good" && reserve b 1 read write && ends_with "write: conflict" &&
+		reserve b 2 clear:20 && reserve a 1 report && ends_with "report: good type=0 persists=1"
+}
+
+# Killed, then halted for longer than its lease: each time the other takes over, hosts go on, and what the first has reserved
+# through it others cannot write
 gateways_fail() {
 	local load status
+	reserved || return 1
 	: >"$work/load.out"
 	at 0 timeout -k 5 $((120 * SLOW)) "$two_paths" "nvme+auto://127.0.0.1:${member_port[a]},127.0.0.1:${member_port[b]}/$gateway_url" 90 \
 		>"$work/load.out" 2>&1 &
@@ -60,8 +86,9 @@ gateways_fail() {
 	sleep 1
 	member_kill KILL a
 	wait "${member[a]}"
-	wait_for 15 member_has b '"writer": "here"' || return 1
+	wait_for 15 member_has b '"writer": "here"' && reserve b 2 write && ends_with "write: conflict" || return 1
 	interrupted
+	only_b_listed || return 1
 	member_start a
 	wait_for 30 member_listens a && wait_for 10 writer_is b a || return 1
 	sleep 1
@@ -70,7 +97,7 @@ gateways_fail() {
 	status=$?
 	interrupted
 	member_kill CONT b
-	[ $status = 0 ] && wait_for 20 writer_is a b && kill "$(program_of $load)" && wait $load
+	[ $status = 0 ] && wait_for 20 writer_is a b && reserve b 2 write && ends_with "write: conflict" && kill "$(program_of $load)" && wait $load && released
 	status=$?
 	cat "$work"/load.out "$work"/[ab].err
 	! on_rdma || grep -q "in use.*rdma" "$work/load.out" || status=1
@@ -129,7 +156,8 @@ several_gateways_cases() { # HOW
 	gone "${member[b]:-0}" && return
 	check "$1: … it is the same disk, with controllers of different ids" same_disk
 	check "$1: … and two cannot have one name" name_is_taken
-	check "$1: a gateway is killed, then another halted, under load: hosts go on, everything is found" gateways_fail
+	check "$1: … and each lists both of them" both_listed
+	check "$1: a gateway is killed, then another halted, under load: hosts go on, everything is found, a reservation holds" gateways_fail
 	check "$1: gateways that end give the image up" members_end
 	check "$1: a write that waited in a halted gateway does not land after the takeover" again late 0 true
 	check "$1: … it does if the blocklist is lifted, so the test notices it" again late 3 unfenced

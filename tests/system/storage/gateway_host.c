@@ -97,8 +97,13 @@ static int run_load(const char *url, unsigned seconds)
 	pthread_t threads[THREADS];
 	uint8_t zeros[BLOCK] = {0};
 	char why[200];
+	static const unsigned char id[16] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+	struct vn_options o;
 
-	if (vn_open(url, NULL, &disk, why, sizeof(why)))
+	vn_options_init(&o);
+	o.host_nqn = "nqn.2026-01.test:host1"; /* of reserve.py */
+	o.host_id = id;
+	if (vn_open(url, &o, &disk, why, sizeof(why)))
 		CHECK_FAILED("%s: %s", url, why);
 	for (uint64_t i = 0; i < THREADS * BLOCKS; i++)
 		do_block(zeros, i * BLOCK, true);

@@ -113,7 +113,7 @@ static int begin_call(const struct client *client, struct call *c, char op, uint
 	pthread_mutex_lock(&lock);
 	*calls_end = c;
 	calls_end = &c->next;
-	pthread_cond_signal(&more);
+	pthread_cond_broadcast(&more);
 	pthread_mutex_unlock(&lock);
 	return 0;
 }
@@ -122,7 +122,7 @@ void set_stopped(bool stop)
 {
 	pthread_mutex_lock(&lock);
 	stopped = stop;
-	pthread_cond_signal(&more);
+	pthread_cond_broadcast(&more);
 	pthread_mutex_unlock(&lock);
 }
 
@@ -314,17 +314,17 @@ static ssize_t fake_aio_compare(rbd_image_t i, uint64_t at, size_t n, const char
 
 /* ---- the object ---- */
 
-static char object_text[8192];
+static char object_text[NG_TEXT];
 static uint64_t object_version, object_length;
 static rados_watchcb2_t object_watchers[4];
 static void *object_watcher_args[4];
 static uint32_t blocklisted;
-static bool blocklist_fails;
+static bool blocklist_fails, object_stops;
 
 struct change {
 	uint64_t version;
 	bool create;
-	char text[8192];
+	char text[NG_TEXT];
 	size_t length;
 };
 
@@ -337,7 +337,22 @@ void fake_put_object(const char *text)
 	pthread_mutex_unlock(&lock);
 }
 
-void fake_get_object(char text[8192])
+void fake_object_stops(bool stop)
+{
+	pthread_mutex_lock(&lock);
+	object_stops = stop;
+	pthread_cond_broadcast(&more);
+	pthread_mutex_unlock(&lock);
+}
+
+/* With the lock. */
+static void await_object(void)
+{
+	while (object_stops)
+		pthread_cond_wait(&more, &lock);
+}
+
+void fake_get_object(char text[NG_TEXT])
 {
 	pthread_mutex_lock(&lock);
 	strcpy(text, object_text);
@@ -374,6 +389,7 @@ static int fake_object_read(rados_ioctx_t io, const char *name, char *to, size_t
 	if (is_blocklisted(io))
 		return -ESHUTDOWN;
 	pthread_mutex_lock(&lock);
+	await_object();
 	int length = object_version ? (int)object_length : -ENOENT;
 
 	if (length > 0)
@@ -420,6 +436,7 @@ static int fake_operate(rados_write_op_t op, rados_ioctx_t io, const char *name,
 	if (is_blocklisted(io))
 		return -ESHUTDOWN;
 	pthread_mutex_lock(&lock);
+	await_object();
 	if (c->create ? object_version : c->version != object_version)
 		error = c->create ? -EEXIST : -ERANGE;
 	if (!error) {
@@ -534,7 +551,7 @@ void fake_end(void)
 {
 	pthread_mutex_lock(&lock);
 	ends = true;
-	pthread_cond_signal(&more);
+	pthread_cond_broadcast(&more);
 	pthread_mutex_unlock(&lock);
 	pthread_join(thread, NULL);
 }

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "backend/gateway.h"
 #include "backend/rbd.h"
 
 #define SIZE (8u << 20)
@@ -23,7 +24,8 @@ extern void *watcher_arg;
 
 /* The object with the state of the gateways, whose threads use it meanwhile. */
 void fake_put_object(const char *text); /* NULL: there is none */
-void fake_get_object(char text[8192]);
+void fake_object_stops(bool stop);      /* calls for it do not return */
+void fake_get_object(char text[NG_TEXT]);
 uint32_t fake_blocklisted(void); /* connections so far */
 void fake_blocklist_fails(bool fail);
 

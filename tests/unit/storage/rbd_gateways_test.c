@@ -9,6 +9,7 @@
 #include "backend/gateway.h"
 #include "host.h"
 #include "rbd_fake.h"
+#include "reserve_host.h"
 
 static struct nb_ring *ring;
 
@@ -151,7 +152,7 @@ static void the_owner_keeps_it_until_its_writes_are_done(void)
 
 static bool object_has(const char *what)
 {
-	char text[8192];
+	char text[NG_TEXT];
 
 	fake_get_object(text);
 	return strstr(text, what);
@@ -160,7 +161,8 @@ static bool object_has(const char *what)
 /* The object names an owner that is silent. */
 static void a_silent_owner_is_blocklisted_first(void)
 {
-	fake_put_object("verbena-gateways 1\nepoch 5\nowner x 192.0.2.9:0/9\nwanted -\ngateway x 3 17 192.0.2.9:0/9\n");
+	fake_put_object("verbena-gateways 2\nepoch 5\nowner x 192.0.2.9:0/9\nwanted -\n"
+	                "reservation 0 0 0 0\ngateway x 3 17 0 0 192.0.2.9:0/9\n");
 	fake_blocklist_fails(true);
 	struct nb_backend *b = gateway("b");
 	uint32_t before = fake_blocklisted();
@@ -210,7 +212,7 @@ static uint16_t write_once(void)
 static void blocklist_owner(void)
 {
 	struct ng_state s;
-	char text[8192];
+	char text[NG_TEXT];
 
 	fake_get_object(text);
 	CHECK(ng_decode(text, strlen(text), &s));
@@ -261,13 +263,287 @@ static void hosts_see_who_writes(void)
 	all_closed();
 }
 
+/* ---- reservations: two gateways are two subsystems here ---- */
+
+#define OTHER_SUBNQN "nqn.2026-01.test:other"
+#define CONFLICT (NV_RESERVATION_CONFLICT | NV_DNR)
+
+static struct nb_backend *a, *b;
+static struct reserver one_a, one_b, two_a, two_b; /* two hosts, each at both */
+
+static uint16_t await(struct host *q, uint16_t cid)
+{
+	for (int ms = 0; ms < LONG_MS && !host_answer(q, cid); ms += 10)
+		one_turn(10);
+	host_settle(q);
+	CHECK(host_answer(q, cid));
+	uint16_t status = host_answer(q, cid)->status;
+
+	q->count = 0;
+	return status;
+}
+
+static void reserving_up(void)
+{
+	target_open(16 << 20);
+	struct nt_subsystem *other = nt_subsystem_add(&target, OTHER_SUBNQN);
+
+	CHECK(other);
+	other->any_host = true;
+	CHECK(nt_namespace_add(subsystem, 1, a, NULL) && nt_namespace_add(other, 1, b, NULL));
+	one_a = reserver_open(SUBNQN, HOSTNQN, 1);
+	one_b = reserver_open(OTHER_SUBNQN, HOSTNQN, 1);
+	two_a = reserver_open(SUBNQN, "nqn.2026-01.test:two", 2);
+	two_b = reserver_open(OTHER_SUBNQN, "nqn.2026-01.test:two", 2);
+}
+
+static void reserving_down(void)
+{
+	reserver_close(&one_a);
+	reserver_close(&one_b);
+	reserver_close(&two_a);
+	reserver_close(&two_b);
+	target_close();
+	all_closed();
+}
+
+static uint16_t write_by(struct reserver *v)
+{
+	return await(v->io, host_post(v->io, io_command(NV_IO_WRITE, 0, 8), 0));
+}
+
+static uint16_t read_by(struct reserver *v)
+{
+	return await(v->io, host_post(v->io, io_command(NV_IO_READ, 0, 8), 0));
+}
+
+static void both_report_the_same(uint32_t registrants)
+{
+	static uint8_t was[4096];
+
+	SAME(report(&one_a, sizeof(was)), 0);
+	memcpy(was, one_a.io->in, sizeof(was));
+	SAME(nv_get16(was + 5), registrants);
+	SAME(report(&two_b, sizeof(was)), 0);
+	CHECK(!memcmp(was, two_b.io->in, sizeof(was)));
+}
+
+static void a_reservation_holds_at_each_gateway(void)
+{
+	a = gateway("a");
+	until_access(a, NB_HERE);
+	b = gateway("b");
+	reserving_up();
+	SAME(host_do(one_a.admin, identify(NV_CNS_NS, 1)).status, 0);
+	SAME(one_a.admin->in[31], 0xff);
+	SAME(await(one_a.io, post_enter(&one_a, 10)), 0);
+	both_report_the_same(1);
+	SAME(await(one_b.io, post_acquire(&one_b, 10, NR_ACCESS)), 0); /* it is the same host, at another gateway */
+	both_report_the_same(1);
+	SAME(write_by(&two_a), CONFLICT);
+	SAME(write_by(&two_b), CONFLICT);
+	SAME(read_by(&two_b), CONFLICT);
+	SAME(read_by(&one_b), 0);
+	SAME(write_by(&one_a), 0);
+	SAME(await(two_b.io, post_acquire(&two_b, 20, NR_ACCESS)), CONFLICT);
+	SAME(await(two_b.io, post_enter(&two_b, 20)), 0);
+	both_report_the_same(2);
+	SAME(await(two_b.io, post_preempt(&two_b, 20, 10, NR_WRITES)), 0);
+	both_report_the_same(1);
+	SAME(write_by(&one_a), CONFLICT);
+	SAME(write_by(&two_a), 0);
+	SAME(read_by(&one_a), 0);
+	/* the one that has lost it is told, whichever gateway it is at */
+	SAME(host_do(one_a.admin, get_log(NV_LOG_RESERVATION, 64, 0)).status, 0);
+	SAME(one_a.admin->in[8], NR_REGISTRATION_PREEMPTED);
+	SAME(await(two_a.io, post_release(&two_a, 20, NR_WRITES)), 0);
+	SAME(write_by(&one_a), 0);
+	SAME(await(two_b.io, post_clear(&two_b, 20)), 0);
+	both_report_the_same(0);
+	struct nv_sqe persist = {
+	        .opcode = NV_ADMIN_SET_FEATURES, .nsid = 1, .sgl = by_transport(0), .cdw = {NV_FEAT_PERSISTENCE, 1}};
+
+	SAME(await(two_b.admin, host_post(two_b.admin, persist, 0)), 0);
+	both_report_the_same(0);
+	SAME(one_a.io->in[9], 1);
+	reserving_down();
+}
+
+/* The other gateway has a write of the preempted host at the cluster. */
+static void a_preemption_waits_for_the_writes_of_other_gateways(void)
+{
+	a = gateway("a");
+	until_access(a, NB_HERE);
+	b = gateway("b");
+	reserving_up();
+	SAME(await(one_a.io, post_enter(&one_a, 10)), 0);
+	SAME(await(one_a.io, post_acquire(&one_a, 10, NR_WRITES)), 0);
+	SAME(await(two_b.io, post_enter(&two_b, 20)), 0);
+	set_stopped(true);
+	memset(one_a.io->out, 5, 4096);
+	bytes[0] = 1;
+	uint16_t write = host_post(one_a.io, io_command(NV_IO_WRITE, 0, 8), 0),
+	         preempts = post_preempt(&two_b, 20, 10, NR_WRITES);
+
+	for (uint64_t until = clock_ms() + 700; clock_ms() < until;)
+		one_turn(10);
+	CHECK(!host_answer(two_b.io, preempts) && !host_answer(one_a.io, write) && bytes[0] == 1);
+	SAME(host_answer(one_a.io, host_post(one_a.io, io_command(NV_IO_WRITE, 8, 8), 0))->status, CONFLICT);
+	set_stopped(false);
+	SAME(await(two_b.io, preempts), 0);
+	SAME(bytes[0], 5);
+	reserving_down();
+}
+
+static void a_change_that_the_cluster_does_not_take_may_be_tried_again(void)
+{
+	struct nb_config c = {.kind = "rbd",
+	                      .path = "p/i",
+	                      .wait_ms = 1000,
+	                      .gateway = "a",
+	                      .ceph_user = "a",
+	                      .why = (char[NB_WHY]){0}};
+
+	SAME(nb_open(&c, ring, &a), 0);
+	until_access(a, NB_HERE);
+	b = gateway("b");
+	reserving_up();
+	fake_object_stops(true);
+	uint16_t first = post_enter(&one_a, 10), second = post_enter(&two_a, 20);
+
+	SAME(await(one_a.io, first), NV_INTERNAL_PATH);
+	SAME(await(two_a.io, second), NV_INTERNAL_PATH);
+	fake_object_stops(false);
+	SAME(await(one_a.io, post_enter(&one_a, 10)), 0);
+	SAME(report(&two_b, 4096), 0);
+	SAME(nv_get16(two_b.io->in + 5), 1); /* what was answered late is not made later */
+	reserving_down();
+}
+
+/* One that takes over enforces what it finds, from its first command. */
+static void a_gateway_that_takes_over_enforces_the_reservation(void)
+{
+	fake_put_object("verbena-gateways 2\nepoch 5\nowner x 192.0.2.9:0/9\nwanted -\nreservation 7 3 2 1\n"
+	                "holder 03030303030303030303030303030303 03030303030303030303030303030303 0000000000000030\n"
+	                "gateway x 3 17 7 2 192.0.2.9:0/9\n");
+	a = gateway("a");
+	b = gateway("b");
+	reserving_up();
+	SAME(read_by(&one_a), CONFLICT);
+	both_report_the_same(1);
+	for (int ms = 0; ms < LONG_MS && (a->access + b->access != NB_HERE + NB_OTHER); ms += 10) {
+		CHECK(write_by(&one_a) && write_by(&two_b));
+		one_turn(10);
+	}
+	SAME(write_by(&one_a), CONFLICT);
+	SAME(write_by(&two_b), CONFLICT);
+	CHECK(fake_blocklisted() > 0);
+	both_report_the_same(1);
+	SAME(nv_get64(two_b.io->in + 64 + 8), 0x30);
+	SAME(await(one_a.io, post_enter(&one_a, 10)), 0);
+	SAME(await(one_a.io, post_preempt(&one_a, 10, 0x30, NR_WRITES)), 0);
+	both_report_the_same(1);
+	reserving_down();
+}
+
+/* The loop stands still, as with a halted program, for longer than the lease: what the state says may be old. */
+static void a_gateway_without_a_lease_reads_nothing_that_may_be_reserved(void)
+{
+	static char data[4096];
+
+	fake_put_object(
+	        "verbena-gateways 2\nepoch 5\nowner - -\nwanted -\nreservation 7 3 0 1\n"
+	        "registrant 03030303030303030303030303030303 03030303030303030303030303030303 0000000000000030\n");
+	a = gateway("a");
+	until_access(a, NB_HERE);
+	SAME(act(a, NB_READ, data), 0);
+	fake_object_stops(true);
+	struct timespec lease = {.tv_sec = NG_LEASE_MS / 1000, .tv_nsec = 100000000};
+
+	nanosleep(&lease, NULL);
+	SAME(act(a, NB_READ, data), NB_ELSEWHERE);
+	fake_object_stops(false);
+	int error = -1;
+
+	for (int ms = 0; ms < LONG_MS && (error = act(a, NB_READ, data)); ms += 10)
+		one_turn(10);
+	SAME(error, 0);
+	nb_close(a);
+	all_closed();
+}
+
+static uint32_t listed(struct host *discovery, const char *address)
+{
+	uint32_t found = 0;
+
+	SAME(host_do(discovery, get_log(NV_LOG_DISCOVERY, 16384, 0)).status, 0);
+	for (uint64_t i = 0; i < nv_get64(discovery->in + 8); i++) {
+		const uint8_t *e = discovery->in + 1024 * (i + 1);
+
+		if (!memcmp(e + 512, address, strlen(address)) && e[512 + strlen(address)] == ' ' &&
+		    !strcmp((const char *)e + 256, SUBNQN)) {
+			found++;
+			SAME(e[2], NV_SUBTYPE_NVM);
+			CHECK(!memcmp(e + 32, "4420 ", 5));
+		}
+	}
+	return found;
+}
+
+/* An event tells of each change; a gateway that leaves is listed no more. */
+static void the_discovery_log_lists_all_gateways(void)
+{
+	struct nb_port there = {.trtype = NV_TRTYPE_TCP, .id = 3, .service = 4420, .address = "192.0.2.77"};
+
+	a = gateway("a");
+	target_open(16 << 20);
+	CHECK(nt_namespace_add(subsystem, 1, a, NULL));
+	struct host *d = reserver_queue(NV_DISCOVERY_NQN, HOSTNQN, 1, 0, NV_CNTLID_DYNAMIC);
+
+	SAME(property_set(d, NV_PROP_CC, 1, 0).status, 0);
+	SAME(host_do(d, (struct nv_sqe){.opcode = NV_ADMIN_SET_FEATURES,
+	                                .sgl = by_transport(0),
+	                                .cdw = {NV_FEAT_ASYNC_EVENTS, NV_AEC_DISCOVERY_CHANGED}})
+	             .status,
+	     0);
+	SAME(listed(d, "192.0.2.1"), 1);
+	SAME(listed(d, "192.0.2.77"), 0);
+	d->count = 0;
+	uint16_t aer = host_post(d, (struct nv_sqe){.opcode = NV_ADMIN_ASYNC_EVENT, .sgl = by_transport(0)}, 0);
+
+	b = gateway("b");
+	nv_uuid_from(SUBNQN, 0, there.subsystem);
+	struct nb_port ports[2] = {there, there};
+
+	strcpy(ports[1].address, "192.0.2.78");
+	nv_uuid_from(OTHER_SUBNQN, 0, ports[1].subsystem); /* of another subsystem */
+	nb_announce(b, ports, 2);
+	for (int ms = 0; ms < LONG_MS && !host_answer(d, aer); ms += 10)
+		one_turn(10);
+	CHECK(host_answer(d, aer));
+	SAME(listed(d, "192.0.2.77"), 1);
+	SAME(listed(d, "192.0.2.78"), 0);
+	SAME(listed(d, "192.0.2.1"), 1);
+	CHECK(object_has(" 4420 ") && object_has(" 192.0.2.1\n"));
+	d->count = 0;
+	aer = host_post(d, (struct nv_sqe){.opcode = NV_ADMIN_ASYNC_EVENT, .sgl = by_transport(0)}, 0);
+	nb_close(b);
+	for (int ms = 0; ms < LONG_MS && !host_answer(d, aer); ms += 10)
+		one_turn(10);
+	CHECK(host_answer(d, aer));
+	SAME(listed(d, "192.0.2.77"), 0);
+	host_close(d);
+	target_close();
+	all_closed();
+}
+
 static void what_cannot_join_is_said_in_one_line(void)
 {
-	struct nb_backend *b, *a = gateway("a");
 	char why[NB_WHY];
 	struct nb_config c = {
 	        .kind = "rbd", .path = "p/i", .gateway = "a", .ceph_user = "other", .why = why, .wait_ms = 1000};
 
+	a = gateway("a");
 	SAME(nb_open(&c, ring, &b), EADDRINUSE);
 	CHECK(!strcmp(why, "another target is the gateway a of this image"));
 	nb_close(a);
@@ -286,6 +562,12 @@ int main(void)
 	RUN(the_owner_keeps_it_until_its_writes_are_done);
 	RUN(a_silent_owner_is_blocklisted_first);
 	RUN(hosts_see_who_writes);
+	RUN(a_reservation_holds_at_each_gateway);
+	RUN(a_preemption_waits_for_the_writes_of_other_gateways);
+	RUN(a_change_that_the_cluster_does_not_take_may_be_tried_again);
+	RUN(a_gateway_that_takes_over_enforces_the_reservation);
+	RUN(a_gateway_without_a_lease_reads_nothing_that_may_be_reserved);
+	RUN(the_discovery_log_lists_all_gateways);
 	RUN(what_cannot_join_is_said_in_one_line);
 	nb_ring_close(ring);
 	fake_end();
