@@ -61,7 +61,7 @@ static int apply_faults(const struct ibv_context *context, struct ibv_port_attr 
 	return 0;
 }
 
-int vb_query_port_now(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr)
+int vb_query_port_bare(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr)
 {
 	int err = vb_query_port_attr(device_of(context), port, attr);
 
@@ -71,7 +71,7 @@ int vb_query_port_now(struct ibv_context *context, uint8_t port, struct ibv_port
 int vb_query_port_sized(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr, size_t size)
 {
 	struct ibv_port_attr all;
-	int err = vb_query_port_now(context, port, &all);
+	int err = vb_query_port_bare(context, port, &all);
 
 	if (!err) {
 		vb_node_violations(vb_ctx(context)->node, device_of(context), &all);

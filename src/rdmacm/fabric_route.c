@@ -90,14 +90,14 @@ int rcm_fabric_destination(const struct rcm_id *id, const union rcm_addr *dst, s
 	*found = (struct rcm_found){.dst = *dst, .source = id->source, .pkey = VB_DEFAULT_PKEY};
 	if (id->source.dev && !id->source.dev->fabric)
 		return EHOSTUNREACH;
+	if (dst->sa.sa_family == AF_IB && (be16toh(dst->sib.sib_pkey) & ~FULL_MEMBER))
+		found->pkey = be16toh(dst->sib.sib_pkey);
 	if (rcm_addr_multicast(dst)) {
 		if (dst->sa.sa_family != AF_IB && !id->source.dev)
 			return EHOSTUNREACH; /* by the adapter that the routing table names */
 		rcm_fabric_group(id, dst, &found->dgid);
 	} else if (dst->sa.sa_family == AF_IB) {
 		memcpy(found->dgid.raw, dst->sib.sib_addr.sib_raw, 16);
-		if (be16toh(dst->sib.sib_pkey) & ~FULL_MEMBER)
-			found->pkey = be16toh(dst->sib.sib_pkey);
 	} else {
 		if (rcm_fabric_look_up(dst, &is))
 			return id->source.dev ? EADDRNOTAVAIL : EHOSTUNREACH;

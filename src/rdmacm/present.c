@@ -72,7 +72,7 @@ static int fit_mtu(struct rcm_id *child)
 	struct ibv_port_attr port;
 	bool fits = true;
 
-	if (vb_query_port_now(child->source.dev->verbs, child->source.port, &port))
+	if (vb_query_port_bare(child->source.dev->verbs, child->source.port, &port))
 		return ENODEV;
 	rcm_lock();
 	if (child->path.mtu > port.active_mtu) {

@@ -106,7 +106,7 @@ struct rcm_mcast {
 enum rcm_kind { RCM_ROCE, RCM_IWARP, RCM_EITHER /* RoCE first */ };
 
 /* Verbena's own level of rdma_set_option(3), and its options. The first is an int, enum ibv_transport_type. The second
- * changes nothing: an id that has it is on Verbena's adapter. Others refuse the level. */
+ * changes nothing; setting it succeeds only on an id of Verbena's adapter. */
 enum { RCM_OPTION_VERBENA = 0x5642, RCM_OPTION_TRANSPORT = 1, RCM_OPTION_OURS = 2 };
 
 /* rcm.lock guards all members without a comment of their own. */

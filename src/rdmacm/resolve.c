@@ -117,7 +117,7 @@ void rcm_resolve_timeout(uint64_t now)
 static void wait_for_answer(struct rcm_id *id, const struct rcm_found *found, int ms)
 {
 	rcm_lock();
-	if (ms >= 0 && asks(id, found)) {
+	if (ms >= 0 && find_asker(found) == id) { /* or it has been answered, and perhaps destroyed */
 		id->resolve_by = vb_gsi_client_now() + VB_MS((uint64_t)ms);
 		if (!due || id->resolve_by < due)
 			due = id->resolve_by;

@@ -105,7 +105,7 @@ static int resolve_path(struct rcm_id *id)
 
 	if (id->state != RCM_ADDR_RESOLVED)
 		return EINVAL;
-	if (vb_query_port_now(id->source.dev->verbs, id->source.port, &port))
+	if (vb_query_port_bare(id->source.dev->verbs, id->source.port, &port))
 		return ENODEV;
 	rcm_lock();
 	if (id->state == RCM_ADDR_RESOLVED) {
