@@ -11,11 +11,8 @@
 #define MACS 12u
 #define TAG_LEN 4u
 
-/* No interface hands out the FCS, so it is computed again: of the frame as it was on the wire. */
-static void append_fcs(struct vb_arrival *a)
+static void append_fcs(struct vb_arrival *a, uint32_t crc)
 {
-	uint32_t crc = vb_crc32(0, a->frame, a->len);
-
 	for (unsigned i = 0; i < VB_FCS_LEN; i++)
 		a->frame[a->len + i] = (uint8_t)(crc >> 8 * i);
 	a->len += VB_FCS_LEN;
@@ -40,9 +37,12 @@ struct vb_arrival vb_arrive(uint8_t *frame, uint32_t len, uint32_t flow_tag, uin
 
 	if (vb_ip_sums_right(frame, len))
 		a.wc_flags = IBV_WC_IP_CSUM_OK;
-	if (wants & VB_SCATTER_FCS)
-		append_fcs(&a);
+	/* No interface hands out the FCS, so it is computed again: of the frame as it was on the wire. */
+	uint32_t fcs = wants & VB_SCATTER_FCS ? vb_crc32(0, frame, len) : 0;
+
 	if (wants & VB_STRIP_CVLAN)
 		strip_cvlan(&a);
+	if (wants & VB_SCATTER_FCS)
+		append_fcs(&a, fcs);
 	return a;
 }
