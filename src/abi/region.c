@@ -56,8 +56,10 @@ static struct ibv_mr *reg_by_attr(struct ibv_pd *pd, const struct vb_mr_init_att
 /* A handle cannot be for memory that may move. */
 static struct ibv_mr *reg_with_handle(struct ibv_pd *pd, struct vb_mr_init_attr attr)
 {
-	if (vb_dmah_check(attr.dmah, pd) || (attr.access & IBV_ACCESS_ON_DEMAND))
+	if (vb_dmah_check(attr.dmah, pd))
 		return refuse_region(EINVAL);
+	if (attr.access & IBV_ACCESS_ON_DEMAND)
+		return refuse_region(EOPNOTSUPP);
 	attr.comp_mask &= ~(uint64_t)VB_REG_MR_DMAH;
 	struct ibv_mr *mr = reg_by_attr(pd, &attr);
 

@@ -107,7 +107,9 @@ static uint16_t read_cvlan(struct ibv_cq_ex *ex)
 {
 	const struct ibv_wc *wc = &cq_of(ex)->current.wc;
 
-	return wc->opcode == IBV_WC_RECV && !(wc->wc_flags & IBV_WC_WITH_IMM) ? (uint16_t)wc->imm_data : 0;
+	return wc->opcode == IBV_WC_RECV && !(wc->wc_flags & (IBV_WC_WITH_IMM | IBV_WC_WITH_INV))
+	               ? (uint16_t)wc->imm_data
+	               : 0;
 }
 
 static uint32_t read_flow_tag(struct ibv_cq_ex *ex)

@@ -38,7 +38,7 @@ static bool is_allowed(uint32_t cpu)
 	return cpu < CPU_SETSIZE && !sched_getaffinity(0, sizeof(set), &set) && CPU_ISSET(cpu, &set);
 }
 
-/* The errors are the kernel's. */
+/* The errors are those of the kernel's core; drivers ask for more. */
 static int check_dmah_attr(const struct vb_dmah_init_attr *a)
 {
 	if (!a || (a->comp_mask & ~(uint32_t)(VB_DMAH_CPU_ID | VB_DMAH_PH | VB_DMAH_MEM_TYPE)))

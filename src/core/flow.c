@@ -176,7 +176,7 @@ bool vb_flow_takes(struct vb_qp *qp, const uint8_t *frame, uint32_t len, uint32_
 			continue;
 		if (f->qp == qp) { /* each queue pair of the process sees the frame, so a rule counts it once */
 			vb_counters_count(f, len);
-			if (f->match.tags && !*tag) /* of several rules the most important one */
+			if (!*tag) /* of several rules the most important one */
 				*tag = f->match.tag;
 			taken = taken || !f->match.drop;
 		}

@@ -7,8 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Writes the checksum of IPv4, and that of TCP or UDP over IPv4 or IPv6 (without extension headers). What the frame does
- * not have, what is cut off, and the transport header of a fragment stay as they are. */
+/* Writes the checksum of IPv4, and that of TCP or UDP over IPv4 or IPv6 (without extension headers). The transport
+ * header of a fragment, or of a packet that is cut off, stays as it is. */
 void vb_ip_sums_fill(uint8_t *frame, uint32_t len);
 
 /* The same for a frame whose transport checksum alone is missing. A UDP datagram that has none stays without. */

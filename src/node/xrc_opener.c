@@ -77,13 +77,12 @@ static int send_question(int fd, struct vb_xrc_ask *ask, int events)
 /* Has every field a value that a queue pair can have? The program may use them as indexes. */
 static bool is_possible(const struct ibv_qp_attr *a)
 {
-	const uint32_t psns = a->rq_psn | a->sq_psn | a->dest_qp_num;
+	const uint32_t numbers = a->rq_psn | a->sq_psn | a->dest_qp_num;
 
 	return (unsigned)a->qp_state <= IBV_QPS_ERR && (unsigned)a->cur_qp_state <= IBV_QPS_ERR &&
 	       (unsigned)a->path_mtu <= IBV_MTU_4096 && (unsigned)a->path_mig_state <= IBV_MIG_ARMED &&
-	       psns <= VB_QPN_MASK && a->port_num <= 1 && a->alt_port_num <= 1 && a->ah_attr.port_num <= 1 &&
-	       a->ah_attr.is_global <= 1 && a->timeout < 32 && a->min_rnr_timer < 32 && a->retry_cnt < 8 &&
-	       a->rnr_retry < 8;
+	       numbers <= VB_QPN_MASK && a->port_num <= 1 && a->alt_port_num <= 1 && a->ah_attr.port_num <= 1 &&
+	       a->timeout < 32 && a->min_rnr_timer < 32 && a->retry_cnt < 8 && a->rnr_retry < 8;
 }
 
 static bool is_answer(const struct vb_xrc_answer *a)
@@ -112,7 +111,7 @@ static int ask_far(struct vb_xrc_far *f, struct vb_xrc_ask *ask, int events, str
 	return EIO;
 }
 
-/* The question may end the target, and what this process has received must be acknowledged before. */
+/* A question may end the target, and what this process has received must be acknowledged before. */
 static int ask_alone(struct vb_qp *h, struct vb_xrc_ask *ask, struct vb_xrc_answer *a)
 {
 	vb_progress_surely(h->node);

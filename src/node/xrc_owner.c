@@ -122,7 +122,7 @@ static int descriptor_of(struct msghdr *msg)
 	return fd;
 }
 
-/* Events are sent under locks of the data path, and only to such a socket without waiting. */
+/* Events are sent under locks of the data path. Sending to such a socket need not wait. */
 static bool takes_events(int fd)
 {
 	int domain = 0, type = 0;

@@ -11,10 +11,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	uint8_t *once = malloc(size + 1), *twice = malloc(size + 1); /* of their exact size */
+	uint8_t *once = malloc(size ? size : 1), *twice = malloc(size ? size : 1);
 	uint32_t len = (uint32_t)size, changed = 0;
 
-	once = realloc(once, size ? size : 1);
 	memcpy(once, data, size);
 	bool right = vb_ip_sums_right(once, len);
 

@@ -29,8 +29,9 @@ struct vb_raw_path {
 	uint8_t *stage;                   /* frames that are built for one system call; NULL: it sends nothing */
 	uint32_t segmented;               /* payload of the next request that was sent already */
 	uint64_t received_frames, received_bytes, unclaimed, no_receive;
-	struct vb_flow_wants joined;          /* the addresses that the interface receives for it */
-	uint8_t frame[VB_RAW_FRAME_MAX + 12]; /* a received frame, between room for a VLAN tag and for an FCS */
+	struct vb_flow_wants joined; /* the addresses that the interface receives for it */
+	uint8_t frame[4 + VB_RAW_FRAME_MAX +
+	              VB_FCS_LEN]; /* a received frame, between room for a VLAN tag and for an FCS */
 };
 
 struct vb_raw_host {

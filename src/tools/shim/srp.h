@@ -19,7 +19,8 @@ static inline bool vb_shim_srp_wanted(void)
 /* Is this an add_target? rest: a path below the tree, or NULL. */
 bool vb_shim_srp_is_add_target(const char *rest);
 
-/* A descriptor for lines to it. Each write is a line, and fails as it does with the kernel. -1 with errno: ENOENT, if no
+/* A descriptor for lines to it. Each write(2) of this program is a line, and fails as it does with the kernel; those of
+ * the C library's streams, and of a program that it executes, do not see the error. -1 with errno: ENOENT, if no
  * service runs. */
 int vb_shim_srp_open(const char *rest, int cloexec);
 
