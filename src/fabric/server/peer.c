@@ -156,10 +156,12 @@ static void on_there(void *own, bool there)
 	fprintf(stderr, "verbena-fabric: %s is %s\n", p->host, there ? "there" : "gone");
 	p->complained = false;
 	peer_drop(p);
-	memset(p->seen, 0, sizeof(p->seen));
 	measure_path(p);
-	for (size_t i = 0; !there && i < p->end_count; i++)
-		vb_fabric_end_told(p->ends[i].port, NULL);
+	for (size_t i = 0; i < p->end_count; i++) {
+		memset(p->ends[i].seen, 0, sizeof(p->ends[i].seen));
+		if (!there)
+			vb_fabric_end_told(p->ends[i].port, NULL);
+	}
 }
 
 static bool on_line(void *own, size_t i, struct vb_cable_line *line)

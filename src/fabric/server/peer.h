@@ -29,6 +29,8 @@ struct peer_end {
 	struct vb_fabric_port *port;
 	struct vb_fabric_end told; /* what the other end knows of it */
 	struct vb_fabric_course course;
+	uint64_t seen[PEER_SEEN]; /* datagrams to groups that have come in here lately */
+	unsigned next_seen;
 };
 
 struct peer {
@@ -53,8 +55,6 @@ struct peer {
 	const struct peer *waits_way; /* so too: they go on to this one */
 	struct link *run_to;          /* packets of run, which end there */
 	size_t run_len;
-	uint64_t seen[PEER_SEEN]; /* datagrams to groups that have come in lately */
-	unsigned next_seen;
 };
 
 /* --- peer_data.c --- */

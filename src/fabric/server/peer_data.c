@@ -193,33 +193,33 @@ static void add_to_run(struct peer *p, struct link *to, const uint8_t *bytes, si
 	p->run_len += len;
 }
 
-static bool was_seen(struct peer *p, const struct vb_fabric_datagram *d)
+static bool was_seen(struct peer_end *e, const struct vb_fabric_datagram *d)
 {
 	uint64_t id = (uint64_t)d->slid << 48 | (uint64_t)(d->src_qpn & 0xffffff) << 24 | d->psn;
 
 	for (unsigned i = 0; i < PEER_SEEN; i++)
-		if (p->seen[i] == id)
+		if (e->seen[i] == id)
 			return true;
-	p->seen[p->next_seen++ % PEER_SEEN] = id;
+	e->seen[e->next_seen++ % PEER_SEEN] = id;
 	return false;
 }
 
-static void take_group_packet(struct peer *p, struct vb_fabric_port *in, unsigned crossings, const uint8_t *bytes,
+static void take_group_packet(struct peer *p, struct peer_end *e, unsigned crossings, const uint8_t *bytes,
                               const struct vb_link_packet *k)
 {
 	struct vb_fabric_datagram d;
 	struct group_message m;
 
 	if (!group_decode(&d, &m, bytes, k)) {
-		in->counters.rcv_errors++;
+		e->port->counters.rcv_errors++;
 		p->server->fabric->drops.bad_packet++;
 		return;
 	}
 	d.crossings = (uint8_t)crossings;
-	if (was_seen(p, &d)) /* tables lead round in a circle */
+	if (was_seen(e, &d)) /* tables lead round in a circle */
 		p->server->fabric->drops.hop_limit++;
 	else
-		vb_fabric_multicast_on(in, &d);
+		vb_fabric_multicast_on(e->port, &d);
 }
 
 static void take_data_packet(struct peer *p, struct peer_end *e, unsigned hops, uint8_t *bytes,
@@ -273,7 +273,7 @@ bool peer_packet(void *own, uint64_t guid, uint8_t port, unsigned hops, uint8_t 
 		vb_fabric_arrive(e->port, bytes, &k, verdict, hops);
 		break;
 	case VB_FABRIC_IS_GROUP:
-		take_group_packet(p, e->port, hops, bytes, &k);
+		take_group_packet(p, e, hops, bytes, &k);
 		break;
 	case VB_FABRIC_IS_DATA:
 		take_data_packet(p, e, hops, bytes, &k, verdict);
