@@ -41,11 +41,25 @@ static void drop_train(struct train_queue *q)
 	free(t);
 }
 
+/* The last one of a cable. NULL: it has none. */
+static struct train *last_of(const struct train_queue *q, const struct vb_fabric_port *out)
+{
+	struct train *last = NULL;
+
+	if (q->last && q->last->out == out)
+		return q->last;
+	for (struct train *t = q->first; t; t = t->next)
+		if (t->out == out)
+			last = t;
+	return last;
+}
+
+/* Packets keep their order within a cable alone. So no cable has two trains that are less than nearly full. */
 static struct train *train_for(struct train_queue *q, struct vb_fabric_port *out, size_t len)
 {
-	struct train *t = q->last;
+	struct train *t = last_of(q, out);
 
-	if (t && t->out == out && t->len + len <= sizeof(t->records))
+	if (t && t->len + len <= sizeof(t->records))
 		return t;
 	t = malloc(sizeof(*t));
 	if (!t)

@@ -212,9 +212,74 @@ static void a_second_copy_by_the_same_cable_is_dropped(void)
 	end();
 }
 
+/* --- what waits --- */
+
+static size_t trains_of(const struct train_queue *q, const struct vb_fabric_port *out)
+{
+	size_t n = 0;
+
+	for (const struct train *t = q->first; t; t = t->next)
+		n += t->out == out;
+	return n;
+}
+
+/* The records of a cable: 4 bytes, and packets that begin with their number. */
+static void numbers_ascend(const struct train_queue *q, const struct vb_fabric_port *out, uint32_t n)
+{
+	uint32_t number = 0, want = 0;
+
+	for (const struct train *t = q->first; t; t = t->next)
+		for (size_t at = 0; t->out == out && at < t->len; want++) {
+			memcpy(&number, t->records + at + VB_CABLE_RECORD, sizeof(number));
+			SAME(number, want);
+			at += VB_CABLE_RECORD + (size_t)(t->records[at] << 8 | t->records[at + 1]);
+		}
+	SAME(want, n);
+}
+
+/* As many as fit, which is told by the discards of the port. */
+static void packets_that_alternate_between_cables_share_trains(void)
+{
+	static uint8_t packet[100]; /* an even number of records fits */
+	uint32_t n = 0;
+
+	begin();
+	struct peer *p = &process[0].peer;
+
+	p->cable.room = 0;
+	for (; !p->ends[0].port->counters.xmit_discards; n++) {
+		memcpy(packet, &n, sizeof(n));
+		for (int i = 0; i < CABLES; i++)
+			peer_offer(p->ends[i].port, packet, sizeof(packet), 1);
+		CHECK(n < QUEUE_MOST);
+	}
+	SAME(p->queue.bytes, QUEUE_MOST / (VB_CABLE_RECORD + sizeof(packet)) * (VB_CABLE_RECORD + sizeof(packet)));
+	for (int i = 0; i < CABLES; i++) {
+		numbers_ascend(&p->queue, p->ends[i].port, n - 1);
+		CHECK(trains_of(&p->queue, p->ends[i].port) <= QUEUE_MOST / CABLES / (PEER_TRAIN - 200) + 1);
+	}
+	end();
+}
+
+static void management_that_alternates_between_cables_shares_trains(void)
+{
+	static const uint8_t packet[300];
+
+	begin();
+	struct peer *p = &process[0].peer;
+
+	for (int i = 0; i < 100; i++)
+		peer_cross(NULL, p->ends[i % CABLES].port, packet, sizeof(packet), 1);
+	for (int i = 0; i < CABLES; i++)
+		SAME(trains_of(&p->urgent, p->ends[i].port), 1);
+	end();
+}
+
 int main(void)
 {
 	RUN(a_group_reaches_hosts_by_both_cables_to_one_process);
 	RUN(a_second_copy_by_the_same_cable_is_dropped);
+	RUN(packets_that_alternate_between_cables_share_trains);
+	RUN(management_that_alternates_between_cables_shares_trains);
 	return 0;
 }
