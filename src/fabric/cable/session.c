@@ -207,6 +207,8 @@ static void take_greeting(struct vb_cable *c, const struct vb_cable_head *h, con
 		c->counts.bad_tag++;
 	} else if (digest != c->digest) {
 		c->counts.other_topology++;
+	} else if (peer == c->next_nonce || peer == c->nonce) { /* our own, sent back: both keys would be the same */
+		c->counts.overtaken++;
 	} else if (h->kind == VB_CABLE_HELLO) {
 		greet(c, VB_CABLE_WELCOME, c->next_nonce, peer);
 	} else if (own == c->next_nonce) {

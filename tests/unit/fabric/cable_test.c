@@ -366,6 +366,23 @@ static void a_stranger_without_a_secret_cannot_end_a_session(void)
 	SAME(t.a.went + t.b.went, 0);
 }
 
+/* Whose network returns all that it sends: before a session, and after one. */
+static void what_a_process_has_sent_itself_begins_no_session(void)
+{
+	begin();
+	for (int i = 0; i < 200; i++) {
+		if (i == 100)
+			start_side(&t.a, &t.a, 1, "0123456789abcdef");
+		t.a.other = &t.a;
+		t.now += 50 * MS;
+		vb_cable_time(&t.a.c, t.now);
+		arrive_at_other(&t.a, -1);
+		SAME(t.a.came, i < 100);
+	}
+	CHECK(!t.a.c.up && t.a.c.counts.sent > 10);
+	SAME(t.a.c.counts.overtaken, t.a.c.counts.sent);
+}
+
 static void credit_ends_with_what_the_other_has_not_taken(void)
 {
 	begin();
@@ -411,6 +428,7 @@ int main(void)
 	RUN(a_changed_byte_anywhere_is_refused);
 	RUN(another_secret_or_topology_is_not_let_in);
 	RUN(a_stranger_without_a_secret_cannot_end_a_session);
+	RUN(what_a_process_has_sent_itself_begins_no_session);
 	RUN(credit_ends_with_what_the_other_has_not_taken);
 	RUN(more_ends_than_one_datagram_has_are_told);
 	return 0;
