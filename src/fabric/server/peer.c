@@ -99,13 +99,14 @@ static size_t segment_of(struct msghdr *h, size_t whole)
 static void look_at_refusals(struct peer *p)
 {
 	const struct vb_cable_counts *c = &p->cable.counts;
+	bool version = c->bad_version > p->bad_versions;
 
 	if (p->complained || p->cable.up)
 		return;
-	p->complained = c->other_topology || c->bad_version;
+	p->complained = version || c->other_topology > p->other_topologies;
 	if (p->complained)
 		fprintf(stderr, "verbena-fabric: %s: %s\n", p->host,
-		        c->bad_version ? "another version of verbena-fabric" : "its topology is another one");
+		        version ? "another version of verbena-fabric" : "its topology is another one");
 }
 
 void peer_event(struct peer *p)
@@ -155,6 +156,8 @@ static void on_there(void *own, bool there)
 
 	fprintf(stderr, "verbena-fabric: %s is %s\n", p->host, there ? "there" : "gone");
 	p->complained = false;
+	p->bad_versions = p->cable.counts.bad_version;
+	p->other_topologies = p->cable.counts.other_topology;
 	peer_drop(p);
 	measure_path(p);
 	for (size_t i = 0; i < p->end_count; i++) {

@@ -41,6 +41,8 @@ struct peer {
 	int fd;
 	bool no_segments; /* the kernel does not cut for us */
 	bool complained;
+	uint64_t bad_versions,
+	        other_topologies; /* what the cable had counted when the peer last was there, or was gone */
 	struct vb_cable cable;
 	struct peer_end *ends;
 	size_t end_count, last_end;
