@@ -219,11 +219,16 @@ static bool was_seen(struct peer_end *e, const struct vb_fabric_datagram *d)
 }
 
 static void take_group_packet(struct peer *p, struct peer_end *e, unsigned crossings, const uint8_t *bytes,
-                              const struct vb_link_packet *k)
+                              const struct vb_link_packet *k, enum vb_link_verdict verdict)
 {
 	struct vb_fabric_datagram d;
 	struct group_message m;
 
+	if (verdict == VB_LINK_VCRC) {
+		e->port->counters.rcv_errors++;
+		p->server->fabric->drops.bad_vcrc++;
+		return;
+	}
 	if (!group_decode(&d, &m, bytes, k)) {
 		e->port->counters.rcv_errors++;
 		p->server->fabric->drops.bad_packet++;
@@ -287,7 +292,7 @@ bool peer_packet(void *own, uint64_t guid, uint8_t port, unsigned hops, uint8_t 
 		vb_fabric_arrive(e->port, bytes, &k, verdict, hops);
 		break;
 	case VB_FABRIC_IS_GROUP:
-		take_group_packet(p, e, hops, bytes, &k);
+		take_group_packet(p, e, hops, bytes, &k, verdict);
 		break;
 	case VB_FABRIC_IS_DATA:
 		take_data_packet(p, e, hops, bytes, &k, verdict);

@@ -212,6 +212,25 @@ static void a_second_copy_by_the_same_cable_is_dropped(void)
 	end();
 }
 
+static void a_group_packet_with_a_wrong_vcrc_is_dropped(void)
+{
+	uint8_t bytes[GROUP_PACKET_MOST];
+
+	begin();
+	size_t len = group_encode(bytes, &datagram);
+	const struct vb_fabric_port *in = process[1].ends[0].port;
+
+	bytes[len - 1] ^= 1;
+	CHECK(peer_packet(&process[1].peer, in->node->guid, in->num, 1, bytes, len));
+	SAME(process[1].copies, 0);
+	SAME(process[1].s.fabric->drops.bad_vcrc, 1);
+	SAME(in->counters.rcv_errors, 1);
+	bytes[len - 1] ^= 1;
+	CHECK(peer_packet(&process[1].peer, in->node->guid, in->num, 1, bytes, len));
+	SAME(process[1].copies, 1);
+	end();
+}
+
 /* --- what waits --- */
 
 static size_t trains_of(const struct train_queue *q, const struct vb_fabric_port *out)
@@ -279,6 +298,7 @@ int main(void)
 {
 	RUN(a_group_reaches_hosts_by_both_cables_to_one_process);
 	RUN(a_second_copy_by_the_same_cable_is_dropped);
+	RUN(a_group_packet_with_a_wrong_vcrc_is_dropped);
 	RUN(packets_that_alternate_between_cables_share_trains);
 	RUN(management_that_alternates_between_cables_shares_trains);
 	return 0;
