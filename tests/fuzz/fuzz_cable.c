@@ -162,7 +162,7 @@ static void set_up(void)
 			n->port[1].info.lid = 1;
 		}
 	}
-	vb_cable_init(&w.peer.cable, &cable_ops, &w.peer, 1, "", 0, 1 << 16);
+	vb_cable_init(&w.peer.cable, &cable_ops, &w.peer, 1, "", 0, 1 << 16, 1 << 20);
 }
 
 /* The session of one who has the keys. */

@@ -20,6 +20,7 @@ enum {
 	IP4_UDP = 28,
 	IP6_UDP = 48,
 	WINDOW_MOST = 896 << 10, /* what the queues behind the socket take: 1 MiB */
+	WINDOW_LEAST = 96 << 10, /* to send: a train in the shortest datagrams, as a credit counts them */
 };
 
 /* --- datagrams --- */
@@ -44,10 +45,17 @@ static void measure_path(struct peer *p)
 }
 
 /* What cannot be sent is lost, as on the way. */
+static void count_unsent(struct peer *p, size_t datagrams)
+{
+	p->cable.counts.unsent += datagrams;
+	if (errno == EMSGSIZE)
+		measure_path(p);
+}
+
 static void send_one(struct peer *p, const uint8_t *bytes, size_t len)
 {
-	if (send(p->fd, bytes, len, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 && errno == EMSGSIZE)
-		measure_path(p);
+	if (send(p->fd, bytes, len, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+		count_unsent(p, 1);
 }
 
 /* Returns false if the kernel or the interface cannot do this. */
@@ -64,9 +72,10 @@ static bool send_segments(struct peer *p, const uint8_t *bytes, size_t len)
 	memcpy(CMSG_DATA(c), &(uint16_t){(uint16_t)p->datagram}, sizeof(uint16_t));
 	if (sendmsg(p->fd, &h, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0)
 		return true;
-	if (errno == EMSGSIZE)
-		measure_path(p);
-	return errno != EINVAL && errno != EIO && errno != EOPNOTSUPP && errno != ENOPROTOOPT;
+	if (errno == EINVAL || errno == EIO || errno == EOPNOTSUPP || errno == ENOPROTOOPT)
+		return false;
+	count_unsent(p, (len + p->datagram - 1) / p->datagram);
+	return true;
 }
 
 void peer_transmit(struct peer *p, const uint8_t *bytes, size_t len)
@@ -206,6 +215,15 @@ static void ask_for_room(int fd, int option, int forced)
 		setsockopt(fd, SOL_SOCKET, option, &size, sizeof(size));
 }
 
+/* What the kernel has given. It counts twice what it was asked for, because a datagram takes more than its bytes. */
+static uint32_t room_of(int fd, int option)
+{
+	int size = 0;
+
+	getsockopt(fd, SOL_SOCKET, option, &size, &(socklen_t){sizeof(size)});
+	return size / 2 < WINDOW_MOST ? (uint32_t)size / 2 : WINDOW_MOST;
+}
+
 /* The kernel takes datagrams of the connected address alone. Several peers have sockets of one port. */
 static int open_socket(const struct addrinfo *to, const struct addrinfo *from)
 {
@@ -255,14 +273,14 @@ int peers_open(struct server *s, const struct peer_settings *o)
 
 	for (struct peer *p = s->peers; p; p = p->next) {
 		struct epoll_event e = {.events = EPOLLIN, .data.ptr = p};
-		int room = 0;
+		uint32_t send_room;
 
 		if (connect_peer(p, o->address, o->port) || epoll_ctl(s->epoll, EPOLL_CTL_ADD, p->fd, &e))
 			return -1;
-		getsockopt(p->fd, SOL_SOCKET, SO_RCVBUF, &room, &(socklen_t){sizeof(room)});
 		measure_path(p);
-		vb_cable_init(&p->cable, &cable_ops, p, digest, o->secret, o->secret_len,
-		              room / 2 < WINDOW_MOST ? (uint32_t)room / 2 : WINDOW_MOST);
+		send_room = room_of(p->fd, SO_SNDBUF);
+		vb_cable_init(&p->cable, &cable_ops, p, digest, o->secret, o->secret_len, room_of(p->fd, SO_RCVBUF),
+		              send_room < WINDOW_LEAST ? WINDOW_LEAST : send_room);
 	}
 	return 0;
 }

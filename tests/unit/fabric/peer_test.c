@@ -150,7 +150,7 @@ static void begin_process(struct process *p)
 	}
 	vb_fabric_train_all(p->s.fabric);
 	find_ends(p);
-	vb_cable_init(&p->peer.cable, &cable_ops, p, 1, "", 0, ROOM);
+	vb_cable_init(&p->peer.cable, &cable_ops, p, 1, "", 0, ROOM, ROOM);
 	p->peer.cable.up = true;
 	p->peer.cable.in = p->peer.cable.out = (struct vb_sip_key){{1, 2}};
 	p->peer.cable.room = ROOM;
