@@ -49,6 +49,7 @@ struct peer {
 	size_t datagram;           /* bytes of one, for the path */
 	struct train_queue urgent; /* management, which waits for no credit */
 	struct train_queue queue;
+	bool is_awaited;      /* a program or a peer may wait until the queue has room */
 	uint64_t stuck_until; /* the queue has waited for credit since a while before; 0: it does not wait */
 	/* what comes in */
 	unsigned came;          /* datagrams with packets since the other end was told */

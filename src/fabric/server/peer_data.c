@@ -101,7 +101,10 @@ bool peer_offer(struct vb_fabric_port *out, const uint8_t *bytes, size_t len, un
 	add_packet(p, &p->queue, QUEUE, out, bytes, len, hops);
 	if (p->queue.bytes >= PEER_TRAIN)
 		peer_flush(p);
-	return p->queue.bytes > BEHIND;
+	if (p->queue.bytes <= BEHIND)
+		return false;
+	p->is_awaited = true;
+	return true;
 }
 
 static void send_train(struct peer *p, const struct train *t)
@@ -121,8 +124,11 @@ static void take_again(struct peer *p)
 }
 
 /* There is room again in the queue to this peer. */
-static void go_on(const struct peer *to)
+static void go_on(struct peer *to)
 {
+	if (!to->is_awaited)
+		return;
+	to->is_awaited = false;
 	links_go_on(to->server, to);
 	for (struct peer *p = to->server->peers; p; p = p->next)
 		if (p->waits_way == to) {

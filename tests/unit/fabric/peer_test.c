@@ -294,6 +294,33 @@ static void management_that_alternates_between_cables_shares_trains(void)
 	end();
 }
 
+static void who_waits_for_credit_goes_on_when_there_is_room(void)
+{
+	static const uint8_t packet[1000];
+
+	begin();
+	struct peer *p = &process[0].peer, third = {.server = &process[0].s, .waits_way = p};
+
+	p->next = &third;
+	p->cable.room = 0;
+	while (!peer_offer(p->ends[0].port, packet, sizeof(packet), 1))
+		CHECK(p->queue.bytes < QUEUE_MOST);
+	peer_flush(p);
+	CHECK(third.waits_way == p);
+	p->cable.room = ROOM;
+	peer_flush(p);
+	CHECK(!third.waits_way);
+	SAME(p->queue.bytes, 0);
+	/* once more, and what waits is discarded */
+	third.waits_way = p;
+	p->cable.room = 0;
+	while (!peer_offer(p->ends[0].port, packet, sizeof(packet), 1))
+		CHECK(p->queue.bytes < QUEUE_MOST);
+	peer_drop(p);
+	CHECK(!third.waits_way);
+	end();
+}
+
 int main(void)
 {
 	RUN(a_group_reaches_hosts_by_both_cables_to_one_process);
@@ -301,5 +328,6 @@ int main(void)
 	RUN(a_group_packet_with_a_wrong_vcrc_is_dropped);
 	RUN(packets_that_alternate_between_cables_share_trains);
 	RUN(management_that_alternates_between_cables_shares_trains);
+	RUN(who_waits_for_credit_goes_on_when_there_is_room);
 	return 0;
 }
