@@ -5,8 +5,9 @@
 
 #include "frame/header.h"
 #include "frame/icrc.h"
+#include "frame/opcode.h"
 
-enum { UD_SEND_ONLY = 0x64, DETH = 8, HEADERS = VB_BTH_LEN + DETH, TRANSPORT = HEADERS + VB_MAD_LEN + VB_ICRC_LEN };
+enum { DETH = 8, HEADERS = VB_BTH_LEN + DETH, TRANSPORT = HEADERS + VB_MAD_LEN + VB_ICRC_LEN };
 
 _Static_assert(VB_FABRIC_MAD_PACKET == VB_LINK_FRONT_MAX + TRANSPORT + VB_VCRC_LEN, "a packet with a GRH");
 
@@ -16,7 +17,7 @@ size_t vb_fabric_encode(uint8_t bytes[VB_FABRIC_MAD_PACKET], const struct vb_fab
 	        .slid = k->slid, .dlid = k->dlid, .sl = k->sl, .link = k->grh ? VB_LINK_GLOBAL : VB_LINK_LOCAL};
 	const struct vb_ip_fields ip = {
 	        .traffic_class = k->traffic_class, .hop_limit = k->hop_limit, .flow_label = k->flow_label};
-	const struct vb_bth bth = {.opcode = UD_SEND_ONLY, .migreq = true, .pkey = k->pkey, .dest_qpn = k->dst_qpn};
+	const struct vb_bth bth = {.opcode = VB_UD_SEND_ONLY, .migreq = true, .pkey = k->pkey, .dest_qpn = k->dst_qpn};
 	const struct vb_deth deth = {.qkey = k->qkey, .src_qpn = k->src_qpn};
 
 	memcpy(flow.src, k->sgid, sizeof(flow.src));
@@ -50,7 +51,7 @@ bool vb_fabric_decode(struct vb_fabric_packet *k, const uint8_t *bytes, const st
 	vb_deth_decode(&r, &deth);
 	const uint8_t *mad = vb_take(&r, VB_MAD_LEN);
 
-	if (r.failed || bth.opcode != UD_SEND_ONLY || bth.pad || bth.tver || bth.dest_qpn > VB_GSI_QPN)
+	if (r.failed || bth.opcode != VB_UD_SEND_ONLY || bth.pad || bth.tver || bth.dest_qpn > VB_GSI_QPN)
 		return false;
 	if ((p->lrh.vl == VB_VL_MANAGEMENT) != (bth.dest_qpn == VB_SMI_QPN))
 		return false;

@@ -4,10 +4,12 @@
 #include <arpa/inet.h>
 
 #include "fabric/server/peer.h"
+#include "frame/fields.h"
 #include "frame/header.h"
 #include "frame/icrc.h"
+#include "frame/opcode.h"
 
-enum { UD_SEND_ONLY = 0x64, UD_SEND_ONLY_IMM = 0x65, DETH_LEN = 8, IMM_LEN = 4, QPN_OF_GROUPS = 0xffffff };
+enum { DETH_LEN = 8, IMM_LEN = 4 };
 
 static void flow_of(struct vb_flow *flow, struct vb_ip_fields *ip, const struct vb_fabric_datagram *d)
 {
@@ -26,12 +28,12 @@ size_t group_encode(uint8_t bytes[GROUP_PACKET_MOST], const struct vb_fabric_dat
 {
 	const struct vb_fabric_data *m = d->own;
 	bool imm = m->flags & VB_FABRIC_DATA_IMM;
-	const struct vb_bth bth = {.opcode = imm ? UD_SEND_ONLY_IMM : UD_SEND_ONLY,
+	const struct vb_bth bth = {.opcode = imm ? VB_UD_SEND_ONLY_IMM : VB_UD_SEND_ONLY,
 	                           .pad = -m->length & 3,
 	                           .solicited = m->flags & VB_FABRIC_DATA_SOLICITED,
 	                           .migreq = true,
 	                           .pkey = d->pkey,
-	                           .dest_qpn = QPN_OF_GROUPS,
+	                           .dest_qpn = VB_QPN_MULTICAST,
 	                           .psn = vb_psn(d->psn)};
 	const struct vb_deth deth = {.qkey = m->qkey, .src_qpn = d->src_qpn};
 	size_t transport = VB_BTH_LEN + DETH_LEN + (imm ? IMM_LEN : 0) + m->length + bth.pad + VB_ICRC_LEN;
@@ -66,10 +68,10 @@ bool group_decode(struct vb_fabric_datagram *d, struct group_message *m, const u
 
 	vb_bth_decode(&r, &bth);
 	vb_deth_decode(&r, &deth);
-	bool imm = bth.opcode == UD_SEND_ONLY_IMM;
+	bool imm = bth.opcode == VB_UD_SEND_ONLY_IMM;
 	uint32_t data = imm ? vb_get32(&r) : 0;
 
-	if (r.failed || !p->global || (bth.opcode != UD_SEND_ONLY && !imm) || bth.tver || vb_left(&r) < bth.pad ||
+	if (r.failed || !p->global || (bth.opcode != VB_UD_SEND_ONLY && !imm) || bth.tver || vb_left(&r) < bth.pad ||
 	    vb_left(&r) - bth.pad > VB_FABRIC_PAYLOAD || p->lrh.dlid == VB_LID_DIRECTED)
 		return false;
 	vb_link_addresses(&flow, &ip, p, bytes);

@@ -8,13 +8,11 @@
 
 /*
  * The other process says how much its socket holds and how far it has taken packets. What it has no room for waits here:
- * QUEUE bytes, and meanwhile no more is read from the programs that have sent them. After STUCK it is discarded.
+ * LINK_QUEUE bytes, and meanwhile no more is read from the programs that have sent them. After STUCK it is discarded.
  * Management datagrams wait for no credit, as those of VL 15 on a link; URGENT bytes of them are kept.
  */
-#define QUEUE (1u << 20)
 #define URGENT (256u << 10)
-#define LIFETIME 250000000u /* ns; as in link.c */
-#define STUCK 1000000000u   /* ns; the other process may not have the processor */
+#define STUCK 1000000000u /* ns; the other process may not have the processor */
 
 enum {
 	CROSSINGS_MOST = 16, /* of a datagram to a group */
@@ -98,7 +96,7 @@ bool peer_offer(struct vb_fabric_port *out, const uint8_t *bytes, size_t len, un
 {
 	struct peer *p = out->peer->node->where;
 
-	add_packet(p, &p->queue, QUEUE, out, bytes, len, hops);
+	add_packet(p, &p->queue, LINK_QUEUE, out, bytes, len, hops);
 	if (p->queue.bytes >= PEER_TRAIN)
 		peer_flush(p);
 	if (p->queue.bytes <= BEHIND)
@@ -199,7 +197,7 @@ static void end_run(struct peer *p)
 	if (!to || !link_give(to, run, p->run_len) || p->waits_for)
 		return;
 	p->waits_for = to;
-	p->waits_until = p->server->now + LIFETIME;
+	p->waits_until = p->server->now + LINK_LIFETIME;
 }
 
 static void add_to_run(struct peer *p, struct link *to, const uint8_t *bytes, size_t len)
