@@ -10,8 +10,8 @@
 
 /*
  * A program that does not read fast enough gets what its socket holds, and LINK_QUEUE bytes that wait here. While these
- * wait, no more is read from the programs that have sent them: their own sockets fill, and they wait. So nothing is lost.
- * It ends after LINK_LIFETIME: what waits is discarded, and so is all that follows, until the program reads again.
+ * wait, no more is read from the programs that have sent them: their own sockets fill, and they wait. So nothing is
+ * lost. It ends after LINK_LIFETIME: what waits is discarded, and so is all that follows, until the program reads again.
  */
 struct link {
 	struct server *server;
