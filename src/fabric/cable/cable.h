@@ -19,8 +19,8 @@
  *  24  tag: SipHash of all else
  *
  * HELLO and WELCOME have a body of three numbers: the sender's nonce, the receiver's nonce (HELLO: 0), and a digest of
- * the topology. A process says HELLO until it is welcome. Each HELLO gets a WELCOME, which tells nothing to whom does not
- * receive it: the key of what follows is made of both nonces and of the secret. A nonce is used for one session.
+ * the topology. A process says HELLO until it is welcome. Each HELLO gets a WELCOME. The key of what follows is made of
+ * both nonces and of the secret, so only the receiver of the WELCOME can make it. A nonce is used for one session.
  *
  * STATUS: the sequence number up to which the sender has taken PACKETS, the bytes that its socket holds, and lines, each
  * the state of a cable's end. All of it is repeated, so that a loss does no harm. PACKETS: records one behind the
