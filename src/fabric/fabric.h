@@ -278,8 +278,9 @@ struct vb_fabric_course {
 	uint8_t vl;    /* on the last link */
 };
 
-/* A packet, well formed but for its VCRC perhaps (verdict), that a program sends on a port. Returns the port where it ends,
- * or leaves for another process (its node is away), or NULL: it was dropped. Counts it at all ports that it has passed. Writes the VL of the last link into it. */
+/* A packet, well formed but for its VCRC perhaps (verdict), that a program sends on a port. Returns the port where it
+ * ends, or leaves for another process (its node is away), or NULL: it was dropped. Counts it at all ports that it has
+ * passed. Writes the VL of the last link into it. */
 struct vb_fabric_port *vb_fabric_carry(struct vb_fabric_port *from, struct vb_fabric_course *c, uint8_t *bytes,
                                        const struct vb_link_packet *p, enum vb_link_verdict verdict);
 /* Goes on with one that comes in by the cable of a port whose other end is away, after so many switches. */

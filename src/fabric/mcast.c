@@ -2,8 +2,7 @@
 // follows: IBA volume 1, 18.2.4.3 (forwarding), 14.2.5.4 (default ports), 14.2.5.12 (multicast tables), 10.9 (partitions), 7.2.7
 // SPDX-License-Identifier: MIT
 #include "fabric/internal.h"
-
-#define QPN_OF_GROUPS 0xffffff
+#include "frame/fields.h"
 
 struct copies {
 	struct vb_fabric *f;
@@ -21,7 +20,7 @@ static struct vb_fabric_packet packet_of(const struct vb_fabric_datagram *d)
 	                             .pkey = d->pkey,
 	                             .sl = d->sl,
 	                             .src_qpn = d->src_qpn,
-	                             .dst_qpn = QPN_OF_GROUPS,
+	                             .dst_qpn = VB_QPN_MULTICAST,
 	                             .grh = true};
 
 	memcpy(k.sgid, d->grh + 8, sizeof(k.sgid));

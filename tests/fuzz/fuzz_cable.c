@@ -162,7 +162,7 @@ static void set_up(void)
 			n->port[1].info.lid = 1;
 		}
 	}
-	vb_cable_init(&w.peer.cable, &cable_ops, &w.peer, 1, "", 0, 1 << 16);
+	vb_cable_init(&w.peer.cable, &cable_ops, &w.peer, 1, "", 0, 1 << 16, 1 << 20);
 }
 
 /* The session of one who has the keys. */
@@ -185,6 +185,16 @@ static void seal_packet(uint8_t *record, size_t n)
 	packet[5] = (uint8_t)(len / 4);
 	vb_vcrc_encode(packet, len);
 	vb_cable_record(record, len + VB_VCRC_LEN, record[2]);
+}
+
+/* Each cable has one train with room for another record at most. */
+static void check_trains(const struct train_queue *q)
+{
+	size_t n = 0, bytes = 0;
+
+	for (const struct train *t = q->first; t; t = t->next, n++)
+		bytes += t->len;
+	assert(bytes == q->bytes && n <= bytes / (PEER_TRAIN - VB_CABLE_RECORD_MOST) + w.peer.end_count);
 }
 
 /* Each step: what, a length (2 bytes), so many bytes of a datagram. */
@@ -221,6 +231,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		peer_data_time(&w.peer);
 		peer_flush(&w.peer);
 		vb_cable_time(c, w.s.now);
+		check_trains(&w.peer.queue);
 		assert(w.peer.queue.bytes <= 1 << 20 && w.peer.urgent.bytes == 0 && c->part_len <= sizeof(c->part));
 	}
 	peer_drop(&w.peer);

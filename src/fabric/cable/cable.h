@@ -19,8 +19,8 @@
  *  24  tag: SipHash of all else
  *
  * HELLO and WELCOME have a body of three numbers: the sender's nonce, the receiver's nonce (HELLO: 0), and a digest of
- * the topology. A process says HELLO until it is welcome. Each HELLO gets a WELCOME, which tells nothing to whom does not
- * receive it: the key of what follows is made of both nonces and of the secret. A nonce is used for one session.
+ * the topology. A process says HELLO until it is welcome. Each HELLO gets a WELCOME. The key of what follows is made of
+ * both nonces and of the secret, so only the receiver of the WELCOME can make it. A nonce is used for one session.
  *
  * STATUS: the sequence number up to which the sender has taken PACKETS, the bytes that its socket holds, and lines, each
  * the state of a cable's end. All of it is repeated, so that a loss does no harm. PACKETS: records one behind the
@@ -47,7 +47,8 @@ enum vb_cable_kind { VB_CABLE_HELLO = 1, VB_CABLE_WELCOME, VB_CABLE_STATUS, VB_C
 	X(overtaken)      \
 	X(missing)        \
 	X(bad_record)     \
-	X(no_such_cable)
+	X(no_such_cable)  \
+	X(unsent)
 
 struct vb_cable_counts {
 	uint64_t sent, received, sessions;
@@ -97,8 +98,8 @@ struct vb_cable {
 	uint64_t sent_seq, heard_seq;
 	uint64_t taken_seq; /* up to here the owner has found room for what came */
 	uint64_t acked_seq; /* the other's taken_seq */
-	uint32_t room;      /* bytes that the other's socket holds */
-	uint32_t own_room;
+	uint32_t room;      /* bytes that the other's socket holds, and ours before they leave */
+	uint32_t own_room, send_room;
 	struct vb_cable_counts counts;
 	/* a record that continues in the next datagram */
 	struct vb_cable_head part_head;
@@ -106,9 +107,9 @@ struct vb_cable {
 	uint8_t part[VB_CABLE_RECORD_MOST] __attribute__((aligned(8)));
 };
 
-/* secret: any bytes. room: what our socket holds. */
+/* secret: any bytes. room: what our socket holds of what comes; send_room: of what is sent. */
 void vb_cable_init(struct vb_cable *c, const struct vb_cable_ops *ops, void *own, uint64_t digest, const void *secret,
-                   size_t secret_len, uint32_t room);
+                   size_t secret_len, uint32_t room, uint32_t send_room);
 void vb_cable_input(struct vb_cable *c, const uint8_t *bytes, size_t len, uint64_t now);
 void vb_cable_time(struct vb_cable *c, uint64_t now);
 uint64_t vb_cable_deadline(const struct vb_cable *c);

@@ -35,11 +35,11 @@ static struct vb_sip_key session_key(const struct vb_cable *c, uint64_t from, ui
 }
 
 void vb_cable_init(struct vb_cable *c, const struct vb_cable_ops *ops, void *own, uint64_t digest, const void *secret,
-                   size_t secret_len, uint32_t room)
+                   size_t secret_len, uint32_t room, uint32_t send_room)
 {
 	static const struct vb_sip_key fixed;
 
-	*c = (struct vb_cable){.ops = ops, .own = own, .digest = digest, .own_room = room};
+	*c = (struct vb_cable){.ops = ops, .own = own, .digest = digest, .own_room = room, .send_room = send_room};
 	c->secret = derive(&fixed, secret, secret_len);
 	c->next_nonce = ops->nonce(own);
 }
@@ -207,6 +207,8 @@ static void take_greeting(struct vb_cable *c, const struct vb_cable_head *h, con
 		c->counts.bad_tag++;
 	} else if (digest != c->digest) {
 		c->counts.other_topology++;
+	} else if (peer == c->next_nonce || peer == c->nonce) { /* our own, sent back: both keys would be the same */
+		c->counts.overtaken++;
 	} else if (h->kind == VB_CABLE_HELLO) {
 		greet(c, VB_CABLE_WELCOME, c->next_nonce, peer);
 	} else if (own == c->next_nonce) {
@@ -227,7 +229,7 @@ static void take_status(struct vb_cable *c, const uint8_t *body, size_t len)
 		c->counts.malformed++;
 		return;
 	}
-	c->room = room;
+	c->room = room < c->send_room ? room : c->send_room;
 	if (acked > c->acked_seq)
 		c->acked_seq = acked;
 	while (vb_left(&r)) {

@@ -44,10 +44,13 @@ static bool put(int sock, const void *bytes, size_t len, int fd)
 	return vb_fabric_try(sock, &(struct iovec){(void *)bytes, len}, 1, fd) != EAGAIN;
 }
 
+/* epoll always tells the end of a program. While nothing is wanted of the socket, it tells that once. */
 static void watch(struct client *c)
 {
 	struct epoll_event e = {.events = (c->paused ? 0 : EPOLLIN) | (c->first ? EPOLLOUT : 0), .data.ptr = c};
 
+	if (!e.events)
+		e.events = EPOLLONESHOT;
 	epoll_ctl(c->server->epoll, EPOLL_CTL_MOD, c->fd, &e);
 }
 

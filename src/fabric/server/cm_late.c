@@ -6,7 +6,7 @@
 
 #include "fabric/server/cm.h"
 
-enum { LATE_MOST = 256 };
+enum { LATE_MOST = 256, LATE_EACH = 64 /* for one number of a port */ };
 #define CLOSED_NS 3000000000u
 #define PATIENCE_NS 1500000000u
 
@@ -15,6 +15,7 @@ struct cm_late {
 	struct cm_late *next;
 	uint64_t until;
 	struct vb_fabric_port *port;
+	uint16_t number;
 	struct vb_fabric_cm_mad m;
 };
 
@@ -37,17 +38,17 @@ bool cm_late_keep(struct server *s, struct vb_fabric_port *p, const struct vb_cm
                   const struct vb_fabric_cm_mad *m)
 {
 	struct cm_late **at = &s->late;
-	unsigned n = 0;
+	unsigned n = 0, each = 0;
 
 	if (!cm_may_listen(s, p, info) && !closed_lately(s, p, info->port))
 		return false;
-	for (; *at; at = &(*at)->next)
-		n++;
-	if (n < LATE_MOST)
+	for (; *at; at = &(*at)->next, n++)
+		each += (*at)->port == p && (*at)->number == info->port;
+	if (n < LATE_MOST && each < LATE_EACH)
 		*at = calloc(1, sizeof(**at));
 	if (!*at)
 		return false;
-	**at = (struct cm_late){.until = s->now + PATIENCE_NS, .port = p, .m = *m};
+	**at = (struct cm_late){.until = s->now + PATIENCE_NS, .port = p, .number = info->port, .m = *m};
 	return true;
 }
 

@@ -9,13 +9,10 @@
 #include "frame/header.h"
 
 /*
- * A program that does not read fast enough gets what its socket holds, and QUEUE bytes that wait here. While these wait,
- * no more is read from the programs that have sent them: their own sockets fill, and they wait. So nothing is lost. It
- * ends after LIFETIME: what waits is discarded, and so is all that follows, until the program reads again.
+ * A program that does not read fast enough gets what its socket holds, and LINK_QUEUE bytes that wait here. While these
+ * wait, no more is read from the programs that have sent them: their own sockets fill, and they wait. So nothing is
+ * lost. It ends after LINK_LIFETIME: what waits is discarded, and so is all that follows, until the program reads again.
  */
-#define QUEUE (1u << 20)
-#define LIFETIME 250000000u /* ns */
-
 struct link {
 	struct server *server;
 	struct link *next, **at;           /* of the server */
@@ -87,7 +84,7 @@ static void hold_back(struct link *l, struct link *until_it_reads)
 	if (l->waits_for || l->waits_way)
 		return;
 	l->waits_for = until_it_reads;
-	l->waits_until = l->server->now + LIFETIME;
+	l->waits_until = l->server->now + LINK_LIFETIME;
 	client_pause(l->client, true);
 }
 
@@ -186,7 +183,7 @@ struct link *link_at(const struct vb_fabric_port *p, const uint8_t *bth)
 
 bool link_give(struct link *to, const uint8_t *bytes, size_t len)
 {
-	if (client_offer(to->client, bytes, len, to->stalled ? 0 : QUEUE))
+	if (client_offer(to->client, bytes, len, to->stalled ? 0 : LINK_QUEUE))
 		to->stalled = false;
 	else
 		discard_train(to, bytes, len);

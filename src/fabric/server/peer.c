@@ -20,6 +20,7 @@ enum {
 	IP4_UDP = 28,
 	IP6_UDP = 48,
 	WINDOW_MOST = 896 << 10, /* what the queues behind the socket take: 1 MiB */
+	WINDOW_LEAST = 96 << 10, /* to send: a train in the shortest datagrams, as a credit counts them */
 };
 
 /* --- datagrams --- */
@@ -44,10 +45,17 @@ static void measure_path(struct peer *p)
 }
 
 /* What cannot be sent is lost, as on the way. */
+static void count_unsent(struct peer *p, size_t datagrams)
+{
+	p->cable.counts.unsent += datagrams;
+	if (errno == EMSGSIZE)
+		measure_path(p);
+}
+
 static void send_one(struct peer *p, const uint8_t *bytes, size_t len)
 {
-	if (send(p->fd, bytes, len, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 && errno == EMSGSIZE)
-		measure_path(p);
+	if (send(p->fd, bytes, len, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+		count_unsent(p, 1);
 }
 
 /* Returns false if the kernel or the interface cannot do this. */
@@ -64,9 +72,10 @@ static bool send_segments(struct peer *p, const uint8_t *bytes, size_t len)
 	memcpy(CMSG_DATA(c), &(uint16_t){(uint16_t)p->datagram}, sizeof(uint16_t));
 	if (sendmsg(p->fd, &h, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0)
 		return true;
-	if (errno == EMSGSIZE)
-		measure_path(p);
-	return errno != EINVAL && errno != EIO && errno != EOPNOTSUPP && errno != ENOPROTOOPT;
+	if (errno == EINVAL || errno == EIO || errno == EOPNOTSUPP || errno == ENOPROTOOPT)
+		return false;
+	count_unsent(p, (len + p->datagram - 1) / p->datagram);
+	return true;
 }
 
 void peer_transmit(struct peer *p, const uint8_t *bytes, size_t len)
@@ -99,13 +108,14 @@ static size_t segment_of(struct msghdr *h, size_t whole)
 static void look_at_refusals(struct peer *p)
 {
 	const struct vb_cable_counts *c = &p->cable.counts;
+	bool version = c->bad_version > p->bad_versions;
 
 	if (p->complained || p->cable.up)
 		return;
-	p->complained = c->other_topology || c->bad_version;
+	p->complained = version || c->other_topology > p->other_topologies;
 	if (p->complained)
 		fprintf(stderr, "verbena-fabric: %s: %s\n", p->host,
-		        c->bad_version ? "another version of verbena-fabric" : "its topology is another one");
+		        version ? "another version of verbena-fabric" : "its topology is another one");
 }
 
 void peer_event(struct peer *p)
@@ -155,11 +165,15 @@ static void on_there(void *own, bool there)
 
 	fprintf(stderr, "verbena-fabric: %s is %s\n", p->host, there ? "there" : "gone");
 	p->complained = false;
+	p->bad_versions = p->cable.counts.bad_version;
+	p->other_topologies = p->cable.counts.other_topology;
 	peer_drop(p);
-	memset(p->seen, 0, sizeof(p->seen));
 	measure_path(p);
-	for (size_t i = 0; !there && i < p->end_count; i++)
-		vb_fabric_end_told(p->ends[i].port, NULL);
+	for (size_t i = 0; i < p->end_count; i++) {
+		memset(p->ends[i].seen, 0, sizeof(p->ends[i].seen));
+		if (!there)
+			vb_fabric_end_told(p->ends[i].port, NULL);
+	}
 }
 
 static bool on_line(void *own, size_t i, struct vb_cable_line *line)
@@ -199,6 +213,15 @@ static void ask_for_room(int fd, int option, int forced)
 
 	if (setsockopt(fd, SOL_SOCKET, forced, &size, sizeof(size)))
 		setsockopt(fd, SOL_SOCKET, option, &size, sizeof(size));
+}
+
+/* What the kernel has given. It counts twice what it was asked for, because a datagram takes more than its bytes. */
+static uint32_t room_of(int fd, int option)
+{
+	int size = 0;
+
+	getsockopt(fd, SOL_SOCKET, option, &size, &(socklen_t){sizeof(size)});
+	return size / 2 < WINDOW_MOST ? (uint32_t)size / 2 : WINDOW_MOST;
 }
 
 /* The kernel takes datagrams of the connected address alone. Several peers have sockets of one port. */
@@ -250,14 +273,14 @@ int peers_open(struct server *s, const struct peer_settings *o)
 
 	for (struct peer *p = s->peers; p; p = p->next) {
 		struct epoll_event e = {.events = EPOLLIN, .data.ptr = p};
-		int room = 0;
+		uint32_t send_room;
 
 		if (connect_peer(p, o->address, o->port) || epoll_ctl(s->epoll, EPOLL_CTL_ADD, p->fd, &e))
 			return -1;
-		getsockopt(p->fd, SOL_SOCKET, SO_RCVBUF, &room, &(socklen_t){sizeof(room)});
 		measure_path(p);
-		vb_cable_init(&p->cable, &cable_ops, p, digest, o->secret, o->secret_len,
-		              room / 2 < WINDOW_MOST ? (uint32_t)room / 2 : WINDOW_MOST);
+		send_room = room_of(p->fd, SO_SNDBUF);
+		vb_cable_init(&p->cable, &cable_ops, p, digest, o->secret, o->secret_len, room_of(p->fd, SO_RCVBUF),
+		              send_room < WINDOW_LEAST ? WINDOW_LEAST : send_room);
 	}
 	return 0;
 }

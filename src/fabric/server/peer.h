@@ -29,6 +29,8 @@ struct peer_end {
 	struct vb_fabric_port *port;
 	struct vb_fabric_end told; /* what the other end knows of it */
 	struct vb_fabric_course course;
+	uint64_t seen[PEER_SEEN]; /* datagrams to groups that have come in here lately */
+	unsigned next_seen;
 };
 
 struct peer {
@@ -39,12 +41,15 @@ struct peer {
 	int fd;
 	bool no_segments; /* the kernel does not cut for us */
 	bool complained;
+	uint64_t bad_versions,
+	        other_topologies; /* what the cable had counted when the peer last was there, or was gone */
 	struct vb_cable cable;
 	struct peer_end *ends;
 	size_t end_count, last_end;
 	size_t datagram;           /* bytes of one, for the path */
 	struct train_queue urgent; /* management, which waits for no credit */
 	struct train_queue queue;
+	bool is_awaited;      /* a program or a peer may wait until the queue has room */
 	uint64_t stuck_until; /* the queue has waited for credit since a while before; 0: it does not wait */
 	/* what comes in */
 	unsigned came;          /* datagrams with packets since the other end was told */
@@ -53,8 +58,6 @@ struct peer {
 	const struct peer *waits_way; /* so too: they go on to this one */
 	struct link *run_to;          /* packets of run, which end there */
 	size_t run_len;
-	uint64_t seen[PEER_SEEN]; /* datagrams to groups that have come in lately */
-	unsigned next_seen;
 };
 
 /* --- peer_data.c --- */

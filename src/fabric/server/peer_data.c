@@ -8,13 +8,11 @@
 
 /*
  * The other process says how much its socket holds and how far it has taken packets. What it has no room for waits here:
- * QUEUE bytes, and meanwhile no more is read from the programs that have sent them. After STUCK it is discarded.
+ * LINK_QUEUE bytes, and meanwhile no more is read from the programs that have sent them. After STUCK it is discarded.
  * Management datagrams wait for no credit, as those of VL 15 on a link; URGENT bytes of them are kept.
  */
-#define QUEUE (1u << 20)
 #define URGENT (256u << 10)
-#define LIFETIME 250000000u /* ns; as in link.c */
-#define STUCK 1000000000u   /* ns; the other process may not have the processor */
+#define STUCK 1000000000u /* ns; the other process may not have the processor */
 
 enum {
 	CROSSINGS_MOST = 16, /* of a datagram to a group */
@@ -41,11 +39,25 @@ static void drop_train(struct train_queue *q)
 	free(t);
 }
 
+/* The last one of a cable. NULL: it has none. */
+static struct train *last_of(const struct train_queue *q, const struct vb_fabric_port *out)
+{
+	struct train *last = NULL;
+
+	if (q->last && q->last->out == out)
+		return q->last;
+	for (struct train *t = q->first; t; t = t->next)
+		if (t->out == out)
+			last = t;
+	return last;
+}
+
+/* Packets keep their order within a cable alone. So no cable has two trains that are less than nearly full. */
 static struct train *train_for(struct train_queue *q, struct vb_fabric_port *out, size_t len)
 {
-	struct train *t = q->last;
+	struct train *t = last_of(q, out);
 
-	if (t && t->out == out && t->len + len <= sizeof(t->records))
+	if (t && t->len + len <= sizeof(t->records))
 		return t;
 	t = malloc(sizeof(*t));
 	if (!t)
@@ -84,10 +96,13 @@ bool peer_offer(struct vb_fabric_port *out, const uint8_t *bytes, size_t len, un
 {
 	struct peer *p = out->peer->node->where;
 
-	add_packet(p, &p->queue, QUEUE, out, bytes, len, hops);
+	add_packet(p, &p->queue, LINK_QUEUE, out, bytes, len, hops);
 	if (p->queue.bytes >= PEER_TRAIN)
 		peer_flush(p);
-	return p->queue.bytes > BEHIND;
+	if (p->queue.bytes <= BEHIND)
+		return false;
+	p->is_awaited = true;
+	return true;
 }
 
 static void send_train(struct peer *p, const struct train *t)
@@ -107,8 +122,11 @@ static void take_again(struct peer *p)
 }
 
 /* There is room again in the queue to this peer. */
-static void go_on(const struct peer *to)
+static void go_on(struct peer *to)
 {
+	if (!to->is_awaited)
+		return;
+	to->is_awaited = false;
 	links_go_on(to->server, to);
 	for (struct peer *p = to->server->peers; p; p = p->next)
 		if (p->waits_way == to) {
@@ -179,7 +197,7 @@ static void end_run(struct peer *p)
 	if (!to || !link_give(to, run, p->run_len) || p->waits_for)
 		return;
 	p->waits_for = to;
-	p->waits_until = p->server->now + LIFETIME;
+	p->waits_until = p->server->now + LINK_LIFETIME;
 }
 
 static void add_to_run(struct peer *p, struct link *to, const uint8_t *bytes, size_t len)
@@ -193,33 +211,38 @@ static void add_to_run(struct peer *p, struct link *to, const uint8_t *bytes, si
 	p->run_len += len;
 }
 
-static bool was_seen(struct peer *p, const struct vb_fabric_datagram *d)
+static bool was_seen(struct peer_end *e, const struct vb_fabric_datagram *d)
 {
 	uint64_t id = (uint64_t)d->slid << 48 | (uint64_t)(d->src_qpn & 0xffffff) << 24 | d->psn;
 
 	for (unsigned i = 0; i < PEER_SEEN; i++)
-		if (p->seen[i] == id)
+		if (e->seen[i] == id)
 			return true;
-	p->seen[p->next_seen++ % PEER_SEEN] = id;
+	e->seen[e->next_seen++ % PEER_SEEN] = id;
 	return false;
 }
 
-static void take_group_packet(struct peer *p, struct vb_fabric_port *in, unsigned crossings, const uint8_t *bytes,
-                              const struct vb_link_packet *k)
+static void take_group_packet(struct peer *p, struct peer_end *e, unsigned crossings, const uint8_t *bytes,
+                              const struct vb_link_packet *k, enum vb_link_verdict verdict)
 {
 	struct vb_fabric_datagram d;
 	struct group_message m;
 
+	if (verdict == VB_LINK_VCRC) {
+		e->port->counters.rcv_errors++;
+		p->server->fabric->drops.bad_vcrc++;
+		return;
+	}
 	if (!group_decode(&d, &m, bytes, k)) {
-		in->counters.rcv_errors++;
+		e->port->counters.rcv_errors++;
 		p->server->fabric->drops.bad_packet++;
 		return;
 	}
 	d.crossings = (uint8_t)crossings;
-	if (was_seen(p, &d)) /* tables lead round in a circle */
+	if (was_seen(e, &d)) /* tables lead round in a circle */
 		p->server->fabric->drops.hop_limit++;
 	else
-		vb_fabric_multicast_on(in, &d);
+		vb_fabric_multicast_on(e->port, &d);
 }
 
 static void take_data_packet(struct peer *p, struct peer_end *e, unsigned hops, uint8_t *bytes,
@@ -273,7 +296,7 @@ bool peer_packet(void *own, uint64_t guid, uint8_t port, unsigned hops, uint8_t 
 		vb_fabric_arrive(e->port, bytes, &k, verdict, hops);
 		break;
 	case VB_FABRIC_IS_GROUP:
-		take_group_packet(p, e->port, hops, bytes, &k);
+		take_group_packet(p, e, hops, bytes, &k, verdict);
 		break;
 	case VB_FABRIC_IS_DATA:
 		take_data_packet(p, e, hops, bytes, &k, verdict);

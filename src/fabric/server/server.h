@@ -154,6 +154,9 @@ void groups_free(struct groups *g);
 
 /* --- link.c: programs that send and receive packets --- */
 
+#define LINK_QUEUE (1u << 20)    /* bytes that wait for a program, or for another process */
+#define LINK_LIFETIME 250000000u /* ns; so long others wait for a program that does not read */
+
 /* Returns an errno. */
 int link_open(struct server *s, const struct vb_fabric_link_ask *ask, struct client *c, struct link **link);
 void link_close(struct link *l);

@@ -104,7 +104,7 @@ static void start_side(struct side *s, struct side *other, uint64_t digest, cons
 	memset(s, 0, sizeof(*s));
 	s->other = other;
 	s->ends = ENDS;
-	vb_cable_init(&s->c, &ops, s, digest, secret, strlen(secret), ROOM);
+	vb_cable_init(&s->c, &ops, s, digest, secret, strlen(secret), ROOM, ROOM);
 }
 
 /* The datagrams of one side arrive, but for the i-th of them if drop is i. */
@@ -247,7 +247,7 @@ static void a_restarted_process_replaces_its_session_at_once(void)
 
 	start_side(&t.b, &t.a, 1, "0123456789abcdef");
 	t.b.nonces = nonces + 10;
-	vb_cable_init(&t.b.c, &ops, &t.b, 1, "0123456789abcdef", 16, ROOM);
+	vb_cable_init(&t.b.c, &ops, &t.b, 1, "0123456789abcdef", 16, ROOM, ROOM);
 	pass_time(300);
 	CHECK(t.a.c.up && t.b.c.up);
 	SAME(t.a.went, 1);
@@ -353,7 +353,7 @@ static void a_stranger_without_a_secret_cannot_end_a_session(void)
 	memset(&stranger, 0, sizeof(stranger));
 	stranger.nonces = 1000;
 	stranger.other = &t.a;
-	vb_cable_init(&stranger.c, &ops, &stranger, 1, "", 0, ROOM);
+	vb_cable_init(&stranger.c, &ops, &stranger, 1, "", 0, ROOM, ROOM);
 	for (int i = 0; i < 60; i++) {
 		t.now += 50 * MS;
 		vb_cable_time(&stranger.c, t.now);
@@ -364,6 +364,23 @@ static void a_stranger_without_a_secret_cannot_end_a_session(void)
 	}
 	CHECK(t.a.c.up && t.b.c.up && !stranger.c.up);
 	SAME(t.a.went + t.b.went, 0);
+}
+
+/* Whose network returns all that it sends: before a session, and after one. */
+static void what_a_process_has_sent_itself_begins_no_session(void)
+{
+	begin();
+	for (int i = 0; i < 200; i++) {
+		if (i == 100)
+			start_side(&t.a, &t.a, 1, "0123456789abcdef");
+		t.a.other = &t.a;
+		t.now += 50 * MS;
+		vb_cable_time(&t.a.c, t.now);
+		arrive_at_other(&t.a, -1);
+		SAME(t.a.came, i < 100);
+	}
+	CHECK(!t.a.c.up && t.a.c.counts.sent > 10);
+	SAME(t.a.c.counts.overtaken, t.a.c.counts.sent);
 }
 
 static void credit_ends_with_what_the_other_has_not_taken(void)
@@ -384,6 +401,17 @@ static void credit_ends_with_what_the_other_has_not_taken(void)
 	vb_cable_tell(&t.b.c, false);
 	exchange();
 	CHECK(vb_cable_credit(&t.a.c, DATAGRAM) >= first);
+}
+
+static void credit_is_no_more_than_our_own_socket_holds(void)
+{
+	begin();
+	size_t most = vb_cable_credit(&t.a.c, DATAGRAM);
+
+	t.a.c.send_room = ROOM / 4;
+	vb_cable_tell(&t.b.c, false);
+	exchange();
+	CHECK(vb_cable_credit(&t.a.c, DATAGRAM) <= most / 4 + 1 && vb_cable_credit(&t.a.c, DATAGRAM) > most / 8);
 }
 
 static void more_ends_than_one_datagram_has_are_told(void)
@@ -411,7 +439,9 @@ int main(void)
 	RUN(a_changed_byte_anywhere_is_refused);
 	RUN(another_secret_or_topology_is_not_let_in);
 	RUN(a_stranger_without_a_secret_cannot_end_a_session);
+	RUN(what_a_process_has_sent_itself_begins_no_session);
 	RUN(credit_ends_with_what_the_other_has_not_taken);
+	RUN(credit_is_no_more_than_our_own_socket_holds);
 	RUN(more_ends_than_one_datagram_has_are_told);
 	return 0;
 }

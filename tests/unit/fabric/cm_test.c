@@ -269,16 +269,19 @@ static void a_request_for_a_port_that_is_bound_waits_for_a_time(void)
 
 static void no_more_requests_wait_than_there_are_places(void)
 {
-	struct vb_cm_msg msg = request(1, 500, 9);
-	uint16_t port = 500;
+	enum { PLACES = 256, EACH = 64 };
+	struct vb_cm_msg msg;
 
 	begin();
-	CHECK(!bind_at(0, 1, &port, 0, 0));
-	for (int i = 0; i < 256; i++)
-		say(1, 1, &msg);
-	SAME(t.client[1].count, 0);
-	say(1, 1, &msg);
-	SAME(got(1).attr, VB_CM_REJ);
+	for (uint16_t port = 500; port <= 500 + PLACES / EACH; port++) {
+		CHECK(!bind_at(0, port - 499u, &port, 0, 0));
+		msg = request(1, port, 9);
+		for (int i = 0; i < EACH && port < 500 + PLACES / EACH; i++)
+			say(1, 1, &msg);
+		SAME(t.client[1].count, 0);
+		say(1, 1, &msg); /* the port has no place left, or none is left at all */
+		SAME(got(1).attr, VB_CM_REJ);
+	}
 	end();
 }
 
