@@ -6,6 +6,7 @@
 
 #include <pthread.h>
 
+#include "core/arrival.h"
 #include "core/flow.h"
 #include "path/path.h"
 

@@ -130,9 +130,11 @@ static void works(int fd, void *arg)
 	for (unsigned i = 0; i < KINDS; i++) {
 		CHECK(!pthread_join(w[i].thread, NULL));
 		CHECK(w[i].rounds > 2);
-		dev_close(&w[i].d);
 	}
 	meet_up(fd);
+	meet_up(fd); /* now no process has a handle of another one's target */
+	for (unsigned i = 0; i < KINDS; i++)
+		dev_close(&w[i].d);
 }
 
 /* A target that stays; the initiator's process has its handle, and connects it anew after each error. */
@@ -233,6 +235,8 @@ static void all_at_once(void)
 	CHECK(arrived);
 	SAME(ibv_destroy_qp(target), 0);
 	SAME(ibv_close_xrcd(x), 0);
+	for (unsigned k = 0; k < PROCESSES; k++)
+		meet_up(p[k].fd);
 	for (unsigned k = 0; k < PROCESSES; k++) {
 		meet_up(p[k].fd);
 		finish(&p[k]);

@@ -57,15 +57,15 @@ run_tests() {
 }
 
 frame=$(echo src/frame/*.c)
-run_tests frame tests/unit/frame/reference.c "$frame" cursor icrc message net opcode packet psn
+run_tests frame tests/unit/frame/reference.c "$frame" cursor icrc ip_sums message net opcode packet psn tso
 run_tests fault "" "$(sources vb_fault_rule_sources src/fault) src/frame/opcode.c" rule script
 run_tests roce tests/unit/roce/fixture.c "$(echo src/engine/roce/*.c) $frame" requester responder
 run_tests iwarp tests/unit/iwarp/fixture.c "$(echo src/engine/iwarp/*.c) $frame" mpa rdmap stream hostile
 run_tests cm "tests/unit/cm/fixture.c tests/unit/cm/sim.c" "$(echo src/engine/cm/*.c) $frame" conn message route
 [ "$machine" = aarch64 ] || exit 0
 core="$(sources vb_core_objects src/core) $(sources vb_fault_rule_sources src/fault) src/fault/set.c src/fault/timer.c"
-run_tests core tests/unit/core/fake.c "$core src/core/lid.c src/core/ib.c src/frame/opcode.c src/frame/net.c src/util/guard.c src/util/lock.c src/util/log.c" \
-	ah async cq handle key mr mw post qp qp_state srq
+run_tests core tests/unit/core/fake.c "$core src/core/lid.c src/core/ib.c $frame src/util/guard.c src/util/lock.c src/util/log.c" \
+	ah arrival async cq handle key mr mw post qp qp_state srq
 run_tests core src/util/lock.c "" favourite
 # the rest is compiled, so that what the layouts of structs must be is checked
 export check_only=-fsyntax-only
