@@ -468,7 +468,7 @@ bool vn_refused(struct vn_path *p, uint16_t status);  /* the path cannot execute
 bool vn_hopeless(const struct vn_disk *d);            /* no path has been usable for reconnect_ms */
 void vn_review(struct vn_path *p, uint64_t now);      /* the caretaker's look at it, from time to time */
 void vn_issue(struct vn_disk *d);                     /* sends all commands that can be sent */
-void vn_requests_end(struct vn_disk *d, int error);   /* ends all requests; there is no queue */
+void vn_requests_end(struct vn_disk *d, int error);   /* ends all, those that queues have at their last command */
 bool vn_callbacks(struct vn_disk *d, int *n);         /* releases the lock meanwhile */
 uint64_t vn_again_at(const struct vn_disk *d);        /* when the next command is to be sent again; UINT64_MAX: never */
 

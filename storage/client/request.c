@@ -207,7 +207,8 @@ void vn_requests_end(struct vn_disk *d, int error)
 	while ((o = first_op(&d->pending))) {
 		o->whole = true;
 		o->error = error;
-		op_over(d, o);
+		if (!o->outstanding) /* otherwise its last command ends it: until then the target may use the buffer */
+			op_over(d, o);
 	}
 }
 
