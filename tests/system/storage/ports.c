@@ -239,8 +239,9 @@ static bool greet(const struct conn *c)
 static void do_command(struct port *p, struct conn *c)
 {
 	pthread_mutex_lock(&lock);
-	p->unanswered += !c->qid && in(p)->halted;
-	if (!c->dead && !in(p)->halted) {
+	if (!c->dead && in(p)->halted) {
+		p->unanswered += !c->qid;
+	} else if (!c->dead) {
 		if (c->sqe.opcode == NV_FABRICS)
 			fabrics(p, c);
 		else if (c->qid)
