@@ -168,7 +168,7 @@ static bool find_in(struct rcm_device *dev, const uint8_t gid[16], uint32_t ifin
 	struct ibv_gid_entry last;
 	struct ibv_port_attr port;
 
-	if (vb_query_port_now(dev->verbs, 1, &port) || port.gid_tbl_len <= 0)
+	if (vb_query_port_bare(dev->verbs, 1, &port) || port.gid_tbl_len <= 0)
 		return false;
 	/* usually the one that was asked for before */
 	if (!ibv_query_gid_ex(dev->verbs, 1, dev->last_gid, &last, 0) && is_source(&last, gid, ifindex)) {
