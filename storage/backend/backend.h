@@ -30,7 +30,8 @@ enum nb_op {
 /* Errors of a medium that other machines share. */
 #define NB_LATE ETIME       /* no answer yet: the request may still be executed, and another one may be sent */
 #define NB_FENCED ESHUTDOWN /* the medium takes no request of this target any more, and executes none */
-#define NB_ELSEWHERE EXDEV  /* another gateway of the medium has the writes: not executed */
+/* Not executed: another gateway of the medium has the writes, or perhaps a reservation that this one has not seen. */
+#define NB_ELSEWHERE EXDEV
 
 /*
  * One request. Its memory belongs to the caller and must stay valid until done. The thread of the loop calls done,
@@ -87,10 +88,12 @@ struct nb_port {
 
 #define NB_PORTS_OF_ONE 8u /* of one gateway and medium */
 
+bool nb_address_valid(const char *text); /* numeric, perhaps with a scope; it fits into a port */
+
 /* Who writes to a medium that several gateways serve. */
 enum nb_access {
 	NB_HERE,  /* this one, or there are no others */
-	NB_OTHER, /* another one. Reads are executed, writes answered with NB_ELSEWHERE */
+	NB_OTHER, /* another one. Writes are answered with NB_ELSEWHERE, and reads, too, that a reservation may forbid */
 	NB_MOVING /* as NB_OTHER; soon it will be NB_HERE, or NB_OTHER again */
 };
 

@@ -119,15 +119,37 @@ static struct ng_gateway *find_place(struct ng *g)
 	return NULL;
 }
 
-static bool any_other_lives(struct ng *g)
+enum others { NOBODY, PERHAPS, SOMEBODY };
+
+/* Whether another gateway lives. One that has not failed yet, and has not moved since this one looks, may be dead. */
+static enum others others_live(struct ng *g)
 {
+	bool perhaps = false;
+
 	for (uint32_t i = 0; i < g->seen.count; i++) {
 		const struct ng_gateway *w = &g->seen.gateways[i];
 
-		if (*w->client && !same(w->name, g->name) && !has_failed(g, w->client))
-			return true;
+		if (!*w->client || same(w->name, g->name) || has_failed(g, w->client))
+			continue;
+		if (find_lease(g, w->client)->moved)
+			return SOMEBODY;
+		perhaps = true;
 	}
-	return false;
+	return perhaps ? PERHAPS : NOBODY;
+}
+
+/* What does not persist ends with the last gateway. False: it is not known yet whether there is one. */
+static bool judge_power(struct ng *g)
+{
+	struct nr_state *s = &g->next.reservations;
+
+	if (*g->before || s->persists || !s->count)
+		return true;
+	enum others others = others_live(g);
+
+	if (others == NOBODY)
+		nr_power_lost(s);
+	return others != PERHAPS;
 }
 
 static enum ng_act join_others(struct ng *g)
@@ -141,8 +163,8 @@ static enum ng_act join_others(struct ng *g)
 		return NG_WAIT;
 	if (!me && !(me = find_place(g)))
 		return g->asked - g->began < NG_LEASE_MS + NG_BEAT_MS ? NG_WAIT : NG_FULL;
-	if (!*g->before && !any_other_lives(g))
-		nr_power_lost(&g->next.reservations);
+	if (!judge_power(g))
+		return NG_WAIT;
 	memcpy(me->name, g->name, NG_NAME);
 	memcpy(me->client, g->client, NG_CLIENT);
 	me->beat++;

@@ -20,7 +20,8 @@
  *
  * A change of the reservation is complete when each gateway that lives has said that it enforces the new one, and has
  * no request left that the old one admitted. One that does not say so fails by its lease: a failed owner is
- * blocklisted, another gateway executes nothing before it has read the state again.
+ * blocklisted. Another gateway executes no write. It executes no read before it has read the state again, if the state
+ * that it knows has registered hosts; otherwise a read may pass a reservation that it has not seen.
  */
 
 #define NG_GATEWAYS 16u

@@ -1,6 +1,7 @@
 // gateway_text.c - the state that gateways share, as the text of an object
 // follows: docs/ceph.md
 // SPDX-License-Identifier: MIT
+#include <arpa/inet.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -16,6 +17,19 @@ bool ng_name_valid(const char *name)
 	size_t n = strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-");
 
 	return n && n < NG_NAME && !name[n] && *name != '-';
+}
+
+bool nb_address_valid(const char *text)
+{
+	char plain[INET6_ADDRSTRLEN];
+	size_t n = strcspn(text, "%"); /* a scope follows */
+	struct in6_addr address;
+
+	if (n >= sizeof(plain) || strlen(text) >= sizeof(((struct nb_port *)NULL)->address))
+		return false;
+	memcpy(plain, text, n);
+	plain[n] = '\0';
+	return inet_pton(strchr(plain, ':') ? AF_INET6 : AF_INET, plain, &address) == 1;
 }
 
 /* ---- reading ---- */
@@ -161,7 +175,7 @@ static void reservations_of(struct words *w, struct nr_state *s)
 	w->bad |= !nr_valid(s);
 }
 
-/* Of the gateway of the line before. Addresses are numeric. */
+/* Of the gateway of the line before. */
 static void port_line(struct words *w, struct ng_gateway *g)
 {
 	struct nb_port p = {0};
@@ -174,7 +188,7 @@ static void port_line(struct words *w, struct ng_gateway *g)
 	p.service = (uint16_t)number_to(w, ' ', UINT16_MAX);
 	hex_of(w, ' ', p.subsystem, sizeof(p.subsystem));
 	text_of(w, '\n', p.address, sizeof(p.address));
-	w->bad |= !*p.address || g->port_count == NB_PORTS_OF_ONE;
+	w->bad |= !nb_address_valid(p.address) || g->port_count == NB_PORTS_OF_ONE;
 	if (!w->bad)
 		g->ports[g->port_count++] = p;
 }

@@ -214,8 +214,8 @@ static bool belongs_elsewhere(struct nb_rbd *d, const struct nb_request *r)
 		return false;
 	/* hosts that reserve the image may be told that this gateway has failed: perhaps they forbid the read meanwhile */
 	if (r->op == NB_READ)
-		return d->b.reservations->count && !nb_rbd_gateway_in_lease(d->gateway, coarse_ms());
-	if (d->b.access == NB_HERE && nb_rbd_gateway_current(d->gateway, coarse_ms()))
+		return d->b.reservations->count && !nb_rbd_gateway_in_lease(d->gateway);
+	if (d->b.access == NB_HERE && nb_rbd_gateway_current(d->gateway))
 		return false;
 	nb_rbd_gateway_want(d->gateway);
 	return true;

@@ -105,9 +105,9 @@ void nb_rbd_gateway_free(struct nb_rbd_gateway *w);                   /* by the 
 void nb_rbd_gateway_drained(struct nb_rbd_gateway *w);
 void nb_rbd_gateway_want(struct nb_rbd_gateway *w);
 /* Not too long ago it was alive for all others. */
-bool nb_rbd_gateway_current(const struct nb_rbd_gateway *w, uint64_t now);
+bool nb_rbd_gateway_current(const struct nb_rbd_gateway *w);
 /* It is alive for all others: none changes the reservation without it. */
-bool nb_rbd_gateway_in_lease(const struct nb_rbd_gateway *w, uint64_t now);
+bool nb_rbd_gateway_in_lease(const struct nb_rbd_gateway *w);
 /* The backend's fields reservations and others are the gateway's. */
 void nb_rbd_gateway_show(struct nb_rbd_gateway *w, struct nb_backend *b);
 /* One change of the reservation at a time: nb_rbd_change_answered follows, unless it is forgotten. A forgotten change may

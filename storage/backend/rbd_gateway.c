@@ -17,7 +17,6 @@
 #define JOIN_MS 12000 /* limit of joining: it may take the time of two leases */
 #define CONFLICTS 20  /* others were faster so often: later */
 #define CONFIRMED_MS 30000 /* without news of its lease, a gateway starts no write */
-#define COARSE_MS 50       /* the loop's clock is behind by less */
 #define LOCK "rbd_lock"    /* librbd's name of the exclusive lock */
 
 /* A gateway that slept longer than its blocklist lasts notices by CONFIRMED_MS that it is not the owner. */
@@ -34,7 +33,7 @@ struct nb_rbd_gateway {
 	bool watching;
 	pthread_t thread;
 	bool has_thread;
-	uint64_t confirmed; /* when it last wrote the state; atomic */
+	uint64_t confirmed; /* when it last wrote the state, in boot_ms; atomic */
 	pthread_mutex_t
 	        lock; /* guards what follows; the loop, the thread, and librados' threads take it for a moment */
 	pthread_cond_t wake;
@@ -58,6 +57,15 @@ static uint64_t steady_ms(void)
 	struct timespec t;
 
 	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+/* It goes on while the machine is suspended, as the clocks of the other gateways do. */
+static uint64_t boot_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_BOOTTIME, &t);
 	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
 }
 
@@ -272,7 +280,7 @@ static int act_once(struct nb_rbd_gateway *w, enum ng_act *act)
 		return 0;
 	bool news = w->g.news;
 	uint64_t before =
-	        steady_ms(); /* the others see the write later, so that this gateway's lease ends before theirs of it */
+	        boot_ms(); /* the others see the write later, so that this gateway's lease ends before theirs of it */
 
 	if ((error = write_state(w)))
 		return error;
@@ -436,14 +444,14 @@ void nb_rbd_gateway_want(struct nb_rbd_gateway *w)
 	pthread_mutex_unlock(&w->lock);
 }
 
-bool nb_rbd_gateway_current(const struct nb_rbd_gateway *w, uint64_t now)
+bool nb_rbd_gateway_current(const struct nb_rbd_gateway *w)
 {
-	return now < __atomic_load_n(&w->confirmed, __ATOMIC_ACQUIRE) + CONFIRMED_MS;
+	return boot_ms() < __atomic_load_n(&w->confirmed, __ATOMIC_ACQUIRE) + CONFIRMED_MS;
 }
 
-bool nb_rbd_gateway_in_lease(const struct nb_rbd_gateway *w, uint64_t now)
+bool nb_rbd_gateway_in_lease(const struct nb_rbd_gateway *w)
 {
-	return now + COARSE_MS < __atomic_load_n(&w->confirmed, __ATOMIC_ACQUIRE) + NG_LEASE_MS;
+	return boot_ms() < __atomic_load_n(&w->confirmed, __ATOMIC_ACQUIRE) + NG_LEASE_MS;
 }
 
 const char *nb_rbd_gateway_client(const struct nb_rbd_gateway *w)

@@ -54,11 +54,17 @@ void nb_rbd_change_answered(struct nb_rbd *d, enum nr_result result)
  * is on its way: it is executed if no other gateway has changed the state meanwhile, about once a second. */
 uint64_t nb_rbd_changes_turn(struct nb_rbd *d, uint64_t now)
 {
-	while (d->changes && d->changes->moved <= now) {
-		struct nb_request *r = take_change(d);
+	struct nb_request *late = NULL, **end = &late;
 
+	while (d->changes && d->changes->moved <= now) {
+		*end = take_change(d);
+		end = &(*end)->next;
+		*end = NULL;
 		d->b.late++;
-		send_next_change(d);
+	}
+	send_next_change(d);
+	for (struct nb_request *r; (r = late);) {
+		late = r->next;
 		r->done(r, NB_LATE);
 	}
 	return d->changes ? d->changes->moved : UINT64_MAX;

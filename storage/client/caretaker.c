@@ -89,8 +89,9 @@ static bool give_up_in_time(struct vn_disk *d)
 	vn_lock(d);
 	for (unsigned i = 0; i < d->n_paths; i++)
 		any |= d->paths[i].up;
-	if (d->state == VN_OPEN && !any && d->known && vn_hopeless(d)) {
+	if (d->state == VN_OPEN && !any && d->known && vn_hopeless(d))
 		d->state = VN_GIVEN_UP;
+	if (d->state == VN_GIVEN_UP) { /* ends those of this path; others are perhaps still in the queues of another */
 		vn_requests_end(d, -ENOTCONN);
 		vn_wake(d);
 	}
@@ -184,12 +185,13 @@ static enum found look_at_queues(struct vn_path *p, uint64_t now)
 }
 
 /* Handles requests that are due. Returns when to check again at the latest. */
-static uint64_t visit_path(struct vn_path *p, uint64_t now, enum found *found)
+static uint64_t visit_path(struct vn_path *p, enum found *found)
 {
 	struct vn_disk *d = p->disk;
-	uint64_t at, again;
+	uint64_t now, at, again;
 
 	vn_lock(d);
+	now = vn_now(); /* not earlier than any time that another thread has noted */
 	*found = look_at_queues(p, now);
 	at = now + (vn_several(d) && *found != IDLE ? LOOKS_MS : LOOK_MS);
 	vn_review(p, now);
@@ -259,7 +261,7 @@ static void mind_connection(struct vn_path *p)
 	while (!p->disk->stop) {
 		struct pollfd f[3];
 		enum found found;
-		uint64_t until = visit_path(p, vn_now(), &found);
+		uint64_t until = visit_path(p, &found);
 		int n = admin->transport->descriptors(admin, f + 1) + 1;
 		eventfd_t x;
 
@@ -296,7 +298,7 @@ void *vn_caretaker(void *path)
 		pthread_mutex_unlock(&d->lock);
 		if (up)
 			mind_connection(p);
-		else if (state == VN_OPEN)
+		else if (state == VN_OPEN || p->now.admin) /* its queues may still have commands */
 			reconnect_path(p);
 		else
 			caretaker_nap(p, -1);

@@ -187,12 +187,14 @@ int vn_command(struct vn_queue *q, const struct nv_sqe *sqe, enum vn_way way, vo
 
 /*
  * The registrations of a disk. lock guards everything. Registering much memory takes long, and every request needs the
- * lock, so registration runs without it. The protection domains stay meanwhile.
+ * lock, so registration runs without it: of one piece of memory with all devices (busy; the protection domains stay
+ * meanwhile), or of all memory with a new device (attaching; the list stays meanwhile).
  */
 struct vn_domain {
 	pthread_mutex_t lock;
 	pthread_cond_t idle;
 	unsigned busy;          /* threads that work on devices without the lock; idle is signalled at 0 */
+	bool attaching;         /* a thread works on the list without the lock; idle is signalled at the end */
 	struct vn_memory **all; /* sorted by address */
 	size_t n, room;
 	/* The devices of the queues. One that no queue uses any more is kept until another needs its place. */
@@ -457,8 +459,9 @@ void vn_ask_access(struct vn_path *p);
 bool vn_same_disk(const struct vn_disk *d, const struct vn_info *is, const struct vn_names *names);
 const char *vn_misfit(const struct vn_disk *d, const struct vn_association *a); /* NULL: it leads to the same disk */
 void vn_resize(struct vn_disk *d, uint64_t size);
-void vn_cmd_over(struct vn_path *p, struct vn_cmd *c); /* c was answered */
-void vn_resend(struct vn_disk *d);                     /* commands that wait may be sent again at once */
+void vn_cmd_over(struct vn_path *p, struct vn_cmd *c);            /* c was answered */
+void vn_again(struct vn_disk *d, struct vn_cmd *c, uint64_t due); /* c is to be sent again, from due on */
+void vn_resend(struct vn_disk *d);                                /* commands that wait may be sent again at once */
 void vn_install(struct vn_path *p, const struct vn_association *a);
 void vn_withdraw(struct vn_path *p); /* queues cannot access memory: outstanding commands will be sent again */
 void vn_lost(struct vn_path *p);
@@ -468,7 +471,7 @@ bool vn_refused(struct vn_path *p, uint16_t status);  /* the path cannot execute
 bool vn_hopeless(const struct vn_disk *d);            /* no path has been usable for reconnect_ms */
 void vn_review(struct vn_path *p, uint64_t now);      /* the caretaker's look at it, from time to time */
 void vn_issue(struct vn_disk *d);                     /* sends all commands that can be sent */
-void vn_requests_end(struct vn_disk *d, int error);   /* ends all requests; there is no queue */
+void vn_requests_end(struct vn_disk *d, int error);   /* ends all, those that queues have at their last command */
 bool vn_callbacks(struct vn_disk *d, int *n);         /* releases the lock meanwhile */
 uint64_t vn_again_at(const struct vn_disk *d);        /* when the next command is to be sent again; UINT64_MAX: never */
 

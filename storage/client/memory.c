@@ -159,6 +159,14 @@ static int without_lock(struct vn_domain *d, struct vn_memory *m, int (*work)(st
 	return e;
 }
 
+/* Takes the lock when no device is being attached, which registers all memory. */
+static void lock_list(struct vn_domain *d)
+{
+	pthread_mutex_lock(&d->lock);
+	while (d->attaching)
+		pthread_cond_wait(&d->idle, &d->lock);
+}
+
 static int make_mr(struct vn_domain *d, struct vn_memory *m)
 {
 #ifdef VN_HAVE_RDMA
@@ -189,7 +197,7 @@ int vn_register(struct vn_disk *disk, void *address, size_t length, struct vn_me
 		return -ENOMEM;
 	m->address = address;
 	m->length = length;
-	pthread_mutex_lock(&d->lock);
+	lock_list(d);
 	m->coming = true;
 	e = insert_region(d, m);
 	if (!e) {
@@ -233,7 +241,7 @@ int vn_unregister(struct vn_disk *disk, struct vn_memory *m)
 	struct vn_domain *d = &disk->domain;
 	int e = -EINVAL;
 
-	pthread_mutex_lock(&d->lock);
+	lock_list(d);
 	for (size_t i = 0; i < d->n && e == -EINVAL; i++) {
 		if (d->all[i] != m)
 			continue;

@@ -227,11 +227,7 @@ void vn_withdraw(struct vn_path *p)
 			if (!c)
 				continue;
 			vn_queue_release(q, c);
-			c->due = 0;
-			c->next = NULL;
-			*d->again.end = c;
-			d->again.end = &c->next;
-			d->stats.retries++;
+			vn_again(d, c, 0);
 		}
 	}
 }

@@ -18,12 +18,12 @@
 
 /* ---- memory, by protection domain ---- */
 
-static int make_mr_on(const struct vn_domain *d, unsigned i, struct vn_memory *m)
+static int make_mr_on(void *pd, unsigned i, struct vn_memory *m)
 {
-	m->mr[i] = ibv_reg_mr(d->devices[i].pd, m->address, m->length,
+	m->mr[i] = ibv_reg_mr(pd, m->address, m->length,
 	                      IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE);
 	if (!m->mr[i]) /* the memory may be read-only: then register it for remote reads only */
-		m->mr[i] = ibv_reg_mr(d->devices[i].pd, m->address, m->length, IBV_ACCESS_REMOTE_READ);
+		m->mr[i] = ibv_reg_mr(pd, m->address, m->length, IBV_ACCESS_REMOTE_READ);
 	return m->mr[i] ? 0 : -(errno ? errno : ENOMEM);
 }
 
@@ -33,7 +33,7 @@ int vn_mr_make(struct vn_domain *d, struct vn_memory *m)
 
 	for (unsigned i = 0; i < VN_DEVICES && !e; i++)
 		if (d->devices[i].pd)
-			e = make_mr_on(d, i, m);
+			e = make_mr_on(d->devices[i].pd, i, m);
 	if (e)
 		vn_mr_drop(m);
 	return e;
@@ -52,38 +52,57 @@ void vn_mr_drop(struct vn_memory *m)
 		drop_mr_on(m, i);
 }
 
-static void detach_device(struct vn_domain *d, unsigned i)
+static void drop_device(struct vn_domain *d, unsigned i, void *pd)
 {
 	for (size_t m = 0; m < d->n; m++)
 		drop_mr_on(d->all[m], i);
-	if (d->devices[i].pd)
-		ibv_dealloc_pd(d->devices[i].pd);
-	d->devices[i] = (struct vn_device){0};
+	if (pd)
+		ibv_dealloc_pd(pd);
 }
 
 void vn_domain_end(struct vn_domain *d)
 {
-	for (unsigned i = 0; i < VN_DEVICES; i++)
-		detach_device(d, i);
+	for (unsigned i = 0; i < VN_DEVICES; i++) {
+		drop_device(d, i, d->devices[i].pd);
+		d->devices[i] = (struct vn_device){0};
+	}
 }
 
-static int attach_device(struct vn_domain *d, unsigned i, void *context)
+/* Registers all memory in a place that no device has. d->attaching keeps the list as it is. */
+static int fill_place(struct vn_domain *d, unsigned i, void *context, void **pd)
 {
 	int e = 0;
 
-	detach_device(d, i);
-	d->devices[i].pd = ibv_alloc_pd(context);
-	if (!d->devices[i].pd)
+	*pd = ibv_alloc_pd(context);
+	if (!*pd)
 		return -(errno ? errno : ENOMEM);
-	d->devices[i].context = context;
 	for (size_t m = 0; m < d->n && !e; m++)
-		e = make_mr_on(d, i, d->all[m]);
+		e = make_mr_on(*pd, i, d->all[m]);
 	if (e)
-		detach_device(d, i);
+		drop_device(d, i, *pd);
 	return e;
 }
 
-/* The place of a device, or else one that no queue uses: the paths have one device each at most. */
+/* Releases the lock meanwhile: registration takes long, and requests of the other paths need the lock. */
+static int attach_device(struct vn_domain *d, unsigned i, void *context)
+{
+	void *pd, *old = d->devices[i].pd;
+
+	d->devices[i] = (struct vn_device){0};
+	d->attaching = true;
+	pthread_mutex_unlock(&d->lock);
+	drop_device(d, i, old);
+	int e = fill_place(d, i, context, &pd);
+
+	pthread_mutex_lock(&d->lock);
+	d->attaching = false;
+	pthread_cond_broadcast(&d->idle);
+	if (!e)
+		d->devices[i] = (struct vn_device){.pd = pd, .context = context};
+	return e;
+}
+
+/* The place of a device, or else one that no queue uses: the paths have one device each at most. VN_DEVICES: none */
 static unsigned find_device(const struct vn_domain *d, const void *context)
 {
 	unsigned i = 0;
@@ -92,9 +111,14 @@ static unsigned find_device(const struct vn_domain *d, const void *context)
 		i++;
 	if (i < VN_DEVICES)
 		return i;
-	for (i = 0; d->devices[i].users; i++)
+	for (i = 0; i < VN_DEVICES && d->devices[i].users; i++)
 		;
 	return i;
+}
+
+static bool is_attached(const struct vn_domain *d, unsigned i, const void *context)
+{
+	return i < VN_DEVICES && d->devices[i].context == context;
 }
 
 int vn_domain_attach(struct vn_domain *d, void *context, unsigned *device)
@@ -103,9 +127,11 @@ int vn_domain_attach(struct vn_domain *d, void *context, unsigned *device)
 	int e = 0;
 
 	pthread_mutex_lock(&d->lock);
-	while (i = find_device(d, context), d->devices[i].context != context && d->busy)
+	while (i = find_device(d, context), !is_attached(d, i, context) && (d->busy || d->attaching))
 		pthread_cond_wait(&d->idle, &d->lock);
-	if (d->devices[i].context != context)
+	if (i == VN_DEVICES)
+		e = -ENOSPC;
+	else if (!is_attached(d, i, context))
 		e = attach_device(d, i, context);
 	if (!e) {
 		d->devices[i].users++;

@@ -35,11 +35,13 @@ static struct vn_op *first_op(struct vn_ops_list *l)
 	return o;
 }
 
-static void append_cmd(struct vn_cmds *l, struct vn_cmd *c)
+void vn_again(struct vn_disk *d, struct vn_cmd *c, uint64_t due)
 {
+	c->due = due;
 	c->next = NULL;
-	*l->end = c;
-	l->end = &c->next;
+	*d->again.end = c;
+	d->again.end = &c->next;
+	d->stats.retries++;
 }
 
 /* The first command that may be sent now. */
@@ -185,9 +187,7 @@ void vn_cmd_over(struct vn_path *p, struct vn_cmd *c)
 	}
 	c->tries += !away && !c->soon;
 	c->attentions += c->soon;
-	c->due = due_of(p, c, away);
-	d->stats.retries++;
-	append_cmd(&d->again, c);
+	vn_again(d, c, due_of(p, c, away));
 	vn_care(p);
 }
 
@@ -207,7 +207,8 @@ void vn_requests_end(struct vn_disk *d, int error)
 	while ((o = first_op(&d->pending))) {
 		o->whole = true;
 		o->error = error;
-		op_over(d, o);
+		if (!o->outstanding) /* otherwise its last command ends it: until then the target may use the buffer */
+			op_over(d, o);
 	}
 }
 

@@ -81,7 +81,8 @@ bool vn_return(struct vn_path *p)
 	if (vn_associate_rdma(p, attempt_deadline(p), &a))
 		return false;
 	vn_lock(p->disk);
-	bool same = !vn_misfit(p->disk, &a), good = same && drain_queues(p);
+	const char *misfit = vn_misfit(p->disk, &a);
+	bool good = !misfit && drain_queues(p);
 
 	if (good)
 		change_over(p, &a, &old);
@@ -89,8 +90,7 @@ bool vn_return(struct vn_path *p)
 	pthread_mutex_unlock(&p->disk->lock);
 	vn_wake(p->disk);
 	if (!good) {
-		vn_rdma_again(p,
-		              same ? "the change would have held requests up for too long" : "another disk is there");
+		vn_rdma_again(p, misfit ? misfit : "the change would have held requests up for too long");
 		vn_dissolve(&a);
 		return false;
 	}

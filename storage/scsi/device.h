@@ -125,7 +125,8 @@ struct sc_task {
 /* Makes a logical unit of the backend, and owns it then. seed: identifies a medium that has no identity. 0 or errno. */
 int sc_lu_add(struct sc_target *t, unsigned number, struct nb_backend *b, const char *seed);
 /* Takes the persistent reservations that are kept in the directory, and keeps there those that ask for it. 0 or errno;
- * EINVAL: what is kept cannot be understood. */
+ * EINVAL: what is kept cannot be understood; EPERM: others own the directory, or may write to it; EEXIST: another unit
+ * keeps those of the same medium there. */
 int sc_keep(struct sc_lu *lu, const char *directory);
 void sc_target_close(struct sc_target *t); /* when all nexuses have gone */
 

@@ -48,6 +48,19 @@ static bool print_state(const struct sc_lu *lu, FILE *f)
 	return !fflush(f) && !fsync(fileno(f));
 }
 
+/* A new file, whatever has its name now: a link to another file, for example. */
+static FILE *make_file(const char *name)
+{
+	if (unlink(name) && errno != ENOENT)
+		return NULL;
+	int fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	FILE *f = fd < 0 ? NULL : fdopen(fd, "w");
+
+	if (!f && fd >= 0)
+		close(fd);
+	return f;
+}
+
 /* The old file or the new one is there at any time. */
 static bool replace_file(const struct sc_lu *lu)
 {
@@ -55,7 +68,7 @@ static bool replace_file(const struct sc_lu *lu)
 
 	if (asprintf(&next, "%s.new", lu->kept) < 0)
 		return false;
-	FILE *f = fopen(next, "we");
+	FILE *f = make_file(next);
 	bool done = f && print_state(lu, f);
 
 	if (f && fclose(f))
@@ -112,7 +125,8 @@ static bool read_state(struct sc_lu *lu, FILE *f)
 	return !lu->type == !lu->held;
 }
 
-int sc_keep(struct sc_lu *lu, const char *directory)
+/* Who may write there could give registrations to anybody, or lose them. */
+static int check_directory(const char *directory)
 {
 	struct stat st;
 
@@ -120,6 +134,29 @@ int sc_keep(struct sc_lu *lu, const char *directory)
 		return errno;
 	if (!S_ISDIR(st.st_mode))
 		return ENOTDIR;
+	return st.st_uid != geteuid() || st.st_mode & 022 ? EPERM : 0;
+}
+
+/* Two units of one medium have one identifier. */
+static bool another_has_file(const struct sc_lu *lu)
+{
+	for (unsigned i = 0; i < SC_LUNS; i++) {
+		const struct sc_lu *other = lu->target->lus[i];
+
+		if (other && other != lu && other->kept && other->id == lu->id)
+			return true;
+	}
+	return false;
+}
+
+int sc_keep(struct sc_lu *lu, const char *directory)
+{
+	int error = check_directory(directory);
+
+	if (error)
+		return error;
+	if (another_has_file(lu))
+		return EEXIST;
 	if (asprintf(&lu->kept, "%s/%016" PRIx64 ".reservations", directory, lu->id) < 0) {
 		lu->kept = NULL;
 		return ENOMEM;

@@ -305,7 +305,8 @@ void sc_run_pr_out(struct sc_task *t)
 	if (registers) {
 		uint8_t status = take_registration(t, key, new_key, action == REGISTER_IGNORE);
 
-		lu->aptpl = status == SC_GOOD ? aptpl : lu->aptpl;
+		if (status == SC_GOOD && (r || new_key)) /* otherwise it does nothing. SPC-4, 5.13.7 */
+			lu->aptpl = aptpl;
 		finish_pr(t, status);
 		return;
 	}

@@ -153,6 +153,20 @@ static int open_backend(const struct options *o, const char *what, struct nb_bac
 	return nb_open(&c, server.ring, b);
 }
 
+static const char *error_of_state(int error)
+{
+	switch (error) {
+	case EPERM:
+		return "the directory is another user's, or others may write to it";
+	case EEXIST:
+		return "another unit is the same medium, and has its file";
+	case EINVAL:
+		return "the file cannot be understood";
+	default:
+		return strerror(error);
+	}
+}
+
 static bool add_units(const struct options *o)
 {
 	for (unsigned i = 0; i < o->count; i++) {
@@ -167,7 +181,7 @@ static bool add_units(const struct options *o)
 		if (error)
 			return report_wrong(o->exports[i], strerror(error));
 		if (o->state && (error = sc_keep(server.target.scsi.lus[i], o->state)))
-			return report_wrong("--state: reservations that are kept", strerror(error));
+			return report_wrong("--state: reservations that are kept", error_of_state(error));
 	}
 	uint64_t guid = o->has_guid ? o->guid : server.target.scsi.lus[0]->id;
 

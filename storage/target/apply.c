@@ -1,7 +1,6 @@
 // apply.c - changes a running server to a new configuration
 // SPDX-License-Identifier: MIT
 #include <errno.h>
-#include <netdb.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -266,14 +265,7 @@ static unsigned add_listener(struct nt_server *sv, const struct nt_config_addres
 
 bool nt_announce_valid(const char *address)
 {
-	const struct addrinfo hints = {.ai_flags = AI_NUMERICHOST};
-	struct addrinfo *found;
-
-	if (strlen(address) >= sizeof(((struct nt_target *)NULL)->announce) ||
-	    getaddrinfo(address, NULL, &hints, &found))
-		return false;
-	freeaddrinfo(found);
-	return true;
+	return strlen(address) < sizeof(((struct nt_target *)NULL)->announce) && nb_address_valid(address);
 }
 
 static void apply_announce(struct nt_target *t, const struct nt_config *c)

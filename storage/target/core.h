@@ -132,6 +132,7 @@ void nt_peers_forget(struct nt_target *t); /* all queues have gone */
 
 /* controller.c */
 struct nt_controller *nt_controller_open(struct nt_subsystem *s, struct nt_queue *q, const char *hostnqn);
+bool nt_is_of_host(const struct nt_controller *c, const char *hostnqn, const uint8_t *hostid);
 void nt_controller_end(struct nt_controller *c);                    /* ends all its connections */
 void nt_controller_detach(struct nt_queue *q);                      /* the queue has gone */
 void nt_controller_configure(struct nt_controller *c, uint32_t cc); /* the host has written CC */

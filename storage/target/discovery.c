@@ -97,7 +97,14 @@ static void put_other(uint8_t *e, const struct nb_port *other, const char *nqn)
 	put_entry(e, &p, NV_SUBTYPE_NVM, nqn, other->address);
 }
 
-/* Those of the subsystem. A port on all addresses of both families is two. */
+/* Without a configured address, and without one that others reach: the machine has only IPv6, or no interface yet. */
+static bool is_only_here(const struct nt_target *t, const struct nt_port *p)
+{
+	return p->any && !t->announce_only && (!strcmp(t->announce, "127.0.0.1") || !strcmp(t->announce, "::1"));
+}
+
+/* Those of the subsystem. A listener on all addresses has a port for each family; both get the same announced address,
+ * so one is listed. */
 static uint32_t own_ports(const struct nt_subsystem *s, struct nb_port list[NB_PORTS_OF_ONE])
 {
 	const struct nt_target *t = s->target;
@@ -110,7 +117,7 @@ static uint32_t own_ports(const struct nt_subsystem *s, struct nb_port list[NB_P
 		                      .id = p->id,
 		                      .service = (uint16_t)strtoul(p->service, NULL, 10)};
 
-		if (!*address || strlen(address) >= sizeof(own.address) || p->id > UINT8_MAX)
+		if (is_only_here(t, p) || !nb_address_valid(address) || p->id > UINT8_MAX)
 			continue;
 		strcpy(own.address, address);
 		memcpy(own.tsas, p->tsas, sizeof(own.tsas));

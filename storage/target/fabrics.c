@@ -113,7 +113,7 @@ static struct nt_controller *must_wait(const struct nt_subsystem *s, const char 
                                        const struct nt_controller *but)
 {
 	for (struct nt_controller *c = s->controllers; c; c = c->next) {
-		if (c == but || strcmp(c->hostnqn, hostnqn) || memcmp(c->hostid, hostid, 16))
+		if (c == but || !nt_is_of_host(c, hostnqn, hostid))
 			continue;
 		for (uint32_t i = 1; i <= NT_QUEUES_MAX; i++)
 			if (c->queues[i] && c->queues[i]->closing && c->queues[i]->busy)

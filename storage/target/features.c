@@ -49,6 +49,14 @@ static const struct feature *find_feature(struct nt_request *r)
 	return NULL;
 }
 
+/* A namespace whose RESCAP is 0 has none of the features of reservations. */
+static uint16_t check_reserved(struct nt_request *r)
+{
+	uint16_t status = nt_check_ns(r);
+
+	return !status && r->ns->backend->readonly ? NT_INVALID(r, NV_SQE_AT_NSID) : status;
+}
+
 uint16_t nt_get_features_check(struct nt_request *r)
 {
 	const struct feature *f = find_feature(r);
@@ -56,7 +64,7 @@ uint16_t nt_get_features_check(struct nt_request *r)
 	if (!f || (r->sqe.cdw[0] >> 8 & 7) > SELECT_CAPABILITIES)
 		return NV_INVALID_FIELD | NV_DNR;
 	if (f->per_ns && (r->sqe.cdw[0] >> 8 & 7) != SELECT_CAPABILITIES)
-		return nt_check_ns(r);
+		return check_reserved(r);
 	if (r->info->way == NT_TO_HOST) /* EXHID: only the 128-bit form exists over fabrics */
 		r->length = 16;
 	return 0;
@@ -136,7 +144,7 @@ uint16_t nt_set_features_check(struct nt_request *r)
 	if (f->id == NV_FEAT_HOST_ID) /* set by Connect. Fabrics 1.1, 5.4 */
 		return NV_SEQUENCE | NV_DNR;
 	if (f->per_ns)
-		return r->sqe.nsid == NV_NSID_ALL && f->id == NV_FEAT_NOTICE_MASK ? 0 : nt_check_ns(r);
+		return r->sqe.nsid == NV_NSID_ALL && f->id == NV_FEAT_NOTICE_MASK ? 0 : check_reserved(r);
 	if (r->sqe.nsid && r->sqe.nsid != NV_NSID_ALL)
 		return NV_NOT_PER_NS | NV_DNR;
 	return 0;

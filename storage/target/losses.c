@@ -63,12 +63,6 @@ static uint64_t known_to_strangers(const struct nt_subsystem *s)
 	return s->forgot && s->forgot_known < s->target->losses ? s->forgot_known : s->target->losses;
 }
 
-/* Compares both names: a host authenticates its NQN, but not its identifier. */
-static bool same_host(const struct nt_controller *a, const struct nt_controller *b)
-{
-	return !memcmp(a->hostid, b->hostid, sizeof(a->hostid)) && !strcmp(a->hostnqn, b->hostnqn);
-}
-
 /* Called when the controller is enabled, not at Connect: only an authenticated host can enable it. */
 void nt_losses_begin(struct nt_controller *c)
 {
@@ -83,7 +77,7 @@ void nt_losses_begin(struct nt_controller *c)
 
 	/* the end of an earlier connection may not have been noticed yet */
 	for (const struct nt_controller *o = c->subsystem->controllers; o; o = o->next)
-		if (o != c && o->knows && same_host(o, c) && known_losses(o) < n)
+		if (o != c && o->knows && nt_is_of_host(o, c->hostnqn, c->hostid) && known_losses(o) < n)
 			n = known_losses(o);
 	c->losses_before = n;
 }

@@ -6,12 +6,15 @@
 
 #include "target/core.h"
 
+/* Who is no registrant any more learns only that. Base 1.4, 8.8.7 */
 static bool concerns(const struct nr_notice *n, const struct nr_host *h, const struct nr_state *before,
                      const struct nr_state *after)
 {
 	if (!memcmp(&n->by, h, sizeof(*h)) || !nr_find(before, h))
 		return false;
-	return n->event != NR_REGISTRATION_PREEMPTED || !nr_find(after, h);
+	if (n->event == NR_PREEMPTED) /* all registrations have ended */
+		return true;
+	return !nr_find(after, h) == (n->event == NR_REGISTRATION_PREEMPTED);
 }
 
 /* If the log is full, the new page is lost, as its counter shows. Base 1.4, 5.14.1.9.1 */

@@ -98,7 +98,8 @@ void nt_reserve_changed(struct nt_namespace *ns)
 	const struct nr_state *shared = ns->backend->reservations;
 
 	if (shared) {
-		nt_notices(ns, shared);
+		if (!ns->removed) /* a removed one may have requests left */
+			nt_notices(ns, shared);
 		ns->reserve.state = *shared;
 	}
 	settle(ns);

@@ -312,7 +312,7 @@ static void medium_changed(struct nb_backend *b, enum nb_change what)
 	struct nt_namespace *ns = b->owner;
 	struct nt_subsystem *s = ns->subsystem;
 
-	if (what == NB_RESERVED) { /* a removed one may have requests left */
+	if (what == NB_RESERVED) {
 		nt_reserve_changed(ns);
 		return;
 	}
@@ -349,12 +349,14 @@ static void take_medium(struct nt_namespace *ns, struct nb_backend *b)
 void nt_namespace_replace(struct nt_namespace *ns, struct nb_backend *b)
 {
 	struct nb_backend *old = ns->backend;
-	bool resized = b->size != old->size;
+	bool resized = b->size != old->size, listed = old->parts || b->parts;
 
 	take_medium(ns, b);
 	nb_close(old);
 	nt_reserve_changed(ns);
 	nt_announce(ns->subsystem->target);
+	if (listed)
+		nt_event_discovery(ns->subsystem->target);
 	if (resized)
 		nt_event_ns(ns->subsystem, ns->nsid);
 	ana_changed(ns->subsystem);
@@ -383,6 +385,8 @@ struct nt_namespace *nt_namespace_add(struct nt_subsystem *s, uint32_t nsid, str
 	nt_reserve_open(ns);
 	s->ns[nsid] = ns;
 	nt_announce(s->target);
+	if (b->parts) /* the discovery log has the ports of its other gateways */
+		nt_event_discovery(s->target);
 	nt_event_ns(s, nsid);
 	return ns;
 }
@@ -396,6 +400,8 @@ void nt_namespace_remove(struct nt_namespace *ns)
 	nt_gate_lift(&ns->gate);
 	if (!s->removed)
 		nt_event_ns(s, ns->nsid);
+	if (!s->removed && ns->backend->parts)
+		nt_event_discovery(s->target);
 	nt_ns_put(ns);
 }
 

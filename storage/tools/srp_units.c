@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "client/verbena_nvme.h"
@@ -46,6 +47,14 @@ static int lun_of(const char *nqn)
 	return at ? atoi(at + 4) : 0;
 }
 
+static bool has_lun(const struct sh_found *f, int lun)
+{
+	for (unsigned i = 0; i < f->count; i++)
+		if (f->luns[i] == lun)
+			return true;
+	return false;
+}
+
 static void find_units(const struct vd_srp_line *l, struct sh_found *out)
 {
 	struct vn_options o;
@@ -58,8 +67,12 @@ static void find_units(const struct vd_srp_line *l, struct sh_found *out)
 	int e = -vn_discover(url, &o, &found, &n, out->why, sizeof(out->why));
 
 	out->error = error_of_ib_srp(e, l->by_ip);
-	for (size_t i = 0; !e && i < n && out->count < SH_UNITS; i++)
-		out->luns[out->count++] = (uint16_t)lun_of(found[i].nqn);
+	for (size_t i = 0; !e && i < n && out->count < SH_UNITS; i++) {
+		int lun = lun_of(found[i].nqn);
+
+		if (!has_lun(out, lun)) /* two nbdkits would want the same socket */
+			out->luns[out->count++] = (uint16_t)lun;
+	}
 	if (!e)
 		free(found);
 }
@@ -68,6 +81,7 @@ static void find_units(const struct vd_srp_line *l, struct sh_found *out)
 int sh_login(const struct vd_srp_line *l, pid_t *pid, int *out)
 {
 	struct sh_found found = {0};
+	pid_t service = getpid();
 	sigset_t none;
 	int ends[2];
 
@@ -83,6 +97,9 @@ int sh_login(const struct vd_srp_line *l, pid_t *pid, int *out)
 		*out = ends[0];
 		return error;
 	}
+	prctl(PR_SET_PDEATHSIG, SIGKILL); /* it has the lock of the directory, and the clients */
+	if (getppid() != service)
+		_exit(1);
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	alarm(LOGIN_S);

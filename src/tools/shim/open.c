@@ -144,7 +144,11 @@ APART static FILE *fopen_mapped(const char *path, const char *mode, FILE *again)
 	    vb_shim_srp_is_add_target(vb_shim_map_below(&buf))) {
 		int fd = vb_shim_srp_open(vb_shim_map_below(&buf), O_CLOEXEC);
 
-		return fd < 0 ? NULL : fdopen(fd, "w");
+		FILE *line = fd < 0 ? NULL : fdopen(fd, "w");
+
+		if (!line && fd >= 0)
+			close(fd);
+		return line;
 	}
 	if (is_denied(p, &buf, mode[0] != 'r' || strchr(mode, '+')))
 		return NULL;

@@ -29,7 +29,7 @@ static void reset_ports(uint8_t a, uint8_t b, uint8_t c)
 		p->more_groups = 0;
 		p->refusal = 0;
 		p->holds = false;
-		p->served = p->refused = p->connects = 0;
+		p->served = p->refused = p->connects = p->unanswered = 0;
 		port_lie(p, states[i]);
 		port_open(p);
 	}
@@ -364,6 +364,54 @@ static void a_disk_without_paths_is_given_up(void)
 		port_open(&ports[i]);
 }
 
+struct ending {
+	unsigned times;
+	int error;
+};
+
+static void note_ending(void *arg, int error)
+{
+	struct ending *e = arg;
+
+	e->times++;
+	e->error = error;
+}
+
+/* The disk is given up while the caretaker of the path with the commands waits for the answer to a keep alive. */
+static void each_request_ends_once_when_a_busy_path_is_given_up(void)
+{
+	reset_ports(NV_ANA_OPTIMIZED, NV_ANA_INACCESSIBLE, NV_ANA_INACCESSIBLE);
+	struct ending whole = {0}, partly = {0}, waiting = {0};
+	struct vn_options o = usual();
+
+	o.reconnect_ms = 0;
+	o.queues = 1;
+	o.queue_depth = 2;
+	o.io_ms = 0;
+	o.path_ms = 1500;
+	struct vn_disk *d = open_disk(&o);
+
+	for (unsigned i = 0; i < PORTS; i++)
+		UNTIL(path_of(d, i).connected);
+	port_halt(&ports[0]);
+	SAME(vn_read(d, back, LENGTH, 0, 0, note_ending, &whole), 0);
+	SAME(vn_write(d, data, sizeof(data), 0, 0, note_ending, &partly), 0);
+	SAME(vn_flush(d, 0, note_ending, &waiting), 0);
+	UNTIL(ports[0].unanswered);
+	port_cut(&ports[0]);
+	UNTIL((vn_poll(d, 0), !path_of(d, 0).connected));
+	port_kill(&ports[1]);
+	port_kill(&ports[2]);
+	for (unsigned i = 0; i < 100 && !(whole.times && partly.times && waiting.times); i++)
+		vn_poll(d, 100);
+	vn_close(d);
+	CHECK(whole.times == 1 && whole.error == -ENOTCONN);
+	CHECK(partly.times == 1 && partly.error == -ENOTCONN);
+	CHECK(waiting.times == 1 && waiting.error == -ENOTCONN);
+	port_open(&ports[1]);
+	port_open(&ports[2]);
+}
+
 static void a_disk_opens_when_one_path_works(void)
 {
 	reset_ports(NV_ANA_OPTIMIZED, NV_ANA_OPTIMIZED, NV_ANA_OPTIMIZED);
@@ -421,6 +469,7 @@ int main(void)
 	RUN(paths_to_another_disk_are_not_used);
 	RUN(a_namespace_is_found_in_a_log_of_several_pieces);
 	RUN(a_disk_without_paths_is_given_up);
+	RUN(each_request_ends_once_when_a_busy_path_is_given_up);
 	RUN(a_disk_opens_when_one_path_works);
 	RUN(everything_is_found_after_any_failures);
 	return 0;

@@ -239,7 +239,9 @@ static bool greet(const struct conn *c)
 static void do_command(struct port *p, struct conn *c)
 {
 	pthread_mutex_lock(&lock);
-	if (!c->dead && !in(p)->halted) {
+	if (!c->dead && in(p)->halted) {
+		p->unanswered += !c->qid;
+	} else if (!c->dead) {
 		if (c->sqe.opcode == NV_FABRICS)
 			fabrics(p, c);
 		else if (c->qid)
@@ -355,6 +357,19 @@ void port_halt(struct port *p)
 {
 	pthread_mutex_lock(&lock);
 	in(p)->halted = true;
+	pthread_mutex_unlock(&lock);
+}
+
+void port_cut(struct port *p)
+{
+	struct inside *i = in(p);
+
+	pthread_mutex_lock(&lock);
+	for (unsigned n = 0; n < CONNS; n++)
+		if (i->conns[n] && i->conns[n]->qid) {
+			i->conns[n]->dead = true;
+			shutdown(i->conns[n]->fd, SHUT_RDWR);
+		}
 	pthread_mutex_unlock(&lock);
 }
 

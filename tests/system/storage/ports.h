@@ -21,12 +21,14 @@ struct port {
 	_Atomic uint16_t refusal; /* status of commands of I/O queues; 0: they are executed */
 	_Atomic bool holds;       /* commands of I/O queues get no answer */
 	_Atomic unsigned served, refused, connects;
+	_Atomic unsigned unanswered; /* commands of admin queues that came after port_halt */
 };
 extern struct port ports[PORTS];
 
 void port_open(struct port *p);
 void port_kill(struct port *p);                  /* its connections are reset; nothing is executed any more */
 void port_halt(struct port *p);                  /* it does nothing any more, until port_kill */
+void port_cut(struct port *p);                   /* its I/O queues are reset, and the admin queues stay */
 void port_access(struct port *p, uint8_t state); /* enum nv_ana_state, and an event */
 void port_lie(struct port *p, uint8_t state);    /* without an event */
 void ports_url(char *url, unsigned size);

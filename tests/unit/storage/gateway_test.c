@@ -663,6 +663,27 @@ static void what_does_not_persist_ends_with_the_last_gateway(void)
 	SAME(ng_find(&shared, "a")->enforces, 9);
 }
 
+static void the_dead_are_watched_before_what_does_not_persist_goes_on(void)
+{
+	struct ng a, b, c;
+
+	both_up(&a, &b);
+	shared.reservations.count = 1;
+	shared.reservations.registrants[0].key = 1;
+	member(&c, "c", "3"); /* its own name is new, so it has to wait for nobody else */
+	SAME(look(&c, 4000), NG_WAIT);
+	SAME(c.role, NG_JOINING);
+	look(&b, 4500); /* b lives */
+	SAME(look(&c, 4600), NG_WRITE);
+	SAME(shared.reservations.count, 1);
+	member(&c, "d", "4");
+	SAME(look(&c, 20000), NG_WAIT);
+	SAME(look(&c, 20000 + NG_LEASE_MS - 1), NG_WAIT);
+	SAME(look(&c, 20000 + NG_LEASE_MS), NG_WRITE);
+	SAME(c.role, NG_STANDBY);
+	SAME(shared.reservations.count, 0);
+}
+
 static void the_ports_of_those_that_live_are_listed(void)
 {
 	struct nb_port ports[NG_PORTS];
@@ -779,6 +800,9 @@ static void fill_ports(struct ng_gateway *w)
 		p->service = 65535;
 		memset(p->subsystem, 0xcd, 16);
 		memset(p->address, '1', sizeof(p->address) - 1);
+		for (int at = 4; at < 39; at += 5)
+			p->address[at] = ':';
+		p->address[39] = '%';
 	}
 }
 
@@ -817,7 +841,9 @@ static void only_text_that_a_gateway_writes_is_read(void)
 	        SOUND NONE "port 1 3 0 00000000 4420 " ID " 192.0.2.1\n",
 	        SOUND NONE "gateway a 1 1 0 0 x\nport 256 3 0 00000000 4420 " ID " 192.0.2.1\n",
 	        SOUND NONE "gateway a 1 1 0 0 x\nport 1 3 0 00000000 65536 " ID " 192.0.2.1\n",
-	        SOUND NONE "gateway a 1 1 0 0 x\nport 1 3 0 00000000 4420 " ID " -\n"};
+	        SOUND NONE "gateway a 1 1 0 0 x\nport 1 3 0 00000000 4420 " ID " -\n",
+	        SOUND NONE "gateway a 1 1 0 0 x\nport 1 3 0 00000000 4420 " ID " disk.example\n",
+	        SOUND NONE "gateway a 1 1 0 0 x\nport 1 3 0 00000000 4420 " ID " 192.0.2.1.1\n"};
 	struct ng_state s = {.epoch = 7, .owner = "a", .owner_client = "v2:[::1]:0/7", .wanted = "b"}, back;
 	static char text[NG_TEXT];
 
@@ -865,6 +891,7 @@ int main(void)
 	RUN(a_change_is_made_once_although_its_answer_is_lost);
 	RUN(a_failed_owner_is_fenced_before_a_change_is_complete);
 	RUN(what_does_not_persist_ends_with_the_last_gateway);
+	RUN(the_dead_are_watched_before_what_does_not_persist_goes_on);
 	RUN(the_ports_of_those_that_live_are_listed);
 	RUN(a_gateway_that_leaves_gives_the_image_up);
 	RUN(names_and_places_are_unique);

@@ -532,6 +532,17 @@ static void the_discovery_log_lists_all_gateways(void)
 		one_turn(10);
 	CHECK(host_answer(d, aer));
 	SAME(listed(d, "192.0.2.77"), 0);
+	port.any = true; /* it listens on all addresses, of which none can be reached by others */
+	strcpy(target.announce, "127.0.0.1");
+	nt_announce(&target);
+	for (int ms = 0; ms < LONG_MS && object_has(" 192.0.2.1\n"); ms += 10)
+		one_turn(10);
+	CHECK(!object_has(" 192.0.2.1\n") && !object_has("127.0.0.1"));
+	port.any = false;
+	d->count = 0;
+	aer = host_post(d, (struct nv_sqe){.opcode = NV_ADMIN_ASYNC_EVENT, .sgl = by_transport(0)}, 0);
+	nt_namespace_remove(subsystem->ns[1]); /* and with it the ports of its gateways */
+	CHECK(host_answer(d, aer));
 	host_close(d);
 	target_close();
 	all_closed();

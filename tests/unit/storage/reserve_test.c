@@ -237,11 +237,20 @@ static void registrants_are_told_what_they_have_lost(void)
 	SAME(host_do(one.admin, get_log(NV_LOG_RESERVATION, 64, 0)).status, 0);
 	SAME(nv_get64(one.admin->in), 1);
 	SAME(one.admin->in[8], NR_REGISTRATION_PREEMPTED);
-	SAME(one.admin->in[9], 1); /* one more */
+	SAME(one.admin->in[9], 0); /* no more: it is no registrant whose reservation was released */
 	SAME(nv_get32(one.admin->in + 12), 1);
+	SAME(enter(&one, 10), 0);
+	for (int i = 0; i < 2; i++) {
+		SAME(release(&two, 20, i ? NR_WRITES_REGISTRANTS : NR_ACCESS), 0);
+		SAME(acquire(&two, 20, NR_WRITES_REGISTRANTS), 0);
+	}
+	SAME(release(&two, 20, NR_WRITES_REGISTRANTS), 0);
 	SAME(host_do(one.admin, get_log(NV_LOG_RESERVATION, 64, 0)).status, 0);
 	SAME(nv_get64(one.admin->in), 2);
 	SAME(one.admin->in[8], NR_RELEASED);
+	SAME(one.admin->in[9], 1); /* one more */
+	SAME(host_do(one.admin, get_log(NV_LOG_RESERVATION, 64, 0)).status, 0);
+	SAME(nv_get64(one.admin->in), 3);
 	SAME(one.admin->in[9], 0);
 	SAME(host_do(one.admin, get_log(NV_LOG_RESERVATION, 64, 0)).status, 0);
 	SAME(one.admin->in[8], 0); /* no more */
@@ -262,6 +271,24 @@ static void registrants_are_told_what_they_have_lost(void)
 	SAME(clear(&two, 20), 0);
 	SAME(host_do(one.admin, get_log(NV_LOG_RESERVATION, 64, 0)).status, 0);
 	SAME(one.admin->in[8], 0);
+	down();
+}
+
+static void a_namespace_without_reservations_has_none_of_their_features(void)
+{
+	static const uint8_t ids[] = {NV_FEAT_NOTICE_MASK, NV_FEAT_PERSISTENCE};
+
+	up();
+	m->b.readonly = true;
+	for (unsigned i = 0; i < 2; i++) {
+		struct nv_sqe c = {
+		        .opcode = NV_ADMIN_SET_FEATURES, .nsid = 1, .sgl = by_transport(0), .cdw = {ids[i], 0}};
+
+		SAME(host_do(one.admin, c).status, DNR(NV_INVALID_FIELD));
+		c.opcode = NV_ADMIN_GET_FEATURES;
+		SAME(host_do(one.admin, c).status, DNR(NV_INVALID_FIELD));
+	}
+	m->b.readonly = false;
 	down();
 }
 
@@ -297,6 +324,7 @@ int main(void)
 	RUN(changes_in_a_row_wait_each_for_its_own);
 	RUN(a_connection_may_end_while_its_change_waits);
 	RUN(registrants_are_told_what_they_have_lost);
+	RUN(a_namespace_without_reservations_has_none_of_their_features);
 	RUN(persistence_is_not_offered_alone);
 	return 0;
 }

@@ -1,6 +1,7 @@
 // scsi_tasks_test.c - the SCSI layer: the order of tasks, task management, reservations
 // follows: SAM-5, 7, 8; SPC-4, 5.13
 // SPDX-License-Identifier: MIT
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "scsi_unit.h"
@@ -407,6 +408,80 @@ static void reservations_are_kept_if_they_ask_for_it(void)
 	CHECK(!rmdir(directory));
 }
 
+static void registrations_are_kept_although_a_stranger_registers_nothing(void)
+{
+	char directory[] = "/tmp/scsi-kept.XXXXXX", file[80];
+
+	CHECK(mkdtemp(directory));
+	CHECK(!target_open_kept(directory));
+	snprintf(file, sizeof(file), "%s/%016llx.reservations", directory, (unsigned long long)target.lus[0]->id);
+	SAME(register_kept(&nexus, 0, 11, true), SC_GOOD);
+	SAME(pr_out(&other, REGISTER, 0, 0, 0), SC_GOOD);
+	SAME(pr_out(&other, REGISTER_IGNORE, 0, 0, 0), SC_GOOD);
+	SAME(pr_in(2), SC_GOOD);
+	SAME(said.data[3], 0x91);
+	target_close();
+	CHECK(!target_open_kept(directory));
+	SAME(pr_in(0), SC_GOOD);
+	SAME(sc_get32(said.data + 4), 8);
+	target_close();
+	CHECK(!unlink(file) && !rmdir(directory));
+}
+
+static void a_link_in_the_directory_leads_to_no_other_file(void)
+{
+	char directory[] = "/tmp/scsi-kept.XXXXXX", file[80], next[90], victim[90];
+	struct stat st;
+
+	CHECK(mkdtemp(directory));
+	snprintf(victim, sizeof(victim), "%s/victim", directory);
+	FILE *f = fopen(victim, "w");
+
+	CHECK(f && fputs("precious", f) >= 0 && !fclose(f));
+	CHECK(!target_open_kept(directory));
+	snprintf(file, sizeof(file), "%s/%016llx.reservations", directory, (unsigned long long)target.lus[0]->id);
+	snprintf(next, sizeof(next), "%s.new", file);
+	CHECK(!symlink(victim, next));
+	SAME(register_kept(&nexus, 0, 11, true), SC_GOOD);
+	CHECK(!stat(victim, &st) && st.st_size == 8);
+	CHECK(!lstat(file, &st) && S_ISREG(st.st_mode));
+	SAME(st.st_mode & 0777, 0600);
+	target_close();
+	CHECK(!unlink(file) && !unlink(victim) && !rmdir(directory));
+}
+
+static void a_directory_that_others_write_to_keeps_nothing(void)
+{
+	char directory[] = "/tmp/scsi-kept.XXXXXX";
+
+	CHECK(mkdtemp(directory));
+	for (unsigned mode = 0702; mode <= 0722; mode += 020) {
+		CHECK(!chmod(directory, mode));
+		SAME(target_open_kept(directory), EPERM);
+		target_close();
+	}
+	CHECK(!chmod(directory, 0755));
+	SAME(target_open_kept(directory), 0);
+	target_close();
+	CHECK(!rmdir(directory));
+}
+
+static void two_units_of_one_medium_do_not_share_a_file(void)
+{
+	struct nb_config c = {.kind = "memory", .size = BLOCK * BLOCKS};
+	char directory[] = "/tmp/scsi-kept.XXXXXX";
+	struct nb_backend *b;
+
+	CHECK(mkdtemp(directory));
+	CHECK(!target_open_kept(directory));
+	CHECK(!nb_open(&c, NULL, &b) && !sc_lu_add(&target, 2, b, "test"));
+	SAME(target.lus[2]->id, target.lus[0]->id);
+	SAME(sc_keep(target.lus[2], directory), EEXIST);
+	SAME(sc_keep(target.lus[1], directory), 0);
+	target_close();
+	CHECK(!rmdir(directory));
+}
+
 static void a_file_of_reservations_that_is_wrong_is_refused(void)
 {
 	static const char *const wrong[] = {
@@ -453,6 +528,10 @@ int main(void)
 	RUN(preempt_and_abort_ends_the_holders_tasks);
 	RUN(a_reserved_unit_is_its_holders_until_the_nexus_ends);
 	RUN(reservations_are_kept_if_they_ask_for_it);
+	RUN(registrations_are_kept_although_a_stranger_registers_nothing);
+	RUN(a_link_in_the_directory_leads_to_no_other_file);
+	RUN(a_directory_that_others_write_to_keeps_nothing);
+	RUN(two_units_of_one_medium_do_not_share_a_file);
 	RUN(a_file_of_reservations_that_is_wrong_is_refused);
 	return 0;
 }
