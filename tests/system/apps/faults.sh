@@ -98,18 +98,20 @@ if command -v rping >/dev/null; then
 	LIMIT_CM=120
 	check "a connection request is never answered" cm_event "cm=ignore" "RDMA_CM_EVENT_UNREACHABLE"
 	LIMIT_CM=60
-	removed() { # the client has connected when its adapter goes
-		local s c
+	removed() { # the client waits for an answer when its adapter goes; a busy rping may end by a failed request first
+		local s c program
 		rm -f "$work/server.out"
 		timeout -k 2 $((60 * SLOW)) "${run[@]}" rping -s -a $there >"$work/server.out" 2>&1 </dev/null &
 		s=$!
 		wait_for 20 rping_waits || { kill $s; return 1; }
 		timeout -k 2 $((60 * SLOW)) "${run[@]}" rping -c -v -a $there >"$work/client.out" 2>&1 </dev/null &
 		c=$!
-		wait_for 20 grep -q '^ping data' "$work/client.out" &&
+		program=$(program_of "$s")
+		wait_for 20 grep -q '^ping data' "$work/client.out" && kill -STOP "$program" && sleep 1 &&
 			"$VERBENA" fault add --pid "$(program_of "$c")" device=remove
 		wait $c
 		c=$?
+		kill -CONT "$program"
 		wait $s
 		cat "$work/client.out"
 		[ $c != 0 ] && [ $c != 124 ] && grep -q 'DEVICE_REMOVAL\|device removal' "$work/client.out"
