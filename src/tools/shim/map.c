@@ -144,8 +144,7 @@ const char *vb_shim_map(int dirfd, const char *path, struct vb_shim_map_buf *buf
 	if (vb_shim_may_map(path) && absolute_path(dirfd, path, buf->path, sizeof(buf->path))) {
 		bool slash = path[strlen(path) - 1] == '/';
 
-		if (has_prefix(buf->path, sys_class) || has_prefix(buf->path, dev) ||
-		    (has_prefix(buf->path, scsi_host) && vb_shim_srp_wanted())) {
+		if (vb_shim_may_map(buf->path)) {
 			if (insert_tree(buf->path, has_prefix(buf->path, dev) ? 0 : strlen("/sys")))
 				result = buf->path;
 		} else if (*path == '/') {

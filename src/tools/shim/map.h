@@ -19,7 +19,7 @@ bool vb_shim_may_map(const char *path);
 
 /*
  * Returns path itself, or buf->path if it is /sys/class/infiniband* or /dev/infiniband*, absolute or relative to
- * dirfd. Signal handlers may open files: no allocation, no lock, errno is kept.
+ * dirfd, or with VERBENA_SRP /sys/class/scsi_host*. Signal handlers may open files: no allocation, no lock, errno is kept.
  */
 const char *vb_shim_map(int dirfd, const char *path, struct vb_shim_map_buf *buf);
 

@@ -59,13 +59,32 @@ static int live_file(const struct vb_shim_map_buf *buf, int flags)
 	return vb_shim_live(vb_shim_map_below(buf), flags & O_CLOEXEC);
 }
 
+/* The path of add_target below the tree; NULL: it is another file. */
+static const char *add_target_of(const char *mapped, const struct vb_shim_map_buf *buf)
+{
+	const char *rest = mapped == buf->path ? vb_shim_map_below(buf) : NULL;
+
+	return vb_shim_srp_is_add_target(rest) ? rest : NULL;
+}
+
+static FILE *fopen_add_target(const char *rest)
+{
+	int fd = vb_shim_srp_open(rest, O_CLOEXEC);
+	FILE *f = fd < 0 ? NULL : fdopen(fd, "w");
+
+	if (!f && fd >= 0)
+		close(fd);
+	return f;
+}
+
 APART static int open_mapped(int dirfd, const char *path, int flags, mode_t mode)
 {
 	struct vb_shim_map_buf buf;
 	const char *p = vb_shim_map(dirfd, path, &buf);
+	const char *target = (flags & O_ACCMODE) == O_WRONLY ? add_target_of(p, &buf) : NULL;
 
-	if (p == buf.path && (flags & O_ACCMODE) == O_WRONLY && vb_shim_srp_is_add_target(vb_shim_map_below(&buf)))
-		return vb_shim_srp_open(vb_shim_map_below(&buf), flags & O_CLOEXEC);
+	if (target)
+		return vb_shim_srp_open(target, flags & O_CLOEXEC);
 	if (is_denied(p, &buf, (flags & O_ACCMODE) != O_RDONLY || (flags & (O_CREAT | O_TRUNC))))
 		return -1;
 	int live = p == buf.path ? live_file(&buf, flags) : -1;
@@ -139,17 +158,10 @@ APART static FILE *fopen_mapped(const char *path, const char *mode, FILE *again)
 {
 	struct vb_shim_map_buf buf;
 	const char *p = vb_shim_map(AT_FDCWD, path, &buf);
+	const char *target = !again && mode[0] != 'r' && !strchr(mode, '+') ? add_target_of(p, &buf) : NULL;
 
-	if (!again && p == buf.path && mode[0] != 'r' && !strchr(mode, '+') &&
-	    vb_shim_srp_is_add_target(vb_shim_map_below(&buf))) {
-		int fd = vb_shim_srp_open(vb_shim_map_below(&buf), O_CLOEXEC);
-
-		FILE *line = fd < 0 ? NULL : fdopen(fd, "w");
-
-		if (!line && fd >= 0)
-			close(fd);
-		return line;
-	}
+	if (target)
+		return fopen_add_target(target);
 	if (is_denied(p, &buf, mode[0] != 'r' || strchr(mode, '+')))
 		return NULL;
 	int live = p == buf.path ? live_file(&buf, O_CLOEXEC) : -1;

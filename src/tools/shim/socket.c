@@ -8,11 +8,10 @@
 #include <stdint.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "tools/shim/aside.h"
+#include "tools/shim/inode.h"
 #include "tools/shim/next.h"
 #include "tools/shim/nldev.h"
 #include "tools/shim/waiting.h"
@@ -41,17 +40,6 @@ static int count;
 /* fd of a slot that is not in use; our ends get descriptor numbers from PEER_FROM on */
 enum { SLOTS = VB_SHIM_SLOTS, FREE = -1, FILLING = -2, PEER_FROM = 512 };
 
-static uint64_t inode_of(int fd)
-{
-	int saved = errno;
-	struct statx stx = {0};
-
-	if (syscall(SYS_statx, fd, "", AT_EMPTY_PATH, STATX_TYPE | STATX_INO, &stx) || !S_ISSOCK(stx.stx_mode))
-		stx.stx_ino = 0;
-	errno = saved;
-	return stx.stx_ino;
-}
-
 /* The program's end of a slot is closed, or about to be: closes the other end, unless its number was reused in the
  * same way. */
 static void slot_free(int i, int fd)
@@ -60,7 +48,7 @@ static void slot_free(int i, int fd)
 
 	if (!__atomic_compare_exchange_n(&table[i].fd, &expected, FILLING, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
 		return;
-	if (inode_of(table[i].peer) == table[i].peer_inode)
+	if (vb_shim_socket_inode(table[i].peer) == table[i].peer_inode)
 		NEXT(close)(table[i].peer);
 	vb_shim_waiting_drop((unsigned)i);
 	__atomic_sub_fetch(&count, 1, __ATOMIC_ACQ_REL);
@@ -74,7 +62,7 @@ static int slot_of(int fd)
 	for (int i = 0; i < SLOTS; i++) {
 		if (__atomic_load_n(&table[i].fd, __ATOMIC_ACQUIRE) != fd)
 			continue;
-		if (inode_of(fd) == table[i].inode)
+		if (vb_shim_socket_inode(fd) == table[i].inode)
 			return i;
 		slot_free(i, fd);
 	}
@@ -112,8 +100,8 @@ static int slot_make_socket(int type)
 			return -1;
 		}
 		table[i].peer = move_high(pair[1]);
-		table[i].inode = inode_of(pair[0]);
-		table[i].peer_inode = inode_of(table[i].peer);
+		table[i].inode = vb_shim_socket_inode(pair[0]);
+		table[i].peer_inode = vb_shim_socket_inode(table[i].peer);
 		__atomic_add_fetch(&count, 1, __ATOMIC_ACQ_REL);
 		__atomic_store_n(&table[i].fd, pair[0], __ATOMIC_RELEASE);
 		return pair[0];

@@ -4,16 +4,14 @@
 #include "tools/shim/srp.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "tools/shim/inode.h"
 #include "tools/shim/next.h"
 #include "util/env.h"
 
@@ -37,17 +35,6 @@ bool vb_shim_srp_is_add_target(const char *rest)
 	return slash && !strcmp(slash, "/add_target");
 }
 
-static uint64_t socket_inode(int fd)
-{
-	int saved = errno;
-	struct statx stx = {0};
-
-	if (syscall(SYS_statx, fd, "", AT_EMPTY_PATH, STATX_TYPE | STATX_INO, &stx) || !S_ISSOCK(stx.stx_mode))
-		stx.stx_ino = 0;
-	errno = saved;
-	return stx.stx_ino;
-}
-
 /* "srp-DEVICE-PORT/add_target" as the first message has it: "add DEVICE PORT" */
 static bool name_host(int fd, const char *rest)
 {
@@ -68,7 +55,7 @@ static void remember_socket(int fd)
 {
 	unsigned i = __atomic_fetch_add(&opened, 1, __ATOMIC_RELAXED);
 
-	__atomic_store_n(&inodes[i % OPEN_MOST], socket_inode(fd), __ATOMIC_RELEASE);
+	__atomic_store_n(&inodes[i % OPEN_MOST], vb_shim_socket_inode(fd), __ATOMIC_RELEASE);
 }
 
 APART int vb_shim_srp_open(const char *rest, int cloexec)
@@ -89,7 +76,7 @@ APART int vb_shim_srp_open(const char *rest, int cloexec)
 
 static bool is_add_target(int fd)
 {
-	uint64_t inode = socket_inode(fd);
+	uint64_t inode = vb_shim_socket_inode(fd);
 
 	for (int i = 0; inode && i < OPEN_MOST; i++)
 		if (__atomic_load_n(&inodes[i], __ATOMIC_ACQUIRE) == inode)
