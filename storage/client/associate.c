@@ -14,11 +14,6 @@
 #define HELD_MS 4000
 #define RDMA_AGAIN_MAX_MS 3600000u /* longest interval between attempts with RDMA */
 
-static uint64_t min_u64(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
-
 static struct vn_link link_of(struct vn_path *p, const struct vn_transport *t, uint64_t deadline)
 {
 	struct vn_link l = {.transport = t,
@@ -59,7 +54,7 @@ static int open_queue(struct vn_link *l, uint16_t qid, uint16_t depth, const str
 
 	if (e)
 		return e;
-	uint64_t held = min_u64(vn_now() + HELD_MS, l->latest);
+	uint64_t held = vn_least(vn_now() + HELD_MS, l->latest);
 
 	if (l->deadline < held)
 		l->deadline = held;
@@ -101,11 +96,6 @@ static int open_io(struct vn_path *p, struct vn_link *l, struct vn_association *
 	return e;
 }
 
-static uint32_t min_u32(uint32_t a, uint32_t b)
-{
-	return a < b ? a : b;
-}
-
 int vn_nvme_associate(struct vn_path *p, struct vn_link *l, struct vn_association *a)
 {
 	int e;
@@ -128,7 +118,8 @@ int vn_nvme_associate(struct vn_path *p, struct vn_link *l, struct vn_associatio
 	if (!e)
 		e = open_io(p, l, a);
 	a->info.controller = l->cntlid;
-	a->info.max_transfer = min_u32(min_u32(a->limits.transfer, p->disk->options.max_transfer), VN_TRANSFER_MAX);
+	a->info.max_transfer =
+	        (uint32_t)vn_least(vn_least(a->limits.transfer, p->disk->options.max_transfer), VN_TRANSFER_MAX);
 	if (!e && a->info.max_transfer >= a->info.block_size)
 		a->info.max_transfer -= a->info.max_transfer % a->info.block_size;
 	else if (!e)
@@ -161,7 +152,7 @@ static int by_tcp(struct vn_path *p, uint64_t deadline, struct vn_association *a
 void vn_rdma_again(struct vn_path *p, const char *why)
 {
 	p->rdma_pause = !p->rdma_pause ? p->disk->options.rdma_again_ms
-	                               : (uint32_t)min_u64(2ull * p->rdma_pause, RDMA_AGAIN_MAX_MS);
+	                               : (uint32_t)vn_least(2ull * p->rdma_pause, RDMA_AGAIN_MAX_MS);
 	vn_lock(p->disk);
 	p->rdma_at = vn_now() + p->rdma_pause;
 	snprintf(p->rdma_why, sizeof(p->rdma_why), "%s", why);
@@ -212,12 +203,12 @@ static int by_rdma_listed(struct vn_path *p, bool iwarp, uint64_t log_deadline, 
 
 static int by_this_rdma(struct vn_path *p, bool iwarp, unsigned ms, uint64_t deadline, struct vn_association *a)
 {
-	uint64_t soon = min_u64(vn_now() + ms, deadline);
+	uint64_t soon = vn_least(vn_now() + ms, deadline);
 	/* leave time for RDMA if TCP does not get through */
-	int e = by_rdma_listed(p, iwarp, min_u64(vn_now() + ms / 2, deadline), soon, a);
+	int e = by_rdma_listed(p, iwarp, vn_least(vn_now() + ms / 2, deadline), soon, a);
 
 	if (e == -ENOENT) /* not every target lists its other ports: try this one for a shorter time */
-		soon = min_u64(soon, vn_now() + ms / 2);
+		soon = vn_least(soon, vn_now() + ms / 2);
 	return e == -ENOTCONN || e == -ENOENT ? by_rdma(p, iwarp, soon, a) : e;
 }
 

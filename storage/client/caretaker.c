@@ -7,10 +7,9 @@
 
 #include "client/client.h"
 
-#define LOOK_MS 1000 /* interval of the check for unanswered commands */
-#define LOOKS_MS 250 /* … with several paths, while there are commands: another may do better */
-#define QUIET_MS \
-	500u /* with several paths: after so long without an answer a keep alive asks whether the target lives */
+#define LOOK_MS 1000  /* interval of the check for unanswered commands */
+#define LOOKS_MS 250  /* … with several paths, while there are commands: another may do better */
+#define QUIET_MS 500u /* … with several paths: without an answer for so long, a keep alive asks for one */
 
 void vn_care(struct vn_path *p)
 {

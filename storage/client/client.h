@@ -88,8 +88,8 @@ struct vn_cmd {
 
 struct vn_queue {
 	const struct vn_transport *transport;
-	struct vn_path
-	        *path;       /* while in service, under the disk's lock; NULL: only the thread that opened it uses it */
+	/* while in service, under the disk's lock; NULL: only the thread that opened it uses it */
+	struct vn_path *path;
 	uint16_t qid, depth; /* depth: commands */
 	uint32_t inline_max; /* bytes of data in a capsule */
 	uint16_t mask, *generation;
@@ -428,6 +428,11 @@ static inline void vn_lock(struct vn_disk *d)
 	atomic_fetch_sub(&d->wanting, 1);
 }
 
+static inline uint64_t vn_least(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
 static inline bool vn_several(const struct vn_disk *d)
 {
 	return d->n_paths > 1;
@@ -463,6 +468,7 @@ void vn_cmd_over(struct vn_path *p, struct vn_cmd *c);            /* c was answe
 void vn_again(struct vn_disk *d, struct vn_cmd *c, uint64_t due); /* c is to be sent again, from due on */
 void vn_resend(struct vn_disk *d);                                /* commands that wait may be sent again at once */
 void vn_install(struct vn_path *p, const struct vn_association *a);
+void vn_retire(struct vn_path *p);   /* its queues are not polled any more; the disk has their numbers */
 void vn_withdraw(struct vn_path *p); /* queues cannot access memory: outstanding commands will be sent again */
 void vn_lost(struct vn_path *p);
 void vn_choose(struct vn_disk *d);                    /* the path for commands, after something has changed */

@@ -54,13 +54,12 @@ void vn_choose(struct vn_disk *d)
 		best = all_lost_for_good(d) ? &d->paths[0] : NULL; /* whose answers end the requests */
 	if (best == d->use)
 		return;
-	if (!best)
-		d->useless = now;
-	else if (d->last && best != d->last)
-		d->stats.moves++;
 	if (best) {
+		d->stats.moves += d->last && best != d->last;
 		d->last = best;
 		vn_resend(d);
+	} else {
+		d->useless = now;
 	}
 	d->use = best;
 }
@@ -143,11 +142,6 @@ void vn_review(struct vn_path *p, uint64_t now)
 
 /* ---- connections ---- */
 
-static uint64_t less(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
-
 /* A command must be right for each path, because it may move. */
 static void join_limits(struct vn_disk *d, const struct vn_association *a)
 {
@@ -156,10 +150,10 @@ static void join_limits(struct vn_disk *d, const struct vn_association *a)
 		d->max_part = a->info.max_transfer;
 		return;
 	}
-	d->limits.zeroes = less(d->limits.zeroes, a->limits.zeroes);
-	d->limits.discard = less(d->limits.discard, a->limits.discard);
+	d->limits.zeroes = vn_least(d->limits.zeroes, a->limits.zeroes);
+	d->limits.discard = vn_least(d->limits.discard, a->limits.discard);
 	d->limits.frees_zeroes &= a->limits.frees_zeroes;
-	d->max_part = (uint32_t)less(d->max_part, a->info.max_transfer);
+	d->max_part = (uint32_t)vn_least(d->max_part, a->info.max_transfer);
 }
 
 const char *vn_misfit(const struct vn_disk *d, const struct vn_association *a)
@@ -209,18 +203,29 @@ void vn_install(struct vn_path *p, const struct vn_association *a)
 	vn_set_access(p, a->access);
 }
 
-void vn_withdraw(struct vn_path *p)
+void vn_retire(struct vn_path *p)
 {
-	struct vn_disk *d = p->disk;
+	struct vn_statistics *s = &p->disk->stats;
 
 	for (unsigned i = 0; i < p->now.n; i++) {
 		struct vn_queue *q = p->now.io[i];
 
 		vn_queue_watch(q, -1);
-		q->transport->cut(q);
-		d->stats.bytes_copied += q->copied;
-		d->stats.digest_errors += q->digest_errors;
+		s->bytes_copied += q->copied;
+		s->digest_errors += q->digest_errors;
 		q->copied = q->digest_errors = 0;
+	}
+}
+
+void vn_withdraw(struct vn_path *p)
+{
+	struct vn_disk *d = p->disk;
+
+	vn_retire(p);
+	for (unsigned i = 0; i < p->now.n; i++) {
+		struct vn_queue *q = p->now.io[i];
+
+		q->transport->cut(q);
 		for (unsigned s = 0; s <= q->mask; s++) {
 			struct vn_cmd *c = q->slots[s];
 

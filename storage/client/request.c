@@ -238,19 +238,14 @@ bool vn_callbacks(struct vn_disk *d, int *n)
 
 /* ---- commands ---- */
 
-static uint64_t min_blocks(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
-
 static uint64_t part_length(const struct vn_disk *d, const struct vn_op *o)
 {
 	uint64_t left = o->length - o->issued, most = d->max_part, block = d->info.block_size;
 
 	if (o->opcode == NV_IO_WRITE_ZEROES)
-		most = block * min_blocks(ZEROES_MAX, d->limits.zeroes / block);
+		most = block * vn_least(ZEROES_MAX, d->limits.zeroes / block);
 	if (o->opcode == NV_IO_DSM)
-		most = block * min_blocks(DISCARD_MAX / block, d->limits.discard);
+		most = block * vn_least(DISCARD_MAX / block, d->limits.discard);
 	if (most < block) /* a command has at least one block */
 		most = block;
 	return left < most ? left : most;

@@ -59,14 +59,7 @@ static bool drain_queues(struct vn_path *p)
 /* Puts a in the place of the present association, which nobody uses any more. */
 static void change_over(struct vn_path *p, const struct vn_association *a, struct vn_association *old)
 {
-	for (unsigned i = 0; i < p->now.n; i++) {
-		struct vn_queue *q = p->now.io[i];
-
-		vn_queue_watch(q, -1);
-		p->disk->stats.bytes_copied += q->copied;
-		p->disk->stats.digest_errors += q->digest_errors;
-		q->copied = q->digest_errors = 0;
-	}
+	vn_retire(p);
 	*old = p->now;
 	vn_install(p, a);
 	vn_resize(p->disk, a->info.size);

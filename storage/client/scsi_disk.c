@@ -131,11 +131,6 @@ static int open_channels(struct vn_path *p, struct vn_link *l, const struct vn_u
 	return 0;
 }
 
-static uint32_t least(uint32_t a, uint32_t b)
-{
-	return a < b ? a : b;
-}
-
 int vn_scsi_associate(struct vn_path *p, struct vn_link *l, struct vn_association *a)
 {
 	struct vn_unit u = {0};
@@ -157,7 +152,8 @@ int vn_scsi_associate(struct vn_path *p, struct vn_link *l, struct vn_associatio
 		vn_scsi_describe(&u, &a->info, &a->limits);
 		a->names = u.names;
 		a->info.queues = (uint16_t)a->n;
-		a->info.max_transfer = least(least(a->limits.transfer, p->disk->options.max_transfer), VN_TRANSFER_MAX);
+		a->info.max_transfer = (uint32_t)vn_least(vn_least(a->limits.transfer, p->disk->options.max_transfer),
+		                                          VN_TRANSFER_MAX);
 		a->info.max_transfer -= a->info.max_transfer % u.block;
 		e = a->info.max_transfer ? 0 : -EINVAL;
 	}
