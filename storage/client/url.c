@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "client/client.h"
+#include "scsi/be.h"
 
 static const struct {
 	const char *name;
@@ -76,7 +77,7 @@ static bool parse_authority(const char *at, const char *end, struct vn_url *u)
 	return true;
 }
 
-static bool parse_hex(const char *at, const char *end, uint8_t out[8])
+static bool parse_hex(const char *at, const char *end, uint64_t *out)
 {
 	uint64_t n = 0;
 
@@ -89,8 +90,7 @@ static bool parse_hex(const char *at, const char *end, uint8_t out[8])
 			return false;
 		n = n << 4 | (uint64_t)(digit - digits);
 	}
-	for (int i = 0; i < 8; i++)
-		out[i] = (uint8_t)(n >> (56 - 8 * i));
+	*out = n;
 	return true;
 }
 
@@ -98,28 +98,22 @@ static bool parse_hex(const char *at, const char *end, uint8_t out[8])
 static bool parse_port_id(const char *at, const char *end, struct vn_url *u)
 {
 	const char *colon = memchr(at, ':', (size_t)(end - at)), *first = colon ? colon : end;
+	uint64_t id, guid;
 
-	if (!parse_hex(at, first, u->target) || !parse_hex(colon ? colon + 1 : at, end, u->target + 8))
+	if (!parse_hex(at, first, &id) || !parse_hex(colon ? colon + 1 : at, end, &guid))
 		return false;
-	for (int i = 0; i < 16; i++)
-		sprintf(u->nqn + 2 * i + (i >= 8), "%02x%s", u->target[i], i == 7 ? ":" : "");
+	sc_put64(u->target, id);
+	sc_put64(u->target + 8, guid);
+	snprintf(u->nqn, sizeof(u->nqn), "%016llx:%016llx", (unsigned long long)id, (unsigned long long)guid);
 	return true;
 }
 
 #define LUN_MAX 16383u /* with flat space addressing. SAM-5, 4.7.7.3 */
-
 #define PKEY_DEFAULT 0xffffu
 
 static bool parse_hex_number(const char *text, uint64_t *n)
 {
-	uint8_t bytes[8];
-
-	if (!parse_hex(text, text + strlen(text), bytes))
-		return false;
-	*n = 0;
-	for (int i = 0; i < 8; i++)
-		*n = *n << 8 | bytes[i];
-	return true;
+	return parse_hex(text, text + strlen(text), n);
 }
 
 static bool parse_srp_option(const char *text, struct vn_url *u)

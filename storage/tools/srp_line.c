@@ -62,18 +62,10 @@ static int read_int(const char *text, int base, int least, int most, int *n)
 
 static int read_gid(const char *text, uint8_t gid[16])
 {
-	uint64_t half[2];
-	char part[17];
-
 	if (strlen(text) != 32 || strspn(text, "0123456789abcdefABCDEF") != 32)
 		return EINVAL;
-	for (int i = 0; i < 2; i++) {
-		memcpy(part, text + 16 * i, 16);
-		part[16] = '\0';
-		half[i] = strtoull(part, NULL, 16);
-		for (int b = 0; b < 8; b++)
-			gid[8 * i + b] = (uint8_t)(half[i] >> (56 - 8 * b));
-	}
+	for (int i = 0; i < 16; i++)
+		sscanf(text + 2 * i, "%2hhx", &gid[i]);
 	return 0;
 }
 
