@@ -336,6 +336,20 @@ void port_open(struct port *p)
 	CHECK(!pthread_create(&i->thread, NULL, serve, p));
 }
 
+/* Resets the connections whose queue has at least this number. */
+static void cut_from(struct inside *i, uint16_t qid)
+{
+	pthread_mutex_lock(&lock);
+	for (unsigned n = 0; n < CONNS; n++)
+		if (i->conns[n] && i->conns[n]->qid >= qid) {
+			i->conns[n]->dead = true;
+			shutdown(i->conns[n]->fd, SHUT_RDWR);
+		}
+	if (!qid)
+		i->listening = NULL;
+	pthread_mutex_unlock(&lock);
+}
+
 void port_kill(struct port *p)
 {
 	struct inside *i = in(p);
@@ -343,14 +357,7 @@ void port_kill(struct port *p)
 	shutdown(i->listener, SHUT_RDWR);
 	pthread_join(i->thread, NULL);
 	close(i->listener);
-	pthread_mutex_lock(&lock);
-	for (unsigned n = 0; n < CONNS; n++)
-		if (i->conns[n]) {
-			i->conns[n]->dead = true;
-			shutdown(i->conns[n]->fd, SHUT_RDWR);
-		}
-	i->listening = NULL;
-	pthread_mutex_unlock(&lock);
+	cut_from(i, 0);
 }
 
 void port_halt(struct port *p)
@@ -362,15 +369,7 @@ void port_halt(struct port *p)
 
 void port_cut(struct port *p)
 {
-	struct inside *i = in(p);
-
-	pthread_mutex_lock(&lock);
-	for (unsigned n = 0; n < CONNS; n++)
-		if (i->conns[n] && i->conns[n]->qid) {
-			i->conns[n]->dead = true;
-			shutdown(i->conns[n]->fd, SHUT_RDWR);
-		}
-	pthread_mutex_unlock(&lock);
+	cut_from(in(p), 1);
 }
 
 void port_lie(struct port *p, uint8_t state)
