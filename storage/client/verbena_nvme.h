@@ -50,7 +50,8 @@ struct vn_disk;
  * when one path is connected; others that do not follow within half a second connect later. All must lead to the same
  * namespace: number, identifiers (UUID, NGUID, EUI-64; there must be one) and size are the same. Commands go by an
  * optimized path (asymmetric namespace access, ANA), or else by a non-optimized one. While the target changes the access, or
- * denies it, on all paths, requests wait. If a path breaks, or cannot execute a command, its commands are sent again by
+ * denies it, on all paths, requests wait. A path on which a change takes longer than the target has announced is connected
+ * again. If a path breaks, or cannot execute a command, its commands are sent again by
  * another. Paths that broke are connected again in the background. reconnect_ms counts from when no path was usable
  * (with paths that deny access at least 10 s; then requests end with -EIO). vn_paths says what is used and why.
  *
@@ -100,9 +101,8 @@ struct vn_options {
 	/* With RDMA, a waiting thread polls for this time (µs) before it sleeps; with much data outstanding up to eight
 	 * times as long, but never beyond its own timeout. After polls in vain it polls less often. 200; 0: never */
 	unsigned spin_us;
-	/* Several paths: a path counts as broken if the target has not answered a command for half a second, and then no
-	 * keep alive for this time, and a group that changes for longer than the target has announced is asked again by
-	 * a new connection. 2,000 */
+	/* Several paths: the time for an answer to a keep alive and to other commands of the connection itself. Without
+	 * it the path counts as broken. Requests without an answer for half a second cause a keep alive. 2,000 */
 	unsigned path_ms;
 	unsigned retries;                         /* retries of a command that failed without DNR. 5 */
 	unsigned char header_digest, data_digest; /* CRC32C with TCP; used if the target agrees. 0, 0 */
