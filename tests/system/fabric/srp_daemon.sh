@@ -35,6 +35,7 @@ start_host() {
 }
 check "verbena-srp-host starts" start_host
 check "srp_daemon finds the target" search
+newest() { sed -n 's/^host\([0-9]*\) unit 0:.*/\1/p' "$work/host.out" | tail -1; }
 disk() { echo "nbd+unix:///?socket=$VERBENA_SRP/scsi_host/host$1/lun$2"; }
 served() { grep -q "host0 unit 1: $(disk 0 1 | sed 's/?/./')" "$work/host.out" || { cat "$work/found" "$work/host.out" "$work/host.err"; return 1; }; }
 check "... and writes add_target: both disks are there when it returns" served
@@ -57,7 +58,7 @@ by_ip() { # in the words of a shell, with numbers that limit the disk
 	on host2 sh -c "echo 'id_ext=$guid,ioc_guid=$guid,dest=10.1.0.3:$port,max_sect=64,queue_size=8,ch_count=2' >$ADD" && grep -q "^host[0-9]* unit 1: " <(grep -v '^host0 ' "$work/host.out")
 }
 check "a target is added by its IP address too" by_ip
-number=$(sed -n 's/^host\([1-9][0-9]*\) unit 0:.*/\1/p' "$work/host.out" | tail -1)
+number=$(newest)
 limited() { nbdcopy "$(disk "$number" 0)" "$work/back" && cmp "$work/image" "$work/back"; }
 check "... and its disk is the same" limited
 deletes() { "$SRP" --delete "host$number" && [ ! -e "$VERBENA_SRP/scsi_host/host$number" ] && ! "$SRP" --delete "host$number" 2>/dev/null; }
@@ -66,7 +67,12 @@ added() { on host2 "$SRP" --add "id_ext=$guid,ioc_guid=$guid,dest=10.1.0.3:$port
 check "--add logs in, and says what is wrong" added
 size() { [ "$(nbdinfo --size "$(disk 0 1)")" = 2097152 ]; }
 check "the first login's disks are still there" size
-broken() { kill $(cat "$VERBENA_SRP/scsi_host/host0"/*.pid) && wait_for 5 test ! -e "$VERBENA_SRP/scsi_host/host0" && search && [ -e "$(disk "$(($(sed -n 's/^host\([0-9]*\) .*/\1/p' "$work/host.out" | tail -1)))" 0 | sed 's/.*=//')" ]; }
+broken() {
+	local last
+	last=$(newest)
+	kill $(cat "$VERBENA_SRP/scsi_host/host0"/*.pid) && wait_for 5 test ! -e "$VERBENA_SRP/scsi_host/host0" && search || return 1
+	[ "$(newest)" != "$last" ] && [ -S "$VERBENA_SRP/scsi_host/host$(newest)/lun0" ]
+}
 check "a login whose disks have ended is made again by the next search" broken
 units=$(cat "$VERBENA_SRP"/scsi_host/host*/*.pid)
 kill "$host"
