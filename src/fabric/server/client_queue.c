@@ -34,15 +34,12 @@ static void watch(struct client *c)
 	epoll_ctl(c->server->epoll, EPOLL_CTL_MOD, c->fd, &e);
 }
 
-void client_post_with(struct client *c, const void *bytes, size_t len, int fd)
+/* Takes fd over. */
+static void keep(struct client *c, const void *bytes, size_t len, int fd)
 {
-	if (!c->first && put(c->fd, bytes, len, fd)) {
-		if (fd >= 0)
-			close(fd);
-		return;
-	}
 	struct queued *q =
 	        c->queued < QUEUED_MOST && c->queued_bytes < QUEUED_BYTES_MOST ? malloc(sizeof(*q) + len) : NULL;
+
 	if (!q) {
 		c->server->lost++;
 		if (fd >= 0)
@@ -59,6 +56,14 @@ void client_post_with(struct client *c, const void *bytes, size_t len, int fd)
 	c->queued_bytes += len;
 	if (first)
 		watch(c);
+}
+
+void client_post_with(struct client *c, const void *bytes, size_t len, int fd)
+{
+	if (c->first || !put(c->fd, bytes, len, fd))
+		keep(c, bytes, len, fd);
+	else if (fd >= 0)
+		close(fd);
 }
 
 void client_post(struct client *c, const void *bytes, size_t len)
@@ -112,7 +117,7 @@ bool client_offer(struct client *c, const void *bytes, size_t len, size_t most)
 		return true;
 	if (c->queued_bytes + len > most)
 		return false;
-	client_post_with(c, bytes, len, -1);
+	keep(c, bytes, len, -1);
 	return true;
 }
 
