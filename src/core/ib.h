@@ -59,10 +59,6 @@ int vb_ib_query_port(struct vb_device *dev, struct ibv_port_attr *attr);
 uint16_t vb_ib_pkey(struct vb_device *dev, unsigned index);
 /* EINVAL if the address vector cannot be of this port. *sgid: the source GID. */
 int vb_ib_check_av(struct vb_device *dev, const struct ibv_ah_attr *av, union ibv_gid *sgid);
-static inline bool vb_ib_is_group_lid(uint16_t lid)
-{
-	return lid >= 0xc000 && lid != 0xffff;
-}
 struct vb_ib_route vb_ib_route_of(const struct ibv_ah_attr *av, uint16_t pkey, bool both);
 
 /* What peers on this host read of a queue pair's partition: 0 unless its adapter is on a fabric. */

@@ -156,7 +156,7 @@ struct vb_fabric {
 	struct vb_fabric_trap *traps;
 	size_t trap_count;
 	uint64_t changes;    /* grows with whatever may change a port or a way */
-	uint64_t group_turn; /* counts multicast datagrams */
+	uint64_t group_turn; /* counts multicast datagrams, from any number */
 	/* datagrams that are under way: a ring, because one may cause others */
 	struct vb_fabric_flight *queue;
 	size_t queue_head, queue_len, queue_room;

@@ -1,9 +1,10 @@
 // ib_port.h - the state of an InfiniBand port and of ways from it, as the fabric process tells it to programs
-// follows: IBA volume 1, 14.2.5.6 (PortInfo), 14.2.5.5 (GUIDInfo), 14.2.5.7 (P_KeyTable)
+// follows: IBA volume 1, 4.1.3 (LIDs), 14.2.5.6 (PortInfo), 14.2.5.5 (GUIDInfo), 14.2.5.7 (P_KeyTable)
 // SPDX-License-Identifier: MIT
 #ifndef VB_FRAME_IB_PORT_H
 #define VB_FRAME_IB_PORT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #define VB_IB_PKEYS 64
@@ -45,6 +46,12 @@ enum vb_fabric_why {
 #undef X
 	        VB_WAYS
 };
+
+/* Multicast LIDs: 4.1.3. The last LID is the permissive one. */
+static inline bool vb_ib_is_group_lid(uint16_t lid)
+{
+	return lid >= 0xc000 && lid != 0xffff;
+}
 
 /* May these two P_Keys talk: 10.9.3? At least one is of a full member. */
 static inline int vb_pkeys_match(uint16_t a, uint16_t b)

@@ -103,17 +103,12 @@ static void conclude_join(struct rcm_id *id, struct rcm_mcast *mc, int err, cons
 	rcm_post_joined(id, mc, 0, &ah, m->qkey);
 }
 
-static bool is_group_lid(uint16_t lid)
-{
-	return lid >= VB_LID_MULTICAST && lid != VB_LID_PERMISSIVE;
-}
-
 static void group_told(struct rcm_id *id, struct rcm_mcast *mc, const struct vb_fabric_sa_is *is)
 {
 	struct vb_sa_member m = {0};
 	uint16_t status = 0;
 	bool joined = !is->error && vb_sa_member_answer(is->mad, sizeof(is->mad), &status, &m) && !status &&
-	              is_group_lid(m.mlid);
+	              vb_ib_is_group_lid(m.mlid);
 
 	conclude_join(id, mc, joined ? 0 : is->error ? is->error : NO_MEMBER, &m);
 }

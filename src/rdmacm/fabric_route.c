@@ -5,6 +5,7 @@
 
 #include "frame/fields.h"
 #include "frame/sa.h"
+#include "frame/smp.h"
 #include "rdmacm/fabric.h"
 
 enum { PKEYS = 64, FULL_MEMBER = 0x8000, SM_WITHOUT_PATHS = EINVAL };
@@ -165,7 +166,7 @@ static void take_path(struct rcm_id *id, const struct vb_sa_path *p)
 
 static bool is_possible(const struct vb_sa_path *p)
 {
-	return p->dlid && p->dlid < 0xc000 && p->mtu >= IBV_MTU_256 && p->mtu <= IBV_MTU_4096;
+	return p->dlid && p->dlid < VB_LID_MULTICAST && p->mtu >= IBV_MTU_256 && p->mtu <= IBV_MTU_4096;
 }
 
 /* err: 0 or an errno. */

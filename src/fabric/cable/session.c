@@ -17,10 +17,10 @@ enum {
 
 static struct vb_sip_key derive(const struct vb_sip_key *from, const void *bytes, size_t len)
 {
-	const uint64_t first = 1, second = 2;
+	static const uint8_t first[8] = {1}, second[8] = {2};
 
-	return (struct vb_sip_key){{vb_siphash(from, &first, sizeof(first), bytes, len),
-	                            vb_siphash(from, &second, sizeof(second), bytes, len)}};
+	return (struct vb_sip_key){{vb_siphash(from, first, sizeof(first), bytes, len),
+	                            vb_siphash(from, second, sizeof(second), bytes, len)}};
 }
 
 /* Of what goes from one to the other: the two directions differ, so that nothing can be sent back to its sender. */

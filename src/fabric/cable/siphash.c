@@ -1,6 +1,9 @@
 // siphash.c - a keyed hash of 64 bits
 // follows: Aumasson, Bernstein: SipHash: a fast short-input PRF (INDOCRYPT 2012), SipHash-2-4
 // SPDX-License-Identifier: MIT
+#include <endian.h>
+#include <string.h>
+
 #include "fabric/cable/siphash.h"
 
 struct state {
@@ -36,20 +39,20 @@ static void take_word(struct state *s, uint64_t m)
 	s->v[0] ^= m;
 }
 
-/* Little-endian, at most 8 bytes. */
-static uint64_t word_of(const uint8_t *p, size_t n)
+/* Little-endian. */
+static uint64_t word_of(const uint8_t *p)
 {
-	uint64_t m = 0;
+	uint64_t m;
 
-	for (size_t i = 0; i < n; i++)
-		m |= (uint64_t)p[i] << 8 * i;
-	return m;
+	memcpy(&m, p, sizeof(m));
+	return le64toh(m);
 }
 
+/* Returns what is left: fewer than 8 bytes. */
 static const uint8_t *take_words(struct state *s, const uint8_t *p, size_t len)
 {
 	for (; len >= 8; p += 8, len -= 8)
-		take_word(s, word_of(p, 8));
+		take_word(s, word_of(p));
 	return p;
 }
 
@@ -60,8 +63,11 @@ uint64_t vb_siphash(const struct vb_sip_key *key, const void *head, size_t head_
 
 	take_words(&s, head, head_len);
 	const uint8_t *rest = take_words(&s, body, body_len);
+	uint8_t last[8] = {[7] = (uint8_t)(head_len + body_len)};
 
-	take_word(&s, (uint64_t)(head_len + body_len) << 56 | word_of(rest, body_len % 8));
+	for (size_t i = 0; i < body_len % 8; i++)
+		last[i] = rest[i];
+	take_word(&s, word_of(last));
 	s.v[2] ^= 0xff;
 	for (int i = 0; i < 4; i++)
 		sip_round(&s);

@@ -9,154 +9,17 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "fabric/server/server.h"
+#include "fabric/server/client.h"
 
 _Static_assert(VB_AGENTS_MOST == VB_FABRIC_AGENTS, "an agent that a program accepts");
 
-enum { BATCH = 64, TRAINS = 16, QUEUED_MOST = 65536, QUEUED_BYTES_MOST = 128 << 20, DATAGRAM_BYTES_MOST = 1 << 20 };
-
-/* A message that did not fit the socket's buffer. */
-struct queued {
-	struct queued *next;
-	int fd; /* a memfd that goes with it, or -1 */
-	size_t len;
-	uint8_t bytes[];
-};
-
-struct client {
-	struct client *next, **at;
-	struct server *server;
-	int fd;
-	struct vb_agent_file *file; /* of a umad port */
-	struct joined *joined;      /* of a verbs device */
-	struct cm *cm;              /* of a connection manager, which has file too */
-	struct link *link;          /* of its packets */
-	bool paused;
-	struct queued *first, **last;
-	size_t queued, queued_bytes;
-};
+enum { BATCH = 64, TRAINS = 16 };
 
 /* --- to the program --- */
-
-/* False: it does not fit now. */
-static bool put(int sock, const void *bytes, size_t len, int fd)
-{
-	return vb_fabric_try(sock, &(struct iovec){(void *)bytes, len}, 1, fd) != EAGAIN;
-}
-
-/* epoll always tells the end of a program. While nothing is wanted of the socket, it tells that once. */
-static void watch(struct client *c)
-{
-	struct epoll_event e = {.events = (c->paused ? 0 : EPOLLIN) | (c->first ? EPOLLOUT : 0), .data.ptr = c};
-
-	if (!e.events)
-		e.events = EPOLLONESHOT;
-	epoll_ctl(c->server->epoll, EPOLL_CTL_MOD, c->fd, &e);
-}
-
-/* Takes fd over. */
-static void post(struct client *c, const void *bytes, size_t len, int fd)
-{
-	if (!c->first && put(c->fd, bytes, len, fd)) {
-		if (fd >= 0)
-			close(fd);
-		return;
-	}
-	struct queued *q =
-	        c->queued < QUEUED_MOST && c->queued_bytes < QUEUED_BYTES_MOST ? malloc(sizeof(*q) + len) : NULL;
-	if (!q) {
-		c->server->lost++;
-		if (fd >= 0)
-			close(fd);
-		return;
-	}
-	*q = (struct queued){.fd = fd, .len = len};
-	memcpy(q->bytes, bytes, len);
-	bool first = !c->first;
-
-	*c->last = q;
-	c->last = &q->next;
-	c->queued++;
-	c->queued_bytes += len;
-	if (first)
-		watch(c);
-}
-
-void client_post(struct client *c, const void *bytes, size_t len)
-{
-	post(c, bytes, len, -1);
-}
-
-void client_post_datagram(struct client *c, const void *bytes, size_t len)
-{
-	if (c->queued_bytes > DATAGRAM_BYTES_MOST)
-		c->server->lost++;
-	else
-		post(c, bytes, len, -1);
-}
-
-bool client_is_behind(const struct client *c)
-{
-	return c->first;
-}
 
 struct vb_agent_file *client_file(const struct client *c)
 {
 	return c->file;
-}
-
-static void drop_first(struct client *c)
-{
-	struct queued *q = c->first;
-
-	c->first = q->next;
-	if (!c->first)
-		c->last = &c->first;
-	c->queued--;
-	c->queued_bytes -= q->len;
-	if (q->fd >= 0)
-		close(q->fd);
-	free(q);
-}
-
-static void flush(struct client *c)
-{
-	while (c->first && put(c->fd, c->first->bytes, c->first->len, c->first->fd))
-		drop_first(c);
-	if (c->first)
-		return;
-	watch(c);
-	if (c->joined)
-		join_caught_up(c->joined);
-	if (c->link)
-		link_caught_up(c->link);
-}
-
-bool client_offer(struct client *c, const void *bytes, size_t len, size_t most)
-{
-	if (!c->first && put(c->fd, bytes, len, -1))
-		return true;
-	if (c->queued_bytes + len > most)
-		return false;
-	post(c, bytes, len, -1);
-	return true;
-}
-
-void client_drop_waiting(struct client *c, void (*each)(void *arg, const uint8_t *bytes, size_t len), void *arg)
-{
-	while (c->first) {
-		each(arg, c->first->bytes, c->first->len);
-		drop_first(c);
-	}
-	watch(c);
-}
-
-void client_pause(struct client *c, bool pause)
-{
-	if (c->paused == pause)
-		return;
-	c->paused = pause;
-	watch(c);
 }
 
 static int memfd_of(const void *bytes, size_t len)
@@ -205,12 +68,12 @@ static void on_receive(void *own, struct vb_agent_file *file, unsigned agent, in
 	memcpy(m.head.gid, a->gid, 16);
 	if (len <= sizeof(m.mad)) {
 		memcpy(m.mad, mad, len);
-		post(c, &m, sizeof(m.head) + len, -1);
+		client_post(c, &m, sizeof(m.head) + len);
 		return;
 	}
 	int fd = memfd_of(mad, len);
 	if (fd >= 0)
-		post(c, &m.head, sizeof(m.head), fd);
+		client_post_with(c, &m.head, sizeof(m.head), fd);
 	else
 		c->server->lost++;
 }
@@ -234,7 +97,7 @@ static void answer(int sock, int error, uint32_t agent)
 {
 	struct vb_fabric_reply r = {.error = error, .agent = agent};
 
-	put(sock, &r, sizeof(r), -1);
+	vb_fabric_try(sock, &(struct iovec){&r, sizeof(r)}, 1, -1);
 }
 
 static int attach(struct client *c, const char *node, unsigned port)
@@ -343,8 +206,8 @@ static void take_mad(struct client *c, const struct vb_fabric_send *m, size_t n,
 		struct vb_agent_addr a = address_from(&m->head);
 		int rc = vb_agent_send(c->file, m->head.agent, &a, mad, len, m->head.timeout_ms, m->head.retries);
 
-		if (rc &&
-		    len >= VB_MAD_HEADER_LEN) /* the program's library has checked what it can: this is returned, as an error */
+		/* the program's library has checked what it can: this is returned, as an error */
+		if (rc && len >= VB_MAD_HEADER_LEN)
 			on_receive(c, c->file, m->head.agent, rc, &a, mad, VB_MAD_HEADER_LEN);
 	}
 	free(copy);
@@ -357,7 +220,7 @@ static void answer_text(struct client *c, int rc, const char *text, size_t len)
 
 	if (fd < 0)
 		r.error = errno;
-	post(c, &r, sizeof(r), fd);
+	client_post_with(c, &r, sizeof(r), fd);
 }
 
 static void take_ctl(struct client *c, char *command)
@@ -386,9 +249,9 @@ static void take_file(struct client *c, const struct vb_fabric_ask *ask)
 	int rc = n ? show_file(c->server, n, ask->path, out) : ENODEV;
 	fclose(out);
 	if (!rc && len)
-		post(c, text, len < VB_FABRIC_INLINE ? len : VB_FABRIC_INLINE, -1);
+		client_post(c, text, len < VB_FABRIC_INLINE ? len : VB_FABRIC_INLINE);
 	else
-		post(c, "", 1, -1); /* a zero byte: there is no such file */
+		client_post(c, "", 1); /* a zero byte: there is no such file */
 	free(text);
 }
 
@@ -399,7 +262,7 @@ static void take_ca(struct client *c, const struct vb_fabric_ask *ask)
 
 	if (n)
 		show_ca(c->server, n, &ca);
-	post(c, &ca, sizeof(ca), -1);
+	client_post(c, &ca, sizeof(ca));
 }
 
 static void take_address(struct client *c, const struct vb_fabric_ask *ask)
@@ -409,7 +272,7 @@ static void take_address(struct client *c, const struct vb_fabric_ask *ask)
 
 	if (n)
 		address_show(c->server, n, ask->path, &is);
-	post(c, &is, sizeof(is), -1);
+	client_post(c, &is, sizeof(is));
 }
 
 static void take_issm(struct client *c, const struct vb_fabric_ask *ask)
@@ -420,7 +283,7 @@ static void take_issm(struct client *c, const struct vb_fabric_ask *ask)
 
 	if (!p || issm_path(c->server, p, path, sizeof(path)))
 		path[0] = '\0';
-	post(c, path, strlen(path) + 1, -1);
+	client_post(c, path, strlen(path) + 1);
 }
 
 /* PORT, or JOIN: once on a connection that is nothing else yet. */
@@ -437,7 +300,7 @@ static void answer_port(struct client *c, const struct vb_fabric_ask *ask)
 	} else if (p) {
 		join_show_port(c->server, p, &is);
 	}
-	post(c, &is, sizeof(is), -1);
+	client_post(c, &is, sizeof(is));
 }
 
 static void answer_link(struct client *c, struct vb_fabric_link_ask *ask)
@@ -447,7 +310,7 @@ static void answer_link(struct client *c, struct vb_fabric_link_ask *ask)
 	ask->node[sizeof(ask->node) - 1] = '\0';
 	if (!c->file && !c->joined)
 		r.error = link_open(c->server, ask, c, &c->link);
-	post(c, &r, sizeof(r), -1);
+	client_post(c, &r, sizeof(r));
 }
 
 static bool take_ask(struct client *c, struct vb_fabric_ask *ask)
@@ -554,8 +417,7 @@ static void client_close(struct server *s, struct client *c)
 		join_close(c->joined);
 	if (c->link)
 		link_close(c->link);
-	while (c->first)
-		drop_first(c);
+	client_drop_all(c);
 	close(c->fd);
 	*c->at = c->next;
 	if (c->next)
@@ -587,7 +449,7 @@ void client_event(struct server *s, struct client *c, uint32_t events)
 	bool more = true, alive = true;
 
 	if (events & EPOLLOUT)
-		flush(c);
+		client_flush(c);
 	for (int i = 0; i < (c->link ? TRAINS : BATCH) && alive && more && !c->paused; i++)
 		alive = read_one(c, &more);
 	if (!alive)

@@ -58,7 +58,8 @@ void cm_conns_end(struct cm *cm);
 
 /* Asks the subnet administrator; cm.c. Returns an errno. */
 int cm_ask(struct cm *cm, const uint8_t mad[VB_MAD_LEN], uint32_t timeout_ms);
-/* A question of the program. False: it does not leave, because programs of the port are still members. */
+/* Notes a question of the program. False: it is not to be asked. There is no memory for a join, or the group that it
+ * leaves still has members among the programs of its port. */
 bool cm_members_ask(struct cm *cm, const uint8_t mad[VB_MAD_LEN]);
 /* The program has ended. */
 void cm_members_end(struct cm *cm);

@@ -39,7 +39,7 @@ bool group_decode(struct vb_fabric_datagram *d, struct group_message *m, const u
 {
 	struct vb_fabric_ud u;
 
-	if (!p->global || p->lrh.dlid == VB_LID_DIRECTED || !vb_fabric_ud_decode(&u, bytes, p) ||
+	if (!p->global || !vb_ib_is_group_lid(p->lrh.dlid) || !vb_fabric_ud_decode(&u, bytes, p) ||
 	    u.len > VB_FABRIC_PAYLOAD)
 		return false;
 	m->head = (struct vb_fabric_data){

@@ -43,7 +43,7 @@ int groups_attach(struct groups *g, uint16_t mlid, const uint8_t mgid[16])
 {
 	struct group *one = group_of(g, mlid, mgid);
 
-	if (mlid < VB_LID_MULTICAST || mlid == VB_LID_DIRECTED || mgid[0] != 0xff)
+	if (!vb_ib_is_group_lid(mlid) || mgid[0] != 0xff)
 		return EINVAL;
 	if (!one)
 		one = add_group(g, mlid, mgid);

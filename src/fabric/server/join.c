@@ -228,7 +228,7 @@ static void take_cast(struct joined *j, const struct vb_fabric_data *from, size_
 	                               .grh = m.head.grh,
 	                               .own = &m};
 
-	if (d.dlid >= VB_LID_MULTICAST && d.dlid != VB_LID_DIRECTED)
+	if (vb_ib_is_group_lid(d.dlid))
 		vb_fabric_multicast(j->port, &d);
 }
 

@@ -288,6 +288,20 @@ static int print_or_serve(struct server *s, struct settings *o)
 	return load_secret(o) ? serve(s, &o->peers) : 1;
 }
 
+/* group_turn: other processes remember the last datagrams to groups, and must not take those after a restart for them. */
+static bool draw_random_numbers(struct server *s)
+{
+	uint32_t turn;
+
+	if (getrandom(s->address, sizeof(s->address), 0) != sizeof(s->address) ||
+	    getrandom(&turn, sizeof(turn), 0) != sizeof(turn))
+		return false;
+	s->address[0] = 0xfc; /* no address of an interface, nor a group */
+	if (s->fabric)
+		s->fabric->group_turn = turn;
+	return true;
+}
+
 static int run_fabric(struct server *s, struct settings *o)
 {
 	char *absolute = o->path && *o->path != '/' ? getcwd(NULL, 0) : NULL;
@@ -297,9 +311,8 @@ static int run_fabric(struct server *s, struct settings *o)
 	         o->path ? o->path : "");
 	free(absolute);
 	s->fabric = vb_fabric_new(&server_fabric_ops, s);
-	if (getrandom(s->address, sizeof(s->address), 0) != sizeof(s->address))
+	if (!draw_random_numbers(s))
 		return complain("no random numbers: %s", strerror(errno));
-	s->address[0] = 0xfc; /* no address of an interface, nor a group */
 	if (o->network && address_network(s, o->network))
 		complain("--network %s: an IPv4 network is written as 10.1.0.0/16", o->network);
 	else if (s->fabric && load(s, o->file, o->shape))

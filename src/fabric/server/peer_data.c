@@ -91,7 +91,6 @@ static bool add_packet(struct peer *p, struct train_queue *q, size_t most, struc
 	return true;
 }
 
-/* A packet for the cable of this port. True: it waits, and so should its sender. */
 bool peer_offer(struct vb_fabric_port *out, const uint8_t *bytes, size_t len, unsigned hops)
 {
 	struct peer *p = out->peer->node->where;
@@ -166,7 +165,6 @@ void peer_drop(struct peer *p)
 	go_on(p);
 }
 
-/* As in struct vb_fabric_ops. */
 void peer_cross(void *own, struct vb_fabric_port *out, const uint8_t *bytes, size_t len, unsigned hops)
 {
 	struct peer *p = out->peer->node->where;

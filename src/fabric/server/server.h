@@ -83,21 +83,24 @@ void client_event(struct server *s, struct client *c, uint32_t events);
 void clients_time(struct server *s);
 uint64_t clients_deadline(const struct server *s);
 void clients_close(struct server *s);
+/* Its umad port. NULL: it has none. */
+struct vb_agent_file *client_file(const struct client *c);
+extern const struct vb_fabric_ops server_fabric_ops;
+
+/* --- client_queue.c: messages to programs, and when their own are read --- */
+
 /* Sends a message to the program, now or as soon as there is room. */
 void client_post(struct client *c, const void *bytes, size_t len);
 /* The same for a datagram, which is lost if too many bytes wait already. */
 void client_post_datagram(struct client *c, const void *bytes, size_t len);
 /* Do messages wait for room in its socket? */
 bool client_is_behind(const struct client *c);
-/* Its umad port. NULL: it has none. */
-struct vb_agent_file *client_file(const struct client *c);
 /* For links: sends the message now if it fits in the socket, or keeps it if no more than `most` bytes wait. False: neither. */
 bool client_offer(struct client *c, const void *bytes, size_t len, size_t most);
 /* Calls for each message that waits, which is then dropped. */
 void client_drop_waiting(struct client *c, void (*each)(void *arg, const uint8_t *bytes, size_t len), void *arg);
 /* Stops reading from the program, or goes on. */
 void client_pause(struct client *c, bool pause);
-extern const struct vb_fabric_ops server_fabric_ops;
 
 /* --- join.c: programs that use a port by its verbs device --- */
 

@@ -181,6 +181,18 @@ static void siphash_gives_what_its_authors_publish(void)
 	CHECK(vb_siphash(&key, NULL, 0, text, 15) == 0xa129ca6149be45e5ull);
 }
 
+/* The tag shows the key, which is made of the secret. */
+static void a_greeting_has_the_same_bytes_on_all_machines(void)
+{
+	static const uint8_t tag[] = {0x79, 0x54, 0xd5, 0x08, 0xab, 0x8e, 0xf1, 0xfa};
+
+	memset(&t, 0, sizeof(t));
+	start_side(&t.a, &t.b, 1, "0123456789abcdef");
+	vb_cable_time(&t.a.c, 1000 * MS);
+	SAME(t.a.queued, 1);
+	CHECK(!memcmp(t.a.queue[0].bytes + 24, tag, sizeof(tag)));
+}
+
 static void two_processes_meet_and_tell_each_other_their_ends(void)
 {
 	begin();
@@ -429,6 +441,7 @@ static void more_ends_than_one_datagram_has_are_told(void)
 int main(void)
 {
 	RUN(siphash_gives_what_its_authors_publish);
+	RUN(a_greeting_has_the_same_bytes_on_all_machines);
 	RUN(two_processes_meet_and_tell_each_other_their_ends);
 	RUN(a_lost_greeting_delays_but_does_no_harm);
 	RUN(silence_ends_the_session_on_both_sides_and_a_new_one_has_new_keys);
