@@ -469,8 +469,7 @@ struct nt_controller {
 	bool stuck; /* a medium does not finish its requests and its host must wait: logged already */
 	char hostnqn[NV_NQN_SIZE];
 	struct nt_account *account;
-	uint8_t hostid[16];
-	struct nr_host who; /* for reservations */
+	struct nr_host who; /* the name is derived from hostnqn */
 	uint32_t cc, csts;
 	uint32_t flushes; /* outstanding flushes of a shutdown */
 	uint32_t kato;    /* ms, 0: none */
