@@ -402,9 +402,9 @@ struct nt_target {
 		uint32_t n; /* number of their controllers that have not returned */
 	} gone[NT_GONE_MAX];
 	uint32_t next_gone;
-	bool stopping;      /* no new associations */
-	char announce[64];  /* the address that other gateways list: for ports that listen on all addresses … */
-	bool announce_only; /* … or for all ports */
+	bool stopping;             /* no new associations */
+	char announce[NB_ADDRESS]; /* the address that other gateways list: for ports that listen on all addresses … */
+	bool announce_only;        /* … or for all ports */
 	char firmware[9];
 };
 
