@@ -78,17 +78,19 @@ enum nb_change {
 	NB_PORTS,    /* others has changed */
 };
 
+#define NB_ADDRESS 64u
+
 /* An address at which a gateway serves a subsystem. */
 struct nb_port {
 	uint8_t trtype, treq, tsas[4]; /* as in the discovery log */
 	uint16_t id, service;
-	char address[64];
+	char address[NB_ADDRESS];
 	uint8_t subsystem[16]; /* derived from its NQN */
 };
 
 #define NB_PORTS_OF_ONE 8u /* of one gateway and medium */
 
-bool nb_address_valid(const char *text); /* numeric, perhaps with a scope; it fits into a port */
+bool nb_address_valid(const char *text); /* numeric, perhaps with a scope; shorter than NB_ADDRESS */
 
 /* Who writes to a medium that several gateways serve. */
 enum nb_access {

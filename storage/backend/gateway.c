@@ -290,7 +290,7 @@ static void answer_change(struct ng *g, enum nr_result result)
 	g->answered = g->change_number;
 }
 
-/* A write of the state of which the answer was lost has made the change: the state has its number. */
+/* The state has the number of a change that is made, also if the answer to the write of the state was lost. */
 static void care_for_change(struct ng *g, struct ng_gateway *me)
 {
 	if (me->enforces < g->enforces) {
@@ -377,10 +377,6 @@ void ng_wrote(struct ng *g, uint64_t now)
 	bool was = same(g->seen.owner_client, g->client), is = same(g->next.owner_client, g->client);
 
 	g->beat_at = now;
-	if (g->change_number && ng_find(&g->next, g->name)->change == g->change_number && g->made != g->change_number) {
-		g->made = g->change_number;
-		g->version = g->next.reservations.version;
-	}
 	if (is && !was)
 		g->owner_since = now;
 	if (is != was)

@@ -104,9 +104,8 @@ struct ng {
 	} leases[NG_GATEWAYS];
 	char fenced[NG_CLIENT];
 	uint64_t began, asked, beat_at, owner_since, lost_at, want_until;
-	uint64_t
-	        made; /* change_number, when the state has the change, and its version, which others have to enforce … */
-	uint64_t version;
+	/* made: change_number, when the state has the change; version: the one that others have to enforce then */
+	uint64_t made, version;
 	bool looked;
 };
 

@@ -25,7 +25,7 @@ bool nb_address_valid(const char *text)
 	size_t n = strcspn(text, "%"); /* a scope follows */
 	struct in6_addr address;
 
-	if (n >= sizeof(plain) || strlen(text) >= sizeof(((struct nb_port *)NULL)->address))
+	if (n >= sizeof(plain) || strlen(text) >= NB_ADDRESS)
 		return false;
 	memcpy(plain, text, n);
 	plain[n] = '\0';

@@ -212,7 +212,7 @@ static bool belongs_elsewhere(struct nb_rbd *d, const struct nb_request *r)
 {
 	if (!d->gateway)
 		return false;
-	/* hosts that reserve the image may be told that this gateway has failed: perhaps they forbid the read meanwhile */
+	/* without a lease: the others may have completed a reservation that forbids the read */
 	if (r->op == NB_READ)
 		return d->b.reservations->count && !nb_rbd_gateway_in_lease(d->gateway);
 	if (d->b.access == NB_HERE && nb_rbd_gateway_current(d->gateway))

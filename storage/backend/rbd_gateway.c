@@ -11,11 +11,11 @@
 #include "backend/gateway.h"
 #include "backend/rbd.h"
 
-#define NOTIFY_MS \
-	1000          /* limit of the wait for those who are told; whole seconds, or the OSD's default of 30 s counts */
-#define WATCH_S 10    /* a watcher that is gone counts that long */
-#define JOIN_MS 12000 /* limit of joining: it may take the time of two leases */
-#define CONFLICTS 20  /* others were faster so often: later */
+/* Limit of the wait for those who are told. It is in whole seconds: for less the OSD takes its default of 30 s. */
+#define NOTIFY_MS 1000
+#define WATCH_S 10         /* a watcher that is gone counts that long */
+#define JOIN_MS 12000      /* limit of joining: it may take the time of two leases */
+#define CONFLICTS 20       /* others were faster so often: later */
 #define CONFIRMED_MS 30000 /* without news of its lease, a gateway starts no write */
 #define LOCK "rbd_lock"    /* librbd's name of the exclusive lock */
 
@@ -34,8 +34,8 @@ struct nb_rbd_gateway {
 	pthread_t thread;
 	bool has_thread;
 	uint64_t confirmed; /* when it last wrote the state, in boot_ms; atomic */
-	pthread_mutex_t
-	        lock; /* guards what follows; the loop, the thread, and librados' threads take it for a moment */
+	/* guards what follows; the loop, the thread, and librados' threads take it for a moment */
+	pthread_mutex_t lock;
 	pthread_cond_t wake;
 	bool woken, broken, wanted, drained, leaving, posted, fresh; /* fresh: there is something for the loop */
 	enum ng_role role;
@@ -52,21 +52,23 @@ struct nb_rbd_gateway {
 	struct nb_post post;
 };
 
-static uint64_t steady_ms(void)
+static uint64_t ms_of(clockid_t clock)
 {
 	struct timespec t;
 
-	clock_gettime(CLOCK_MONOTONIC, &t);
+	clock_gettime(clock, &t);
 	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+static uint64_t steady_ms(void)
+{
+	return ms_of(CLOCK_MONOTONIC);
 }
 
 /* It goes on while the machine is suspended, as the clocks of the other gateways do. */
 static uint64_t boot_ms(void)
 {
-	struct timespec t;
-
-	clock_gettime(CLOCK_BOOTTIME, &t);
-	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+	return ms_of(CLOCK_BOOTTIME);
 }
 
 /* ---- the object ---- */
@@ -199,8 +201,6 @@ static int fence(struct nb_rbd_gateway *w)
 
 /* ---- one look ---- */
 
-static void take_role(struct nb_post *p);
-
 static void publish_ports(struct nb_rbd_gateway *w)
 {
 	struct nb_port ports[NG_PORTS];
@@ -279,8 +279,7 @@ static int act_once(struct nb_rbd_gateway *w, enum ng_act *act)
 	if (*act != NG_WRITE)
 		return 0;
 	bool news = w->g.news;
-	uint64_t before =
-	        boot_ms(); /* the others see the write later, so that this gateway's lease ends before theirs of it */
+	uint64_t before = boot_ms(); /* others see the write later: this gateway ends its lease before they do */
 
 	if ((error = write_state(w)))
 		return error;

@@ -50,8 +50,8 @@ void nb_rbd_change_answered(struct nb_rbd *d, enum nr_result result)
 	r->done(r, 0);
 }
 
-/* The host is told to try again. What the cluster does not have then is not made later, unless the write of the state
- * is on its way: it is executed if no other gateway has changed the state meanwhile, about once a second. */
+/* The host is told to try again. A change that the cluster does not have then is not made later, but for one case: a
+ * write of the state that is on its way is executed, unless another gateway has written the state meanwhile. */
 uint64_t nb_rbd_changes_turn(struct nb_rbd *d, uint64_t now)
 {
 	struct nb_request *late = NULL, **end = &late;

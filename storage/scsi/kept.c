@@ -125,7 +125,7 @@ static bool read_state(struct sc_lu *lu, FILE *f)
 	return !lu->type == !lu->held;
 }
 
-/* Who may write there could give registrations to anybody, or lose them. */
+/* A user who may write there could add and remove registrations. */
 static int check_directory(const char *directory)
 {
 	struct stat st;

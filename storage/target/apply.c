@@ -263,11 +263,6 @@ static unsigned add_listener(struct nt_server *sv, const struct nt_config_addres
 	return 0;
 }
 
-bool nt_announce_valid(const char *address)
-{
-	return strlen(address) < sizeof(((struct nt_target *)NULL)->announce) && nb_address_valid(address);
-}
-
 static void apply_announce(struct nt_target *t, const struct nt_config *c)
 {
 	t->announce_only = c->announce;

@@ -503,7 +503,7 @@ static void read_addresses(struct reader *r, const char *key, json_object *v, st
 static void read_announce(struct reader *r, const char *key, json_object *v, struct nt_config *c)
 {
 	get_text(r, key, v, &c->announce);
-	if (!r->failed && c->announce && !nt_announce_valid(c->announce))
+	if (!r->failed && c->announce && !nb_address_valid(c->announce))
 		config_error(r, key, "must be an address");
 }
 

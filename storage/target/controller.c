@@ -146,7 +146,7 @@ static void close_io_queues(struct nt_controller *c)
 /* Compares both names: a host authenticates its NQN, but not its identifier. */
 bool nt_is_of_host(const struct nt_controller *c, const char *hostnqn, const uint8_t *hostid)
 {
-	return !memcmp(c->hostid, hostid, sizeof(c->hostid)) && !strcmp(c->hostnqn, hostnqn);
+	return !memcmp(c->who.id, hostid, sizeof(c->who.id)) && !strcmp(c->hostnqn, hostnqn);
 }
 
 void nt_controller_end(struct nt_controller *c)

@@ -102,8 +102,9 @@ uint8_t *nt_notice_log(struct nt_request *r, size_t *len);
 void nt_notice_read(struct nt_controller *c);
 
 /* io.c */
-uint16_t nt_check_ns(struct nt_request *r); /* sets r->ns, and checks its path */
-void nt_launch(struct nt_request *r);       /* executes it at the medium */
+uint16_t nt_check_ns(struct nt_request *r);                   /* sets r->ns, and checks its path */
+void nt_launch(struct nt_request *r);                         /* executes it at the medium */
+uint16_t nt_io_status(const struct nt_request *r, int error); /* for the medium's answer to r->io */
 void nt_fuse(struct nt_request *first, struct nt_request *second);
 
 /* order.c */

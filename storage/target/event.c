@@ -8,12 +8,12 @@
 static const struct kind {
 	uint32_t info; /* the type in the second byte; 0: Notice */
 	uint8_t log;
-	uint32_t enable; /* ~0: by the mask of reservation notifications alone */
+	uint32_t enable; /* 0: notice.c has looked at a mask of its own */
 } kinds[] = {
         {NV_AEN_NS_CHANGED, NV_LOG_CHANGED_NS, NV_AEC_NS_CHANGED},
         {NV_AEN_ANA_CHANGED, NV_LOG_ANA, NV_AEC_ANA_CHANGED},
         {NV_AEN_DISCOVERY_CHANGED, NV_LOG_DISCOVERY, NV_AEC_DISCOVERY_CHANGED},
-        {NV_AEN_RESERVATION, NV_LOG_RESERVATION, ~0u},
+        {NV_AEN_RESERVATION, NV_LOG_RESERVATION, 0},
 };
 #define KINDS (sizeof(kinds) / sizeof(*kinds))
 
@@ -39,7 +39,7 @@ void nt_event(struct nt_controller *c, uint32_t info)
 	if (c->dying)
 		return;
 	for (uint32_t i = 0; i < KINDS; i++)
-		if (kinds[i].info == info && (!~kinds[i].enable || (c->events & kinds[i].enable)))
+		if (kinds[i].info == info && (!kinds[i].enable || (c->events & kinds[i].enable)))
 			c->pending |= 1u << i;
 	deliver_events(c);
 }

@@ -55,8 +55,7 @@ static uint16_t connect_admin(struct nt_request *r, const struct nv_connect *c, 
 
 	if (!ctrl)
 		return NV_CONNECT_BUSY;
-	memcpy(ctrl->hostid, r->data + NV_CONNECT_AT_HOSTID, 16);
-	memcpy(ctrl->who.id, ctrl->hostid, 16);
+	memcpy(ctrl->who.id, r->data + NV_CONNECT_AT_HOSTID, 16);
 	nv_uuid_from(hostnqn, 0, ctrl->who.name);
 	ctrl->kato = rounded_kato(c->kato);
 	return 0;
@@ -72,7 +71,7 @@ static uint16_t connect_io(struct nt_request *r, const struct nv_connect *c, str
 		return IN_DATA(r, NV_CONNECT_AT_CNTLID);
 	if (strcmp(ctrl->hostnqn, hostnqn))
 		return IN_DATA(r, NV_CONNECT_AT_HOSTNQN);
-	if (memcmp(ctrl->hostid, r->data + NV_CONNECT_AT_HOSTID, 16))
+	if (memcmp(ctrl->who.id, r->data + NV_CONNECT_AT_HOSTID, 16))
 		return IN_DATA(r, NV_CONNECT_AT_HOSTID);
 	if (!ctrl->admin || ctrl->admin->ops != q->ops) /* all queues of a controller use the same transport */
 		return IN_DATA(r, NV_CONNECT_AT_CNTLID);
@@ -281,7 +280,7 @@ static uint16_t enabling_waits(struct nt_request *r)
 {
 	struct nt_controller *c = r->queue->ctrl;
 	bool first = (r->sqe.cdw[2] & NV_CC_EN) && !(c->cc & NV_CC_EN) && needs_proof(c->subsystem, c->hostnqn);
-	struct nt_controller *before = first ? must_wait(c->subsystem, c->hostnqn, c->hostid, c) : NULL;
+	struct nt_controller *before = first ? must_wait(c->subsystem, c->hostnqn, c->who.id, c) : NULL;
 
 	return before ? wait_for(r, before) : 0;
 }

@@ -119,7 +119,7 @@ void nt_get_features(struct nt_request *r)
 			nt_complete(r, NV_HOST_ID_FORMAT | NV_DNR);
 			return;
 		}
-		memcpy(r->data, c->hostid, 16);
+		memcpy(r->data, c->who.id, 16);
 	} else if (select != SELECT_CURRENT && find_feature(r)->per_ns) {
 		r->cqe.result = 0;
 	} else if (select != SELECT_CURRENT && (r->sqe.cdw[0] & 0xff) != NV_FEAT_QUEUES) {

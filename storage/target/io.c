@@ -167,7 +167,7 @@ static bool means_loss(const struct nb_request *io, int error)
 	return io->fua && io->backend->cached;
 }
 
-static uint16_t io_status(const struct nt_request *r, int error)
+uint16_t nt_io_status(const struct nt_request *r, int error)
 {
 	if (error && r->io.op == NB_FLUSH)
 		return NV_WRITE_FAULT | NV_DNR;
@@ -312,7 +312,7 @@ static enum step prepare_step(struct nt_request *r, enum nb_op op, void *data, u
 static enum step end_steps(struct nt_request *r)
 {
 	if (r->error)
-		r->fate = io_status(r, r->error);
+		r->fate = nt_io_status(r, r->error);
 	return STEP_DONE;
 }
 
@@ -346,7 +346,7 @@ static enum step compare_step(struct nt_request *r)
 		return prepare_step(r, NB_COMPARE_WRITE, r->data, r->length);
 	}
 	if (r->io.op == NB_COMPARE_WRITE && r->error != EINVAL) {
-		r->fate = r->error == EILSEQ ? NV_COMPARE_FAILED | NV_DNR : r->error ? io_status(r, r->error) : 0;
+		r->fate = r->error == EILSEQ ? NV_COMPARE_FAILED | NV_DNR : r->error ? nt_io_status(r, r->error) : 0;
 		return STEP_DONE;
 	}
 	if (!r->index || r->io.op == NB_COMPARE_WRITE) { /* a range that the medium cannot compare */
@@ -366,7 +366,7 @@ static enum step compare_step(struct nt_request *r)
 		return STEP_MORE;
 	}
 	if (r->error)
-		second->fate = io_status(r, r->error);
+		second->fate = nt_io_status(r, r->error);
 	return STEP_DONE;
 }
 

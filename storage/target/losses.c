@@ -51,8 +51,7 @@ static struct nt_gone *find_gone(const struct nt_controller *c)
 	struct nt_target *t = c->subsystem->target;
 
 	for (uint32_t i = 0; i < NT_GONE_MAX; i++)
-		if (t->gone[i].subsystem == c->subsystem && !memcmp(t->gone[i].hostid, c->hostid, sizeof(c->hostid)) &&
-		    !strcmp(t->gone[i].hostnqn, c->hostnqn))
+		if (t->gone[i].subsystem == c->subsystem && nt_is_of_host(c, t->gone[i].hostnqn, t->gone[i].hostid))
 			return &t->gone[i];
 	return NULL;
 }
@@ -77,7 +76,7 @@ void nt_losses_begin(struct nt_controller *c)
 
 	/* the end of an earlier connection may not have been noticed yet */
 	for (const struct nt_controller *o = c->subsystem->controllers; o; o = o->next)
-		if (o != c && o->knows && nt_is_of_host(o, c->hostnqn, c->hostid) && known_losses(o) < n)
+		if (o != c && o->knows && nt_is_of_host(o, c->hostnqn, c->who.id) && known_losses(o) < n)
 			n = known_losses(o);
 	c->losses_before = n;
 }
@@ -123,7 +122,7 @@ void nt_losses_end(struct nt_controller *c)
 	if (!g) {
 		g = new_gone(t);
 		*g = (struct nt_gone){.subsystem = c->subsystem, .known = known_losses(c)};
-		memcpy(g->hostid, c->hostid, sizeof(g->hostid));
+		memcpy(g->hostid, c->who.id, sizeof(g->hostid));
 		strcpy(g->hostnqn, c->hostnqn);
 	}
 	if (known_losses(c) < g->known)

@@ -145,7 +145,7 @@ static bool take_target_option(int c, const char *value, struct options *o)
 		return true;
 	case 'A':
 		o->announce = value;
-		return nt_announce_valid(value) || report_bad("--announce, not an address", value);
+		return nb_address_valid(value) || report_bad("--announce, not an address", value);
 	case 'r':
 		return o->readonly = true;
 	case 'm':

@@ -6,7 +6,7 @@
 
 #include "target/core.h"
 
-/* Who is no registrant any more learns only that. Base 1.4, 8.8.7 */
+/* A host that has lost its registration learns only that. Base 1.4, 8.8.7 */
 static bool concerns(const struct nr_notice *n, const struct nr_host *h, const struct nr_state *before,
                      const struct nr_state *after)
 {

@@ -163,33 +163,33 @@ uint16_t nt_reserve_release_check(struct nt_request *r)
 	return action > 1 || (cdw10 & IEKEY) || (!action && !has_type(r)) ? NT_INVALID(r, NV_SQE_AT_CDW10) : 0;
 }
 
-static uint16_t status_of_change(const struct nr_change *c, int error)
-{
-	static const uint16_t results[] = {[NR_OK] = 0,
-	                                   [NR_CONFLICT] = NV_RESERVATION_CONFLICT | NV_DNR,
-	                                   [NR_INVALID] = NV_INVALID_FIELD | NV_DNR,
-	                                   [NR_FULL] = NV_INTERNAL | NV_DNR};
-
-	switch (error) {
-	case 0:
-		return results[c->result];
-	case NB_FENCED:
-		return NV_ANA_INACCESSIBLE_PATH;
-	case NB_LATE: /* no DNR: it may be tried again, also elsewhere */
-		return NV_INTERNAL_PATH;
-	default:
-		return NV_INTERNAL;
-	}
-}
+/* by enum nr_result */
+static const uint16_t results[] = {[NR_OK] = 0,
+                                   [NR_CONFLICT] = NV_RESERVATION_CONFLICT | NV_DNR,
+                                   [NR_INVALID] = NV_INVALID_FIELD | NV_DNR,
+                                   [NR_FULL] = NV_INTERNAL | NV_DNR};
 
 static void change_done(struct nb_request *io, int error)
 {
 	struct nt_request *r = (struct nt_request *)(void *)((uint8_t *)io - offsetof(struct nt_request, io));
 	struct nr_change *c = io->data;
-	uint16_t status = status_of_change(c, error);
+	uint16_t status = error ? nt_io_status(r, error) : results[c->result];
 
 	free(c);
 	nt_complete(r, status);
+}
+
+static void change_shared(struct nt_request *r, const struct nr_change *change)
+{
+	struct nr_change *c = malloc(sizeof(*c));
+
+	if (!c) {
+		nt_complete(r, NV_INTERNAL);
+		return;
+	}
+	*c = *change;
+	r->io = (struct nb_request){.op = NB_RESERVE, .data = c, .done = change_done};
+	nb_submit(r->ns->backend, &r->io);
 }
 
 /* It is in force at once; the answer comes when no request is left that the old reservation admitted. */
@@ -198,14 +198,12 @@ static void change_own(struct nt_request *r, struct nr_change *c)
 	struct nt_namespace *ns = r->ns;
 	struct nr_state next = ns->reserve.state;
 
-	/* deviates: Linux always asks for persistence, also where it is not offered */
+	/* deviates: CPTPL is ignored, because Linux always asks for persistence, also if RESCAP does not offer it */
 	c->persist = NR_AS_IT_IS;
-	c->result = nr_apply(&next, c);
-	uint16_t status = status_of_change(c, 0);
+	enum nr_result result = nr_apply(&next, c);
 
-	free(c);
-	if (status) {
-		nt_complete(r, status);
+	if (result != NR_OK) {
+		nt_complete(r, results[result]);
 		return;
 	}
 	nt_notices(ns, &next);
@@ -216,23 +214,14 @@ static void change_own(struct nt_request *r, struct nr_change *c)
 	settle(ns);
 }
 
-static void change_reservation(struct nt_request *r, const struct nr_change *change)
+static void change_reservation(struct nt_request *r, struct nr_change *c)
 {
-	struct nr_change *c = malloc(sizeof(*c));
-
-	if (!c) {
-		nt_complete(r, NV_INTERNAL);
-		return;
-	}
-	*c = *change;
 	c->by = r->queue->ctrl->who;
 	nt_lend(r);
-	if (!r->ns->backend->reservations) {
+	if (r->ns->backend->reservations)
+		change_shared(r, c);
+	else
 		change_own(r, c);
-		return;
-	}
-	r->io = (struct nb_request){.op = NB_RESERVE, .data = c, .done = change_done};
-	nb_submit(r->ns->backend, &r->io);
 }
 
 void nt_reserve_register(struct nt_request *r)

@@ -74,7 +74,6 @@ bool nt_config_host(struct nt_config_subsystem *s, const char *nqn);
 /* Reads a namespace from its JSON object, as it is in the file. False with *why (malloc'd), and nothing to free. */
 bool nt_config_read_ns(struct json_object *o, struct nt_config_ns *ns, char **why);
 void nt_config_free_ns(struct nt_config_ns *ns);
-bool nt_announce_valid(const char *address);          /* a numeric address */
 bool nt_gateway_valid(const struct nt_config_ns *ns); /* a name that a gateway can have, and an image to be shared */
 
 struct nt_server {

@@ -402,9 +402,9 @@ struct nt_target {
 		uint32_t n; /* number of their controllers that have not returned */
 	} gone[NT_GONE_MAX];
 	uint32_t next_gone;
-	bool stopping;      /* no new associations */
-	char announce[64];  /* the address that other gateways list: for ports that listen on all addresses … */
-	bool announce_only; /* … or for all ports */
+	bool stopping;             /* no new associations */
+	char announce[NB_ADDRESS]; /* the address that other gateways list: for ports that listen on all addresses … */
+	bool announce_only;        /* … or for all ports */
 	char firmware[9];
 };
 
@@ -469,8 +469,7 @@ struct nt_controller {
 	bool stuck; /* a medium does not finish its requests and its host must wait: logged already */
 	char hostnqn[NV_NQN_SIZE];
 	struct nt_account *account;
-	uint8_t hostid[16];
-	struct nr_host who; /* for reservations */
+	struct nr_host who; /* the name is derived from hostnqn */
 	uint32_t cc, csts;
 	uint32_t flushes; /* outstanding flushes of a shutdown */
 	uint32_t kato;    /* ms, 0: none */

@@ -396,6 +396,18 @@ static enum ng_act look(struct ng *g, uint64_t at)
 	return act;
 }
 
+/* a is the owner; its last beat: at 3500 */
+static void both_up(struct ng *a, struct ng *b)
+{
+	shared = (struct ng_state){0};
+	member(a, "a", "1");
+	member(b, "b", "2");
+	for (uint64_t at = 1000; at < 4000; at += 500) {
+		look(a, at);
+		look(b, at + 1);
+	}
+}
+
 static void the_first_is_the_owner_and_a_failed_one_is_fenced_first(void)
 {
 	struct ng a, b;
@@ -445,13 +457,7 @@ static void an_owner_that_answers_nothing_fails_when_it_has_missed_a_beat(void)
 {
 	struct ng a, b;
 
-	shared = (struct ng_state){0};
-	member(&a, "a", "1");
-	member(&b, "b", "2");
-	for (uint64_t at = 1000; at <= 4000; at += 500) { /* the last beat: at 3500 */
-		look(&a, at);
-		look(&b, at + 1);
-	}
+	both_up(&a, &b);
 	strcpy(b.silent, "1");
 	look(&b, 3501 + NG_SILENT_MS - 1);
 	SAME(b.role, NG_STANDBY);
@@ -470,13 +476,7 @@ static void a_gateway_that_slept_declares_nobody_failed(void)
 {
 	struct ng a, b;
 
-	shared = (struct ng_state){0};
-	member(&a, "a", "1");
-	member(&b, "b", "2");
-	for (uint64_t at = 1000; at < 4000; at += 500) {
-		look(&a, at);
-		look(&b, at + 1);
-	}
+	both_up(&a, &b);
 	look(&a, 500000);
 	SAME(look(&b, 500001), NG_WRITE);
 	SAME(b.role, NG_STANDBY);
@@ -490,13 +490,7 @@ static void the_owner_hands_over_when_its_last_write_is_done(void)
 {
 	struct ng a, b;
 
-	shared = (struct ng_state){0};
-	member(&a, "a", "1");
-	member(&b, "b", "2");
-	for (uint64_t at = 1000; at < 4000; at += 500) {
-		look(&a, at);
-		look(&b, at + 1);
-	}
+	both_up(&a, &b);
 	ng_want(&b, 4000);
 	look(&b, 4001);
 	SAME(b.role, NG_MOVING);
@@ -536,17 +530,6 @@ static void ask(struct ng *g, uint64_t number, uint8_t host)
 	g->change = (struct nr_change){.op = NR_REGISTER, .other = 7};
 	g->change.by.id[0] = host;
 	g->change_number = number;
-}
-
-static void both_up(struct ng *a, struct ng *b)
-{
-	shared = (struct ng_state){0};
-	member(a, "a", "1");
-	member(b, "b", "2");
-	for (uint64_t at = 1000; at < 4000; at += 500) {
-		look(a, at);
-		look(b, at + 1);
-	}
 }
 
 static void a_change_is_complete_when_all_enforce_it(void)
@@ -711,13 +694,7 @@ static void a_gateway_that_leaves_gives_the_image_up(void)
 {
 	struct ng a, b;
 
-	shared = (struct ng_state){0};
-	member(&a, "a", "1");
-	member(&b, "b", "2");
-	for (uint64_t at = 1000; at < 4000; at += 500) {
-		look(&a, at);
-		look(&b, at + 1);
-	}
+	both_up(&a, &b);
 	a.leaving = true;
 	look(&a, 4000);
 	SAME(a.role, NG_DRAINING);
