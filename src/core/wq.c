@@ -179,8 +179,7 @@ static uint32_t wq_flags(const struct ibv_wq_init_attr *attr)
 
 static int check_wq_attr(const struct ibv_context *context, const struct ibv_wq_init_attr *attr)
 {
-	if (vb_device_rc_only(vb_device_of(context->device)) ||
-	    vb_device_of(context->device)->ib) /* without raw packets there is no use for it */
+	if (!vb_device_has_raw_packets(vb_device_of(context->device))) /* there is no use for it */
 		return EOPNOTSUPP;
 	if (attr->comp_mask >= IBV_WQ_INIT_ATTR_RESERVED || attr->wq_type != IBV_WQT_RQ)
 		return EINVAL;
