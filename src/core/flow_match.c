@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "frame/ethernet.h"
+#include "frame/vlan.h"
 
 #define PORTS_LEN 4u
 

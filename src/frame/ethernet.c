@@ -8,6 +8,7 @@
 
 #include "frame/checksum.h"
 #include "frame/cursor.h"
+#include "frame/vlan.h"
 
 #define IPV4_PROTOCOL 9 /* offsets in the IP headers */
 #define IPV4_SUM 10

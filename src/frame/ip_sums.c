@@ -7,6 +7,7 @@
 
 #include "frame/checksum.h"
 #include "frame/ethernet.h"
+#include "frame/vlan.h"
 
 #define IPV4_SUM 10u /* offsets in the headers */
 #define TCP_SUM 16u
@@ -117,19 +118,28 @@ void vb_ip_sums_fill(uint8_t *frame, uint32_t len)
 		fill_transport(frame, &l);
 }
 
-void vb_ip_sums_finish(uint8_t *frame, uint32_t len)
+static bool has_transport_sum(const uint8_t *frame, const struct layout *l)
+{
+	return l->protocol == IPPROTO_TCP || (l->protocol == IPPROTO_UDP && vb_load16(frame + sum_at(l)));
+}
+
+static bool is_right_but_for_transport(const uint8_t *frame, const struct layout *l)
+{
+	return l->v4 && l->protocol && !vb_sum_fold(vb_sum_words(0, frame + l->ip_at, l->ip_len));
+}
+
+bool vb_ip_sums_finish(uint8_t *frame, uint32_t len)
 {
 	struct layout l = layout_of(frame, len);
 
-	if (l.protocol && (l.protocol == IPPROTO_TCP || vb_load16(frame + sum_at(&l))))
+	if (has_transport_sum(frame, &l))
 		fill_transport(frame, &l);
+	return is_right_but_for_transport(frame, &l);
 }
 
 bool vb_ip_sums_right(const uint8_t *frame, uint32_t len)
 {
 	struct layout l = layout_of(frame, len);
 
-	if (!l.v4 || !l.protocol || vb_sum_fold(vb_sum_words(0, frame + l.ip_at, l.ip_len)))
-		return false;
-	return (l.protocol == IPPROTO_UDP && !vb_load16(frame + sum_at(&l))) || !transport_sum(frame, &l);
+	return is_right_but_for_transport(frame, &l) && (!has_transport_sum(frame, &l) || !transport_sum(frame, &l));
 }

@@ -8,6 +8,7 @@
 
 #include "frame/checksum.h"
 #include "frame/ethernet.h"
+#include "frame/vlan.h"
 
 #define IPV4_TOTAL 2u /* offsets in the headers */
 #define IPV4_ID 4u

@@ -24,8 +24,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		abort();
 	memcpy(twice, once, size);
 	vb_ip_sums_fill(twice, len);
-	vb_ip_sums_finish(twice, len);
-	if (memcmp(once, twice, size) != 0)
+	right = vb_ip_sums_finish(twice, len);
+	if (right != vb_ip_sums_right(twice, len) || memcmp(once, twice, size) != 0)
 		abort();
 	free(once);
 	free(twice);
