@@ -7,9 +7,7 @@
 
 #include "frame/crc32.h"
 #include "frame/ip_sums.h"
-
-#define MACS 12u
-#define TAG_LEN 4u
+#include "frame/vlan.h"
 
 static void append_fcs(struct vb_arrival *a, uint32_t crc)
 {
@@ -21,28 +19,25 @@ static void append_fcs(struct vb_arrival *a, uint32_t crc)
 /* The outermost tag, if it is a customer's. */
 static void strip_cvlan(struct vb_arrival *a)
 {
-	const uint8_t *tag = a->frame + MACS;
+	const uint8_t *tag = a->frame + VB_MACS_LEN;
 
-	if (a->len < MACS + TAG_LEN + 2 || tag[0] != 0x81 || tag[1] != 0x00)
+	if (a->len < VB_MACS_LEN + VB_VLAN_TAG_LEN + 2 || vb_load16(tag) != VB_ETHERTYPE_CVLAN)
 		return;
-	a->cvlan = (uint16_t)(tag[2] << 8 | tag[3]);
-	memmove(a->frame + TAG_LEN, a->frame, MACS);
-	a->frame += TAG_LEN;
-	a->len -= TAG_LEN;
+	a->cvlan = vb_load16(tag + 2);
+	memmove(a->frame + VB_VLAN_TAG_LEN, a->frame, VB_MACS_LEN);
+	a->frame += VB_VLAN_TAG_LEN;
+	a->len -= VB_VLAN_TAG_LEN;
 }
 
-struct vb_arrival vb_arrive(uint8_t *frame, uint32_t len, uint32_t flow_tag, uint8_t wants)
+void vb_arrive(struct vb_arrival *a, uint32_t wants)
 {
-	struct vb_arrival a = {.frame = frame, .len = len, .flow_tag = flow_tag};
-
-	if (vb_ip_sums_right(frame, len))
-		a.wc_flags = IBV_WC_IP_CSUM_OK;
+	bool right = a->unsummed ? vb_ip_sums_finish(a->frame, a->len) : vb_ip_sums_right(a->frame, a->len);
 	/* No interface hands out the FCS, so it is computed again: of the frame as it was on the wire. */
-	uint32_t fcs = wants & VB_SCATTER_FCS ? vb_crc32(0, frame, len) : 0;
+	uint32_t fcs = wants & IBV_WQ_FLAGS_SCATTER_FCS ? vb_crc32(0, a->frame, a->len) : 0;
 
-	if (wants & VB_STRIP_CVLAN)
-		strip_cvlan(&a);
-	if (wants & VB_SCATTER_FCS)
-		append_fcs(&a, fcs);
-	return a;
+	a->wc_flags = right ? IBV_WC_IP_CSUM_OK : 0;
+	if (wants & IBV_WQ_FLAGS_CVLAN_STRIPPING)
+		strip_cvlan(a);
+	if (wants & IBV_WQ_FLAGS_SCATTER_FCS)
+		append_fcs(a, fcs);
 }

@@ -447,7 +447,7 @@ struct vb_qp {
 	struct vb_roce_path *roce;      /* RoCE: all traffic of RC and UC; for UD, traffic of the network */
 	struct vb_iwarp_path *iwarp;    /* a TCP connection */
 	struct vb_raw_path *raw;        /* raw packets: a packet socket. Set at creation */
-	uint8_t wants;                  /* of frames that arrive: VB_STRIP_CVLAN, VB_SCATTER_FCS. Set at creation */
+	uint32_t wants;                 /* of frames that arrive: VB_ARRIVAL_FLAGS. Set at creation */
 	unsigned flows;                 /* rules of flow steering; under progress */
 	_Atomic uint64_t due;           /* ns: when the path must be visited; 0: never */
 	unsigned mcasts;                /* multicast groups that it has joined; as node->mcasts */

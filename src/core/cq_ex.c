@@ -203,10 +203,7 @@ static int check_cq_attr(struct ibv_context *context, const struct ibv_cq_init_a
 		if (!domain || domain->pd.context != context || !vb_pd_is_sound(&domain->pd) || !domain->parent)
 			return EINVAL;
 	}
-	const struct vb_device *dev = vb_device_of(context->device);
-
-	/* an adapter without raw packets has no frames */
-	return (dev->iwarp || dev->ib) && attr->wc_flags & OF_FRAMES ? EOPNOTSUPP : 0;
+	return attr->wc_flags & OF_FRAMES && !vb_device_has_raw_packets(vb_device_of(context->device)) ? EOPNOTSUPP : 0;
 }
 
 struct ibv_cq_ex *vb_create_cq_ex(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr)

@@ -147,6 +147,11 @@ static inline bool vb_device_rc_only(const struct vb_device *dev)
 {
 	return dev->iwarp;
 }
+/* Has the adapter raw packet queue pairs? A fabric has no Ethernet frames. */
+static inline bool vb_device_has_raw_packets(const struct vb_device *dev)
+{
+	return !dev->ib && !vb_device_rc_only(dev);
+}
 /* Number of entries of the GID table. An iWARP adapter has one entry, its MAC address, as in Linux. */
 static inline int vb_device_gids(const struct vb_device *dev)
 {

@@ -133,7 +133,7 @@ int vb_query_device_attr(struct vb_device *dev, struct ibv_device_attr_ex *attr)
 	attr->hca_core_clock = VB_CORE_CLOCK_KHZ;
 	attr->device_cap_flags_ex = attr->orig_attr.device_cap_flags;
 	attr->phys_port_cnt_ex = VB_PORTS;
-	if (!dev->iwarp && !dev->ib)
+	if (vb_device_has_raw_packets(dev))
 		with_raw_packets(attr);
 	if (!dev->iwarp) {
 		attr->device_cap_flags_ex |= VB_IBV_DEVICE_FLUSH_GLOBAL | VB_IBV_DEVICE_ATOMIC_WRITE;

@@ -8,14 +8,9 @@
 #include <netinet/in.h>
 #include <string.h>
 
-#define ETHER_LEN 14u
-#define TAG_LEN 4u
-#define ETHER_IPV4 0x0800
-#define ETHER_IPV6 0x86dd
-#define ETHER_TAG 0x8100
-#define ETHER_TAG_OUTER 0x88a8
-#define IPV4_LEN 20u
-#define IPV6_LEN 40u
+#include "frame/ethernet.h"
+#include "frame/vlan.h"
+
 #define PORTS_LEN 4u
 
 /* --- what a rule asks for --- */
@@ -191,27 +186,22 @@ int vb_flow_parse(const struct ibv_flow_attr *attr, struct vb_flow_match *match)
 
 /* --- which frames have it --- */
 
-static uint16_t get16(const uint8_t *p)
-{
-	return (uint16_t)(p[0] << 8 | p[1]);
-}
-
 static unsigned dissect_ports(const uint8_t *p, uint32_t len, uint8_t protocol, struct vb_frame_key *key)
 {
 	if ((protocol != IPPROTO_TCP && protocol != IPPROTO_UDP) || len < PORTS_LEN)
 		return 0;
-	key->src_port = htons(get16(p));
-	key->dst_port = htons(get16(p + 2));
+	key->src_port = htons(vb_load16(p));
+	key->dst_port = htons(vb_load16(p + 2));
 	return protocol == IPPROTO_TCP ? VB_LAYER_TCP : VB_LAYER_UDP;
 }
 
 static unsigned dissect_ipv4(const uint8_t *p, uint32_t len, struct vb_frame_key *key)
 {
-	uint32_t header = len < IPV4_LEN ? 0 : (p[0] & 15u) * 4;
+	uint32_t header = len < VB_IPV4_LEN ? 0 : (p[0] & 15u) * 4;
 
-	if (header < IPV4_LEN || header > len || p[0] >> 4 != 4)
+	if (header < VB_IPV4_LEN || header > len || p[0] >> 4 != 4)
 		return 0;
-	uint16_t fragment = get16(p + 6);
+	uint16_t fragment = vb_load16(p + 6);
 
 	memcpy(&key->src_ip, p + 12, 4);
 	memcpy(&key->dst_ip, p + 16, 4);
@@ -227,40 +217,40 @@ static unsigned dissect_ipv4(const uint8_t *p, uint32_t len, struct vb_frame_key
 
 static unsigned dissect_ipv6(const uint8_t *p, uint32_t len, struct vb_frame_key *key)
 {
-	if (len < IPV6_LEN || p[0] >> 4 != 6)
+	if (len < VB_IPV6_LEN || p[0] >> 4 != 6)
 		return 0;
-	key->flow_label = htonl((p[1] & 15u) << 16 | get16(p + 2));
+	key->flow_label = htonl((p[1] & 15u) << 16 | vb_load16(p + 2));
 	key->traffic_class = (uint8_t)(p[0] << 4 | p[1] >> 4);
 	key->next_hdr = p[6];
 	key->hop_limit = p[7];
 	memcpy(key->src_ip6, p + 8, 16);
 	memcpy(key->dst_ip6, p + 24, 16);
-	return VB_LAYER_IPV6 | dissect_ports(p + IPV6_LEN, len - IPV6_LEN, p[6], key);
+	return VB_LAYER_IPV6 | dissect_ports(p + VB_IPV6_LEN, len - VB_IPV6_LEN, p[6], key);
 }
 
 uint8_t vb_frame_dissect(const uint8_t *frame, uint32_t len, union vb_frame_fields *fields)
 {
 	struct vb_frame_key *key = &fields->key;
 	unsigned layers = 0;
-	uint32_t at = ETHER_LEN;
+	uint32_t at = VB_ETHERNET_LEN;
 
 	memset(fields, 0, sizeof(*fields));
-	if (len < ETHER_LEN)
+	if (len < VB_ETHERNET_LEN)
 		return 0;
 	memcpy(key->dst_mac, frame, 6);
 	memcpy(key->src_mac, frame + 6, 6);
-	uint16_t type = get16(frame + 12);
+	uint16_t type = vb_load16(frame + 12);
 
-	while ((type == ETHER_TAG || type == ETHER_TAG_OUTER) && at + TAG_LEN <= len) {
-		key->vlan_tag = htons(get16(frame + at));
-		type = get16(frame + at + 2);
+	while (vb_is_vlan_tag(type) && at + VB_VLAN_TAG_LEN <= len) {
+		key->vlan_tag = htons(vb_load16(frame + at));
+		type = vb_load16(frame + at + 2);
 		layers = VB_LAYER_TAG;
-		at += TAG_LEN;
+		at += VB_VLAN_TAG_LEN;
 	}
 	key->ether_type = htons(type);
-	if (type == ETHER_IPV4)
+	if (type == VB_ETHERTYPE_IPV4)
 		layers |= dissect_ipv4(frame + at, len - at, key);
-	else if (type == ETHER_IPV6)
+	else if (type == VB_ETHERTYPE_IPV6)
 		layers |= dissect_ipv6(frame + at, len - at, key);
 	return (uint8_t)layers;
 }

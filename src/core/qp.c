@@ -61,10 +61,12 @@ static bool is_xrc(enum ibv_qp_type type)
 	return type == IBV_QPT_XRC_SEND || type == IBV_QPT_XRC_RECV;
 }
 
-static bool type_exists(bool rc_only, enum ibv_qp_type type)
+static bool type_exists(const struct vb_device *dev, enum ibv_qp_type type)
 {
+	if (type == IBV_QPT_RAW_PACKET)
+		return vb_device_has_raw_packets(dev);
 	return type == IBV_QPT_RC ||
-	       (!rc_only && (type == IBV_QPT_UC || type == IBV_QPT_UD || type == IBV_QPT_RAW_PACKET || is_xrc(type)));
+	       (!vb_device_rc_only(dev) && (type == IBV_QPT_UC || type == IBV_QPT_UD || is_xrc(type)));
 }
 
 static uint32_t tso_header(const struct ibv_qp_init_attr_ex *a)
@@ -92,10 +94,9 @@ static int check_init_attr(struct ibv_context *context, const struct ibv_qp_init
 	        IBV_QP_INIT_ATTR_SEND_OPS_FLAGS | (is_xrc(a->qp_type) ? IBV_QP_INIT_ATTR_XRCD : 0) |
 	        (a->qp_type == IBV_QPT_RAW_PACKET ? IBV_QP_INIT_ATTR_IND_TABLE | IBV_QP_INIT_ATTR_RX_HASH : 0);
 
-	bool rc_only = vb_device_rc_only(vb_device_of(context->device));
+	const struct vb_device *dev = vb_device_of(context->device);
 
-	if (!type_exists(rc_only, a->qp_type) ||
-	    (a->qp_type == IBV_QPT_RAW_PACKET && vb_device_of(context->device)->ib))
+	if (!type_exists(dev, a->qp_type))
 		return EOPNOTSUPP;
 	if ((a->comp_mask & ~supported) || !flags_exist(a) ||
 	    (tso_header(a) && (a->qp_type != IBV_QPT_RAW_PACKET || vb_rss_is_wanted(a))))
@@ -107,7 +108,7 @@ static int check_init_attr(struct ibv_context *context, const struct ibv_qp_init
 	if (err)
 		return err;
 	if ((a->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) &&
-	    (a->send_ops_flags & ~vb_wr_send_ops((uint8_t)a->qp_type, rc_only)))
+	    (a->send_ops_flags & ~vb_wr_send_ops((uint8_t)a->qp_type, vb_device_rc_only(dev))))
 		return EOPNOTSUPP;
 	return a->qp_type == IBV_QPT_XRC_RECV ? 0 : check_cap(&a->cap, a->srq || a->qp_type == IBV_QPT_XRC_SEND);
 }

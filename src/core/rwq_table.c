@@ -137,11 +137,11 @@ void vb_rss_close(struct vb_qp *qp)
 	qp->rss = NULL;
 }
 
-bool vb_rss_take(const struct vb_qp *qp, uint8_t *frame, uint32_t len, uint32_t flow_tag)
+bool vb_rss_take(const struct vb_qp *qp, struct vb_arrival *a)
 {
 	const struct vb_rwq_table *t = qp->rss->table;
 	union vb_frame_fields fields;
-	uint8_t layers = vb_frame_dissect(frame, len, &fields);
+	uint8_t layers = vb_frame_dissect(a->frame, a->len, &fields);
 
-	return vb_wq_take(t->wqs[vb_rss_hash_of(&qp->rss->hash, &fields, layers) & t->mask], frame, len, flow_tag);
+	return vb_wq_take(t->wqs[vb_rss_hash_of(&qp->rss->hash, &fields, layers) & t->mask], a);
 }

@@ -48,7 +48,7 @@ static void complete_receive(struct vb_wq *wq, uint64_t wr_id, enum ibv_wc_statu
 	vb_cq_push(wq->cq, &cqe, status != IBV_WC_SUCCESS);
 }
 
-bool vb_wq_take(struct vb_wq *wq, uint8_t *frame, uint32_t len, uint32_t flow_tag)
+bool vb_wq_take(struct vb_wq *wq, struct vb_arrival *a)
 {
 	enum ibv_wc_status status = IBV_WC_SUCCESS;
 	struct vb_rwqe w;
@@ -56,14 +56,13 @@ bool vb_wq_take(struct vb_wq *wq, uint8_t *frame, uint32_t len, uint32_t flow_ta
 
 	if (atomic_load_explicit(&wq->state, memory_order_relaxed) != IBV_WQS_RDY || !vb_rq_peek(&wq->rq, &w, &sges))
 		return false;
-	const struct vb_arrival a = vb_arrive(frame, len, flow_tag, wq->wants);
-
-	if (a.len > w.length)
+	vb_arrive(a, wq->wants);
+	if (a->len > w.length)
 		status = IBV_WC_LOC_LEN_ERR;
-	else if (!vb_scatter_store(wq->node, vb_pd_id(wq->pd), sges, w.num_sge, a.frame, a.len))
+	else if (!vb_scatter_store(wq->node, vb_pd_id(wq->pd), sges, w.num_sge, a->frame, a->len))
 		status = IBV_WC_LOC_PROT_ERR;
 	vb_rq_advance(&wq->rq);
-	complete_receive(wq, w.wr_id, status, &a);
+	complete_receive(wq, w.wr_id, status, a);
 	return true;
 }
 
@@ -179,12 +178,11 @@ static uint32_t wq_flags(const struct ibv_wq_init_attr *attr)
 
 static int check_wq_attr(const struct ibv_context *context, const struct ibv_wq_init_attr *attr)
 {
-	if (vb_device_rc_only(vb_device_of(context->device)) ||
-	    vb_device_of(context->device)->ib) /* without raw packets there is no use for it */
+	if (!vb_device_has_raw_packets(vb_device_of(context->device))) /* there is no use for it */
 		return EOPNOTSUPP;
 	if (attr->comp_mask >= IBV_WQ_INIT_ATTR_RESERVED || attr->wq_type != IBV_WQT_RQ)
 		return EINVAL;
-	if (wq_flags(attr) & ~(uint32_t)VB_WQ_ARRIVAL_FLAGS)
+	if (wq_flags(attr) & ~(uint32_t)VB_ARRIVAL_FLAGS)
 		return EOPNOTSUPP;
 	if (!attr->pd || attr->pd->context != context || !vb_pd_is_sound(attr->pd))
 		return EINVAL;
@@ -288,7 +286,7 @@ struct ibv_wq *vb_create_wq(struct ibv_context *context, struct ibv_wq_init_attr
 	wq->node = vb_ctx(context)->node;
 	wq->pd = vb_pd(attr->pd);
 	wq->cq = vb_cq(attr->cq);
-	wq->wants = vb_arrival_of_wq(wq_flags(attr));
+	wq->wants = wq_flags(attr);
 	err = enter_node(wq);
 	if (err) {
 		wq_free(wq);
@@ -343,11 +341,8 @@ static int change_state(struct vb_wq *wq, const struct ibv_wq_attr *attr)
 		return EINVAL;
 	if (!change_is_allowed(cur, next))
 		return EINVAL;
-	if (attr->attr_mask & IBV_WQ_ATTR_FLAGS) {
-		uint8_t which = vb_arrival_of_wq(attr->flags_mask);
-
-		wq->wants = (uint8_t)((wq->wants & ~which) | (vb_arrival_of_wq(attr->flags) & which));
-	}
+	if (attr->attr_mask & IBV_WQ_ATTR_FLAGS)
+		wq->wants = (wq->wants & ~attr->flags_mask) | (attr->flags & attr->flags_mask);
 	if (!(attr->attr_mask & IBV_WQ_ATTR_STATE))
 		return 0;
 	if (next == IBV_WQS_RESET)
@@ -365,7 +360,7 @@ int vb_modify_wq(struct ibv_wq *ibwq, struct ibv_wq_attr *attr)
 
 	if (!vb_wq_is_sound(ibwq) || !attr->attr_mask || attr->attr_mask >= IBV_WQ_ATTR_RESERVED)
 		return EINVAL;
-	if ((attr->attr_mask & IBV_WQ_ATTR_FLAGS) && (attr->flags_mask & ~(uint32_t)VB_WQ_ARRIVAL_FLAGS))
+	if ((attr->attr_mask & IBV_WQ_ATTR_FLAGS) && (attr->flags_mask & ~(uint32_t)VB_ARRIVAL_FLAGS))
 		return EOPNOTSUPP;
 	vb_lock(&wq->node->progress);
 	int err = change_state(wq, attr);

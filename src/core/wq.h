@@ -4,6 +4,7 @@
 #ifndef VB_CORE_WQ_H
 #define VB_CORE_WQ_H
 
+#include "core/arrival.h"
 #include "core/core.h"
 #include "core/rss.h"
 
@@ -15,7 +16,7 @@ struct vb_wq {
 	struct vb_cq *cq;
 	struct vb_rq rq;
 	_Atomic uint8_t state;        /* enum ibv_wq_state; written under progress */
-	uint8_t wants;                /* VB_STRIP_CVLAN, VB_SCATTER_FCS; under progress */
+	uint32_t wants;               /* VB_ARRIVAL_FLAGS; under progress */
 	uint32_t number;              /* wq.wq_num, which the program may overwrite */
 	atomic_int users;             /* entries of indirection tables */
 	struct vb_wq *next, **prev;   /* node->wqs, under progress */
@@ -42,9 +43,9 @@ struct vb_rss {
 /* --- wq.c --- */
 
 bool vb_wq_is_sound(const struct ibv_wq *wq);
-/* Stores a frame (struct vb_arrival) in the next receive, and completes that. False: there is none, or the queue is not
+/* Stores a frame in the next receive, and completes that. False: there is none, or the queue is not
  * in RDY. Under progress. */
-bool vb_wq_take(struct vb_wq *wq, uint8_t *frame, uint32_t len, uint32_t flow_tag);
+bool vb_wq_take(struct vb_wq *wq, struct vb_arrival *a);
 /* Takes the work queues of overrun CQs to ERR, each with IBV_EVENT_WQ_FATAL. Under progress. */
 void vb_wq_end_overrun(struct vb_node *node);
 /* Takes the work queues of a removed adapter to ERR. Under progress. */
@@ -66,6 +67,6 @@ int vb_rss_open(struct vb_qp *qp, const struct ibv_qp_init_attr_ex *attr);
 /* Takes it away, if there is one. No frame is received any more. */
 void vb_rss_close(struct vb_qp *qp);
 /* Stores a frame in the work queue that its hash selects; as vb_wq_take. Under progress. */
-bool vb_rss_take(const struct vb_qp *qp, uint8_t *frame, uint32_t len, uint32_t flow_tag);
+bool vb_rss_take(const struct vb_qp *qp, struct vb_arrival *a);
 
 #endif

@@ -8,6 +8,7 @@
 
 #include "frame/checksum.h"
 #include "frame/cursor.h"
+#include "frame/vlan.h"
 
 #define IPV4_PROTOCOL 9 /* offsets in the IP headers */
 #define IPV4_SUM 10
@@ -30,12 +31,6 @@ static void put_mac(struct vb_writer *w, const uint8_t gid[VB_GID_LEN])
 	}
 }
 
-static void store16(uint8_t *at, uint16_t v)
-{
-	at[0] = (uint8_t)(v >> 8);
-	at[1] = (uint8_t)v;
-}
-
 /* Ethernet and IP. rest: bytes behind the IP header. */
 static size_t link_and_ip(uint8_t *head, const struct vb_flow *flow, const struct vb_ip_fields *ip, size_t rest,
                           uint8_t protocol)
@@ -50,8 +45,8 @@ static size_t link_and_ip(uint8_t *head, const struct vb_flow *flow, const struc
 	size_t len = vb_ip_header(at, flow, ip, rest - VB_UDP_LEN);
 	at[v4 ? IPV4_PROTOCOL : IPV6_NEXT] = protocol;
 	if (v4) {
-		store16(at + IPV4_SUM, 0);
-		store16(at + IPV4_SUM, vb_sum_fold(vb_sum_words(0, at, VB_IPV4_LEN)));
+		vb_store16(at + IPV4_SUM, 0);
+		vb_store16(at + IPV4_SUM, vb_sum_fold(vb_sum_words(0, at, VB_IPV4_LEN)));
 	}
 	return VB_ETHERNET_LEN + len;
 }
@@ -98,5 +93,5 @@ void vb_frame_finish(uint8_t *frame, size_t len, const uint8_t *head)
 	uint64_t sum = v4 ? vb_sum_words(0, ip + 12, 8) : vb_sum_words(0, ip + 8, 32);
 	sum += body_len + protocol;
 	uint16_t folded = vb_sum_fold(vb_sum_words(sum, body, body_len));
-	store16(body + (protocol == IPPROTO_UDP ? UDP_SUM : TCP_SUM), folded ? folded : 0xffff);
+	vb_store16(body + (protocol == IPPROTO_UDP ? UDP_SUM : TCP_SUM), folded ? folded : 0xffff);
 }

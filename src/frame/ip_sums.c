@@ -7,9 +7,8 @@
 
 #include "frame/checksum.h"
 #include "frame/ethernet.h"
+#include "frame/vlan.h"
 
-#define MACS 12u
-#define VLAN_TAG 4u
 #define IPV4_SUM 10u /* offsets in the headers */
 #define TCP_SUM 16u
 #define UDP_SUM 6u
@@ -24,17 +23,6 @@ struct layout {
 	uint32_t at, len; /* of TCP or UDP */
 };
 
-static uint16_t load16(const uint8_t *at)
-{
-	return (uint16_t)(at[0] << 8 | at[1]);
-}
-
-static void store16(uint8_t *at, uint16_t v)
-{
-	at[0] = (uint8_t)(v >> 8);
-	at[1] = (uint8_t)v;
-}
-
 static void find_transport(struct layout *l, const uint8_t *frame, uint32_t packet_len, uint8_t protocol)
 {
 	uint32_t len = packet_len - l->ip_len;
@@ -45,7 +33,7 @@ static void find_transport(struct layout *l, const uint8_t *frame, uint32_t pack
 		l->protocol = protocol;
 	if (protocol != IPPROTO_UDP || len < UDP_LEN)
 		return;
-	l->len = load16(frame + l->at + 4); /* which may be less than the packet has */
+	l->len = vb_load16(frame + l->at + 4); /* which may be less than the packet has */
 	if (l->len >= UDP_LEN && l->len <= len)
 		l->protocol = protocol;
 }
@@ -60,9 +48,9 @@ static void find_ipv4(struct layout *l, const uint8_t *frame, uint32_t room)
 		return;
 	l->v4 = true;
 	l->ip_len = header;
-	uint32_t total = load16(ip + 2);
+	uint32_t total = vb_load16(ip + 2);
 
-	if (total >= header && total <= room && !(load16(ip + 6) & FRAGMENT))
+	if (total >= header && total <= room && !(vb_load16(ip + 6) & FRAGMENT))
 		find_transport(l, frame, total, ip[9]);
 }
 
@@ -73,23 +61,21 @@ static void find_ipv6(struct layout *l, const uint8_t *frame, uint32_t room)
 	if (room < VB_IPV6_LEN || ip[0] >> 4 != 6)
 		return;
 	l->ip_len = VB_IPV6_LEN;
-	if (load16(ip + 4) <= room - VB_IPV6_LEN)
-		find_transport(l, frame, VB_IPV6_LEN + load16(ip + 4), ip[6]);
+	if (vb_load16(ip + 4) <= room - VB_IPV6_LEN)
+		find_transport(l, frame, VB_IPV6_LEN + vb_load16(ip + 4), ip[6]);
 }
 
 static struct layout layout_of(const uint8_t *frame, uint32_t len)
 {
 	struct layout l = {0};
-	uint32_t at = MACS;
+	uint32_t at = vb_ethertype_at(frame, len);
 
-	while (len >= at + VLAN_TAG + 2 && (load16(frame + at) == 0x8100 || load16(frame + at) == 0x88a8))
-		at += VLAN_TAG;
 	l.ip_at = at + 2;
 	if (len < l.ip_at)
 		return l;
-	if (load16(frame + at) == 0x0800)
+	if (vb_load16(frame + at) == VB_ETHERTYPE_IPV4)
 		find_ipv4(&l, frame, len - l.ip_at);
-	else if (load16(frame + at) == 0x86dd)
+	else if (vb_load16(frame + at) == VB_ETHERTYPE_IPV6)
 		find_ipv6(&l, frame, len - l.ip_at);
 	return l;
 }
@@ -113,10 +99,10 @@ static void fill_transport(uint8_t *frame, const struct layout *l)
 {
 	uint8_t *at = frame + sum_at(l);
 
-	store16(at, 0);
+	vb_store16(at, 0);
 	uint16_t sum = transport_sum(frame, l);
 
-	store16(at, sum || l->protocol == IPPROTO_TCP ? sum : 0xffff); /* 0 stands for no checksum of UDP */
+	vb_store16(at, sum || l->protocol == IPPROTO_TCP ? sum : 0xffff); /* 0 stands for no checksum of UDP */
 }
 
 void vb_ip_sums_fill(uint8_t *frame, uint32_t len)
@@ -125,26 +111,35 @@ void vb_ip_sums_fill(uint8_t *frame, uint32_t len)
 	uint8_t *ip = frame + l.ip_at;
 
 	if (l.v4) {
-		store16(ip + IPV4_SUM, 0);
-		store16(ip + IPV4_SUM, vb_sum_fold(vb_sum_words(0, ip, l.ip_len)));
+		vb_store16(ip + IPV4_SUM, 0);
+		vb_store16(ip + IPV4_SUM, vb_sum_fold(vb_sum_words(0, ip, l.ip_len)));
 	}
 	if (l.protocol)
 		fill_transport(frame, &l);
 }
 
-void vb_ip_sums_finish(uint8_t *frame, uint32_t len)
+static bool has_transport_sum(const uint8_t *frame, const struct layout *l)
+{
+	return l->protocol == IPPROTO_TCP || (l->protocol == IPPROTO_UDP && vb_load16(frame + sum_at(l)));
+}
+
+static bool is_right_but_for_transport(const uint8_t *frame, const struct layout *l)
+{
+	return l->v4 && l->protocol && !vb_sum_fold(vb_sum_words(0, frame + l->ip_at, l->ip_len));
+}
+
+bool vb_ip_sums_finish(uint8_t *frame, uint32_t len)
 {
 	struct layout l = layout_of(frame, len);
 
-	if (l.protocol && (l.protocol == IPPROTO_TCP || load16(frame + sum_at(&l))))
+	if (has_transport_sum(frame, &l))
 		fill_transport(frame, &l);
+	return is_right_but_for_transport(frame, &l);
 }
 
 bool vb_ip_sums_right(const uint8_t *frame, uint32_t len)
 {
 	struct layout l = layout_of(frame, len);
 
-	if (!l.v4 || !l.protocol || vb_sum_fold(vb_sum_words(0, frame + l.ip_at, l.ip_len)))
-		return false;
-	return (l.protocol == IPPROTO_UDP && !load16(frame + sum_at(&l))) || !transport_sum(frame, &l);
+	return is_right_but_for_transport(frame, &l) && (!has_transport_sum(frame, &l) || !transport_sum(frame, &l));
 }

@@ -11,8 +11,9 @@
  * header of a fragment, or of a packet that is cut off, stays as it is. */
 void vb_ip_sums_fill(uint8_t *frame, uint32_t len);
 
-/* The same for a frame whose transport checksum alone is missing. A UDP datagram that has none stays without. */
-void vb_ip_sums_finish(uint8_t *frame, uint32_t len);
+/* The same for a frame whose transport checksum alone is missing. A UDP datagram that has none stays without.
+ * Returns what vb_ip_sums_right now says of the frame, without a second sum over its payload. */
+bool vb_ip_sums_finish(uint8_t *frame, uint32_t len);
 
 /* Are the checksum of IPv4 and that of TCP or UDP in it right? False for all other frames, and for fragments. */
 bool vb_ip_sums_right(const uint8_t *frame, uint32_t len);

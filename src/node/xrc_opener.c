@@ -111,10 +111,11 @@ static int ask_far(struct vb_xrc_far *f, struct vb_xrc_ask *ask, int events, str
 	return EIO;
 }
 
-/* A question may end the target, and what this process has received must be acknowledged before. */
 static int ask_alone(struct vb_qp *h, struct vb_xrc_ask *ask, struct vb_xrc_answer *a)
 {
-	vb_progress_surely(h->node);
+	/* the others may end the target, and what this process has received must be acknowledged before */
+	if (ask->question != VB_XRC_QUERY)
+		vb_progress_surely(h->node);
 	vb_mutex_lock(&h->modify_lock, VB_RANK_MODIFY);
 	int err = ask_far(h->xrc.far, ask, -1, a);
 	vb_mutex_unlock(&h->modify_lock);

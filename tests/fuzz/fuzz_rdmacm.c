@@ -6,10 +6,10 @@
 #include <fcntl.h>
 #include <rdma/rdma_cma.h>
 #include <rdma/rdma_verbs.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "adapter.h"
 
 /* --- the script --- */
 
@@ -250,25 +250,9 @@ static void (*const steps[])(void) = {make_id,      make_id,  destroy_some, bind
                                       resolve_some, make_qp,  connect_some, connect_some, take_event, take_event,
                                       take_event,   ask_some, join_some,    pause_some};
 
-static char runtime[] = "/tmp/verbena-fuzz.XXXXXX";
-
-static void remove_runtime(void)
-{
-	char command[64];
-
-	snprintf(command, sizeof(command), "rm -rf %s", runtime);
-	if (system(command))
-		perror(runtime);
-}
-
 static void open_channels(void)
 {
-	assert(mkdtemp(runtime));
-	atexit(remove_runtime);
-	setenv("VERBENA_RUNTIME", runtime, 1);
-	setenv("VERBENA_BROKER", "/nonexistent", 1); /* it runs in this program */
-	setenv("VERBENA_DEVICES", "roce:lo,iwarp:lo", 1);
-	setenv("VERBENA_HARDWARE", "off", 1);
+	have_adapters("roce:lo,iwarp:lo");
 	for (int i = 0; i < CHANNELS; i++) {
 		channels[i] = rdma_create_event_channel();
 		assert(channels[i]);

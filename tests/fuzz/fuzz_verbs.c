@@ -6,11 +6,11 @@
 #include <fcntl.h>
 #include <infiniband/verbs.h>
 #include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+
+#include "adapter.h"
 
 /* --- the script --- */
 
@@ -770,33 +770,9 @@ static void find_address(void)
 		}
 }
 
-static char runtime[] = "/tmp/verbena-fuzz.XXXXXX";
-
-static void remove_runtime(void)
-{
-	char command[64];
-
-	snprintf(command, sizeof(command), "rm -rf %s", runtime);
-	if (system(command))
-		perror(runtime);
-}
-
 static void open_adapter(void)
 {
-	struct ibv_device **list;
-
-	assert(mkdtemp(runtime));
-	atexit(remove_runtime);
-	setenv("VERBENA_RUNTIME", runtime, 1);
-	setenv("VERBENA_BROKER", "/nonexistent", 1); /* it runs in this program */
-	setenv("VERBENA_DEVICES", "roce:lo", 1);
-	setenv("VERBENA_HARDWARE", "off", 1);
-	list = ibv_get_device_list(NULL);
-	assert(list && list[0]);
-	ctx = ibv_open_device(list[0]);
-	assert(ctx);
-	ibv_free_device_list(list);
-	fcntl(ctx->async_fd, F_SETFL, O_NONBLOCK);
+	ctx = open_on_lo();
 	find_address();
 	memory = mmap(NULL, 2 * MEMORY, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	assert(memory != MAP_FAILED);

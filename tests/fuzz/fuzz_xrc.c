@@ -11,7 +11,6 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -24,6 +23,7 @@
 #include "core/seg.h"
 #include "node/xrc_far.h"
 
+#include "adapter.h"
 #include "input.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -34,7 +34,6 @@ static struct ibv_xrcd *xrcd;
 static struct ibv_qp *target;
 static struct vb_xrc_id id;
 static int dir_fd, file;
-static char runtime[] = "/tmp/verbena-fuzz.XXXXXX";
 
 static uint32_t word(struct input *in)
 {
@@ -407,30 +406,9 @@ static void program_acts(struct input *in)
 
 /* --- all of it --- */
 
-static void remove_runtime(void)
-{
-	char command[64];
-
-	snprintf(command, sizeof(command), "rm -rf %s", runtime);
-	if (system(command))
-		perror(runtime);
-}
-
 static void open_adapter(void)
 {
-	assert(mkdtemp(runtime));
-	atexit(remove_runtime);
-	setenv("VERBENA_RUNTIME", runtime, 1);
-	setenv("VERBENA_BROKER", "/nonexistent", 1); /* it runs in this program */
-	setenv("VERBENA_DEVICES", "roce:lo", 1);
-	setenv("VERBENA_HARDWARE", "off", 1);
-	struct ibv_device **list = ibv_get_device_list(NULL);
-
-	assert(list && list[0]);
-	ctx = ibv_open_device(list[0]);
-	assert(ctx);
-	ibv_free_device_list(list);
-	fcntl(ctx->async_fd, F_SETFL, O_NONBLOCK);
+	ctx = open_on_lo();
 	node = vb_ctx(ctx)->node;
 	dir_fd = vb_xrc_dir_open();
 	assert(dir_fd >= 0);

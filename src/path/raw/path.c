@@ -377,16 +377,16 @@ static void end_by_receive(struct vb_qp *qp)
 }
 
 /* A frame without a receive is lost. One that is too long for its receive fails it, as a datagram does. */
-static void frame_input(struct vb_raw_path *path, uint8_t *frame, uint32_t len)
+static void frame_input(struct vb_raw_path *path, struct vb_arrival *a)
 {
 	struct vb_qp *qp = path->qp;
-	uint32_t tag;
+	const uint32_t len = a->len; /* on the wire */
 
-	if (!frames_wanted(qp) || !vb_flow_takes(qp, frame, len, &tag)) {
+	if (!frames_wanted(qp) || !vb_flow_takes(qp, a->frame, len, &a->flow_tag)) {
 		path->unclaimed++;
 		return;
 	}
-	if (qp->rss ? !vb_rss_take(qp, frame, len, tag) : !vb_receive_take(qp)) {
+	if (qp->rss ? !vb_rss_take(qp, a) : !vb_receive_take(qp)) {
 		path->no_receive++;
 		return;
 	}
@@ -394,12 +394,11 @@ static void frame_input(struct vb_raw_path *path, uint8_t *frame, uint32_t len)
 	path->received_bytes += len;
 	if (qp->rss)
 		return;
-	const struct vb_arrival a = vb_arrive(frame, len, tag, qp->wants);
-
-	if (a.len > qp->inbound->wqe.length)
+	vb_arrive(a, qp->wants);
+	if (a->len > qp->inbound->wqe.length)
 		complete_frame(qp, IBV_WC_LOC_LEN_ERR, NULL);
-	else if (vb_receive_store(qp, 0, a.frame, a.len))
-		complete_frame(qp, IBV_WC_SUCCESS, &a);
+	else if (vb_receive_store(qp, 0, a->frame, a->len))
+		complete_frame(qp, IBV_WC_SUCCESS, a);
 	else
 		end_by_receive(qp);
 }
@@ -410,15 +409,13 @@ static unsigned raw_poll(struct vb_node *node, bool finish)
 
 	(void)finish; /* the sockets stay readable, so the progress thread comes back */
 	for (struct vb_raw_path *path = node->io->raw->paths; path; path = path->next) {
-		uint8_t *frame;
+		struct vb_arrival a;
 
 		for (unsigned n = 0; path->listens && n < TAKE_MAX; n++) {
-			uint32_t len = vb_raw_take(path, &frame);
-
-			if (!len)
+			if (!vb_raw_take(path, &a))
 				break;
 			if (!atomic_load(&path->cut))
-				frame_input(path, frame, len);
+				frame_input(path, &a);
 			work++;
 		}
 	}

@@ -8,6 +8,7 @@
 
 #include "core/arrival.h"
 #include "core/flow.h"
+#include "frame/vlan.h"
 #include "path/path.h"
 
 #define VB_RAW_FRAME_MAX 65550u /* the longest frame: lo's MTU and an Ethernet header */
@@ -31,8 +32,8 @@ struct vb_raw_path {
 	uint32_t segmented;               /* payload of the next request that was sent already */
 	uint64_t received_frames, received_bytes, unclaimed, no_receive;
 	struct vb_flow_wants joined; /* the addresses that the interface receives for it */
-	uint8_t frame[4 + VB_RAW_FRAME_MAX +
-	              VB_FCS_LEN]; /* a received frame, between room for a VLAN tag and for an FCS */
+	/* a received frame, between room for a VLAN tag and for an FCS */
+	uint8_t frame[VB_VLAN_TAG_LEN + VB_RAW_FRAME_MAX + VB_FCS_LEN];
 };
 
 struct vb_raw_host {
@@ -49,8 +50,7 @@ int vb_raw_socket(const struct vb_netdev *nd);
 /* segment.c: sends the frames of a TSO request, or what is left of them, and counts them. 0: all are sent. EAGAIN: the
  * socket has no room now. Else the errno value of the failed send, or ENOMSG: these are no headers of TCP. Under sq_lock. */
 int vb_raw_send_segments(struct vb_qp *qp, struct vb_swqe *w);
-/* Receives one frame: its length, and where it begins in *at. 0: there is none; frames that the socket cannot hand out
- * are skipped. */
-uint32_t vb_raw_take(struct vb_raw_path *path, uint8_t **at);
+/* Receives one frame, in path->frame. False: there is none; frames that the socket cannot hand out are skipped. */
+bool vb_raw_take(struct vb_raw_path *path, struct vb_arrival *a);
 
 #endif

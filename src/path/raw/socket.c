@@ -10,13 +10,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "frame/ip_sums.h"
 #include "path/raw/raw.h"
 
 #define RECEIVE_BUFFER (8 << 20) /* bytes; the kernel grants what it allows */
-#define TAG_LEN 4u
-#define MACS_LEN 12u
-#define RAW_MARK 0x56524157u /* skb->mark of the frames that raw packet queue pairs send: "VRAW" */
+#define RAW_MARK 0x56524157u     /* skb->mark of the frames that raw packet queue pairs send: "VRAW" */
 
 #ifndef PACKET_IGNORE_OUTGOING
 #define PACKET_IGNORE_OUTGOING 23
@@ -149,9 +146,8 @@ int vb_raw_listen(struct vb_raw_path *path, const struct vb_flow_wants *wants)
 	return 0;
 }
 
-/* The frame as the wire has it: with the VLAN tag that the kernel took out of it, and the checksum that it left to the
- * interface. */
-static uint8_t *restore_frame(struct msghdr *msg, uint8_t *frame, uint32_t *len)
+/* Puts back the VLAN tag that the kernel took out of the frame, and notes that the kernel has left out its checksum. */
+static void restore_frame(struct msghdr *msg, struct vb_arrival *a)
 {
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR(msg, c)) {
 		struct tpacket_auxdata aux;
@@ -160,26 +156,25 @@ static uint8_t *restore_frame(struct msghdr *msg, uint8_t *frame, uint32_t *len)
 		    c->cmsg_len < CMSG_LEN(sizeof(aux)))
 			continue;
 		memcpy(&aux, CMSG_DATA(c), sizeof(aux));
-		if (aux.tp_status & TP_STATUS_CSUMNOTREADY)
-			vb_ip_sums_finish(frame, *len);
-		if (!(aux.tp_status & TP_STATUS_VLAN_VALID) || *len < MACS_LEN)
-			continue;
-		uint16_t tag[2] = {htons(aux.tp_status & TP_STATUS_VLAN_TPID_VALID ? aux.tp_vlan_tpid : ETH_P_8021Q),
-		                   htons(aux.tp_vlan_tci)};
+		a->unsummed = aux.tp_status & TP_STATUS_CSUMNOTREADY;
+		if (!(aux.tp_status & TP_STATUS_VLAN_VALID) || a->len < VB_MACS_LEN)
+			return;
+		bool has_type = aux.tp_status & TP_STATUS_VLAN_TPID_VALID;
 
-		memmove(frame - TAG_LEN, frame, MACS_LEN);
-		memcpy(frame + MACS_LEN - TAG_LEN, tag, TAG_LEN);
-		*len += TAG_LEN;
-		return frame - TAG_LEN;
+		a->frame -= VB_VLAN_TAG_LEN;
+		a->len += VB_VLAN_TAG_LEN;
+		memmove(a->frame, a->frame + VB_VLAN_TAG_LEN, VB_MACS_LEN);
+		vb_store16(a->frame + VB_MACS_LEN, has_type ? aux.tp_vlan_tpid : VB_ETHERTYPE_CVLAN);
+		vb_store16(a->frame + VB_MACS_LEN + 2, aux.tp_vlan_tci);
+		return;
 	}
-	return frame;
 }
 
-uint32_t vb_raw_take(struct vb_raw_path *path, uint8_t **at)
+bool vb_raw_take(struct vb_raw_path *path, struct vb_arrival *a)
 {
 	_Alignas(struct cmsghdr) uint8_t control[CMSG_SPACE(sizeof(struct tpacket_auxdata))];
 	struct sockaddr_ll from;
-	uint8_t *frame = path->frame + TAG_LEN;
+	uint8_t *frame = path->frame + VB_VLAN_TAG_LEN;
 
 	for (unsigned tries = 0; tries < 64; tries++) {
 		struct iovec iov = {frame, VB_RAW_FRAME_MAX};
@@ -194,13 +189,12 @@ uint32_t vb_raw_take(struct vb_raw_path *path, uint8_t **at)
 		if (n < 0 && (errno == EINTR || errno == ENETDOWN))
 			continue;
 		if (n <= 0)
-			return 0;
+			return false;
 		if ((msg.msg_flags & MSG_TRUNC) || (path->loopback && from.sll_pkttype == PACKET_OUTGOING))
 			continue;
-		uint32_t len = (uint32_t)n;
-
-		*at = restore_frame(&msg, frame, &len);
-		return len;
+		*a = (struct vb_arrival){.frame = frame, .len = (uint32_t)n};
+		restore_frame(&msg, a);
+		return true;
 	}
-	return 0;
+	return false;
 }

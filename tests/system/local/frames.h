@@ -129,6 +129,14 @@ static inline struct ibv_flow *steer_all(struct raw *r, enum ibv_flow_attr_type 
 	return ibv_create_flow(r->qp, &attr);
 }
 
+/* An adapter of lo, in a network of its own. */
+static inline void on_lo(struct dev *d)
+{
+	own_network();
+	open_named(d, "roce_lo");
+}
+
+/* Adapters of both ends of a veth pair, in a network of their own. */
 static inline void two_ends(struct dev *d0, struct dev *d1)
 {
 	own_network();

@@ -173,8 +173,7 @@ static void the_adapter_fills_in_the_checksums_of_a_copy(void)
 	struct raw a, b;
 	struct dev d;
 
-	own_network();
-	open_named(&d, "roce_lo");
+	on_lo(&d);
 	raw_open(&a, &d, NULL);
 	raw_open(&b, &d, NULL);
 	CHECK(steer(&b, there));
@@ -206,8 +205,7 @@ static void only_right_checksums_are_reported(void)
 	struct dev d;
 	uint8_t *f;
 
-	own_network();
-	open_named(&d, "roce_lo");
+	on_lo(&d);
 	raw_open(&a, &d, NULL);
 	raw_open(&b, &d, NULL);
 	CHECK(steer(&b, there));
@@ -309,8 +307,7 @@ static void a_frame_has_its_fcs_if_asked_for(void)
 	struct raw a, b;
 	struct dev d;
 
-	own_network();
-	open_named(&d, "roce_lo");
+	on_lo(&d);
 	raw_open(&a, &d, NULL);
 	raw_open_with(&b, &d, IBV_QP_CREATE_SCATTER_FCS | IBV_QP_CREATE_CVLAN_STRIPPING);
 	uint32_t len = put_udp(a.m.p, true), tagged = put_tag(a.m.p, len);
@@ -347,8 +344,7 @@ static void a_completion_has_the_tag_of_its_rule(void)
 	struct raw a, b;
 	struct dev d;
 
-	own_network();
-	open_named(&d, "roce_lo");
+	on_lo(&d);
 	raw_open(&a, &d, NULL);
 	raw_open_with(&b, &d, 0);
 	CHECK(!tagged_flow(&b, group, 1, 2) && errno == EINVAL);
@@ -372,8 +368,7 @@ static void work_queues_change_what_they_want(void)
 	struct mem m;
 	struct dev d;
 
-	own_network();
-	open_named(&d, "roce_lo");
+	on_lo(&d);
 	raw_open(&a, &d, NULL);
 	mem_make(&m, &d, 1 << 14);
 	struct ibv_cq *cq = cq_with_vlan(&d);
@@ -428,8 +423,7 @@ static void the_device_says_what_it_can(void)
 	struct ibv_device_attr_ex attr;
 	struct dev d;
 
-	own_network();
-	open_named(&d, "roce_lo");
+	on_lo(&d);
 	SAME(ibv_query_device_ex(d.ctx, NULL, &attr), 0);
 	SAME(attr.raw_packet_caps,
 	     IBV_RAW_PACKET_CAP_CVLAN_STRIPPING | IBV_RAW_PACKET_CAP_SCATTER_FCS | IBV_RAW_PACKET_CAP_IP_CSUM);

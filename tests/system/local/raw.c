@@ -45,8 +45,7 @@ static void frames_go_where_the_rules_say(void)
 	struct raw a, b, c;
 	struct dev d;
 
-	own_network();
-	open_named(&d, "roce_lo");
+	on_lo(&d);
 	raw_open(&a, &d, NULL);
 	raw_open(&b, &d, NULL);
 	raw_open(&c, &d, NULL);
@@ -84,8 +83,7 @@ static void a_frame_without_a_receive_is_lost_and_one_too_long_fails_its_receive
 	struct raw a, b;
 	struct dev d;
 
-	own_network();
-	open_named(&d, "roce_lo");
+	on_lo(&d);
 	raw_open(&a, &d, NULL);
 	raw_open(&b, &d, NULL);
 	CHECK(steer_all(&b, IBV_FLOW_ATTR_ALL_DEFAULT));
@@ -109,8 +107,7 @@ static void what_cannot_be_sent_ends_the_send_queue(void)
 	struct dev d;
 	struct ibv_send_wr *bad, wr = {.wr_id = 7, .opcode = IBV_WR_RDMA_WRITE};
 
-	own_network();
-	open_named(&d, "roce_lo");
+	on_lo(&d);
 	raw_open(&a, &d, NULL);
 	SAME(ibv_post_send(a.qp, &wr, &bad), EINVAL);
 	struct ibv_sge sge = {(uintptr_t)a.m.p, HEAD - 1, a.m.mr->lkey}; /* less than a header */
@@ -136,8 +133,7 @@ static void a_frame_wakes_who_waits_for_an_event(void)
 	struct ibv_cq *cq;
 	void *context;
 
-	own_network();
-	open_named(&d, "roce_lo");
+	on_lo(&d);
 	struct ibv_comp_channel *channel = ibv_create_comp_channel(d.ctx);
 
 	CHECK(channel);
@@ -255,8 +251,7 @@ static void a_receive_into_memory_that_is_not_there_ends_the_queue_pair(void)
 	struct raw a, b;
 	struct dev d;
 
-	own_network();
-	open_named(&d, "roce_lo");
+	on_lo(&d);
 	raw_open(&a, &d, NULL);
 	raw_open(&b, &d, NULL);
 	CHECK(steer(&b, there));
@@ -357,8 +352,7 @@ static void a_counters_object_counts_what_its_flow_receives(void)
 	struct dev d;
 	uint64_t v[2];
 
-	own_network();
-	open_named(&d, "roce_lo");
+	on_lo(&d);
 	raw_open(&a, &d, NULL);
 	raw_open(&b, &d, NULL);
 	struct ibv_counters *counters = ibv_create_counters(d.ctx, &init);
@@ -410,8 +404,7 @@ static void a_counters_object_ends_while_another_thread_makes_flows_with_it(void
 	struct raw a;
 	struct dev d;
 
-	own_network();
-	open_named(&d, "roce_lo");
+	on_lo(&d);
 	raw_open(&a, &d, NULL);
 	CHECK(!pthread_create(&other, NULL, destroys_counters, NULL));
 	for (int i = 0; i < 400; i++) {
@@ -466,8 +459,7 @@ static void a_port_that_is_down_loses_frames(void)
 	unsigned lost = 0;
 
 	setenv("VERBENA_FAULT", "port=down for=1s; port=down after=2s", 1);
-	own_network();
-	open_named(&d, "roce_lo");
+	on_lo(&d);
 	raw_open(&a, &d, NULL);
 	raw_open(&b, &d, NULL);
 	CHECK(steer(&b, there));
@@ -490,8 +482,7 @@ static void without_the_right_there_is_no_queue_pair(void)
 	struct __user_cap_data_struct caps[2];
 	struct dev d;
 
-	own_network();
-	open_named(&d, "roce_lo");
+	on_lo(&d);
 	struct ibv_cq *cq = ibv_create_cq(d.ctx, 16, NULL, NULL, 0);
 
 	CHECK(!syscall(SYS_capget, &head, caps));

@@ -31,8 +31,7 @@ static void tso_pair(struct raw *a, struct raw *b, struct dev *d)
 {
 	struct ibv_qp_attr init = {.qp_state = IBV_QPS_INIT, .port_num = 1};
 
-	own_network();
-	open_named(d, "roce_lo");
+	on_lo(d);
 	memset(a, 0, sizeof(*a));
 	a->d = d;
 	a->cq = ibv_create_cq(d->ctx, 64, NULL, NULL, 0);

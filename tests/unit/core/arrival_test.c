@@ -32,18 +32,20 @@ static uint32_t fcs_at(const uint8_t *p)
 	return p[0] | p[1] << 8 | p[2] << 16 | (uint32_t)p[3] << 24;
 }
 
-static void arrives(uint32_t len, uint8_t wants)
+static void arrives(uint32_t len, uint32_t wants)
 {
 	uint8_t *frame = tagged_frame(len);
 	uint32_t crc = vb_crc32(0, frame, len);
-	bool strips = wants & VB_STRIP_CVLAN && len >= MACS + TAG + 2;
-	struct vb_arrival a = vb_arrive(frame, len, 7, wants);
+	bool strips = wants & IBV_WQ_FLAGS_CVLAN_STRIPPING && len >= MACS + TAG + 2;
+	struct vb_arrival a = {.frame = frame, .len = len, .flow_tag = 7};
+
+	vb_arrive(&a, wants);
 
 	SAME(a.cvlan, strips ? 0x2005 : 0);
-	SAME(a.len, len - (strips ? TAG : 0) + (wants & VB_SCATTER_FCS ? VB_FCS_LEN : 0));
+	SAME(a.len, len - (strips ? TAG : 0) + (wants & IBV_WQ_FLAGS_SCATTER_FCS ? VB_FCS_LEN : 0));
 	SAME(a.frame - frame, strips ? TAG : 0);
 	SAME(a.frame[0], 0x44);
-	if (wants & VB_SCATTER_FCS)
+	if (wants & IBV_WQ_FLAGS_SCATTER_FCS)
 		SAME(fcs_at(a.frame + a.len - VB_FCS_LEN), crc);
 	SAME(a.flow_tag, 7);
 }
@@ -51,7 +53,7 @@ static void arrives(uint32_t len, uint8_t wants)
 static void a_tag_is_taken_from_the_frame_alone(void)
 {
 	for (uint32_t len = MACS + 2; len < 64; len++)
-		for (uint8_t wants = 0; wants <= (VB_STRIP_CVLAN | VB_SCATTER_FCS); wants++)
+		for (uint32_t wants = 0; wants <= VB_ARRIVAL_FLAGS; wants++)
 			arrives(len, wants);
 }
 

@@ -135,10 +135,10 @@ static void udp_may_have_no_checksum(void)
 	CHECK(frame[at] || frame[at + 1]);
 	frame[at] = frame[at + 1] = 0;
 	CHECK(vb_ip_sums_right(frame, len));
-	vb_ip_sums_finish(frame, len);
+	CHECK(vb_ip_sums_finish(frame, len));
 	CHECK(!frame[at] && !frame[at + 1]);
 	frame[at] = 1; /* the sum of the pseudo header, say */
-	vb_ip_sums_finish(frame, len);
+	CHECK(vb_ip_sums_finish(frame, len));
 	CHECK(is_right(kinds[0]));
 	/* the payload for which the sum is 0: it is sent as 0xffff, because 0 stands for none */
 	uint16_t sum = (uint16_t)(frame[at] << 8 | frame[at + 1]), first;
@@ -152,11 +152,26 @@ static void udp_may_have_no_checksum(void)
 	CHECK(frame[sum_at(kinds[0])] == 0xff && frame[sum_at(kinds[0]) + 1] == 0xff && is_right(kinds[0]));
 }
 
+static void what_is_finished_is_as_right_as_it_looks(void)
+{
+	for (unsigned i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
+		uint32_t len = make_frame(kinds[i]);
+
+		CHECK(!vb_ip_sums_finish(frame, len) && !vb_ip_sums_right(frame, len)); /* IPv4's own is wrong */
+		vb_ip_sums_fill(frame, len);
+		frame[sum_at(kinds[i])] ^= 0x10;
+		SAME(vb_ip_sums_finish(frame, len), kinds[i].v4);
+		SAME(vb_ip_sums_right(frame, len), kinds[i].v4);
+		CHECK(is_right(kinds[i]));
+	}
+}
+
 int main(void)
 {
 	RUN(checksums_are_filled_in_and_right);
 	RUN(one_wrong_bit_is_noticed);
 	RUN(what_has_no_transport_header_gets_none);
 	RUN(udp_may_have_no_checksum);
+	RUN(what_is_finished_is_as_right_as_it_looks);
 	return 0;
 }
