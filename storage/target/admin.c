@@ -48,23 +48,28 @@ static const struct nt_command_info commands[] = {
         {.opcode = NV_ADMIN_KEEP_ALIVE, .run = keep_alive_run},
 };
 
-/* Get Features has data for one feature only, the host identifier. */
-static const struct nt_command_info get_host_id = {.opcode = NV_ADMIN_GET_FEATURES,
-                                                   .way = NT_TO_HOST,
-                                                   .zeroed = true,
-                                                   .check = nt_get_features_check,
-                                                   .run = nt_get_features};
+/* Two features have data: the host identifier, and the timestamp. */
+static const struct nt_command_info get_data = {.opcode = NV_ADMIN_GET_FEATURES,
+                                                .way = NT_TO_HOST,
+                                                .zeroed = true,
+                                                .check = nt_get_features_check,
+                                                .run = nt_get_features};
+static const struct nt_command_info set_data = {
+        .opcode = NV_ADMIN_SET_FEATURES, .way = NT_FROM_HOST, .check = nt_set_features_check, .run = nt_set_features};
 
 const struct nt_command_info *nt_admin_info(struct nt_request *r, uint16_t *status)
 {
-	uint8_t op = r->sqe.opcode;
+	uint8_t op = r->sqe.opcode, feature = (uint8_t)r->sqe.cdw[0];
+	bool discovery = r->queue->ctrl->subsystem->discovery, stamp = feature == NV_FEAT_TIMESTAMP && !discovery;
 
 	*status = NV_INVALID_OPCODE | NV_DNR;
 	/* the only commands of a discovery controller. Fabrics 1.1, figure 33 */
-	if (r->queue->ctrl->subsystem->discovery && op == NV_ADMIN_ABORT)
+	if (discovery && op == NV_ADMIN_ABORT)
 		return NULL;
-	if (op == NV_ADMIN_GET_FEATURES && (r->sqe.cdw[0] & 0xff) == NV_FEAT_HOST_ID && (r->sqe.cdw[0] >> 8 & 7) != 3)
-		return &get_host_id;
+	if (op == NV_ADMIN_GET_FEATURES && (feature == NV_FEAT_HOST_ID || stamp) && (r->sqe.cdw[0] >> 8 & 7) != 3)
+		return &get_data;
+	if (op == NV_ADMIN_SET_FEATURES && stamp)
+		return &set_data;
 	for (size_t i = 0; i < sizeof(commands) / sizeof(*commands); i++)
 		if (commands[i].opcode == op)
 			return &commands[i];

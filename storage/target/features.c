@@ -8,7 +8,9 @@
 enum { SELECT_CURRENT, SELECT_DEFAULT, SELECT_SAVED, SELECT_CAPABILITIES };
 #define CHANGEABLE 0x4u
 #define PER_NS 0x2u
-#define NOTICES 0xeu /* bits of the events that can be masked: 1 << enum nr_event */
+#define STAMP_LEN 8u
+#define STAMP_MAX ((uint64_t)1 << 48) /* ms; then it begins again */
+#define NOTICES 0xeu                  /* bits of the events that can be masked: 1 << enum nr_event */
 
 /* The features of I/O and of discovery controllers; per_ns: of a namespace. */
 static const struct feature {
@@ -18,6 +20,7 @@ static const struct feature {
         {NV_FEAT_ERROR_RECOVERY, 1, 0, 1}, {NV_FEAT_WRITE_CACHE, 1, 0, 1},    {NV_FEAT_QUEUES, 1, 0, 1},
         {NV_FEAT_ATOMICITY, 1, 0, 1},      {NV_FEAT_ASYNC_EVENTS, 1, 1, 1},   {NV_FEAT_KATO, 1, 1, 1},
         {NV_FEAT_HOST_ID, 1, 0, 0},        {NV_FEAT_NOTICE_MASK, 1, 0, 1, 1}, {NV_FEAT_PERSISTENCE, 1, 0, 1, 1},
+        {NV_FEAT_TIMESTAMP, 1, 0, 1},
 };
 
 void nt_features_reset(struct nt_controller *c)
@@ -29,6 +32,9 @@ void nt_features_reset(struct nt_controller *c)
 	c->write_cache = true;
 	c->pending = c->masked = 0;
 	c->notice_count = 0;
+	c->stamp = 0;
+	c->stamp_at = c->subsystem->target->now;
+	c->stamped = false;
 	memset(c->notice_mask, 0, sizeof(c->notice_mask));
 }
 
@@ -66,7 +72,7 @@ uint16_t nt_get_features_check(struct nt_request *r)
 	if (f->per_ns && (r->sqe.cdw[0] >> 8 & 7) != SELECT_CAPABILITIES)
 		return check_reserved(r);
 	if (r->info->way == NT_TO_HOST) /* EXHID: only the 128-bit form exists over fabrics */
-		r->length = 16;
+		r->length = f->id == NV_FEAT_TIMESTAMP ? STAMP_LEN : 16;
 	return 0;
 }
 
@@ -105,6 +111,17 @@ static uint32_t feature_value(struct nt_controller *c, const struct nt_request *
 	}
 }
 
+/* Base 1.4, 5.21.1.14. Origin: since a reset, or as the host has set it. */
+static void give_stamp(struct nt_request *r, const struct nt_controller *c, bool current)
+{
+	uint64_t now = c->subsystem->target->now;
+
+	if (!current)
+		return; /* zeros */
+	nv_put64(r->data, (c->stamp + (now - c->stamp_at)) % STAMP_MAX);
+	r->data[6] = (uint8_t)(c->stamped << 1);
+}
+
 void nt_get_features(struct nt_request *r)
 {
 	struct nt_controller *c = r->queue->ctrl;
@@ -114,6 +131,8 @@ void nt_get_features(struct nt_request *r)
 		const struct feature *f = find_feature(r);
 
 		r->cqe.result = (f->changeable ? CHANGEABLE : 0) | (f->per_ns ? PER_NS : 0);
+	} else if (r->info->way == NT_TO_HOST && (r->sqe.cdw[0] & 0xff) == NV_FEAT_TIMESTAMP) {
+		give_stamp(r, c, select == SELECT_CURRENT);
 	} else if (r->info->way == NT_TO_HOST) {
 		if (!(r->sqe.cdw[1] & 1)) {
 			nt_complete(r, NV_HOST_ID_FORMAT | NV_DNR);
@@ -147,6 +166,8 @@ uint16_t nt_set_features_check(struct nt_request *r)
 		return r->sqe.nsid == NV_NSID_ALL && f->id == NV_FEAT_NOTICE_MASK ? 0 : check_reserved(r);
 	if (r->sqe.nsid && r->sqe.nsid != NV_NSID_ALL)
 		return NV_NOT_PER_NS | NV_DNR;
+	if (f->id == NV_FEAT_TIMESTAMP)
+		r->length = STAMP_LEN;
 	return 0;
 }
 
@@ -206,6 +227,11 @@ static uint16_t set_feature(struct nt_request *r, struct nt_controller *c, uint3
 		if (value & ~(offered_events(c) | 0xff)) /* the low byte is for health warnings, which are never sent */
 			return NT_INVALID(r, NV_SQE_AT_CDW11);
 		c->events = value;
+		break;
+	case NV_FEAT_TIMESTAMP:
+		c->stamp = nv_get64(r->data) % STAMP_MAX;
+		c->stamp_at = c->subsystem->target->now;
+		c->stamped = true;
 		break;
 	case NV_FEAT_NOTICE_MASK:
 		for (uint32_t i = 1; i <= NT_NAMESPACES_MAX; i++)

@@ -132,8 +132,8 @@ static void identify_controller(struct nt_request *r, uint8_t *d)
 	d[C_CQES] = 0x44;
 	nv_put32(d + C_NN, NT_NAMESPACES_MAX);
 	nv_put32(d + C_MNAN, NT_NAMESPACES_MAX);
-	/* compare, dataset management, write zeroes, reservations, verify */
-	nv_put16(d + C_ONCS, 1u | 1u << 2 | 1u << 3 | 1u << 5 | 1u << 7);
+	/* compare, dataset management, write zeroes, reservations, timestamp, verify */
+	nv_put16(d + C_ONCS, 1u | 1u << 2 | 1u << 3 | 1u << 5 | 1u << 6 | 1u << 7);
 	nv_put16(d + C_FUSES, 1);
 	d[C_VWC] = 1 | 2u << 1;     /* a cache; Flush is for one namespace at a time */
 	nv_put16(d + C_PSD0, 2500); /* 25 W: one power state is mandatory */

@@ -478,6 +478,8 @@ struct nt_controller {
 	uint32_t memory; /* bytes of the pool in use */
 	/* features */
 	uint32_t events, arbitration, power, temperature, recovery, atomicity;
+	uint64_t stamp, stamp_at; /* the timestamp, in ms, and when it was that; of nt_target.now */
+	bool stamped;             /* by the host; otherwise it counts from the reset on */
 	bool write_cache;
 	/* asynchronous events: pending ones, and ones that are masked until their log page is read */
 	struct nt_request *aers[NT_AERS];

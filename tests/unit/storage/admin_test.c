@@ -171,6 +171,36 @@ static void features_are_set_and_read_back(void)
 	down();
 }
 
+static void the_timestamp_counts_on_from_what_the_host_has_set(void)
+{
+	up();
+	struct nv_sqe get = {.opcode = NV_ADMIN_GET_FEATURES, .sgl = by_transport(8), .cdw = {NV_FEAT_TIMESTAMP}},
+	              set = {.opcode = NV_ADMIN_SET_FEATURES, .sgl = by_transport(8), .cdw = {NV_FEAT_TIMESTAMP}};
+
+	SAME(host_do(h, get).status, 0);
+	uint64_t first = nv_get64(h->in);
+
+	target.now += 5;
+	SAME(host_do(h, get).status, 0);
+	SAME(nv_get64(h->in), first + 5); /* origin 0: since a reset */
+	nv_put64(h->out, UINT64_MAX);     /* the upper 16 bits are not the time's */
+	SAME(host_do(h, set).status, 0);
+	target.now += 8;
+	SAME(host_do(h, get).status, 0);
+	SAME(nv_get64(h->in), 7 | (uint64_t)2 << 48); /* origin 1: the host's */
+	get.cdw[0] |= 1 << 8;
+	SAME(host_do(h, get).status, 0);
+	SAME(nv_get64(h->in), 0); /* the default */
+	set.cdw[0] |= 1u << 31;
+	SAME(host_do(h, set).status, DNR(NV_NOT_SAVEABLE));
+	SAME(property_set(h, NV_PROP_CC, 0x460000, 0).status, 0);
+	SAME(property_set(h, NV_PROP_CC, 0x460001, 0).status, 0);
+	get.cdw[0] = NV_FEAT_TIMESTAMP;
+	SAME(host_do(h, get).status, 0);
+	SAME(nv_get64(h->in), 0);
+	down();
+}
+
 static void log_pages_are_read_in_parts(void)
 {
 	up();
@@ -445,6 +475,7 @@ int main(void)
 	RUN(lists_of_namespaces_begin_behind_the_one_named);
 	RUN(a_namespace_is_named_by_what_its_medium_is);
 	RUN(features_are_set_and_read_back);
+	RUN(the_timestamp_counts_on_from_what_the_host_has_set);
 	RUN(log_pages_are_read_in_parts);
 	RUN(a_change_is_told_once_until_its_log_is_read);
 	RUN(changes_are_listed_in_order);
