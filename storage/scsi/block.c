@@ -10,6 +10,11 @@ uint64_t sc_lu_blocks(const struct sc_lu *lu)
 	return lu->backend->size / lu->backend->block;
 }
 
+uint32_t sc_write_protection(const struct sc_lu *lu)
+{
+	return lu->backend->readonly ? SC_S_WRITE_PROTECTED : lu->mode.protected ? SC_S_SOFTWARE_PROTECTED : SC_S_NONE;
+}
+
 uint32_t sc_lba_range(struct sc_task *t)
 {
 	const uint8_t *c = t->cdb;
@@ -96,7 +101,7 @@ uint32_t sc_check_write(struct sc_task *t)
 
 	t->fetch = t->length;
 	t->fua = t->cdb[0] != SC_WRITE6 && (t->cdb[1] & 0x08);
-	return sense ? sense : t->lu->backend->readonly ? SC_S_WRITE_PROTECTED : SC_S_NONE;
+	return sense ? sense : sc_write_protection(t->lu);
 }
 
 uint32_t sc_check_write_verify(struct sc_task *t)
@@ -194,8 +199,8 @@ uint32_t sc_check_compare_write(struct sc_task *t)
 		return sense;
 	if (t->blocks > 32) /* page B0h */
 		return SC_S_FIELD_IN_CDB;
-	if (t->lu->backend->readonly)
-		return SC_S_WRITE_PROTECTED;
+	if ((sense = sc_write_protection(t->lu)))
+		return sense;
 	n = data_length(t);
 	t->fetch = 2 * n;
 	t->length = 3 * n;

@@ -12,6 +12,7 @@
 #define SC_LUNS 64u
 #define SC_CDB_MAX 16u
 #define SC_SENSE_LEN 18u           /* fixed format */
+#define SC_SENSE_MAX 20u           /* descriptor format, with one descriptor */
 #define SC_REPLY_MAX 4096u         /* the longest data that is not read from the medium */
 #define SC_TRANSFER_MAX (1u << 20) /* bytes of one command */
 #define SC_MEMORY_MAX (2u << 20)   /* bytes of memory that one command needs */
@@ -37,11 +38,20 @@ struct sc_registration {
 	uint64_t key; /* 0: a free entry */
 };
 
+/* What MODE SELECT has changed. All zeros: the defaults. */
+struct sc_mode {
+	bool write_through;     /* WCE is 0: each write is durable when it ends */
+	bool protected;         /* SWP */
+	bool sense_descriptors; /* D_SENSE */
+};
+
 struct sc_lu {
 	struct sc_target *target;
 	struct nb_backend *backend; /* owned */
 	uint16_t number;
-	bool stopped, starting;          /* starting: tasks that may begin are looked for later */
+	bool stopped, starting; /* starting: tasks that may begin are looked for later */
+	struct sc_mode mode;
+	struct sc_lu *next;              /* of those that are removed */
 	uint64_t id;                     /* the same for the same medium; identifies it in pages 80h and 83h */
 	struct sc_task *first, *last;    /* the task set, the oldest first */
 	uint32_t barriers;               /* tasks that younger ones wait for */
@@ -57,6 +67,7 @@ struct sc_lu {
 
 struct sc_target {
 	struct sc_lu *lus[SC_LUNS];
+	struct sc_lu *removed; /* their last tasks still run */
 	struct sc_nexus *nexuses;
 	uint8_t port[SC_PORT_ID]; /* the target port identifier */
 };
@@ -105,7 +116,7 @@ struct sc_task {
 	/* the result */
 	uint8_t status;
 	bool aborted;
-	uint8_t sense[SC_SENSE_LEN], sense_len;
+	uint8_t sense[SC_SENSE_MAX], sense_len;
 	uint8_t *reply; /* the data-in, within data */
 	uint32_t given;
 	/* internal */
@@ -129,6 +140,15 @@ int sc_lu_add(struct sc_target *t, unsigned number, struct nb_backend *b, const 
  * keeps those of the same medium there. */
 int sc_keep(struct sc_lu *lu, const char *directory);
 void sc_target_close(struct sc_target *t); /* when all nexuses have gone */
+/*
+ * Ends the waiting tasks of a unit, and takes it from the target. It is freed by a later sc_target_sweep, which the
+ * owner calls from time to time: when its running tasks have ended.
+ */
+void sc_lu_remove(struct sc_lu *lu);
+void sc_target_sweep(struct sc_target *t);
+/* Reads the medium's size again. 0 or errno; *changed: initiators will be told. */
+int sc_lu_resize(struct sc_lu *lu, bool *changed);
+void sc_luns_changed(struct sc_target *t); /* tells the initiators that units were added or removed */
 
 /* port is filled in. */
 void sc_nexus_open(struct sc_target *t, struct sc_nexus *n);

@@ -43,7 +43,8 @@ void sc_give(struct sc_task *t, uint32_t length, uint32_t allocation); /* GOOD w
 void sc_fail(struct sc_task *t, uint32_t sense);
 void sc_fail_at(struct sc_task *t, uint32_t sense, uint32_t information); /* with the INFORMATION field */
 void sc_error(struct sc_task *t, int error, bool writing);                /* of the backend */
-void sc_sense_build(uint8_t out[SC_SENSE_LEN], uint32_t sense);
+/* In the fixed format or, with descriptors, the other one. Returns the length. */
+uint8_t sc_sense_build(uint8_t out[SC_SENSE_MAX], uint32_t sense, bool descriptors);
 uint32_t sc_attention_take(struct sc_nexus *n, unsigned lun); /* a sense code, or 0 */
 void sc_attention_set(struct sc_lu *lu, const struct sc_nexus *but, enum sc_attention what);
 
@@ -67,8 +68,11 @@ void sc_run_functions(struct sc_task *t);
 void sc_run_start_stop(struct sc_task *t);
 /* mode.c */
 void sc_run_mode_sense(struct sc_task *t);
+uint32_t sc_check_mode_select(struct sc_task *t);
+void sc_run_mode_select(struct sc_task *t);
 /* block.c */
 uint64_t sc_lu_blocks(const struct sc_lu *lu);
+uint32_t sc_write_protection(const struct sc_lu *lu); /* a sense code, if it cannot be written, or 0 */
 uint32_t sc_lba_range(struct sc_task *t); /* reads LBA and length of the CDB, and checks them against the medium */
 uint32_t sc_check_read(struct sc_task *t);
 void sc_run_read(struct sc_task *t);
@@ -105,6 +109,8 @@ void sc_run_pr_out(struct sc_task *t);
 /* task.c: no task begins between these two */
 bool sc_hold(struct sc_lu *lu);
 void sc_go_on(struct sc_lu *lu, bool held);
+/* task.c: ends the tasks that do not run yet */
+void sc_fail_waiting(struct sc_lu *lu, uint32_t sense);
 /* task.c: one of those that m waits for has ended */
 void sc_manage_ended(struct sc_manage *m);
 /* task.c: aborts the tasks of a port but one, whose aborting waits for them. SPC-4, 5.13.11.2.6 (PREEMPT AND ABORT) */

@@ -16,8 +16,7 @@ void sc_run_request_sense(struct sc_task *t)
 
 	if (!sense && t->lu->stopped)
 		sense = SC_S_INITIALIZING_REQUIRED;
-	sc_sense_build(t->data, sense);
-	sc_give(t, SC_SENSE_LEN, t->cdb[4]);
+	sc_give(t, sc_sense_build(t->data, sense, t->cdb[1] & 1), t->cdb[4]); /* DESC */
 }
 
 void sc_run_report_luns(struct sc_task *t)
@@ -33,6 +32,8 @@ void sc_run_report_luns(struct sc_task *t)
 	for (unsigned i = 0; i < SC_LUNS && t->cdb[2] != 1; i++) /* 1: well known logical units alone */
 		if (target->lus[i])
 			t->data[8 + 8 * n++ + 1] = (uint8_t)i;
+	for (unsigned i = 0; i < SC_LUNS; i++) /* SAM-5, 5.14: the change of the list is known with it */
+		t->nexus->attention[i] &= ~(1u << SC_UA_LUNS);
 	sc_put32(t->data, 8 * n);
 	sc_give(t, 8 + 8 * n, allocation);
 }

@@ -45,9 +45,9 @@ uint32_t sc_check_unmap(struct sc_task *t)
 {
 	t->length = t->fetch = sc_get16(t->cdb + 7);
 	t->punch = true;
-	if (t->lu->backend->readonly)
-		return SC_S_WRITE_PROTECTED;
-	return t->length && t->length < 8 ? SC_S_LIST_LENGTH : SC_S_NONE;
+	uint32_t sense = sc_write_protection(t->lu);
+
+	return sense ? sense : t->length && t->length < 8 ? SC_S_LIST_LENGTH : SC_S_NONE;
 }
 
 static uint32_t check_ranges(const struct sc_task *t, uint32_t n)
@@ -118,8 +118,8 @@ uint32_t sc_check_write_same(struct sc_task *t)
 		return sense;
 	if (!t->blocks || t->blocks > SC_SAME_MAX / block)
 		return SC_S_FIELD_IN_CDB;
-	if (t->lu->backend->readonly)
-		return SC_S_WRITE_PROTECTED;
+	if ((sense = sc_write_protection(t->lu)))
+		return sense;
 	t->fetch = no_data(t) ? 0 : block;
 	t->length = no_data(t) ? 0 : NB_ALIGN + PATTERN;
 	t->punch = t->cdb[1] & 0x08;

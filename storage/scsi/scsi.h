@@ -42,6 +42,7 @@ enum sc_sense {
 	SC_S_SAVING = SC_SENSE(SC_ILLEGAL_REQUEST, 0x39, 0x00),
 	SC_S_NO_REGISTRATIONS = SC_SENSE(SC_ILLEGAL_REQUEST, 0x55, 0x04), /* insufficient registration resources */
 	SC_S_WRITE_PROTECTED = SC_SENSE(SC_DATA_PROTECT, 0x27, 0x00),
+	SC_S_SOFTWARE_PROTECTED = SC_SENSE(SC_DATA_PROTECT, 0x27, 0x02), /* SWP of the control page */
 	SC_S_SPACE = SC_SENSE(SC_DATA_PROTECT, 0x27, 0x07),
 	SC_S_MISCOMPARE = SC_SENSE(SC_MISCOMPARE, 0x1d, 0x00),
 };
@@ -54,7 +55,9 @@ enum sc_sense {
 	X(SC_UA_PREEMPTED, 0x2a, 0x03)                               \
 	X(SC_UA_RELEASED, 0x2a, 0x04)                                \
 	X(SC_UA_REGISTRATIONS, 0x2a, 0x05)                           \
-	X(SC_UA_CAPACITY, 0x2a, 0x09)
+	X(SC_UA_MODE, 0x2a, 0x01) /* mode parameters changed */      \
+	X(SC_UA_CAPACITY, 0x2a, 0x09)                                \
+	X(SC_UA_LUNS, 0x3f, 0x0e) /* reported luns data has changed */
 
 enum sc_attention {
 #define X(name, asc, ascq) name,
@@ -69,6 +72,7 @@ enum sc_opcode {
 	SC_READ6 = 0x08,
 	SC_WRITE6 = 0x0a,
 	SC_INQUIRY = 0x12,
+	SC_MODE_SELECT6 = 0x15,
 	SC_RESERVE6 = 0x16,
 	SC_RELEASE6 = 0x17,
 	SC_MODE_SENSE6 = 0x1a,
@@ -82,6 +86,7 @@ enum sc_opcode {
 	SC_SYNC_CACHE10 = 0x35,
 	SC_WRITE_SAME10 = 0x41,
 	SC_UNMAP = 0x42,
+	SC_MODE_SELECT10 = 0x55,
 	SC_RESERVE10 = 0x56,
 	SC_RELEASE10 = 0x57,
 	SC_MODE_SENSE10 = 0x5a,

@@ -25,6 +25,8 @@ int sc_lu_add(struct sc_target *t, unsigned number, struct nb_backend *b, const 
 	if (!lu)
 		return ENOMEM;
 	lu->target = t;
+	for (struct sc_nexus *n = t->nexuses; n; n = n->next)
+		n->attention[number] = 1u << SC_UA_POWER_ON;
 	lu->backend = b;
 	lu->number = (uint16_t)number;
 	lu->id = 3ull << 60 |
@@ -33,16 +35,62 @@ int sc_lu_add(struct sc_target *t, unsigned number, struct nb_backend *b, const 
 	return 0;
 }
 
+static void free_lu(struct sc_lu *lu)
+{
+	nb_close(lu->backend);
+	free(lu->kept);
+	free(lu);
+}
+
+void sc_lu_remove(struct sc_lu *lu)
+{
+	struct sc_target *t = lu->target;
+
+	t->lus[lu->number] = NULL; /* so that no more tasks come */
+	lu->next = t->removed;
+	t->removed = lu;
+	sc_fail_waiting(lu, SC_S_LUN);
+}
+
+void sc_target_sweep(struct sc_target *t)
+{
+	for (struct sc_lu **at = &t->removed; *at;) {
+		struct sc_lu *lu = *at;
+
+		if (lu->first) {
+			at = &lu->next;
+			continue;
+		}
+		*at = lu->next;
+		free_lu(lu);
+	}
+}
+
+int sc_lu_resize(struct sc_lu *lu, bool *changed)
+{
+	uint64_t before = lu->backend->size;
+	int error = nb_resize(lu->backend, 0);
+
+	*changed = !error && lu->backend->size != before;
+	if (*changed)
+		sc_attention_set(lu, NULL, SC_UA_CAPACITY);
+	return error;
+}
+
+void sc_luns_changed(struct sc_target *t)
+{
+	for (unsigned i = 0; i < SC_LUNS; i++)
+		if (t->lus[i])
+			sc_attention_set(t->lus[i], NULL, SC_UA_LUNS);
+}
+
 void sc_target_close(struct sc_target *t)
 {
-	for (unsigned i = 0; i < SC_LUNS; i++) {
-		if (!t->lus[i])
-			continue;
-		nb_close(t->lus[i]->backend);
-		free(t->lus[i]->kept);
-		free(t->lus[i]);
-		t->lus[i] = NULL;
-	}
+	for (unsigned i = 0; i < SC_LUNS; i++)
+		if (t->lus[i])
+			free_lu(t->lus[i]);
+	memset(t->lus, 0, sizeof(t->lus));
+	sc_target_sweep(t);
 }
 
 void sc_nexus_open(struct sc_target *t, struct sc_nexus *n)

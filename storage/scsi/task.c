@@ -8,14 +8,16 @@
 
 /* ---- results ---- */
 
-void sc_sense_build(uint8_t out[SC_SENSE_LEN], uint32_t sense)
+uint8_t sc_sense_build(uint8_t out[SC_SENSE_MAX], uint32_t sense, bool descriptors)
 {
-	memset(out, 0, SC_SENSE_LEN);
-	out[0] = 0x70; /* current, fixed format. SPC-4, 4.5.3 */
-	out[2] = (uint8_t)(sense >> 16);
-	out[7] = SC_SENSE_LEN - 8;
-	out[12] = (uint8_t)(sense >> 8);
-	out[13] = (uint8_t)sense;
+	memset(out, 0, SC_SENSE_MAX);
+	out[0] = descriptors ? 0x72 : 0x70; /* current. SPC-4, 4.5.2, 4.5.3 */
+	out[descriptors ? 1 : 2] = (uint8_t)(sense >> 16);
+	out[descriptors ? 2 : 12] = (uint8_t)(sense >> 8);
+	out[descriptors ? 3 : 13] = (uint8_t)sense;
+	if (!descriptors)
+		out[7] = SC_SENSE_LEN - 8;
+	return descriptors ? 8 : SC_SENSE_LEN;
 }
 
 static void unlink_task(struct sc_task *t)
@@ -89,17 +91,23 @@ void sc_give(struct sc_task *t, uint32_t length, uint32_t allocation)
 
 void sc_fail(struct sc_task *t, uint32_t sense)
 {
-	sc_sense_build(t->sense, sense);
-	t->sense_len = SC_SENSE_LEN;
+	t->sense_len = sc_sense_build(t->sense, sense, t->lu && t->lu->mode.sense_descriptors);
 	sc_finish(t, SC_CHECK_CONDITION);
 }
 
 void sc_fail_at(struct sc_task *t, uint32_t sense, uint32_t information)
 {
-	sc_sense_build(t->sense, sense);
-	t->sense[0] |= 0x80; /* VALID */
-	sc_put32(t->sense + 3, information);
-	t->sense_len = SC_SENSE_LEN;
+	t->sense_len = sc_sense_build(t->sense, sense, t->lu->mode.sense_descriptors);
+	if (t->lu->mode.sense_descriptors) {
+		t->sense[7] = 12;
+		t->sense[9] = 10;    /* the length of the information descriptor. SPC-4, 4.5.2.2 */
+		t->sense[10] = 0x80; /* VALID */
+		sc_put64(t->sense + 12, information);
+		t->sense_len = SC_SENSE_MAX;
+	} else {
+		t->sense[0] |= 0x80; /* VALID */
+		sc_put32(t->sense + 3, information);
+	}
 	sc_finish(t, SC_CHECK_CONDITION);
 }
 
@@ -176,7 +184,7 @@ void sc_io(struct sc_task *t, enum nb_op op, uint64_t offset, uint64_t length, v
 	                                 .offset = offset,
 	                                 .length = length,
 	                                 .data = data,
-	                                 .fua = t->fua,
+	                                 .fua = t->fua || (lu->mode.write_through && op != NB_READ && op != NB_FLUSH),
 	                                 .done = request_done};
 	/* the medium may have become smaller since the command was checked */
 	if (op != NB_FLUSH && (offset > lu->backend->size || length > lu->backend->size - offset)) {
@@ -420,6 +428,19 @@ void sc_abort_of_port(struct sc_lu *lu, const uint8_t port[SC_PORT_ID], struct s
 	} while (again);
 }
 
+void sc_fail_waiting(struct sc_lu *lu, uint32_t sense)
+{
+	bool held = sc_hold(lu), again;
+
+	do {
+		again = false;
+		for (struct sc_task *t = lu->first; t && !again; t = t->next)
+			if ((again = t->state != SC_RUNNING))
+				sc_fail(t, sense);
+	} while (again);
+	sc_go_on(lu, held);
+}
+
 static bool is_meant(const struct sc_task *t, const struct sc_manage *m)
 {
 	switch (m->function) {
@@ -470,6 +491,7 @@ void sc_manage(struct sc_manage *m)
 	if (m->function == SC_LUN_RESET) {
 		lu->reserved = NULL;
 		lu->stopped = false;
+		lu->mode = (struct sc_mode){0};
 		sc_attention_set(lu, NULL, SC_UA_RESET);
 	}
 	sc_manage_ended(m);
