@@ -15,11 +15,12 @@ uint32_t vn_srp_ask(const struct vn_link *l, struct vn_rdma_queue *r, uint8_t pr
 {
 	const struct vn_srp_queue *s = vn_srp_of(&r->q);
 	bool immediate = s->iu_len == IU_LONG;
-	struct sp_login login = {.opcode = SP_LOGIN_REQ,
-	                         .flags = (uint8_t)((r->q.qid ? SP_MULTI_CHANNEL : 0) | (immediate ? SP_IMMEDIATE : 0)),
-	                         .formats = SP_FORMAT_DIRECT | SP_FORMAT_INDIRECT,
-	                         .immediate = immediate ? VN_SRP_IMMEDIATE : 0,
-	                         .iu_len = s->iu_len};
+	struct sp_login login = {
+	        .opcode = SP_LOGIN_REQ,
+	        .flags = (uint8_t)((r->q.qid ? SP_MULTI_CHANNEL : SP_TELL_EVENTS) | (immediate ? SP_IMMEDIATE : 0)),
+	        .formats = SP_FORMAT_DIRECT | SP_FORMAT_INDIRECT,
+	        .immediate = immediate ? VN_SRP_IMMEDIATE : 0,
+	        .iu_len = s->iu_len};
 
 	memcpy(login.initiator, s->initiator, sizeof(login.initiator));
 	memcpy(login.target, s->target, sizeof(login.target));

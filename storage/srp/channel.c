@@ -1,9 +1,8 @@
-// channel.c - channels of a SRP target: logins, and the way of a request
+// channel.c - channels of a SRP target: the way of a request
 // follows: SRP (ANSI INCITS 365, T10/1415-D), 5, 6
 // SPDX-License-Identifier: MIT
 #include "srp/channel.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 static struct sp_request *request_of(struct sc_task *t)
@@ -42,7 +41,8 @@ static void end_request(struct sp_request *r)
 	if (c->owed && !c->active) { /* no response is due that could return them */
 		sp_short_encode(SP_CRED_REQ, c->owed, 0, message);
 		c->owed = 0;
-		c->ops->tell(c, message);
+		c->asking++;
+		c->ops->tell(c, message, sizeof(message));
 	}
 	serve_waiting(c);
 }
@@ -453,6 +453,8 @@ void sp_received(struct sp_channel *c, unsigned slot, const uint8_t *message, si
 		if (len < SP_SHORT_LEN)
 			break;
 		c->ops->release(r);
+		c->asking -= c->asking > 0;
+		sp_report_next(c);
 		return;
 	default:
 		break;
@@ -460,116 +462,7 @@ void sp_received(struct sp_channel *c, unsigned slot, const uint8_t *message, si
 	c->ops->fail(c); /* a logout, or not SRP */
 }
 
-/* ---- logins ---- */
-
-static struct sp_nexus *find_nexus(const struct sp_target *t, const uint8_t port[SP_PORT_ID])
-{
-	struct sp_nexus *n = t->nexuses;
-
-	while (n && (n->leaving || memcmp(n->scsi.port, port, SP_PORT_ID) != 0))
-		n = n->next;
-	return n;
-}
-
-uint32_t sp_login_check(const struct sp_target *t, const struct sp_login *l)
-{
-	const struct sp_nexus *n = find_nexus(t, l->initiator);
-
-	if (l->iu_len < SP_IU_MIN || l->iu_len > SP_IU_MAX)
-		return SP_REJ_IU_LENGTH;
-	if (memcmp(l->target, t->scsi.port, SP_PORT_ID) != 0)
-		return SP_REJ_NO_SUCH_PORT;
-	if (l->formats & ~(SP_FORMAT_DIRECT | SP_FORMAT_INDIRECT))
-		return SP_REJ_FORMAT;
-	if (t->count >= SP_CHANNELS)
-		return SP_REJ_RESOURCES;
-	return n && (l->flags & 3) == SP_MULTI_CHANNEL && n->channels >= SP_CHANNELS_OF_ONE ? SP_REJ_CHANNEL_LIMIT : 0;
-}
-
-/* A login for a single channel ends the others of its nexus. */
-static void end_others(struct sp_target *t, struct sp_nexus *n, uint8_t *flags)
-{
-	for (struct sp_channel *c = t->channels; c; c = c->next)
-		if (c->nexus == n && !c->closed)
-			c->ops->fail(c);
-	n->leaving = true;
-	*flags |= SP_TERMINATED;
-}
-
-static struct sp_nexus *open_nexus(struct sp_target *t, const struct sp_login *l, uint8_t *flags)
-{
-	struct sp_nexus *n = find_nexus(t, l->initiator);
-
-	if (n && (l->flags & 3) == SP_MULTI_CHANNEL) {
-		*flags |= SP_MAINTAINED;
-		return n;
-	}
-	struct sp_nexus *made = calloc(1, sizeof(*made));
-
-	if (!made)
-		return NULL;
-	if (n)
-		end_others(t, n, flags);
-	memcpy(made->scsi.port, l->initiator, SP_PORT_ID);
-	sc_nexus_open(&t->scsi, &made->scsi);
-	made->next = t->nexuses;
-	t->nexuses = made;
-	return made;
-}
-
-bool sp_channel_open(struct sp_channel *c, struct sp_target *t, const struct sp_ops *ops, const struct sp_login *l,
-                     struct sp_login_rsp *rsp)
-{
-	*rsp = (struct sp_login_rsp){.tag = l->tag,
-	                             .credits = SP_CREDITS,
-	                             .to_target = l->iu_len,
-	                             .to_initiator = l->iu_len,
-	                             .formats = SP_FORMAT_DIRECT | SP_FORMAT_INDIRECT};
-	if (!(c->pool = nt_pool_open(SP_POOL)))
-		return false;
-	if (!(c->nexus = open_nexus(t, l, &rsp->flags))) {
-		nt_pool_close(c->pool);
-		return false;
-	}
-	c->nexus->channels++;
-	c->target = t;
-	c->ops = ops;
-	c->to_target = c->to_initiator = l->iu_len;
-	c->waiting_end = &c->waiting;
-	if ((l->flags & SP_IMMEDIATE) && l->immediate >= SP_CMD_LEN && l->immediate < l->iu_len) {
-		c->immediate = l->immediate;
-		rsp->flags |= SP_IMMEDIATE;
-	}
-	c->next = t->channels;
-	t->channels = c;
-	t->count++;
-	return true;
-}
-
-static void leave_nexus(struct sp_channel *c)
-{
-	struct sp_nexus *n = c->nexus, **at = &c->target->nexuses;
-
-	if (--n->channels)
-		return;
-	while (*at != n)
-		at = &(*at)->next;
-	*at = n->next;
-	sc_nexus_close(&n->scsi);
-	free(n);
-}
-
-void sp_channel_free(struct sp_channel *c)
-{
-	struct sp_channel **at = &c->target->channels;
-
-	while (*at != c)
-		at = &(*at)->next;
-	*at = c->next;
-	c->target->count--;
-	leave_nexus(c);
-	nt_pool_close(c->pool);
-}
+/* ---- the end ---- */
 
 void sp_channel_close(struct sp_channel *c)
 {
@@ -589,12 +482,4 @@ void sp_channel_close(struct sp_channel *c)
 	}
 	if (!--c->active)
 		c->ops->gone(c);
-}
-
-void sp_logout(struct sp_channel *c)
-{
-	uint8_t message[SP_SHORT_LEN];
-
-	sp_short_encode(SP_T_LOGOUT, 0, 0, message);
-	c->ops->tell(c, message);
 }

@@ -14,7 +14,8 @@
 #define SP_IU_MIN 64u
 #define SP_IU_MAX 16384u
 #define SP_RESPONSE_MAX 64u
-#define SP_CHANNELS 64u
+#define SP_CHANNELS 128u
+#define SP_CHANNELS_OF_HOST 64u /* so that no host can keep others out */
 #define SP_CHANNELS_OF_ONE 16u
 #define SP_POOL (8u << 20) /* bytes for the data of a channel */
 
@@ -69,7 +70,7 @@ struct sp_ops {
 	/* Writes moves, then sends the response; sp_answered follows. */
 	void (*answer)(struct sp_request *r);
 	void (*release)(struct sp_request *r); /* there is no response: the receive buffer is free */
-	void (*tell)(struct sp_channel *c, const uint8_t message[SP_SHORT_LEN]);
+	void (*tell)(struct sp_channel *c, const uint8_t *message, size_t len); /* SP_RESPONSE_MAX at most */
 	void (*fail)(struct sp_channel *c); /* the connection has to end; sp_channel_close follows later */
 	void (*gone)(struct sp_channel *c); /* the last request has ended after sp_channel_close */
 };
@@ -90,6 +91,10 @@ struct sp_channel {
 	uint32_t immediate, to_target, to_initiator; /* agreed on: offset, lengths of messages */
 	uint32_t active, owed;                       /* requests in use; credits that no response has returned */
 	bool closed, serving;
+	/* requests of the target: those that are not answered yet; the events that the next one may report */
+	uint32_t asking;
+	bool tells_events, luns_changed;
+	uint64_t resized; /* a bit for each unit */
 	struct sp_request *waiting, **waiting_end;
 	struct sp_request requests[SP_SLOTS];
 };
@@ -113,6 +118,10 @@ void sp_received(struct sp_channel *c, unsigned slot, const uint8_t *message, si
 void sp_moved(struct sp_request *r);
 void sp_answered(struct sp_request *r);
 void sp_logout(struct sp_channel *c); /* tells the initiator that the target goes */
+/* Report changes of units to those that are logged in. The unit attentions are the SCSI layer's. */
+void sp_report_luns(struct sp_target *t);
+void sp_report_capacity(struct sp_target *t, unsigned lun);
+void sp_report_next(struct sp_channel *c); /* sends what waits, if the initiator takes it now */
 
 static inline unsigned sp_slot(const struct sp_request *r)
 {

@@ -98,12 +98,12 @@ static void link_release(struct sp_request *r)
 		k->failed = true;
 }
 
-static void link_tell(struct sp_channel *c, const uint8_t message[SP_SHORT_LEN])
+static void link_tell(struct sp_channel *c, const uint8_t *message, size_t len)
 {
 	struct sp_link *k = link_of(c);
 	unsigned i = k->telling & 1 ? 1 : 0;
 	uint8_t *at = k->memory + i * SP_RESPONSE_MAX;
-	struct ibv_sge s = {(uintptr_t)at, SP_SHORT_LEN, k->mr->lkey};
+	struct ibv_sge s = {(uintptr_t)at, (uint32_t)len, k->mr->lkey};
 	struct ibv_send_wr wr = {.wr_id = i * KINDS + TOLD,
 	                         .sg_list = &s,
 	                         .num_sge = 1,
@@ -115,7 +115,7 @@ static void link_tell(struct sp_channel *c, const uint8_t message[SP_SHORT_LEN])
 		k->failed = true;
 		return;
 	}
-	memcpy(at, message, SP_SHORT_LEN);
+	memcpy(at, message, len);
 	k->telling |= 1u << i;
 	if (ibv_post_send(k->id->qp, &wr, &bad))
 		k->failed = true;

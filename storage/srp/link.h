@@ -27,6 +27,7 @@ struct sp_link {
 	struct sp_link *next;
 	struct sp_listener *listener;
 	struct rdma_cm_id *id;
+	struct sockaddr_storage peer; /* its address; id may be gone before the link */
 	struct ibv_pd *pd;
 	struct ibv_comp_channel *completions;
 	struct ibv_cq *cq;

@@ -11,6 +11,7 @@
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/epoll.h>
 
 #include "srp/link.h"
@@ -54,9 +55,52 @@ static bool accept_login(struct sp_link *k, const struct sp_login_rsp *rsp, cons
 	return !rdma_accept(k->id, &p);
 }
 
+static struct sockaddr_storage peer_address(struct rdma_cm_id *id)
+{
+	const struct sockaddr *from = rdma_get_peer_addr(id);
+	struct sockaddr_storage a = {.ss_family = from->sa_family};
+	size_t len = from->sa_family == AF_INET    ? sizeof(struct sockaddr_in)
+	             : from->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6)
+	             : from->sa_family == AF_IB    ? sizeof(struct sockaddr_ib)
+	                                           : 0;
+
+	memcpy(&a, from, len);
+	return a;
+}
+
+static bool same_host(const struct sockaddr_storage *a, const struct sockaddr_storage *b)
+{
+	if (a->ss_family != b->ss_family)
+		return false;
+	switch (a->ss_family) {
+	case AF_INET:
+		return ((const struct sockaddr_in *)a)->sin_addr.s_addr ==
+		       ((const struct sockaddr_in *)b)->sin_addr.s_addr;
+	case AF_INET6:
+		return !memcmp(&((const struct sockaddr_in6 *)a)->sin6_addr,
+		               &((const struct sockaddr_in6 *)b)->sin6_addr, sizeof(struct in6_addr));
+	case AF_IB:
+		return !memcmp(&((const struct sockaddr_ib *)a)->sib_addr, &((const struct sockaddr_ib *)b)->sib_addr,
+		               sizeof(struct ib_addr));
+	default:
+		return true;
+	}
+}
+
+/* A host can take as many names of initiator ports as it likes, but not as many addresses. */
+static bool host_has_room(const struct sp_listener *p, const struct sockaddr_storage *host)
+{
+	unsigned n = 0;
+
+	for (const struct sp_link *k = p->links; k; k = k->next)
+		n += same_host(&k->peer, host);
+	return n < SP_CHANNELS_OF_HOST;
+}
+
 static void take_login(struct sp_listener *p, struct rdma_cm_id *id, const struct sp_login *l, uint32_t reason,
                        const struct rdma_conn_param *peer)
 {
+	struct sockaddr_storage host = peer_address(id);
 	struct sp_login_rsp rsp;
 	struct sp_link *k = NULL;
 
@@ -66,6 +110,8 @@ static void take_login(struct sp_listener *p, struct rdma_cm_id *id, const struc
 		reason = SP_REJ_NO_CHANNEL;
 	if (!reason)
 		reason = sp_login_check(p->target, l);
+	if (!reason && !host_has_room(p, &host))
+		reason = SP_REJ_RESOURCES;
 	if (!reason && !(k = calloc(1, sizeof(*k))))
 		reason = SP_REJ_RESOURCES;
 	if (reason) {
@@ -74,6 +120,7 @@ static void take_login(struct sp_listener *p, struct rdma_cm_id *id, const struc
 	}
 	k->listener = p;
 	k->id = id;
+	k->peer = host;
 	k->began = k->heard = p->now;
 	id->context = k;
 	if (!(reason = sp_link_open(k, l, &rsp)) && accept_login(k, &rsp, peer))

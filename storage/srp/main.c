@@ -6,14 +6,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "backend/ring.h"
 #include "srp/announce.h"
 #include "srp/listener.h"
+#include "srp/units.h"
+#include "target/control.h"
 #include "target/program.h"
-#include "target/size.h"
 
 #define PORT_DEFAULT 5555
 #define LINGER_MS 200 /* for the last messages */
@@ -21,6 +21,7 @@
 
 static const char usage[] =
         "usage: verbena-srp-target --export IMAGE… [--listen ADDRESS] [--port PORT] [--guid GUID]\n"
+        "       verbena-srp-target list|add IMAGE [LUN]|remove LUN|resize LUN|stop [--port PORT]\n"
         "\n"
         "  --export IMAGE      a file, a block device, memory:SIZE or null:SIZE; each is a logical unit, from 0 on\n"
         "  --listen ADDRESS    default: 127.0.0.1; 0.0.0.0 or :: for all\n"
@@ -31,16 +32,17 @@ static const char usage[] =
         "  --buffered          do not use O_DIRECT\n"
         "  --block-size BYTES  512 to 4096\n"
         "  --state DIRECTORY   keeps persistent reservations that ask for it\n"
+        "  --control PATH      the control socket\n"
         "  --threads           do not use io_uring\n"
         "  --announce[=CA:PORT]  answer those who look for targets on the InfiniBand fabric of this port\n";
 
 struct options {
-	const char *exports[SC_LUNS], *listen, *announce, *state;
+	const char *exports[SC_LUNS], *listen, *announce, *control;
 	unsigned count;
 	uint16_t port;
-	uint32_t block;
 	uint64_t guid;
-	bool has_guid, readonly, mapped, buffered, threads;
+	bool has_guid, threads;
+	struct sp_units units;
 };
 
 static struct {
@@ -50,6 +52,8 @@ static struct {
 	struct sp_listener *listener;
 	struct sp_dm described;
 	struct sp_announce *announce;
+	struct sp_units units;
+	struct nt_control *control;
 	uint64_t now;
 	bool stop;
 } server;
@@ -88,21 +92,23 @@ static bool take_option(int c, const char *value, struct options *o)
 	case 'b':
 		if (!parse_limited("--block-size", value, 10, 4096, &n))
 			return false;
-		o->block = (uint32_t)n;
+		o->units.block = (uint32_t)n;
 		return true;
 	case 'g':
 		o->has_guid = true;
 		return parse_limited("--guid", value, 16, UINT64_MAX, &o->guid);
 	case 'r':
-		return o->readonly = true;
+		return o->units.readonly = true;
 	case 'm':
-		return o->mapped = true;
+		return o->units.mapped = true;
 	case 'u':
-		return o->buffered = true;
+		return o->units.buffered = true;
 	case 'T':
 		return o->threads = true;
 	case 's':
-		return (o->state = value);
+		return (o->units.state = value);
+	case 'c':
+		return (o->control = value);
 	case 'a':
 		return (o->announce = value ? value : "");
 	default:
@@ -112,14 +118,21 @@ static bool take_option(int c, const char *value, struct options *o)
 
 static bool parse_srp_options(int argc, char **argv, struct options *o)
 {
-	static const struct option options[] = {
-	        {"export", required_argument, NULL, 'e'},   {"listen", required_argument, NULL, 'l'},
-	        {"port", required_argument, NULL, 'p'},     {"block-size", required_argument, NULL, 'b'},
-	        {"guid", required_argument, NULL, 'g'},     {"state", required_argument, NULL, 's'},
-	        {"read-only", no_argument, NULL, 'r'},      {"mapped", no_argument, NULL, 'm'},
-	        {"buffered", no_argument, NULL, 'u'},       {"threads", no_argument, NULL, 'T'},
-	        {"announce", optional_argument, NULL, 'a'}, {"help", no_argument, NULL, 'h'},
-	        {"version", no_argument, NULL, 'V'},        {NULL, 0, NULL, 0}};
+	static const struct option options[] = {{"export", required_argument, NULL, 'e'},
+	                                        {"listen", required_argument, NULL, 'l'},
+	                                        {"port", required_argument, NULL, 'p'},
+	                                        {"block-size", required_argument, NULL, 'b'},
+	                                        {"guid", required_argument, NULL, 'g'},
+	                                        {"state", required_argument, NULL, 's'},
+	                                        {"read-only", no_argument, NULL, 'r'},
+	                                        {"mapped", no_argument, NULL, 'm'},
+	                                        {"buffered", no_argument, NULL, 'u'},
+	                                        {"threads", no_argument, NULL, 'T'},
+	                                        {"announce", optional_argument, NULL, 'a'},
+	                                        {"control", required_argument, NULL, 'c'},
+	                                        {"help", no_argument, NULL, 'h'},
+	                                        {"version", no_argument, NULL, 'V'},
+	                                        {NULL, 0, NULL, 0}};
 	int c;
 
 	*o = (struct options){.port = PORT_DEFAULT, .listen = "127.0.0.1"};
@@ -131,58 +144,21 @@ static bool parse_srp_options(int argc, char **argv, struct options *o)
 		if (!take_option(c, optarg, o))
 			return false;
 	}
-	return optind == argc && o->count;
+	return (optind == argc) == (o->count > 0); /* a target, or a command for one */
 }
 
 /* ---- logical units ---- */
 
-static int open_backend(const struct options *o, const char *what, struct nb_backend **b)
-{
-	struct nb_config c = {.readonly = o->readonly, .buffered = o->buffered, .block = o->block};
-	const char *colon = strchr(what, ':');
-	struct stat st;
-
-	if (colon && (!strncmp(what, "memory:", 7) || !strncmp(what, "null:", 5))) {
-		c.kind = *what == 'm' ? "memory" : "null";
-		return nt_size_parse(colon + 1, &c.size) ? nb_open(&c, server.ring, b) : EINVAL;
-	}
-	if (stat(what, &st))
-		return errno;
-	c.path = what;
-	c.kind = S_ISBLK(st.st_mode) ? "block" : o->mapped ? "mapped" : "file";
-	return nb_open(&c, server.ring, b);
-}
-
-static const char *error_of_state(int error)
-{
-	switch (error) {
-	case EPERM:
-		return "the directory is another user's, or others may write to it";
-	case EEXIST:
-		return "another unit is the same medium, and has its file";
-	case EINVAL:
-		return "the file cannot be understood";
-	default:
-		return strerror(error);
-	}
-}
-
 static bool add_units(const struct options *o)
 {
-	for (unsigned i = 0; i < o->count; i++) {
-		char seed[4096 + 300] = "";
-		struct nb_backend *b = NULL;
-		int error = open_backend(o, o->exports[i], &b);
+	char why[SP_WHY];
 
-		gethostname(seed, 255);
-		snprintf(seed + strlen(seed), sizeof(seed) - strlen(seed), " %u %s", i, o->exports[i]);
-		if (!error && (error = sc_lu_add(&server.target.scsi, i, b, seed)))
-			nb_close(b);
-		if (error)
-			return report_wrong(o->exports[i], strerror(error));
-		if (o->state && (error = sc_keep(server.target.scsi.lus[i], o->state)))
-			return report_wrong("--state: reservations that are kept", error_of_state(error));
-	}
+	server.units = o->units;
+	server.units.target = &server.target;
+	server.units.ring = server.ring;
+	for (unsigned i = 0; i < o->count; i++)
+		if (!sp_unit_add(&server.units, i, o->exports[i], why))
+			return report_wrong(o->exports[i], why);
 	uint64_t guid = o->has_guid ? o->guid : server.target.scsi.lus[0]->id;
 
 	sc_put64(server.target.scsi.port, guid);     /* the identifier extension */
@@ -190,11 +166,42 @@ static bool add_units(const struct options *o)
 	return true;
 }
 
+static char *answer_line(void *owner, char *line)
+{
+	if (!strcmp(line, "stop")) {
+		server.stop = true;
+		return strdup("ok\n");
+	}
+	return sp_units_answer(&server.units, line);
+}
+
+/* Without it the target serves nevertheless. */
+static void open_control(const struct options *o)
+{
+	char *path = o->control ? strdup(o->control) : nt_control_path("srp-target", sp_listener_port(server.listener));
+	int error = path ? nt_control_open(server.loop, path, answer_line, NULL, &server.control) : EACCES;
+
+	if (error)
+		report_wrong(path ? path : "the control socket", strerror(error));
+	free(path);
+}
+
+static int ask_target(const struct options *o, int argc, char **argv)
+{
+	char *path = o->control ? strdup(o->control) : nt_control_path("srp-target", o->port);
+	int status = path ? nt_control_ask("verbena-srp-target", path, argc, argv) : 1;
+
+	free(path);
+	return status;
+}
+
 /* ---- the loop ---- */
 
 static void run_turn(uint64_t until)
 {
 	uint64_t next = sp_listener_turn(server.listener, server.now);
+
+	sc_target_sweep(&server.target.scsi);
 
 	nb_ring_flush(server.ring);
 	next = next < until ? next : until;
@@ -274,17 +281,22 @@ int main(int argc, char **argv)
 		fputs(usage, stderr);
 		return 2;
 	}
+	if (optind < argc)
+		return ask_target(&o, argc - optind, argv + optind);
 	bool served = set_up(&o);
 
 	if (served) {
+		open_control(&o);
 		print_target(&o);
 		while (!server.stop)
 			run_turn(UINT64_MAX);
+		nt_control_close(server.control);
 		if (!stop_server())
 			_exit(1);
 	}
 	sp_announce_close(server.announce);
 	sc_target_close(&server.target.scsi);
+	sp_units_free(&server.units);
 	nb_ring_close(server.ring);
 	nt_loop_close(server.loop);
 	return !served;

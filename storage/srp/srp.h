@@ -50,6 +50,7 @@ enum sp_reject {
 #define SP_INDIRECT_LEN 20u
 
 #define SP_MULTI_CHANNEL 0x01u /* flags of the request */
+#define SP_TELL_EVENTS 0x40u   /* … AESOLNT: it waits for asynchronous event reports */
 #define SP_IMMEDIATE 0x80u     /* … and of the response */
 #define SP_TERMINATED 0x01u
 #define SP_MAINTAINED 0x02u

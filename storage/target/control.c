@@ -2,6 +2,8 @@
 // follows: unix(7)
 // SPDX-License-Identifier: MIT
 #include <errno.h>
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +14,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "target/server.h"
+#include "target/control.h"
 
 #define ASKERS 8
 #define LINE 1024
@@ -27,7 +29,9 @@ struct asker {
 };
 
 struct nt_control {
-	struct nt_server *server;
+	struct nt_loop *loop;
+	nt_answer *answer;
+	void *owner; /* for answer */
 	struct nt_watch watch;
 	struct asker askers[ASKERS];
 	struct sockaddr_un address;
@@ -54,7 +58,7 @@ static bool is_trusted_peer(int fd)
 	return !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) && (who.uid == geteuid() || !who.uid);
 }
 
-char *nt_control_path(uint16_t port)
+char *nt_control_path(const char *what, uint16_t port)
 {
 	const char *dir = secure_getenv("VERBENA_RUNTIME"), *xdg = secure_getenv("XDG_RUNTIME_DIR");
 	char *own = NULL, *path = NULL;
@@ -69,7 +73,7 @@ char *nt_control_path(uint16_t port)
 		}
 		dir = own;
 	}
-	if (asprintf(&path, "%s/target-%u.sock", dir, port) < 0)
+	if (asprintf(&path, "%s/%s-%u.sock", dir, what, port) < 0)
 		path = NULL;
 	free(own);
 	return path;
@@ -89,55 +93,10 @@ static int socket_address(const char *path, struct sockaddr_un *a)
 
 static void dismiss_asker(struct asker *a)
 {
-	nt_loop_remove(a->control->server->loop, &a->watch);
+	nt_loop_remove(a->control->loop, &a->watch);
 	close(a->watch.fd);
 	free(a->answer);
 	memset(a, 0, sizeof(*a));
-}
-
-static char *set_ana(struct nt_server *s, char *args)
-{
-	static const struct {
-		const char *name;
-		enum nv_ana_state state;
-	} states[] = {{"optimized", NV_ANA_OPTIMIZED},
-	              {"non-optimized", NV_ANA_NON_OPTIMIZED},
-	              {"inaccessible", NV_ANA_INACCESSIBLE},
-	              {"persistent-loss", NV_ANA_LOSS},
-	              {"change", NV_ANA_CHANGE}};
-	char *rest, *nqn = strtok_r(args, " ", &rest), *group = strtok_r(NULL, " ", &rest),
-	            *state = strtok_r(NULL, " ", &rest);
-	struct nt_subsystem *x = nqn ? nt_subsystem_find(&s->target, nqn) : NULL;
-	unsigned long g = group ? strtoul(group, NULL, 10) : 0;
-
-	for (size_t i = 0; x && state && g >= 1 && g <= NT_ANA_GROUPS && i < sizeof(states) / sizeof(*states); i++) {
-		if (strcmp(states[i].name, state))
-			continue;
-		nt_ana_set(x, (uint32_t)g, states[i].state);
-		return strdup("ok\n");
-	}
-	return strdup("error: ana NQN GROUP optimized|non-optimized|inaccessible|persistent-loss|change\n");
-}
-
-static char *answer_line(struct nt_server *s, char *line)
-{
-	if (!strcmp(line, "status"))
-		return nt_status_json(s);
-	if (!strcmp(line, "reload")) {
-		s->reload = true;
-		return strdup(s->file ? "ok\n" : "error: there is no configuration file\n");
-	}
-	if (!strcmp(line, "stop")) {
-		s->stop = true;
-		return strdup("ok\n");
-	}
-	if (!strcmp(line, "metrics"))
-		return nt_metrics(s);
-	if (!strncmp(line, "ana ", 4))
-		return set_ana(s, line + 4);
-	char *answer = nt_change(s, line);
-
-	return answer ? answer : strdup("error: status, metrics, reload, stop, add, remove, limit, or ana\n");
 }
 
 static void listen_to(struct asker *a)
@@ -159,9 +118,9 @@ static void listen_to(struct asker *a)
 		return;
 	}
 	*end = 0;
-	a->answer = answer_line(a->control->server, a->line);
+	a->answer = a->control->answer(a->control->owner, a->line);
 	a->answer_len = a->answer ? strlen(a->answer) : 0;
-	nt_loop_change(a->control->server->loop, &a->watch, EPOLLOUT);
+	nt_loop_change(a->control->loop, &a->watch, EPOLLOUT);
 }
 
 static void asker_ready(struct nt_watch *w, uint32_t events)
@@ -194,7 +153,7 @@ static void somebody_asks(struct nt_watch *w, uint32_t events)
 			continue;
 		a->control = c;
 		a->watch = (struct nt_watch){.fd = fd, .events = EPOLLIN, .ready = asker_ready};
-		if (!nt_loop_add(c->server->loop, &a->watch))
+		if (!nt_loop_add(c->loop, &a->watch))
 			return;
 		memset(a, 0, sizeof(*a));
 		break;
@@ -213,7 +172,7 @@ static bool is_left(int error, const char *path)
 	return error == ECONNREFUSED && !lstat(path, &st) && S_ISSOCK(st.st_mode) && st.st_uid == geteuid();
 }
 
-int nt_control_open(struct nt_server *s, const char *path, struct nt_control **out)
+int nt_control_open(struct nt_loop *l, const char *path, nt_answer *answer, void *owner, struct nt_control **out)
 {
 	struct nt_control *c = calloc(1, sizeof(*c));
 	int error = c ? socket_address(path, &c->address) : ENOMEM, fd;
@@ -222,7 +181,9 @@ int nt_control_open(struct nt_server *s, const char *path, struct nt_control **o
 		free(c);
 		return error;
 	}
-	c->server = s;
+	c->loop = l;
+	c->answer = answer;
+	c->owner = owner;
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd >= 0 && !connect(fd, (struct sockaddr *)&c->address, sizeof(c->address))) {
 		close(fd);
@@ -238,7 +199,7 @@ int nt_control_open(struct nt_server *s, const char *path, struct nt_control **o
 	umask(mask);
 	c->watch = (struct nt_watch){.fd = fd, .events = EPOLLIN, .ready = somebody_asks};
 	if (!error)
-		error = nt_loop_add(s->loop, &c->watch);
+		error = nt_loop_add(l, &c->watch);
 	if (error) {
 		if (fd >= 0)
 			close(fd);
@@ -262,13 +223,13 @@ void nt_control_close(struct nt_control *c)
 		if (a->control)
 			dismiss_asker(a);
 	}
-	nt_loop_remove(c->server->loop, &c->watch);
+	nt_loop_remove(c->loop, &c->watch);
 	close(c->watch.fd);
 	unlink(c->address.sun_path);
 	free(c);
 }
 
-int nt_control_ask(const char *path, const char *line)
+static int ask_line(const char *program, const char *path, const char *line)
 {
 	struct sockaddr_un a;
 	int error = socket_address(path, &a), fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -281,7 +242,7 @@ int nt_control_ask(const char *path, const char *line)
 	if (!error && !is_trusted_peer(fd)) /* another user's socket is not used */
 		error = EPERM;
 	if (error) {
-		nt_say("%s: %s", path, strerror(error));
+		fprintf(stderr, "%s: %s: %s\n", program, path, strerror(error));
 		if (fd >= 0)
 			close(fd);
 		return 1;
@@ -296,4 +257,18 @@ int nt_control_ask(const char *path, const char *line)
 	}
 	close(fd);
 	return refused || first;
+}
+
+int nt_control_ask(const char *program, const char *path, int argc, char **argv)
+{
+	char line[LINE] = "";
+
+	for (int i = 0; i < argc; i++) {
+		if (strlen(line) + strlen(argv[i]) + 3 > sizeof(line) || strpbrk(argv[i], " \n")) {
+			fprintf(stderr, "%s: %.60s: too long, or with a space\n", program, argv[i]);
+			return 2;
+		}
+		strcat(strcat(line, i ? " " : ""), argv[i]);
+	}
+	return ask_line(program, path, line);
 }

@@ -416,35 +416,21 @@ static bool set_up_server(const struct options *o, struct nt_config *c)
 
 static void open_control(const struct options *o)
 {
-	char *path = o->control ? strdup(o->control) : nt_control_path(nt_listener_port(server.listeners));
-	int error = path ? nt_control_open(&server, path, &server.control) : EACCES;
+	char *path = o->control ? strdup(o->control) : nt_control_path("target", nt_listener_port(server.listeners));
+	int error = path ? nt_control_open(server.loop, path, nt_answer_line, &server, &server.control) : EACCES;
 
 	if (error)
 		nt_say("no control socket%s%s: %s", path ? " at " : "", path ? path : "", strerror(error));
 	free(path);
 }
 
-static int ask_target(const struct options *o, const char *line)
+static int ask_target(const struct options *o, int argc, char **argv)
 {
-	char *path = o->control ? strdup(o->control) : nt_control_path(o->port);
-	int status = path ? nt_control_ask(path, line) : 1;
+	char *path = o->control ? strdup(o->control) : nt_control_path("target", o->port);
+	int status = path ? nt_control_ask("verbena-target", path, argc, argv) : 1;
 
 	free(path);
 	return status;
-}
-
-static int ask_all(const struct options *o, int argc, char **argv)
-{
-	char line[1024] = "";
-
-	for (int i = 0; i < argc; i++) {
-		if (strlen(line) + strlen(argv[i]) + 3 > sizeof(line) || strpbrk(argv[i], " \n")) {
-			nt_say("%.60s: too long, or with a space", argv[i]);
-			return 2;
-		}
-		strcat(strcat(line, i ? " " : ""), argv[i]);
-	}
-	return ask_target(o, line);
 }
 
 int main(int argc, char **argv)
@@ -457,7 +443,7 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	if (optind < argc)
-		return ask_all(&o, argc - optind, argv + optind);
+		return ask_target(&o, argc - optind, argv + optind);
 	if (!o.config == !o.export_count) {
 		fputs(usage, stderr);
 		return 2;

@@ -4,6 +4,7 @@
 #define NT_SERVER_H
 
 #include "backend/ring.h"
+#include "target/control.h"
 #include "target/tcp.h"
 
 #define NT_PORT_DEFAULT 4420
@@ -114,12 +115,7 @@ bool nt_listener_close(struct nt_listener *l); /* as nt_tcp_close */
 void nt_listener_count(const struct nt_listener *l, void (*say)(void *to, const char *what, uint64_t n), void *to);
 void nt_listeners_let_go(void); /* releases the memory of removed namespaces */
 
-/* The control socket. path NULL: the default for this port. */
-char *nt_control_path(uint16_t port);                                                /* malloc'd */
-int nt_control_open(struct nt_server *s, const char *path, struct nt_control **out); /* 0 or errno */
-void nt_control_close(struct nt_control *c);
-int nt_control_ask(const char *path, const char *line); /* the client: prints the answer and returns an exit status */
-
+char *nt_answer_line(void *server, char *line); /* for the control socket */
 /* Changes namespaces and limits as a line of the control socket says. Returns the answer (malloc'd); NULL: the line is
  * something else, or no memory. */
 char *nt_change(struct nt_server *s, char *line);

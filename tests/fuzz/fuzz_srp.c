@@ -35,7 +35,8 @@ static void connect_one(unsigned i, struct input *in)
 
 	memcpy(l.target, target.scsi.port, SP_PORT_ID);
 	l.initiator[0] = kind & 1;
-	l.flags = (uint8_t)((kind & 2 ? SP_MULTI_CHANNEL : 0) | (kind & 4 ? SP_IMMEDIATE : 0));
+	l.flags = (uint8_t)((kind & 2 ? SP_MULTI_CHANNEL : 0) | (kind & 4 ? SP_IMMEDIATE : 0) |
+	                    (kind & 16 ? SP_TELL_EVENTS : 0));
 	if (kind & 0x80) { /* any bytes, with the target's name among them */
 		bytes(in, raw, sizeof(raw));
 		memcpy(raw + 32, target.scsi.port, SP_PORT_ID);
@@ -89,9 +90,9 @@ static size_t put_descs(struct peer *p, uint8_t *at, struct input *in, uint8_t f
 
 static void send_command(struct peer *p, struct input *in)
 {
-	static const uint8_t opcodes[] = {0x00, 0x03, 0x08, 0x0a, 0x12, 0x16, 0x17, 0x1a, 0x1b, 0x25, 0x28, 0x2a,
-	                                  0x2e, 0x2f, 0x34, 0x35, 0x41, 0x42, 0x56, 0x57, 0x5a, 0x5e, 0x5f, 0x88,
-	                                  0x89, 0x8a, 0x8e, 0x8f, 0x90, 0x91, 0x93, 0x9e, 0xa0, 0xa3, 0xa8, 0xaa};
+	static const uint8_t opcodes[] = {0x00, 0x03, 0x08, 0x0a, 0x12, 0x16, 0x17, 0x1a, 0x1b, 0x25, 0x28, 0x2a, 0x2e,
+	                                  0x2f, 0x34, 0x35, 0x41, 0x42, 0x56, 0x57, 0x5a, 0x5e, 0x5f, 0x88, 0x89, 0x8a,
+	                                  0x8e, 0x8f, 0x90, 0x91, 0x93, 0x9e, 0xa0, 0xa3, 0xa8, 0xaa, 0x15, 0x55};
 	uint8_t m[1024] = {SP_CMD}, kind = byte(in), *cdb = m + 32;
 	uint8_t out = byte(in) & 3, in_format = byte(in) % 3;
 	size_t len = SP_CMD_LEN;
@@ -127,6 +128,28 @@ static void send_management(struct peer *p, struct input *in)
 	peer_send(p, m, sizeof(m));
 }
 
+/* Unit 2 comes and goes, unit 1 goes once. */
+static void change_units(uint8_t what)
+{
+	struct nb_config c = {.kind = "memory", .size = 65536};
+	unsigned lun = what & 8 ? 1 : 2;
+	struct nb_backend *b;
+
+	if (what & 16) {
+		sp_report_capacity(&target, lun);
+		return;
+	}
+	if (target.scsi.lus[lun]) {
+		sc_lu_remove(target.scsi.lus[lun]);
+	} else if (lun == 2) {
+		CHECK(!nb_open(&c, NULL, &b) && !sc_lu_add(&target.scsi, 2, b, "more"));
+	}
+	sc_luns_changed(&target.scsi);
+	sp_report_luns(&target);
+	if (what & 32)
+		sc_target_sweep(&target.scsi);
+}
+
 static void act(struct input *in)
 {
 	uint8_t what = byte(in), raw[256];
@@ -134,7 +157,9 @@ static void act(struct input *in)
 	struct peer *p = i < CHANNELS ? peers[i] : NULL;
 
 	if (i == CHANNELS) {
-		if (slow.count)
+		if (what & 4)
+			change_units(what);
+		else if (slow.count)
 			slow_finish(byte(in) % slow.count, what & 1 ? EIO : what & 2 ? ENOSPC : 0);
 		return;
 	}
@@ -197,7 +222,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		close_one(i);
 	CHECK(!slow.count); /* closed channels have waited for theirs */
 	CHECK(!target.count && !target.nexuses && !target.scsi.nexuses);
-	CHECK(!target.scsi.lus[0]->first && !target.scsi.lus[1]->first && !target.scsi.lus[1]->barriers);
+	for (unsigned i = 0; i < SC_LUNS; i++)
+		CHECK(!target.scsi.lus[i] || (!target.scsi.lus[i]->first && !target.scsi.lus[i]->barriers));
+	sc_target_sweep(&target.scsi);
+	CHECK(!target.scsi.removed);
 	sc_target_close(&target.scsi);
 	return 0;
 }

@@ -16,7 +16,7 @@ guid="id_ext=$GUID,ioc_guid=$GUID"
 
 serve() {
 	rm -f "$work/target.out"
-	"${on_here[@]}" "${run[@]}" "$TARGET" --listen :: --guid $GUID --export "$work/a.img" --export memory:64M \
+	"${on_here[@]}" "${run[@]}" "$TARGET" --listen :: --guid $GUID --export "$work/a.img" --export memory:64M --control "$work/control" \
 		>"$work/target.out" 2>>"$work/target.err" </dev/null &
 	target=$!
 	wait_for 20 grep -q "$guid" "$work/target.out"
@@ -59,6 +59,16 @@ compares() {
 		dd if=/run/b bs=512 skip=71 count=1 iflag=direct status=none | cmp - /run/z'
 }
 
+# MODE SELECT by the kernel; a unit that has grown
+switches() {
+	there 'set -e; c=$(echo /sys/block/$(basename $(readlink -f /run/a))/device/scsi_disk/*/cache_type); grep -x "write back" $c; echo "write through" >$c
+		grep -x "write through" $c; sg_modes -p 8 /run/a | grep "08 12 00"; echo "write back" >$c; grep -x "write back" $c'
+}
+grows() {
+	truncate -s 192M "$work/a.img" && "$TARGET" resize 0 --control "$work/control" && there 'set -e; d=/sys/block/$(basename $(readlink -f /run/a)); echo 1 >$d/device/rescan
+		[ "$(cat $d/size)" = 393216 ]; dmesg | grep -i "capacity data has changed"'
+}
+
 truncate -s 128M "$work/a.img"
 check "the target serves" serve
 check "another target port is refused, with the reason" refuses
@@ -66,6 +76,8 @@ check "the kernel logs in by IPv4, with two channels" logs_in 192.0.2.1:5555 192
 [ $failed = 0 ] || exit 1
 check "sg3-utils read its pages, reset, stop and start it" describes
 check "COMPARE AND WRITE, WRITE SAME" compares
+check "the kernel switches the write cache by MODE SELECT" switches
+check "a unit that has grown is reported, and seen after a rescan" grows
 check "persistent reservations" reserves
 check "what was written is read, all sizes; from memory, beyond what one request may have" checked \
 	--name=a --filename=/run/a --rw=randrw --bsrange=512-256k --size=2M --name=b --filename=/run/b --rw=randwrite --bsrange=512k-2m --size=2M

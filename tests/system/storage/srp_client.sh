@@ -8,7 +8,8 @@ test=$1 target=$2 disk=$3 plugin=${4:-}
 limit=$((60 * SLOW))
 bounded() { timeout -k 2 $limit "${run[@]}" "$@"; }
 serve() { # PORT
-	"${run[@]}" "$target" --port "$1" --guid 0002c90300001234 --export memory:64M --export null:1G >"$work/out" 2>>"$work/err" &
+	truncate -s 16M "$work/image"
+	"${run[@]}" "$target" --port "$1" --guid 0002c90300001234 --export memory:64M --export null:1G --export "$work/image" >"$work/out" 2>>"$work/err" &
 	server=$!
 	for _ in $(seq $((200 * SLOW))); do
 		grep -q dest= "$work/out" && break
@@ -30,7 +31,7 @@ renamed() {
 	"$VERBENA" link add w0 type roce netdev lo && bounded "$disk" info "$url" >"$work/info" && "$VERBENA" link del w0 && grep -q 'RoCE by Verbena, w0' "$work/info"
 }
 check "… and the adapter, which has another name" renamed
-lists() { bounded "$disk" list "$url" | diff - <(printf '%s\n' "$address/0002c90300001234:0002c90300001234?lun="{0,1}); }
+lists() { bounded "$disk" list "$url" | diff - <(printf '%s\n' "$address/0002c90300001234:0002c90300001234?lun="{0,1,2}); }
 check "list names its units" lists
 check "a port that is not there is refused" refused "$disk" info "$address/1:2"
 unproven() { ! VERBENA_NVME_SECRET=$secret VERBENA_NVME_CONTROLLER_SECRET=$secret bounded "$disk" info "$url" >"$work/err" 2>&1 && grep -q 'no authentication' "$work/err"; }
@@ -57,6 +58,18 @@ check "requests go on at the next target after one was killed" outlives
 if [ -n "$plugin" ] && command -v nbdkit >/dev/null && command -v nbdcopy >/dev/null; then
 	by_nbd() { bounded nbdkit -U - "$plugin" url="$url" --run "nbdcopy '$work/source' \$uri && nbdcopy \$uri '$work/nbd'" && cmp -n 3000007 "$work/source" "$work/nbd"; }
 	check "nbdkit serves it" by_nbd
+	# nobody reads or writes meanwhile: the target's report says it
+	size_is() { [ "$(nbdinfo --size "nbd+unix:///?socket=$work/nbd.sock")" = "$1" ]; }
+	grows() {
+		bounded nbdkit -f -U "$work/nbd.sock" "$plugin" url="$url?lun=2" &
+		local nbdkit=$! status=0
+		wait_for 10 test -S "$work/nbd.sock" && size_is $((16 << 20)) && truncate -s 24M "$work/image" && "$target" resize 2 --port "$port" &&
+			wait_for 10 size_is $((24 << 20)) || status=1
+		kill $nbdkit
+		wait $nbdkit
+		return $status
+	}
+	if command -v nbdinfo >/dev/null; then check "a unit that grows is seen to have" grows; fi
 fi
 kill "$server"
 check "the target ends well" wait "$server"

@@ -3,8 +3,10 @@
 // follows: SRP (ANSI INCITS 365, T10/1415-D); SBC-3
 // SPDX-License-Identifier: MIT
 // usage: srp_system_test TARGET
+#include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -22,7 +24,7 @@ static char service[8];
 static uint8_t port[SP_PORT_ID];
 
 /* The target's standard output says who and where it is. */
-static void start(void)
+static void start_at(const char *address)
 {
 	unsigned long long ext, guid;
 	unsigned number;
@@ -37,18 +39,25 @@ static void start(void)
 		dup2(out[1], 1);
 		close(out[0]);
 		close(out[1]);
-		execl(program, program, "--port", "0", "--export", "memory:32M", "--export", "null:1G", NULL);
+		execl(program, program, "--port", "0", "--export", "memory:32M", "--export", "null:1G", "--listen",
+		      address, NULL);
 		_exit(127);
 	}
 	close(out[1]);
 	FILE *f = fdopen(out[0], "r");
 
 	CHECK(f && fgets(line, sizeof(line), f));
-	CHECK(sscanf(line, "id_ext=%llx,ioc_guid=%llx,dest=127.0.0.1:%u", &ext, &guid, &number) == 3);
+	CHECK(sscanf(line, "id_ext=%llx,ioc_guid=%llx,dest=", &ext, &guid) == 2);
+	CHECK(sscanf(strrchr(line, ':'), ":%u", &number) == 1);
 	fclose(f);
 	sc_put64(port, ext);
 	sc_put64(port + 8, guid);
 	snprintf(service, sizeof(service), "%u", number);
+}
+
+static void start(void)
+{
+	start_at("127.0.0.1");
 }
 
 static void end(int signal_number, bool well)
@@ -296,6 +305,86 @@ static void initiators_that_disconnect_leave_room_for_others(void)
 	}
 }
 
+static void command_target(const char *words)
+{
+	char line[256];
+
+	snprintf(line, sizeof(line), "'%s' %s --port %s >/dev/null", program, words, service);
+	SAME(system(line), 0);
+}
+
+/* Takes the report that is expected, and answers it. */
+static void take_report(struct host *h, uint8_t lun, uint16_t code)
+{
+	struct sp_target_req q;
+	uint8_t answer[SP_SHORT_LEN];
+	size_t len;
+	bool late;
+	const uint8_t *m = host_receive(h, &len, LONG_MS, &late);
+
+	CHECK(m && sp_target_req_decode(m, len, &q));
+	SAME(q.opcode, SP_AER_REQ);
+	SAME(q.lun[1], lun);
+	SAME(sc_get16(q.sense + 12), code);
+	sp_short_encode(SP_AER_RSP, 0, q.tag, answer);
+	CHECK(host_send(h, answer, sizeof(answer)));
+}
+
+static void units_come_and_go_and_initiators_are_told(void)
+{
+	struct host *h = connect_as(1, SP_TELL_EVENTS), *other = connect_ready(2);
+	struct sp_rsp r;
+
+	command_target("add memory:1M 9");
+	take_report(h, 0, 0x3f0e);
+	CHECK(host_command(other, 0, HOST_CDB(SC_TEST_UNIT_READY, 0, 0, 0, 0, 0), false, 0, NO_DATA, &r));
+	SAME(sc_get16(r.sense + 12), 0x3f0e);
+	CHECK(host_command(h, 0, HOST_CDB(SC_REPORT_LUNS, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0), false, 256, DIRECT, &r));
+	SAME(sc_get32(h->data), 24);
+	SAME(h->data[25], 9);
+	command_target("remove 9");
+	take_report(h, 0, 0x3f0e);
+	CHECK(host_command(other, 9, HOST_CDB(SC_TEST_UNIT_READY, 0, 0, 0, 0, 0), false, 0, NO_DATA, &r));
+	SAME(r.sense[12], 0x25);
+	host_close(other);
+	host_close(h);
+}
+
+static bool has_ipv6(void)
+{
+	struct sockaddr_in6 a = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+	int fd = socket(AF_INET6, SOCK_DGRAM, 0);
+	bool has = fd >= 0 && !bind(fd, (struct sockaddr *)&a, sizeof(a));
+
+	if (fd >= 0)
+		close(fd);
+	return has;
+}
+
+/* ::1 stands for another host: it has another address. */
+static void a_host_that_takes_all_channels_leaves_room_for_others(void)
+{
+	struct host *greedy[64], *h;
+	uint32_t reason = 0;
+
+	if (!has_ipv6()) {
+		puts("# skipped: there is no ::1");
+		return;
+	}
+	end(SIGTERM, true);
+	start_at("::");
+	for (unsigned i = 0; i < 64; i++)
+		greedy[i] = connect_as((uint8_t)(i + 1), 0);
+	CHECK(!host_login("127.0.0.1", service, port, 99, 0, &reason));
+	SAME(reason, SP_REJ_RESOURCES);
+	CHECK((h = host_login("::1", service, port, 100, 0, &reason)));
+	host_close(h);
+	for (unsigned i = 0; i < 64; i++)
+		host_close(greedy[i]);
+	end(SIGTERM, true);
+	start();
+}
+
 static void a_stopped_target_logs_out_and_a_killed_one_ends_the_connection(void)
 {
 	struct host *h = connect_ready(1);
@@ -331,6 +420,8 @@ int main(int argc, char **argv)
 	RUN(management_is_answered);
 	RUN(hostile_initiators_harm_themselves_alone);
 	RUN(initiators_that_disconnect_leave_room_for_others);
+	RUN(units_come_and_go_and_initiators_are_told);
+	RUN(a_host_that_takes_all_channels_leaves_room_for_others);
 	RUN(a_stopped_target_logs_out_and_a_killed_one_ends_the_connection);
 	end(SIGTERM, true);
 	return 0;

@@ -92,13 +92,13 @@ static void peer_release(struct sp_request *r)
 	p->given[sp_slot(r)] = false;
 }
 
-static void peer_tell(struct sp_channel *c, const uint8_t message[SP_SHORT_LEN])
+static void peer_tell(struct sp_channel *c, const uint8_t *message, size_t len)
 {
 	struct peer *p = (struct peer *)(void *)c;
 
-	CHECK(p->said_count < 512);
-	memcpy(p->said[p->said_count].bytes, message, SP_SHORT_LEN);
-	p->said[p->said_count++].len = SP_SHORT_LEN;
+	CHECK(p->said_count < 512 && len <= SP_RESPONSE_MAX);
+	memcpy(p->said[p->said_count].bytes, message, len);
+	p->said[p->said_count++].len = len;
 }
 
 static void peer_fail(struct sp_channel *c)

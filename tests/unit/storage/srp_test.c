@@ -525,6 +525,120 @@ static void a_new_login_waits_for_what_the_old_one_left_at_the_medium(void)
 	close_all(q);
 }
 
+/* Answers the target's request. */
+static void reply(struct peer *p, uint8_t opcode)
+{
+	sp_short_encode(opcode, 0, 0, message);
+	CHECK(peer_send(p, message, SP_SHORT_LEN));
+}
+
+static struct sp_target_req asked(struct peer *p, unsigned i)
+{
+	struct sp_target_req q;
+
+	CHECK(i < p->said_count);
+	CHECK(sp_target_req_decode(p->said[i].bytes, p->said[i].len, &q));
+	return q;
+}
+
+static void changes_of_units_are_reported_to_those_who_asked_one_by_one(void)
+{
+	struct peer *p = open_all(), *q = connect_as(2, SP_TELL_EVENTS),
+	            *more = connect_as(2, SP_TELL_EVENTS | SP_MULTI_CHANNEL);
+
+	sp_report_capacity(&target, 1);
+	sp_report_luns(&target);
+	sp_report_luns(&target);
+	sp_report_capacity(&target, 0);
+	SAME(p->said_count, 0);
+	SAME(more->said_count, 0); /* one channel of a port is enough */
+	SAME(q->said_count, 1);
+	struct sp_target_req e = asked(q, 0);
+
+	SAME(e.opcode, SP_AER_REQ);
+	SAME(e.lun[1], 1);
+	SAME(e.sense_len, SC_SENSE_LEN);
+	SAME(sc_get16(e.sense + 12), 0x2a09);
+	reply(q, SP_AER_RSP);
+	SAME(q->said_count, 2);
+	SAME(sc_get16(asked(q, 1).sense + 12), 0x3f0e);
+	reply(q, SP_AER_RSP);
+	SAME(q->said_count, 3);
+	e = asked(q, 2);
+	SAME(e.lun[1], 0);
+	SAME(sc_get16(e.sense + 12), 0x2a09);
+	reply(q, SP_AER_RSP);
+	reply(q, SP_AER_RSP); /* to nothing */
+	SAME(q->said_count, 3);
+	CHECK(!q->failed);
+	peer_close(more);
+	peer_close(q);
+	free(more);
+	free(q);
+	close_all(p);
+}
+
+static void a_report_waits_for_the_answer_to_a_credit_request_and_returns_credits(void)
+{
+	struct peer *p = open_all(), *q = connect_as(2, SP_TELL_EVENTS);
+
+	put_command(1, 1, SC_READ10, 0, 1, SP_DESC_DIRECT);
+	put_desc(0, BLOCK);
+	CHECK(peer_send(q, message, message_len));
+	manage(q, SP_ABORT_TASK, 1);
+	slow_finish(0, 0); /* it ends without a response */
+	peer_settle(q);
+	unsigned n = q->said_count;
+
+	sp_report_luns(&target);
+	bool credits = sp_target_req_decode(q->said[n - 1].bytes, q->said[n - 1].len, &(struct sp_target_req){0});
+
+	SAME(q->said_count, n + !credits);
+	if (credits) {
+		reply(q, SP_CRED_RSP);
+		SAME(q->said_count, n + 1);
+	}
+	SAME(asked(q, n).opcode, SP_AER_REQ);
+	peer_close(q);
+	free(q);
+	close_all(p);
+}
+
+static void a_removed_unit_ends_its_tasks_and_is_absent(void)
+{
+	struct peer *p = open_all();
+
+	for (unsigned i = 0; i < 2; i++) {
+		put_command(i, 1, SC_READ10, 0, 1, SP_DESC_DIRECT);
+		message[29] = i ? 2 : 0; /* ordered: it waits for the other one */
+		put_desc(0, BLOCK);
+		CHECK(peer_send(p, message, message_len));
+	}
+	SAME(slow.count, 1);
+	sc_lu_remove(target.scsi.lus[1]);
+	sc_target_sweep(&target.scsi);
+	CHECK(target.scsi.removed);
+	peer_settle(p);
+	SAME(answer(p, 0).tag, 1);
+	SAME(answer(p, 0).sense[12], 0x25); /* logical unit not supported */
+	slow_finish(0, 0);
+	peer_settle(p);
+	SAME(answer(p, 1).tag, 0);
+	SAME(answer(p, 1).status, SC_GOOD);
+	sc_target_sweep(&target.scsi);
+	CHECK(!target.scsi.removed);
+	put_command(3, 1, SC_READ10, 0, 1, SP_DESC_DIRECT);
+	put_desc(0, BLOCK);
+	SAME(command(p).sense[12], 0x25);
+	CHECK(!sc_lu_add(&target.scsi, 1, slow_open(8u << 20, NULL), "slow"));
+	sc_luns_changed(&target.scsi);
+	put_command(4, 0, SC_TEST_UNIT_READY, 0, 0, 0);
+	SAME(sc_get16(command(p).sense + 12), 0x3f0e); /* REPORTED LUNS DATA HAS CHANGED */
+	put_command(5, 1, SC_TEST_UNIT_READY, 0, 0, 0);
+	SAME(command(p).sense[12], 0x29);
+	close_all(p);
+}
+
 int main(void)
 {
 	RUN(wrong_logins_are_rejected_with_a_reason);
@@ -544,5 +658,8 @@ int main(void)
 	RUN(more_data_than_memory_waits_its_turn);
 	RUN(a_closed_channel_is_gone_when_the_medium_is_done);
 	RUN(a_new_login_waits_for_what_the_old_one_left_at_the_medium);
+	RUN(changes_of_units_are_reported_to_those_who_asked_one_by_one);
+	RUN(a_report_waits_for_the_answer_to_a_credit_request_and_returns_credits);
+	RUN(a_removed_unit_ends_its_tasks_and_is_absent);
 	return 0;
 }
