@@ -43,7 +43,7 @@ moved() {
 	all "head -c 512 /dev/zero >$work/z; head -c 512 /dev/urandom >$work/r; cat $work/z $work/r >$work/zr
 		sg_dd if=$work/r of=$A bs=512 count=1; sg_dd if=$A of=$work/back bs=512 count=1; cmp $work/r $work/back
 		sg_write_same --16 --ndob -l 0 -n 64 $A; sg_compare_and_write -l 0 -n 1 -i $work/zr -x 1024 $A; sg_dd if=$A of=$work/back bs=512 count=1; cmp $work/r $work/back
-		sg_write_same --10 -l 8 -n 8 -i $work/r -x 512 $A; sg_verify -l 8 -c 1 -n 512 -i $work/r $A; sg_unmap -l 0 -n 64 $A; sg_dd if=$A of=$work/back bs=512 count=1
+		sg_write_same --10 -l 8 -n 8 -i $work/r -x 512 $A; sg_verify -l 8 -c 1 -n 512 -i $work/r $A; sg_unmap --force -l 0 -n 64 $A; sg_dd if=$A of=$work/back bs=512 count=1
 		cmp $work/z $work/back; sg_dd if=$F of=/dev/null bs=512 bpt=256 count=4096; sg_write_verify -l 0 -n 1 -i $work/r -I 512 $A || [ \$? = 1 ]"
 }
 reserved() {
@@ -58,7 +58,7 @@ changed() {
 		sg_modes -p 8 $F | grep -A1 Caching | grep ' 08 12 00'; sg_start --stop $A; sg_turs $A && exit 1; sg_start --start $A; sg_turs $A"
 }
 refuses() {
-	refused 'Illegal request\|not supported\|illegal' sg_format --format $A && refused 'Illegal request\|not supported\|illegal' sg_sanitize --crypto --quick $A &&
+	refused 'Illegal request\|not supported\|illegal' sg_format --format --quick $A && refused 'Illegal request\|not supported\|illegal' sg_sanitize --crypto --quick $A &&
 		refused 'Illegal request\|not supported\|illegal' sg_sat_identify $A && refused 'Illegal request\|not supported\|illegal' sg_read_buffer -m d $A
 }
 resized() {
