@@ -385,8 +385,10 @@ void vb_qp_fill_wr(struct vb_qp *qp)
 	x->wr_send_imm = wr_send_imm;
 	x->wr_send_inv = wr_send_inv;
 	x->wr_send_tso = wr_send_tso;
-	x->wr_atomic_write = wr_atomic_write;
-	qp->qpx_newer.wr_flush = wr_flush;
+	/* Programs (librpma) see by these two whether the queue pair has the operation. As with rdma-core's drivers, they
+	 * are NULL if it was not asked for. Without the others' flags, ibv_wr_complete says EOPNOTSUPP. */
+	x->wr_atomic_write = qp->send_ops & IBV_QP_EX_WITH_ATOMIC_WRITE ? wr_atomic_write : NULL;
+	qp->qpx_newer.wr_flush = qp->send_ops & VB_IBV_QP_EX_WITH_FLUSH ? wr_flush : NULL;
 	x->wr_set_ud_addr = wr_set_ud_addr;
 	x->wr_set_xrc_srqn = wr_set_xrc_srqn;
 	x->wr_set_inline_data = wr_set_inline_data;

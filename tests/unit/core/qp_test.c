@@ -454,6 +454,23 @@ static void an_extended_queue_pair_is_refused_what_is_not_there(void)
 	CHECK(!vb_qp_to_qp_ex(plain) && errno == EOPNOTSUPP && vb_qp_to_qp_ex(o.qp) && !vb_destroy_qp(plain));
 }
 
+static void a_program_sees_by_its_functions_whether_a_queue_pair_has_atomic_write_and_flush(void)
+{
+	struct ibv_qp_init_attr_ex a = {.send_cq = o.cq,
+	                                .recv_cq = o.cq,
+	                                .qp_type = IBV_QPT_RC,
+	                                .pd = o.pd,
+	                                .comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS};
+
+	for (int i = 0; i < 4; i++) {
+		a.send_ops_flags = (i & 1 ? IBV_QP_EX_WITH_ATOMIC_WRITE : 0) | (i & 2 ? VB_IBV_QP_EX_WITH_FLUSH : 0);
+		struct vb_qp *qp = (struct vb_qp *)vb_create_qp_ex(o.ctx, &a);
+
+		CHECK(qp && !!qp->qpx.wr_atomic_write == (i & 1) && !!qp->qpx_newer.wr_flush == i >> 1);
+		CHECK(qp->qpx.wr_rdma_write && !vb_destroy_qp(&qp->qp));
+	}
+}
+
 static void *post_thirty(void *qp)
 {
 	for (uint64_t i = 0; i < 30;)
@@ -528,6 +545,7 @@ int main(void)
 	RUN(a_drained_queue_says_so);
 	RUN(with_a_shared_queue_the_last_receive_is_told);
 	RUN(an_extended_queue_pair_is_refused_what_is_not_there);
+	RUN(a_program_sees_by_its_functions_whether_a_queue_pair_has_atomic_write_and_flush);
 	RUN(a_query_writes_no_further_than_an_old_program_has_room);
 	RUN(every_receive_completes_once_whoever_comes_first);
 	fake.nodes = nodes;
