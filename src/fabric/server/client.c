@@ -305,6 +305,16 @@ static void answer_port(struct client *c, const struct vb_fabric_ask *ask)
 	client_post(c, &is, sizeof(is));
 }
 
+/* As many as a queue pair has in flight, so that a program that computes stops its senders less often. The kernel counts
+ * twice what is asked for. */
+static void hold_trains(int sock)
+{
+	int size = LINK_QUEUE;
+
+	if (setsockopt(sock, SOL_SOCKET, SO_SNDBUFFORCE, &size, sizeof(size)))
+		setsockopt(sock, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
+}
+
 static void answer_link(struct client *c, struct vb_fabric_link_ask *ask)
 {
 	struct vb_fabric_reply r = {.error = EBUSY};
@@ -312,8 +322,10 @@ static void answer_link(struct client *c, struct vb_fabric_link_ask *ask)
 	ask->node[sizeof(ask->node) - 1] = '\0';
 	if (!c->file && !c->joined)
 		r.error = link_open(c->server, ask, c, &c->link);
-	if (!r.error)
+	if (!r.error) {
 		c->node = server_ca(c->server, ask->node);
+		hold_trains(c->fd);
+	}
 	client_post(c, &r, sizeof(r));
 }
 
