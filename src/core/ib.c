@@ -156,6 +156,7 @@ struct vb_ib_route vb_ib_route_of(const struct ibv_ah_attr *av, uint16_t pkey, b
 	struct vb_ib_route r = {.dlid = av->dlid,
 	                        .pkey = pkey,
 	                        .path_bits = av->src_path_bits & 0x7f,
+	                        .sl = av->sl & 15,
 	                        .grh = av->is_global,
 	                        .both = both};
 

@@ -16,7 +16,7 @@ struct vb_device;
 struct vb_ib_route {
 	union ibv_gid dgid;  /* zeros without a GRH */
 	uint16_t dlid, pkey; /* pkey 0: no switch is asked about it */
-	uint8_t path_bits;
+	uint8_t path_bits, sl;
 	bool grh, both; /* both: answers come back */
 };
 

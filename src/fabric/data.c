@@ -6,7 +6,7 @@
 #include "frame/fields.h"
 #include "frame/header.h"
 
-enum { OVERHEAD = 124 /* bytes of a packet beside its payload at most: 7.7.8 */, DATA_VLS_MOST = 15 };
+enum { OVERHEAD = 124 /* bytes of a packet beside its payload at most: 7.7.8 */ };
 
 struct trip {
 	struct vb_fabric *f;
@@ -24,24 +24,6 @@ static bool lost(uint64_t *why, uint64_t *counter)
 	return false;
 }
 #define LOST(t, why, counter) lost(&(t)->f->drops.why, counter)
-
-/* 14.2.5.8. A CA has one map for each port, a switch one for each pair of ports. */
-static uint8_t vl_of(const struct vb_fabric_port *out, const struct vb_fabric_port *in, uint8_t sl)
-{
-	const uint8_t *map = out->sl2vl ? out->sl2vl + (out->node->sw ? 8 * in->num : 0) : NULL;
-
-	if (!map)
-		return sl & 7;
-	return sl & 1 ? map[sl / 2] & 15 : map[sl / 2] >> 4;
-}
-
-/* OperationalVLs: 14.2.5.6. */
-static bool has_vl(const struct vb_fabric_port *p, uint8_t vl)
-{
-	static const uint8_t vls[] = {1, 1, 2, 4, 8, DATA_VLS_MOST};
-
-	return vl < (p->info.oper_vls < sizeof(vls) ? vls[p->info.oper_vls] : 1);
-}
 
 static struct vb_fabric_packet key_fields(const struct trip *t)
 {
@@ -98,8 +80,8 @@ static bool cross_link(const struct trip *t, struct vb_fabric_port *in, struct v
 		return LOST(t, not_active, &out->counters.xmit_discards);
 	if (4u * t->p->lrh.words > longest)
 		return LOST(t, too_long, &out->counters.xmit_discards);
-	c->vl = vl_of(out, in, t->p->lrh.sl);
-	if (!has_vl(out, c->vl)) /* 18.2.4.2: VL 15 in a table means that the packet is discarded */
+	c->vl = vb_fabric_vl_of(out, in, t->p->lrh.sl);
+	if (!vb_fabric_has_vl(out, c->vl)) /* 18.2.4.2: VL 15 in a table means that the packet is discarded */
 		return LOST(t, bad_vl, &out->counters.xmit_discards);
 	if (!passes(t, out, VB_ENFORCE_OUT))
 		return false;

@@ -403,6 +403,29 @@ void vb_fabric_switch_off(struct vb_fabric_node *n, bool off)
 			vb_fabric_train(&n->port[i]);
 }
 
+void vb_fabric_hand_over(struct vb_fabric_node *n, void *where)
+{
+	for (unsigned i = 1; i <= n->ports; i++)
+		vb_fabric_cut(&n->port[i], true);
+	reset_node(n);
+	vb_fabric_give_away(n, where);
+	n->fabric->changes++;
+}
+
+void vb_fabric_take_back(struct vb_fabric_node *n)
+{
+	n->fabric->away -= n->away;
+	n->away = false;
+	n->where = NULL;
+	n->fabric->changes++;
+	for (unsigned i = 1; i <= n->ports; i++)
+		if (n->port[i].peer)
+			vb_fabric_cut(&n->port[i], true);
+	reset_node(n);
+	for (unsigned i = 1; i <= n->ports; i++)
+		vb_fabric_cut(&n->port[i], false);
+}
+
 void vb_fabric_describe(struct vb_fabric_node *n, const char *desc)
 {
 	snprintf(n->desc, sizeof(n->desc), "%s", desc);

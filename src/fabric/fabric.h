@@ -189,6 +189,10 @@ void vb_fabric_train_all(struct vb_fabric *f);
 
 /* Another process has this node. Before its links come up. */
 void vb_fabric_give_away(struct vb_fabric_node *n, void *where);
+/* The same for a node that has been here, with links that are up. */
+void vb_fabric_hand_over(struct vb_fabric_node *n, void *where);
+/* It is here again, as after its power has come. */
+void vb_fabric_take_back(struct vb_fabric_node *n);
 /* What one end of a cable tells the other. */
 struct vb_fabric_end {
 	bool wants; /* it is not cut, not off, not disabled */
@@ -238,6 +242,7 @@ bool vb_fabric_set_pkeys(struct vb_fabric_port *p, const uint16_t *table);
 struct vb_fabric_way_key {
 	uint16_t dlid, pkey; /* pkey 0: no P_Key is checked */
 	uint8_t path_bits;   /* of the sender's LID */
+	uint8_t sl;          /* of answers too */
 	bool grh, both;      /* both: answers must come back */
 	uint8_t dgid[16];
 };

@@ -63,6 +63,25 @@ static inline struct vb_fabric_port *vb_fabric_lft_port(struct vb_fabric_node *n
 	return num <= n->ports ? &n->port[num] : NULL;
 }
 
+/* 14.2.5.8. in: where it has come into the node of out; out itself at the start. A CA has one map for each port, a switch
+ * one for each pair of ports. */
+static inline uint8_t vb_fabric_vl_of(const struct vb_fabric_port *out, const struct vb_fabric_port *in, uint8_t sl)
+{
+	const uint8_t *map = out->sl2vl ? out->sl2vl + (out->node->sw ? 8 * in->num : 0) : NULL;
+
+	if (!map)
+		return sl & 7;
+	return sl & 1 ? map[sl / 2] & 15 : map[sl / 2] >> 4;
+}
+
+/* OperationalVLs: 14.2.5.6. VL 15 is no lane for data. */
+static inline bool vb_fabric_has_vl(const struct vb_fabric_port *p, uint8_t vl)
+{
+	static const uint8_t vls[] = {1, 1, 2, 4, 8, 15};
+
+	return vl < (p->info.oper_vls < sizeof(vls) ? vls[p->info.oper_vls] : 1);
+}
+
 /* Does a switch that enforces partitions on a port (14.2.5.6) let this P_Key pass? way: VB_ENFORCE_*. Membership is
  * for hosts to judge: a switch's port to a limited member has the limited key, which that member sends. */
 static inline bool vb_fabric_lets_pass(const struct vb_fabric_port *p, uint16_t pkey, uint8_t way)

@@ -1,5 +1,5 @@
 // mcast.c - the way of a datagram to a multicast group: copies by the switches' tables, delivery at each end
-// follows: IBA volume 1, 18.2.4.3 (forwarding), 14.2.5.4 (default ports), 14.2.5.12 (multicast tables), 10.9 (partitions), 7.2.7
+// follows: IBA volume 1, 18.2.4.2 (SL to VL), 18.2.4.3, 14.2.5.4 (default ports), 14.2.5.12 (tables), 10.9 (partitions), 7.2.7
 // SPDX-License-Identifier: MIT
 #include "fabric/internal.h"
 #include "frame/fields.h"
@@ -87,7 +87,8 @@ static void enter_port(struct copies *c, struct vb_fabric_port *out, struct vb_f
 	}
 }
 
-static void send_copy(struct copies *c, struct vb_fabric_port *out)
+/* from: where it has come into the node of out; out itself at the start. */
+static void send_copy(struct copies *c, struct vb_fabric_port *from, struct vb_fabric_port *out)
 {
 	struct vb_fabric_port *in = out->peer;
 
@@ -99,6 +100,9 @@ static void send_copy(struct copies *c, struct vb_fabric_port *out)
 	} else if (c->d->length > vb_fabric_mtu_bytes(out)) { /* 16.1.3.5: PortXmitDiscards */
 		out->counters.xmit_discards++;
 		LOST(c, too_long);
+	} else if (!vb_fabric_has_vl(out, vb_fabric_vl_of(out, from, c->d->sl))) {
+		out->counters.xmit_discards++;
+		LOST(c, bad_vl);
 	} else if (!partition_lets_pass(out, c->d, VB_ENFORCE_OUT)) {
 		LOST(c, bad_pkey);
 	} else if (in->node->away) {
@@ -117,7 +121,7 @@ static void send_by_default(struct copies *c, struct vb_fabric_port *in)
 	struct vb_fabric_port *out = num ? vb_fabric_port(in->node, num) : NULL;
 
 	if (out && out != in) {
-		send_copy(c, out);
+		send_copy(c, in, out);
 		return;
 	}
 	in->counters.rcv_relay_errors++;
@@ -141,7 +145,7 @@ static void send_on(struct copies *c, struct vb_fabric_port *in)
 			continue;
 		any = true;
 		if (num && num != in->num) /* never back to where it came from */
-			send_copy(c, &n->port[num]);
+			send_copy(c, in, &n->port[num]);
 	}
 	if (!any) {
 		in->counters.rcv_relay_errors++;
@@ -172,7 +176,7 @@ void vb_fabric_multicast(struct vb_fabric_port *from, struct vb_fabric_datagram 
 		if (c.f->ops->is_attached(c.f->own, from,
 		                          d)) /* 10.5: an adapter also delivers to its own queue pairs */
 			arrive(&c, from);
-		send_copy(&c, from);
+		send_copy(&c, from, from);
 		send_all_on(&c);
 	}
 	vb_fabric_let_go(c.f, held);

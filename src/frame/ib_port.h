@@ -37,6 +37,7 @@ struct vb_ib_port {
 	X(BAD_PKEY, "a P_Key is missing on the way")            \
 	X(BAD_GID, "the port at its end has another GID")       \
 	X(NOT_THERE, "the port at its end has another LID")     \
+	X(BAD_VL, "a port has not the virtual lane of its SL")  \
 	X(TOO_MANY, "the program has too many ways")            \
 	X(ELSEWHERE, "it leads through another fabric process")
 

@@ -187,6 +187,8 @@ static bool hear_message(bool *more)
 		fabric_take_mad(&m.mad);
 	else if (n == sizeof(m.sa) && m.verb == VB_FABRIC_SA_IS)
 		rcm_fabric_told(&m.sa);
+	else if (n == sizeof(m.sa) && m.verb == VB_FABRIC_MEMBER_LOST)
+		rcm_fabric_group_lost(&m.sa);
 	return n > 0;
 }
 

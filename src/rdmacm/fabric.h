@@ -59,6 +59,8 @@ int rcm_fabric_join(struct rcm_id *id, struct rcm_mcast *mc);
 void rcm_fabric_leave(const struct rcm_id *id, struct rcm_mcast *mc);
 /* The answer to this question. */
 void rcm_fabric_group_told(uint32_t question, const struct vb_fabric_sa_is *is);
+/* A new subnet manager does not give this membership again. rcm.lock not held. */
+void rcm_fabric_group_lost(const struct vb_fabric_sa_is *is);
 /* There will be none to this id's questions. */
 void rcm_fabric_group_unanswered(struct rcm_id *id, int err);
 

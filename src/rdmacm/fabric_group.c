@@ -123,6 +123,22 @@ void rcm_fabric_group_told(uint32_t question, const struct vb_fabric_sa_is *is)
 			}
 }
 
+/* As the kernel does it: an error with ENETRESET, and the program may leave the group and join it again. */
+void rcm_fabric_group_lost(const struct vb_fabric_sa_is *is)
+{
+	const struct ibv_ah_attr none = {0};
+	struct vb_sa_member m;
+
+	if (vb_sa_member_asked(is->mad, &m) != VB_MAD_SET)
+		return;
+	rcm_lock();
+	for (struct rcm_id *id = rcm.ids; id; id = id->next)
+		for (struct rcm_mcast *mc = id->mcasts; mc; mc = mc->next)
+			if (mc->asked && !mc->question && !memcmp(mc->mgid.raw, m.mgid, sizeof(m.mgid)))
+				rcm_post_joined(id, mc, ENETRESET, &none, 0);
+	rcm_unlock();
+}
+
 void rcm_fabric_group_unanswered(struct rcm_id *id, int err)
 {
 	for (struct rcm_mcast *mc = id->mcasts; mc; mc = mc->next)

@@ -9,6 +9,7 @@
 
 #include "core/device.h"
 #include "fabric/proto/proto.h"
+#include "tools/fabric_guest.h"
 #include "tools/fault_file.h"
 #include "tools/run_capture.h"
 #include "tools/run_paths.h"
@@ -242,7 +243,7 @@ int cmd_run(int argc, char **argv)
 	if (!fault_environment_is_right("run"))
 		return EXIT_BAD_FAULT;
 	vb_settings_leave_to_program();
-	if (!set_environment(want_shim))
+	if (!fabric_guest_start() || !set_environment(want_shim))
 		return EXIT_OURS;
 	if (run_find_program(argv[i], X_OK, path))
 		warn_about(path);

@@ -76,6 +76,17 @@ bool run_find_libraries(struct run_paths *paths)
 	return try_dir(paths, VB_LIBDIR "/verbena", VB_LIBDIR "/verbena", VB_LIBDIR "/verbena/fabric");
 }
 
+bool run_find_fabric(char path[PATH_MAX])
+{
+	char exe[PATH_MAX], dir[PATH_MAX + 16];
+
+	if (!find_own_path(exe))
+		return false;
+	*strrchr(exe, '/') = '\0';
+	snprintf(dir, sizeof(dir), "%s/src/fabric", exe);
+	return has_file(dir, "verbena-fabric", path) || has_file(exe, "verbena-fabric", path);
+}
+
 static bool is_program(const char *path, int mode)
 {
 	struct stat st;

@@ -21,6 +21,9 @@ struct run_paths {
 /* Finds the libraries relative to this executable: in a build tree or an installation. False if there are none. */
 bool run_find_libraries(struct run_paths *paths);
 
+/* Finds verbena-fabric, so too. */
+bool run_find_fabric(char path[PATH_MAX]);
+
 /* Finds the file that execvp would run (mode X_OK), or the first file of that name (mode F_OK). False if there is
  * none. */
 bool run_find_program(const char *name, int mode, char path[PATH_MAX]);

@@ -198,6 +198,15 @@ static void check_trains(const struct train_queue *q)
 }
 
 /* Each step: what, a length (2 bytes), so many bytes of a datagram. */
+static void decode_questions(const uint8_t *data, size_t size)
+{
+	struct vb_cable_ask a;
+	struct vb_cable_tell t;
+
+	assert(!vb_cable_ask_decode(&a, data, size) || memchr(a.node, 0, sizeof(a.node)));
+	assert(!vb_cable_tell_decode(&t, data, size) || t.len <= sizeof(t.bytes));
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	set_up();
@@ -212,6 +221,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		n = n < size - at ? n : size - at;
 		w.s.now += 10000000;
 		if (what & 16) { /* as it is */
+			decode_questions(data + at, n);
 			vb_cable_input(c, data + at, n, w.s.now);
 		} else {
 			memcpy(d + VB_CABLE_HEADER, data + at, n);

@@ -26,6 +26,11 @@
  * the state of a cable's end. All of it is repeated, so that a loss does no harm. PACKETS: records one behind the
  * other, each a length (2 bytes), the switches passed (1), 0 (1), and a packet from LRH to VCRC. A record may continue in
  * the datagrams that follow. A datagram that was overtaken by a later one is dropped: links keep the order.
+ *
+ * ASK and TELL (ask.c) come before a session with a process that has one channel adapter, a guest. It asks for the
+ * topology, piece by piece, and at last to be taken. They are sealed with the secret alone, and the number in the place of
+ * the sequence number, which the guest has drawn, tells an answer from an old one. An ASK is no shorter than its TELL, so
+ * that a forged sender gets no more than was sent.
  */
 #define VB_CABLE_VERSION 1
 #define VB_CABLE_HEADER 32
@@ -36,7 +41,14 @@
 #define VB_CABLE_BEAT 250000000ull     /* ns: STATUS is repeated, or HELLO */
 #define VB_CABLE_SILENCE 2000000000ull /* ns: then the other process is gone */
 
-enum vb_cable_kind { VB_CABLE_HELLO = 1, VB_CABLE_WELCOME, VB_CABLE_STATUS, VB_CABLE_PACKETS };
+enum vb_cable_kind {
+	VB_CABLE_HELLO = 1,
+	VB_CABLE_WELCOME,
+	VB_CABLE_STATUS,
+	VB_CABLE_PACKETS, /* the last of a session */
+	VB_CABLE_ASK,
+	VB_CABLE_TELL
+};
 
 /* X(name): why a datagram, or a part of it, was dropped. */
 #define VB_CABLE_DROPS(X) \
@@ -130,6 +142,52 @@ void vb_cable_head_encode(uint8_t bytes[VB_CABLE_HEADER], const struct vb_cable_
 /* Fills in the tag of a datagram, or checks it. */
 void vb_cable_seal(const struct vb_sip_key *key, uint8_t *datagram, size_t len);
 bool vb_cable_is_sealed(const struct vb_sip_key *key, const uint8_t *datagram, size_t len);
+
+/* --- before a session: ask.c --- */
+
+#define VB_CABLE_NAME 68
+#define VB_CABLE_ASK_LEN 1200
+#define VB_CABLE_PIECE 1024
+#define VB_CABLE_TAKE 0xffffffff /* in the place of `at`: the guest has all, and wants to be taken */
+
+/* X(name, text): what a guest is told. */
+#define VB_CABLE_ANSWERS(X)                                                                    \
+	X(YES, "")                                                                             \
+	X(NO_NODE, "its fabric has no channel adapter of this name, or it has several")        \
+	X(TAKEN, "programs of another host, or of that one, have this channel adapter")        \
+	X(ELSEWHERE, "the switch of this channel adapter is in another process of its fabric") \
+	X(BAD_SECRET, "it has another secret")                                                 \
+	X(TROUBLE, "it has not the memory, or no socket, for one more guest")
+
+enum vb_cable_answer {
+#define X(name, text) VB_CABLE_##name,
+	VB_CABLE_ANSWERS(X)
+#undef X
+	        VB_CABLE_ANSWERS_MOST
+};
+
+struct vb_cable_ask {
+	uint64_t nonce;
+	uint32_t at; /* where the piece begins, or VB_CABLE_TAKE */
+	char node[VB_CABLE_NAME];
+};
+
+struct vb_cable_tell {
+	uint64_t nonce;
+	uint32_t answer; /* enum vb_cable_answer */
+	uint32_t at, whole;
+	size_t len;
+	uint8_t bytes[VB_CABLE_PIECE];
+};
+
+/* The key of a secret. Without one: that of answers to strangers. */
+struct vb_sip_key vb_cable_key(const void *secret, size_t len);
+void vb_cable_ask_encode(uint8_t d[VB_CABLE_ASK_LEN], const struct vb_sip_key *key, const struct vb_cable_ask *a);
+/* False: it is no such datagram. Its seal is not looked at: vb_cable_is_sealed. */
+bool vb_cable_ask_decode(struct vb_cable_ask *a, const uint8_t *d, size_t len);
+/* Returns its length. */
+size_t vb_cable_tell_encode(uint8_t d[VB_CABLE_ASK_LEN], const struct vb_sip_key *key, const struct vb_cable_tell *t);
+bool vb_cable_tell_decode(struct vb_cable_tell *t, const uint8_t *d, size_t len);
 
 enum vb_cable_form { VB_CABLE_WELL_FORMED, VB_CABLE_MALFORMED, VB_CABLE_OTHER_VERSION };
 enum vb_cable_form vb_cable_head_decode(struct vb_cable_head *h, const uint8_t *datagram, size_t len);

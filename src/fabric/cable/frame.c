@@ -37,7 +37,7 @@ enum vb_cable_form vb_cable_head_decode(struct vb_cable_head *h, const uint8_t *
 		return VB_CABLE_MALFORMED;
 	if (version != VB_CABLE_VERSION)
 		return VB_CABLE_OTHER_VERSION;
-	return h->kind < VB_CABLE_HELLO || h->kind > VB_CABLE_PACKETS ? VB_CABLE_MALFORMED : VB_CABLE_WELL_FORMED;
+	return h->kind < VB_CABLE_HELLO || h->kind > VB_CABLE_TELL ? VB_CABLE_MALFORMED : VB_CABLE_WELL_FORMED;
 }
 
 static uint64_t tag_of(const struct vb_sip_key *key, const uint8_t *d, size_t len)

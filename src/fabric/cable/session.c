@@ -23,6 +23,13 @@ static struct vb_sip_key derive(const struct vb_sip_key *from, const void *bytes
 	                            vb_siphash(from, second, sizeof(second), bytes, len)}};
 }
 
+struct vb_sip_key vb_cable_key(const void *secret, size_t len)
+{
+	static const struct vb_sip_key fixed;
+
+	return derive(&fixed, secret, len);
+}
+
 /* Of what goes from one to the other: the two directions differ, so that nothing can be sent back to its sender. */
 static struct vb_sip_key session_key(const struct vb_cable *c, uint64_t from, uint64_t to)
 {
@@ -37,10 +44,8 @@ static struct vb_sip_key session_key(const struct vb_cable *c, uint64_t from, ui
 void vb_cable_init(struct vb_cable *c, const struct vb_cable_ops *ops, void *own, uint64_t digest, const void *secret,
                    size_t secret_len, uint32_t room, uint32_t send_room)
 {
-	static const struct vb_sip_key fixed;
-
 	*c = (struct vb_cable){.ops = ops, .own = own, .digest = digest, .own_room = room, .send_room = send_room};
-	c->secret = derive(&fixed, secret, secret_len);
+	c->secret = vb_cable_key(secret, secret_len);
 	c->next_nonce = ops->nonce(own);
 }
 
@@ -308,6 +313,10 @@ void vb_cable_input(struct vb_cable *c, const uint8_t *d, size_t len, uint64_t n
 		return;
 	case VB_CABLE_WELL_FORMED:
 		break;
+	}
+	if (h.kind > VB_CABLE_PACKETS) {
+		c->counts.malformed++;
+		return;
 	}
 	if (h.kind == VB_CABLE_HELLO || h.kind == VB_CABLE_WELCOME) {
 		take_greeting(c, &h, d, len);

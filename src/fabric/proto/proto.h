@@ -19,7 +19,7 @@
  * WAY, and after each change of that answer, struct vb_fabric_group_is: the answer to ATTACH_GROUP and DETACH_GROUP, and
  * struct vb_fabric_data with a payload. CM makes a connection the program's connection manager: from then on it carries
  * CM_SEND, CM_BIND, CM_LISTEN, CM_UNBIND and SA_ASK, and what the program receives is struct vb_fabric_cm_mad and
- * struct vb_fabric_sa_is. LINK makes a connection a port's link: after the reply each message, in both directions, is a
+ * struct vb_fabric_sa_is: the answer to SA_ASK, or MEMBER_LOST. LINK makes a connection a port's link: after the reply each message, in both directions, is a
  * train: packets one behind the other, each from LRH to VCRC (frame/lrh.h), VB_FABRIC_TRAIN bytes at most. All other
  * verbs are asked on a connection of their own.
  */
@@ -52,8 +52,9 @@ enum vb_fabric_verb {
 	VB_FABRIC_CM_LISTEN,
 	VB_FABRIC_CM_UNBIND,
 	VB_FABRIC_SA_ASK,  /* no reply but SA_IS */
-	VB_FABRIC_CM_RECV, /* to a program, as the next */
+	VB_FABRIC_CM_RECV, /* to a program, as the next two */
 	VB_FABRIC_SA_IS,
+	VB_FABRIC_MEMBER_LOST, /* struct vb_fabric_sa_is: a membership that a new subnet manager does not give again */
 };
 
 #define VB_FABRIC_NAME 68 /* of a node, with its end */
@@ -144,7 +145,7 @@ struct vb_fabric_port_is {
 struct vb_fabric_way_ask {   /* FORGET: tag alone. A tag that is known already is asked anew. */
 	uint32_t verb, tag;  /* tag: below VB_FABRIC_WAYS */
 	uint16_t dlid, pkey; /* pkey 0: none is checked */
-	uint8_t path_bits, flags, reserved[2];
+	uint8_t path_bits, flags, sl, reserved;
 	uint8_t dgid[16];
 };
 

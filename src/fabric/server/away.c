@@ -152,6 +152,16 @@ static size_t ends_to(const struct server *s, const struct peer *to, struct peer
 	return n;
 }
 
+const char *peer_find_ends(struct peer *p)
+{
+	p->end_count = ends_to(p->server, p, NULL);
+	p->ends = calloc(p->end_count + 1, sizeof(*p->ends));
+	if (!p->ends)
+		return "no memory for cables to";
+	ends_to(p->server, p, p->ends);
+	return p->end_count ? NULL : "no cable leads to";
+}
+
 const char *peers_divide(struct server *s, const char *own, char *why, size_t size)
 {
 	const void **marks = s->peers || own ? malloc((s->fabric->count + 1) * sizeof(*marks)) : NULL;
@@ -177,21 +187,17 @@ const char *peers_divide(struct server *s, const char *own, char *why, size_t si
 	if (s->fabric->away == s->fabric->count)
 		return "no node is left for this process";
 	for (struct peer *p = s->peers; p; p = p->next) {
-		p->end_count = ends_to(s, p, NULL);
-		p->ends = calloc(p->end_count + 1, sizeof(*p->ends));
-		if (!p->ends)
-			return "no memory";
-		ends_to(s, p, p->ends);
-		if (p->end_count)
+		const char *fault = peer_find_ends(p);
+
+		if (!fault)
 			continue;
-		snprintf(why, size, "no cable leads to %.200s", p->host);
+		snprintf(why, size, "%s %.200s", fault, p->host);
 		return why;
 	}
 	return NULL;
 }
 
-/* Both processes must know the same nodes and cables. */
-uint64_t peers_digest(const struct server *s)
+static uint64_t fabric_digest(const struct vb_fabric *f)
 {
 	static const struct vb_sip_key key = {{1, 1}};
 	char *text = NULL;
@@ -200,10 +206,28 @@ uint64_t peers_digest(const struct server *s)
 
 	if (!out)
 		return 0;
-	vb_topology_print(s->fabric, out);
+	vb_topology_print(f, out);
 	fclose(out);
 	uint64_t digest = vb_siphash(&key, NULL, 0, text, len);
 
 	free(text);
+	return digest;
+}
+
+/* Both processes must know the same nodes and cables. */
+uint64_t peers_digest(const struct server *s)
+{
+	return fabric_digest(s->fabric);
+}
+
+/* As the process that has read it prints it: LIDs, which the text also has, change. */
+uint64_t topology_digest(const char *text, size_t len)
+{
+	static const struct vb_fabric_ops none;
+	struct vb_fabric *f = vb_fabric_new(&none, NULL);
+	struct vb_topology_error e;
+	uint64_t digest = f && vb_topology_read(f, text, len, &e) ? fabric_digest(f) : 0;
+
+	vb_fabric_free(f);
 	return digest;
 }

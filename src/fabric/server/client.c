@@ -113,6 +113,7 @@ static int attach(struct client *c, const char *node, unsigned port)
 	c->file = a ? vb_agent_open(a, c) : NULL;
 	if (!c->file)
 		return ENOMEM;
+	c->node = n;
 	vb_agents_time(a, c->server->now);
 	return 0;
 }
@@ -294,6 +295,7 @@ static void answer_port(struct client *c, const struct vb_fabric_ask *ask)
 	struct vb_fabric_port_is is = {.verb = VB_FABRIC_PORT_IS, .error = ENODEV};
 
 	if (p && ask->verb == VB_FABRIC_JOIN) {
+		c->node = n;
 		is.error = c->file || c->joined || c->link ? EBUSY : ENOMEM;
 		if (is.error != EBUSY && (c->joined = join_open(c->server, p, c)))
 			return;
@@ -303,6 +305,16 @@ static void answer_port(struct client *c, const struct vb_fabric_ask *ask)
 	client_post(c, &is, sizeof(is));
 }
 
+/* As many as a queue pair has in flight, so that a program that computes stops its senders less often. The kernel counts
+ * twice what is asked for. */
+static void hold_trains(int sock)
+{
+	int size = LINK_QUEUE;
+
+	if (setsockopt(sock, SOL_SOCKET, SO_SNDBUFFORCE, &size, sizeof(size)))
+		setsockopt(sock, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
+}
+
 static void answer_link(struct client *c, struct vb_fabric_link_ask *ask)
 {
 	struct vb_fabric_reply r = {.error = EBUSY};
@@ -310,6 +322,10 @@ static void answer_link(struct client *c, struct vb_fabric_link_ask *ask)
 	ask->node[sizeof(ask->node) - 1] = '\0';
 	if (!c->file && !c->joined)
 		r.error = link_open(c->server, ask, c, &c->link);
+	if (!r.error) {
+		c->node = server_ca(c->server, ask->node);
+		hold_trains(c->fd);
+	}
 	client_post(c, &r, sizeof(r));
 }
 
@@ -476,6 +492,14 @@ uint64_t clients_deadline(const struct server *s)
 		due = one < due ? one : due;
 	}
 	return due;
+}
+
+bool node_has_programs(const struct server *s, const struct vb_fabric_node *n)
+{
+	for (const struct client *c = s->clients; c; c = c->next)
+		if (c->node == n)
+			return true;
+	return false;
 }
 
 void clients_close(struct server *s)

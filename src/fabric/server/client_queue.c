@@ -100,10 +100,15 @@ static void drop_first(struct client *c)
 
 void client_flush(struct client *c)
 {
-	while (c->first && put(c->fd, c->first->bytes, c->first->len, c->first->fd))
+	bool reads = false;
+
+	for (; c->first && put(c->fd, c->first->bytes, c->first->len, c->first->fd); reads = true)
 		drop_first(c);
-	if (c->first)
+	if (c->first) {
+		if (c->link && reads)
+			link_reads(c->link);
 		return;
+	}
 	watch(c);
 	if (c->joined)
 		join_caught_up(c->joined);

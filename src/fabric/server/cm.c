@@ -210,6 +210,8 @@ void cm_answered(struct cm *cm, int error, const uint8_t *mad, size_t len)
 {
 	struct vb_fabric_sa_is is = {.verb = VB_FABRIC_SA_IS, .error = error};
 
+	if (cm_members_answered(cm, error, mad, len))
+		return;
 	memcpy(is.mad, mad, len < sizeof(is.mad) ? len : sizeof(is.mad));
 	client_post(cm->client, &is, sizeof(is));
 }

@@ -11,6 +11,12 @@ struct cm_bound;
 struct cm_conns;
 struct cm_member;
 
+/* Which subnet manager a port has: another one, or one that asks for it, hears of memberships again. */
+struct cm_manager {
+	uint32_t reregisters;
+	uint16_t lid;
+};
+
 /* The connection manager of one program. */
 struct cm {
 	struct server *server;
@@ -21,7 +27,8 @@ struct cm {
 	struct cm_bound *bound;
 	struct cm_conns *conns; /* NULL: it has had none */
 	struct cm_member *members;
-	unsigned agent; /* of its questions to the subnet administrator */
+	struct cm_manager joined_for; /* the manager that knows of the members */
+	unsigned agent;               /* of its questions to the subnet administrator */
 };
 
 /* Sends from this port to the one that m names. False: the port has no such P_Key. */
@@ -54,13 +61,20 @@ bool cm_conns_has(const struct cm *cm, uint16_t lid, uint32_t remote_id);
 /* The program has ended. */
 void cm_conns_end(struct cm *cm);
 
-/* --- cm_members.c: the multicast groups that a program has joined: when it ends, its port leaves them --- */
+/* --- cm_members.c: the multicast groups that a program has joined: it joins them again for a new
+ * subnet manager, and when the program ends, its port leaves them --- */
 
 /* Asks the subnet administrator; cm.c. Returns an errno. */
 int cm_ask(struct cm *cm, const uint8_t mad[VB_MAD_LEN], uint32_t timeout_ms);
 /* Notes a question of the program. False: it is not to be asked. There is no memory for a join, or the group that it
  * leaves still has members among the programs of its port. */
 bool cm_members_ask(struct cm *cm, const uint8_t mad[VB_MAD_LEN]);
+/* An answer of the subnet administrator. True: it is none for the program. */
+bool cm_members_answered(struct cm *cm, int error, const uint8_t *mad, size_t len);
+struct cm_manager cm_manager_of(const struct vb_fabric_port *p);
+/* Makes the joins again that are due: the port has another subnet manager, or one that asks for it. */
+void cm_members_time(struct cm *cm);
+uint64_t cm_members_deadline(const struct cm *cm);
 /* The program has ended. */
 void cm_members_end(struct cm *cm);
 

@@ -84,11 +84,20 @@ void cms_time(struct server *s)
 {
 	while (s->late && s->late->until <= s->now)
 		refuse_first(s);
+	for (struct cm *cm = s->cms; cm; cm = cm->next)
+		cm_members_time(cm);
 }
 
 uint64_t cms_deadline(const struct server *s)
 {
-	return s->late ? s->late->until : UINT64_MAX;
+	uint64_t due = s->late ? s->late->until : UINT64_MAX;
+
+	for (const struct cm *cm = s->cms; cm; cm = cm->next) {
+		uint64_t one = cm_members_deadline(cm);
+
+		due = one < due ? one : due;
+	}
+	return due;
 }
 
 void cms_end(struct server *s)

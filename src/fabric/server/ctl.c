@@ -256,6 +256,7 @@ static int ctl_stat(struct server *s, char **w, FILE *out)
 #undef X
 	fprintf(out, "%-20s %" PRIu64 "\n", "lost_for_programs", s->lost);
 	fprintf(out, "%-20s %" PRIu64 "\n", "cm_forged", s->forged);
+	fprintf(out, "%-20s %" PRIu64 "\n", "guests_refused", s->strangers);
 	fprintf(out, "%-20s %zu\n", "traps_pending", s->fabric->trap_count);
 	return 0;
 }

@@ -51,7 +51,7 @@ void join_show_port(const struct server *s, const struct vb_fabric_port *p, stru
 
 	*is = (struct vb_fabric_port_is){
 	        .verb = VB_FABRIC_PORT_IS,
-	        .flags = s->fabric->away ? VB_FABRIC_PORT_PARTS : 0,
+	        .flags = s->fabric->away || s->takes_guests ? VB_FABRIC_PORT_PARTS : 0,
 	        .port = {.node_guid = p->node->guid,
 	                 .system_guid = p->node->system_guid,
 	                 .prefix = i->gid_prefix,
@@ -152,6 +152,7 @@ static void take_way(struct joined *j, const struct vb_fabric_way_ask *ask)
 	w->key = (struct vb_fabric_way_key){.dlid = ask->dlid,
 	                                    .pkey = ask->pkey,
 	                                    .path_bits = ask->path_bits,
+	                                    .sl = ask->sl & 15,
 	                                    .grh = ask->flags & VB_FABRIC_WAY_GRH,
 	                                    .both = ask->flags & VB_FABRIC_WAY_BOTH};
 	memcpy(w->key.dgid, ask->dgid, sizeof(w->key.dgid));

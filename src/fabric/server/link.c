@@ -111,6 +111,16 @@ void link_caught_up(struct link *l)
 	peers_caught_up(l->server, l);
 }
 
+void link_reads(struct link *l)
+{
+	uint64_t until = l->server->now + LINK_LIFETIME;
+
+	for (struct link *o = l->server->links; o; o = o->next)
+		if (o->waits_for == l)
+			o->waits_until = until;
+	peers_wait_until(l->server, l, until);
+}
+
 void links_go_on(struct server *s, const struct peer *p)
 {
 	for (struct link *o = s->links; o; o = o->next)

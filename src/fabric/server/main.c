@@ -39,6 +39,9 @@ static const char usage[] =
         "  --own NODE,…        these are here; others are where --peer says, or where their switch is\n"
         "  --listen ADDRESS[:PORT]\n"
         "                      where peers reach this process (UDP; all addresses, port " PEER_PORT ")\n"
+        "  --guests            programs of other hosts attach by VERBENA_FABRIC=udp:HOST; needs --secret\n"
+        "  --join HOST[:PORT]  be such a host's part: the topology comes from there; --own names a CA\n"
+        "  --linger SECONDS    end when no program has been there for so long\n"
         "  --secret FILE       only processes with the same bytes in FILE are peers\n"
         "\n"
         "Commands: link NODE PORT up|down, node NODE on|off, add FILE, describe NODE TEXT,\n"
@@ -158,7 +161,8 @@ static int wait_ms(const struct server *s)
 	                              joined_deadline(s),
 	                              links_deadline(s),
 	                              cms_deadline(s),
-	                              peers_deadline(s)};
+	                              peers_deadline(s),
+	                              s->linger && !s->clients ? s->idle_since + s->linger : UINT64_MAX};
 	uint64_t due = UINT64_MAX, now = server_now();
 
 	for (size_t i = 0; i < sizeof(deadlines) / sizeof(*deadlines); i++)
@@ -189,6 +193,8 @@ static void turn(struct server *s)
 			issm_event(s);
 		else if (what == s)
 			s->stop = true;
+		else if (what == &s->guests)
+			guests_event(s);
 		else if (p)
 			peer_event(p);
 		else
@@ -197,6 +203,11 @@ static void turn(struct server *s)
 	joined_tell(s);
 	links_time(s);
 	peers_tell(s);
+	guests_leave(s);
+	if (s->clients)
+		s->idle_since = s->now;
+	else if (s->linger && s->now - s->idle_since >= s->linger)
+		s->stop = true;
 }
 
 static bool watch_fd(struct server *s, int fd, void *what)
@@ -216,7 +227,7 @@ static int serve(struct server *s, const struct peer_settings *o)
 	sigprocmask(SIG_BLOCK, &set, NULL);
 	int signals = signalfd(-1, &set, SFD_CLOEXEC);
 	s->epoll = epoll_create1(EPOLL_CLOEXEC);
-	s->now = server_now();
+	s->now = s->idle_since = server_now();
 	vb_fabric_time(s->fabric, s->now);
 	if (peers_open(s, o))
 		return 1;
@@ -245,7 +256,7 @@ static void free_agents(struct vb_fabric *f)
 }
 
 struct settings {
-	const char *file, *shape, *path, *network, *own, *secret;
+	const char *file, *shape, *path, *network, *own, *secret, *join;
 	bool print;
 	struct peer_settings peers;
 };
@@ -285,7 +296,7 @@ static int print_or_serve(struct server *s, struct settings *o)
 
 	if (fault)
 		return complain("%s", fault);
-	return load_secret(o) ? serve(s, &o->peers) : 1;
+	return serve(s, &o->peers);
 }
 
 /* group_turn: other processes remember the last datagrams to groups, and must not take those after a restart for them. */
@@ -315,7 +326,8 @@ static int run_fabric(struct server *s, struct settings *o)
 		return complain("no random numbers: %s", strerror(errno));
 	if (o->network && address_network(s, o->network))
 		complain("--network %s: an IPv4 network is written as 10.1.0.0/16", o->network);
-	else if (s->fabric && load(s, o->file, o->shape))
+	else if (s->fabric && load_secret(o) &&
+	         (o->join ? !guest_start(s, o->join, &o->own, &o->peers) : load(s, o->file, o->shape)))
 		rc = print_or_serve(s, o);
 	if (s->fabric)
 		free_agents(s->fabric);
@@ -421,6 +433,15 @@ static bool fabric_option(struct server *s, struct settings *o, int c)
 	case 'S':
 		o->secret = optarg;
 		return true;
+	case 'G':
+		s->takes_guests = true;
+		return true;
+	case 'j':
+		o->join = optarg;
+		return true;
+	case 'L':
+		s->linger = strtoul(optarg, NULL, 10) * 1000000000ull;
+		return s->linger;
 	default:
 		return false;
 	}
@@ -428,17 +449,14 @@ static bool fabric_option(struct server *s, struct settings *o, int c)
 
 int main(int argc, char **argv)
 {
-	static const struct option options[] = {{"socket", required_argument, NULL, 's'},
-	                                        {"generate", required_argument, NULL, 'g'},
-	                                        {"print", no_argument, NULL, 'p'},
-	                                        {"network", required_argument, NULL, 'n'},
-	                                        {"peer", required_argument, NULL, 'P'},
-	                                        {"own", required_argument, NULL, 'o'},
-	                                        {"listen", required_argument, NULL, 'l'},
-	                                        {"secret", required_argument, NULL, 'S'},
-	                                        {"help", no_argument, NULL, 'h'},
-	                                        {"version", no_argument, NULL, 'V'},
-	                                        {NULL, 0, NULL, 0}};
+	static const struct option options[] = {
+	        {"socket", required_argument, NULL, 's'}, {"generate", required_argument, NULL, 'g'},
+	        {"print", no_argument, NULL, 'p'},        {"network", required_argument, NULL, 'n'},
+	        {"peer", required_argument, NULL, 'P'},   {"own", required_argument, NULL, 'o'},
+	        {"listen", required_argument, NULL, 'l'}, {"secret", required_argument, NULL, 'S'},
+	        {"guests", no_argument, NULL, 'G'},       {"join", required_argument, NULL, 'j'},
+	        {"linger", required_argument, NULL, 'L'}, {"help", no_argument, NULL, 'h'},
+	        {"version", no_argument, NULL, 'V'},      {NULL, 0, NULL, 0}};
 	struct server s = {.inotify = -1};
 	struct settings o = {.peers.port = PEER_PORT};
 	bool ctl = argc > 1 && !strcmp(argv[1], "ctl");
@@ -460,7 +478,8 @@ int main(int argc, char **argv)
 	}
 	if (ctl && optind < argc)
 		return run_ctl(o.path ? o.path : vb_fabric_socket(), argc - optind, argv + optind);
-	if (ctl || (o.shape ? optind != argc : optind != argc - 1) || (!o.path && !o.print)) {
+	if (ctl || (o.join && (o.shape || s.peers || s.takes_guests || !o.own)) || (s.takes_guests && !o.secret) ||
+	    (o.shape || o.join ? optind != argc : optind != argc - 1) || (!o.path && !o.print)) {
 		fputs(usage, stderr);
 		return 2;
 	}

@@ -135,6 +135,10 @@ void peer_event(struct peer *p)
 			break;
 		size_t each = segment_of(&h, (size_t)n);
 
+		if (p->guest && !p->cable.up) /* the answer to its question may be lost */
+			guests_asked(p->server, p->fd, bytes, (size_t)n, &p->from, p->from_len);
+		if (p->asks && !p->cable.up)
+			guest_told(p, bytes, (size_t)n);
 		for (size_t at = 0; at < (size_t)n; at += each, p->came++)
 			vb_cable_input(&p->cable, bytes + at, (size_t)n - at < each ? (size_t)n - at : each,
 			               p->server->now);
@@ -147,7 +151,11 @@ void peer_event(struct peer *p)
 
 static void on_send(void *own, const uint8_t *bytes, size_t len)
 {
-	send_one(own, bytes, len);
+	struct peer *p = own;
+
+	if (p->asks && !p->cable.up)
+		send_one(p, p->ask, sizeof(p->ask));
+	send_one(p, bytes, len);
 }
 
 static uint64_t on_nonce(void *own)
@@ -165,6 +173,7 @@ static void on_there(void *own, bool there)
 
 	fprintf(stderr, "verbena-fabric: %s is %s\n", p->host, there ? "there" : "gone");
 	p->complained = false;
+	p->leave_at = p->server->now;
 	p->bad_versions = p->cable.counts.bad_version;
 	p->other_topologies = p->cable.counts.other_topology;
 	peer_drop(p);
@@ -225,7 +234,7 @@ static uint32_t room_of(int fd, int option)
 }
 
 /* The kernel takes datagrams of the connected address alone. Several peers have sockets of one port. */
-static int open_socket(const struct addrinfo *to, const struct addrinfo *from)
+int peer_socket(const struct addrinfo *to, const struct addrinfo *from)
 {
 	const int on = 1, fragments = IP_PMTUDISC_DONT;
 	int fd = socket(to->ai_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -237,7 +246,8 @@ static int open_socket(const struct addrinfo *to, const struct addrinfo *from)
 	setsockopt(fd, IPPROTO_UDP, UDP_GRO, &on, sizeof(on));
 	if (to->ai_family == AF_INET) /* a router may cut what is too long for a later link */
 		setsockopt(fd, IPPROTO_IP, IP_MTU_DISCOVER, &fragments, sizeof(fragments));
-	if (!setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on)) && !bind(fd, from->ai_addr, from->ai_addrlen) &&
+	if ((!from || (!setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on)) &&
+	               !bind(fd, from->ai_addr, from->ai_addrlen))) &&
 	    !connect(fd, to->ai_addr, to->ai_addrlen))
 		return fd;
 	int saved = errno;
@@ -256,7 +266,7 @@ static int connect_peer(struct peer *p, const char *address, const char *port)
 	hints.ai_family = to ? to->ai_family : AF_UNSPEC;
 	if (!rc)
 		rc = getaddrinfo(address, port, &hints, &from);
-	p->fd = rc ? -1 : open_socket(to, from);
+	p->fd = rc ? -1 : peer_socket(to, from);
 	if (p->fd < 0)
 		fprintf(stderr, "verbena-fabric: %s: %s\n", p->host,
 		        rc && rc != EAI_SYSTEM ? gai_strerror(rc) : strerror(errno));
@@ -267,35 +277,48 @@ static int connect_peer(struct peer *p, const char *address, const char *port)
 	return p->fd < 0 ? -1 : 0;
 }
 
+int peer_open(struct peer *p, const struct peer_settings *o, uint64_t digest)
+{
+	struct epoll_event e = {.events = EPOLLIN, .data.ptr = p};
+	uint32_t send_room;
+
+	if ((p->fd < 0 && connect_peer(p, o->address, o->port)) ||
+	    epoll_ctl(p->server->epoll, EPOLL_CTL_ADD, p->fd, &e))
+		return -1;
+	measure_path(p);
+	send_room = room_of(p->fd, SO_SNDBUF);
+	vb_cable_init(&p->cable, &cable_ops, p, digest, o->secret, o->secret_len, room_of(p->fd, SO_RCVBUF),
+	              send_room < WINDOW_LEAST ? WINDOW_LEAST : send_room);
+	return 0;
+}
+
 int peers_open(struct server *s, const struct peer_settings *o)
 {
 	uint64_t digest = s->peers ? peers_digest(s) : 0;
 
-	for (struct peer *p = s->peers; p; p = p->next) {
-		struct epoll_event e = {.events = EPOLLIN, .data.ptr = p};
-		uint32_t send_room;
-
-		if (connect_peer(p, o->address, o->port) || epoll_ctl(s->epoll, EPOLL_CTL_ADD, p->fd, &e))
+	for (struct peer *p = s->peers; p; p = p->next)
+		if (peer_open(p, o, digest))
 			return -1;
-		measure_path(p);
-		send_room = room_of(p->fd, SO_SNDBUF);
-		vb_cable_init(&p->cable, &cable_ops, p, digest, o->secret, o->secret_len, room_of(p->fd, SO_RCVBUF),
-		              send_room < WINDOW_LEAST ? WINDOW_LEAST : send_room);
-	}
-	return 0;
+	return s->takes_guests ? guests_open(s, o) : 0;
+}
+
+void peer_free(struct peer *p)
+{
+	if (p->fd >= 0)
+		close(p->fd);
+	free(p->ends);
+	free(p);
 }
 
 void peers_close(struct server *s)
 {
+	guests_close(s);
 	while (s->peers) {
 		struct peer *p = s->peers;
 
 		s->peers = p->next;
 		peer_drop(p);
-		if (p->fd >= 0)
-			close(p->fd);
-		free(p->ends);
-		free(p);
+		peer_free(p);
 	}
 }
 

@@ -4,8 +4,12 @@
 #ifndef VB_FABRIC_SERVER_PEER_H
 #define VB_FABRIC_SERVER_PEER_H
 
+#include <sys/socket.h>
+
 #include "fabric/cable/cable.h"
 #include "fabric/server/server.h"
+
+struct addrinfo;
 
 #define PEER_PORT "4792"
 #define PEER_TRAIN 32768 /* bytes of records that leave together */
@@ -58,7 +62,40 @@ struct peer {
 	const struct peer *waits_way; /* so too: they go on to this one */
 	struct link *run_to;          /* packets of run, which end there */
 	size_t run_len;
+	/* a guest */
+	struct vb_fabric_node *guest; /* its channel adapter; NULL: a process that is always a peer */
+	struct sockaddr_storage from;
+	socklen_t from_len;
+	uint64_t leave_at; /* if it is not there then */
+	/* we are its guest */
+	bool asks; /* with each HELLO: it may have forgotten us */
+	uint8_t ask[VB_CABLE_ASK_LEN];
 };
+
+/* A socket for datagrams to the peer. from NULL: any address of ours. -1 with errno. */
+int peer_socket(const struct addrinfo *to, const struct addrinfo *from);
+/* Its socket, unless it has one, and its cable. 0, or -1 with a message on standard error. */
+int peer_open(struct peer *p, const struct peer_settings *o, uint64_t digest);
+/* Of one that is in no list. */
+void peer_free(struct peer *p);
+
+/* --- away.c --- */
+
+/* Finds the ends of its cables. Returns why it cannot be, or NULL. */
+const char *peer_find_ends(struct peer *p);
+/* Of a text that describes a fabric. */
+uint64_t topology_digest(const char *text, size_t len);
+
+/* --- guest_self.c --- */
+
+/* An answer, perhaps, to the question that goes with each HELLO. */
+void guest_told(struct peer *p, const uint8_t *bytes, size_t len);
+
+/* --- guest.c --- */
+
+/* A question that has come in by this socket. */
+void guests_asked(struct server *s, int fd, const uint8_t *bytes, size_t n, const struct sockaddr_storage *from,
+                  socklen_t len);
 
 /* --- peer_data.c --- */
 

@@ -326,6 +326,13 @@ void peers_caught_up(struct server *s, const struct link *l)
 		}
 }
 
+void peers_wait_until(struct server *s, const struct link *l, uint64_t until)
+{
+	for (struct peer *p = s->peers; p; p = p->next)
+		if (p->waits_for == l)
+			p->waits_until = until;
+}
+
 void peer_data_time(struct peer *p)
 {
 	if (p->waits_for && p->waits_until <= p->server->now)

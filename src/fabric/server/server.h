@@ -16,6 +16,7 @@ struct address;
 struct client;
 struct cm;
 struct cm_late;
+struct guests;
 struct joined;
 struct link;
 struct peer;
@@ -62,12 +63,18 @@ struct server {
 	size_t numbered;                    /* nodes that have been given an address of the network */
 	uint32_t network_next, network_end; /* the next IPv4 address, and the broadcast address; 0: no network */
 	struct link *links;
-	struct peer *peers; /* the other processes of the fabric */
+	struct peer *peers;    /* the other processes of the fabric */
+	struct guests *guests; /* NULL: there may be none */
+	bool takes_guests;
+	uint64_t strangers; /* those who wanted to be guests and have another secret */
+	uint64_t linger;    /* ns: it ends when it has had no program for so long; 0: it stays */
+	uint64_t idle_since;
 	uint64_t changes_told,
 	        tell_at;    /* what programs know of fabric->changes; when they hear of the rest, 0: nothing is new */
 	uint8_t address[8]; /* of this process: the first half of all its ports' addresses */
 	struct issm *issms;
 	uint32_t next_tid;
+	uint32_t next_join; /* counts the joins that are made again */
 	uint64_t now;
 	bool stop;
 	uint64_t lost;   /* datagrams for programs that do not read */
@@ -83,6 +90,8 @@ void client_event(struct server *s, struct client *c, uint32_t events);
 void clients_time(struct server *s);
 uint64_t clients_deadline(const struct server *s);
 void clients_close(struct server *s);
+/* Has any of them a port of this node? */
+bool node_has_programs(const struct server *s, const struct vb_fabric_node *n);
 /* Its umad port. NULL: it has none. */
 struct vb_agent_file *client_file(const struct client *c);
 extern const struct vb_fabric_ops server_fabric_ops;
@@ -127,7 +136,7 @@ bool cm_take(struct cm *cm, const void *bytes, size_t n, struct vb_fabric_reply 
 void cm_answered(struct cm *cm, int error, const uint8_t *mad, size_t len);
 /* A datagram that no agent of the port takes. Returns false if it is none of connection management. */
 bool cm_deliver(struct server *s, struct vb_fabric_port *p, const struct vb_fabric_packet *k);
-/* Requests that have waited for a listener for too long are rejected: cm_late.c. */
+/* Requests that have waited for a listener for too long are rejected, and memberships are joined again: cm_late.c. */
 void cms_time(struct server *s);
 uint64_t cms_deadline(const struct server *s);
 void cms_end(struct server *s);
@@ -175,6 +184,8 @@ void link_stall(struct link *l);
 void links_go_on(struct server *s, const struct peer *p);
 /* The program has read all that waited for it. */
 void link_caught_up(struct link *l);
+/* It has read some of that: others wait on. */
+void link_reads(struct link *l);
 void links_time(struct server *s);
 uint64_t links_deadline(const struct server *s);
 
@@ -208,12 +219,29 @@ void peers_tell(struct server *s);
 uint64_t peers_deadline(const struct server *s);
 int ctl_peers(struct server *s, char **w, FILE *out);
 
+/* --- guest.c: processes that have one channel adapter each, and come and go --- */
+
+/* Lets them come. 0, or -1 with a message on standard error. */
+int guests_open(struct server *s, const struct peer_settings *o);
+void guests_close(struct server *s);
+void guests_event(struct server *s);
+/* Those that are gone lose their nodes. The end of a turn. */
+void guests_leave(struct server *s);
+
+/* --- guest_self.c --- */
+
+/* This process is a guest of another one: gets the topology from there. own: the name of its node; then its id. 0, or -1 with
+ * a message on standard error. */
+int guest_start(struct server *s, const char *host, const char **own, const struct peer_settings *o);
+
 /* --- peer_data.c --- */
 
 /* A packet for the cable of a port whose other end is away. True: it waits, and so should its sender. */
 bool peer_offer(struct vb_fabric_port *out, const uint8_t *bytes, size_t len, unsigned hops);
 /* A program has read all that waited for it. */
 void peers_caught_up(struct server *s, const struct link *l);
+/* Those that wait for a program wait until then. */
+void peers_wait_until(struct server *s, const struct link *l, uint64_t until);
 void peer_data_time(struct peer *p);
 uint64_t peer_data_deadline(const struct peer *p);
 /* As in struct vb_fabric_ops. */

@@ -162,7 +162,11 @@ static void ib_watch(struct vb_node *node, bool watch)
 
 static uint64_t ib_due(struct vb_node *node)
 {
-	return node->io->ib ? atomic_load(&node->io->ib->report_due) : 0;
+	uint64_t report = node->io->ib ? atomic_load(&node->io->ib->report_due) : 0;
+	bool links = atomic_load_explicit(&node->io->transport[VB_TRANSPORT_IB].users, memory_order_relaxed);
+	uint64_t waits = links ? vb_roce_port_due(node->io->link) : 0;
+
+	return waits && (!report || waits < report) ? waits : report;
 }
 
 static void ib_look(struct vb_node *node)

@@ -52,6 +52,11 @@ void vb_ib_take_pkey(struct vb_qp *qp);
 
 /* At RTR: gives the queue pair its engine, and packets to and from the fabric process. No lock held. */
 void vb_ib_connect_link(struct vb_qp *qp);
+/* The connection for packets. Returns an errno. No spin lock held. */
+int vb_ib_open_link(struct vb_node *node);
+/* The same for a queue pair from RTR on that has not sent or received. The connection is open. False: there is no memory. Under
+ * progress + sq_lock. */
+bool vb_ib_change_over(struct vb_qp *qp);
 
 /* --- ways.c --- */
 

@@ -9,6 +9,9 @@
 #include <unistd.h>
 
 #include "core/qp.h"
+#include "core/sq.h"
+#include "engine/local/local.h"
+#include "engine/local/requester.h"
 #include "path/path.h"
 #include "path/roce/roce.h"
 #include "util/calls.h"
@@ -48,7 +51,7 @@ static int ask_for_link(struct vb_node *node)
 }
 
 /* Once in a program: a fabric process that has ended does not come back for it. */
-static int open_link(struct vb_node *node)
+int vb_ib_open_link(struct vb_node *node)
 {
 	struct vb_io *io = node->io;
 	struct vb_ib_host *host = io->ib;
@@ -78,7 +81,7 @@ static int open_link(struct vb_node *node)
 void vb_ib_connect_link(struct vb_qp *qp)
 {
 	bool datagrams = qp->type == IBV_QPT_UD;
-	int err = open_link(qp->node);
+	int err = vb_ib_open_link(qp->node);
 
 	vb_ib_take_pkey(qp);
 	if (!err)
@@ -93,4 +96,24 @@ void vb_ib_connect_link(struct vb_qp *qp)
 	vb_unlock(&qp->node->progress);
 	if (err)
 		vb_log(VB_LOG_WARN, "queue pair 0x%x has no link: %s", qp->qp.qp_num, strerror(err));
+}
+
+/* It has neither sent nor received, so both engines begin alike. */
+bool vb_ib_change_over(struct vb_qp *qp)
+{
+	enum ibv_qp_state state = atomic_load(&qp->state);
+
+	if (vb_roce_path_open_locked(qp))
+		return false;
+	vb_local_leave_peer(qp);
+	vb_local_stop_timer(qp);
+	qp->local.cut = false;
+	if (state == IBV_QPS_RTR)
+		return true;
+	qp->path->entered(qp, IBV_QPS_RTR, IBV_QPS_RTS);
+	if (state == IBV_QPS_SQD)
+		qp->path->entered(qp, IBV_QPS_RTS, IBV_QPS_SQD);
+	if (vb_sq_kick(qp) == VB_SQ_FAILED)
+		qp->path->settle(qp);
+	return true;
 }

@@ -8,6 +8,7 @@
 #include "core/device.h"
 #include "core/qp.h"
 #include "engine/local/local.h"
+#include "frame/fields.h"
 #include "path/path.h"
 #include "path/roce/roce.h"
 #include "path/wire_mode.h"
@@ -182,8 +183,10 @@ struct moved {
 	struct vb_node *node;
 	uint32_t qpn[REFRESHED_AT_A_TIME];
 	struct vb_ib_route route[REFRESHED_AT_A_TIME];
+	bool leads_elsewhere[REFRESHED_AT_A_TIME]; /* it keeps its P_Key, and gets packets */
 	unsigned n;
 	bool more;
+	bool no_packets; /* there is no connection for them, or no memory */
 };
 
 /* From RTR on, until it ends. */
@@ -194,6 +197,16 @@ static bool has_way(const struct vb_qp *qp)
 	return state >= IBV_QPS_RTR && state != IBV_QPS_ERR;
 }
 
+/* A way that was not there at RTR leads through another fabric process. What the queue pair has done in shared memory binds
+ * it to that. Under progress + sq_lock. */
+static bool changes_over(struct vb_qp *qp)
+{
+	const struct vb_local_qp *l = &qp->local;
+
+	return atomic_load(&qp->state) != IBV_QPS_SQE && !l->ssn_emit && l->epsn == (qp->attr.rq_psn & VB_PSN_MASK) &&
+	       is_elsewhere(qp, l->way);
+}
+
 /* Under progress + sq_lock. */
 static void refresh_qp(struct vb_qp *qp, void *arg)
 {
@@ -202,12 +215,15 @@ static void refresh_qp(struct vb_qp *qp, void *arg)
 	if (!qp->ib || !has_way(qp))
 		return;
 	uint16_t pkey = pkey_of(qp);
+	bool connected = qp->type != IBV_QPT_UD && !qp->roce,
+	     elsewhere = connected && !moved->no_packets && changes_over(qp);
 
-	if (pkey != qp->local.pkey && qp->type != IBV_QPT_UD && !qp->roce) {
+	if (connected && (pkey != qp->local.pkey || elsewhere)) {
 		if (moved->n == REFRESHED_AT_A_TIME) { /* it keeps the old P_Key, by which the next round finds it */
 			moved->more = true;
 			return;
 		}
+		moved->leads_elsewhere[moved->n] = elsewhere && pkey == qp->local.pkey;
 		moved->qpn[moved->n] = qp->qp.qp_num;
 		moved->route[moved->n++] = route_of(qp, pkey);
 	}
@@ -243,6 +259,31 @@ static void move_qp(struct vb_node *node, uint32_t qpn, const struct vb_ib_route
 		vb_ib_way_put(node, way);
 }
 
+/* False: it stays as it is. */
+static bool give_packets(struct vb_node *node, uint32_t qpn)
+{
+	struct vb_ib_way *way = NULL;
+	bool done = true;
+
+	if (vb_ib_open_link(node))
+		return false;
+	vb_lock(&node->progress);
+	struct vb_qp *qp = atomic_load_explicit(&node->qps[VB_QP_INDEX(qpn)], memory_order_relaxed);
+
+	if (qp && qp->qp.qp_num == qpn && qp->ib && qp->type != IBV_QPT_UD && !qp->roce) {
+		vb_lock(&qp->sq_lock);
+		if (has_way(qp) && changes_over(qp)) {
+			done = vb_ib_change_over(qp);
+			way = done ? change_way(qp, NULL, NULL) : NULL;
+		}
+		vb_unlock(&qp->sq_lock);
+	}
+	vb_unlock(&node->progress);
+	if (way)
+		vb_ib_way_put(node, way);
+	return done;
+}
+
 void vb_ib_moved(struct vb_qp *qp)
 {
 	uint16_t pkey = pkey_of(qp);
@@ -257,7 +298,7 @@ void vb_ib_moved(struct vb_qp *qp)
 
 void vb_ib_refresh(struct vb_node *node)
 {
-	struct moved moved;
+	struct moved moved = {.no_packets = false};
 
 	do {
 		moved.n = 0;
@@ -265,8 +306,12 @@ void vb_ib_refresh(struct vb_node *node)
 		vb_lock(&node->progress);
 		vb_node_each_qp(node, refresh_qp, &moved);
 		vb_unlock(&node->progress);
-		for (unsigned i = 0; i < moved.n; i++)
-			move_qp(node, moved.qpn[i], &moved.route[i]);
+		for (unsigned i = 0; i < moved.n; i++) {
+			if (moved.leads_elsewhere[i])
+				moved.no_packets |= !give_packets(node, moved.qpn[i]);
+			else
+				move_qp(node, moved.qpn[i], &moved.route[i]);
+		}
 	} while (moved.more);
 }
 

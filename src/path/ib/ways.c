@@ -15,8 +15,8 @@
 
 static bool routes_equal(const struct vb_ib_route *a, const struct vb_ib_route *b)
 {
-	return a->dlid == b->dlid && a->pkey == b->pkey && a->path_bits == b->path_bits && a->grh == b->grh &&
-	       a->both == b->both && !memcmp(&a->dgid, &b->dgid, sizeof(a->dgid));
+	return a->dlid == b->dlid && a->pkey == b->pkey && a->path_bits == b->path_bits && a->sl == b->sl &&
+	       a->grh == b->grh && a->both == b->both && !memcmp(&a->dgid, &b->dgid, sizeof(a->dgid));
 }
 
 static struct vb_ib_way **bucket_of(struct vb_ib_host *host, const struct vb_ib_route *r)
@@ -192,6 +192,7 @@ static struct vb_ib_way *take_unsent(struct vb_ib_host *host, struct vb_fabric_w
 		                                .dlid = w->route.dlid,
 		                                .pkey = w->route.pkey,
 		                                .path_bits = w->route.path_bits,
+		                                .sl = w->route.sl,
 		                                .flags = (w->route.grh ? VB_FABRIC_WAY_GRH : 0) |
 		                                         (w->route.both ? VB_FABRIC_WAY_BOTH : 0)};
 		memcpy(m->dgid, w->route.dgid.raw, sizeof(m->dgid));

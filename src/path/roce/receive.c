@@ -14,9 +14,11 @@
 
 #include "broker/proto/proto.h"
 #include "capture/capture.h"
+#include "core/rq.h"
 #include "frame/icrc.h"
 #include "frame/fields.h"
 #include "frame/lrh.h"
+#include "frame/opcode.h"
 #include "net/udp.h"
 #include "path/roce/fault.h"
 #include "path/roce/roce.h"
@@ -25,6 +27,7 @@
 #define BUFFER 65536u       /* bytes; the longest datagram that UDP_GRO makes */
 #define ENOUGH (2 * BUFFER) /* bytes; larger batches would not stay in the near cache */
 #define ECN_CE 3
+#define PATIENCE VB_MS(20) /* ns: so long a datagram waits for a receive */
 
 struct vb_roce_rx {
 	int fd;
@@ -39,6 +42,10 @@ struct vb_roce_rx {
 	struct vb_qp *locked;  /* the QP whose sq_lock is held: consecutive packets are often for one queue pair */
 	struct vb_qp *run;     /* the same QP, if the last packet of this datagram was for it */
 	struct vb_roce_fault *fault, *disarmed; /* fault: NULL if no rule acts on packets that arrive. Under progress */
+	unsigned next, n;                       /* of the last batch: taken; received */
+	size_t train_at;                        /* of the train that is next: taken */
+	_Atomic uint64_t
+	        waits_since; /* a datagram of it waits for a receive, ns; 0: none does. Written under progress */
 	struct vb_icrc_cache icrc;
 	struct mmsghdr mh[BATCH];
 	struct iovec iov[BATCH];
@@ -398,23 +405,68 @@ static void port_lost(struct vb_roce_sockets *s)
 	atomic_store(&s->lost_at, vb_now());
 }
 
-/* Packets of an InfiniBand link, one behind the other. They may come from different ports. */
-static void take_train(struct vb_node *node, struct vb_roce_rx *rx, uint8_t *bytes, size_t len)
+/* The UD queue pair of a datagram, if it has no receive for it. */
+static struct vb_qp *starving_qp(struct vb_node *node, const uint8_t *bth)
+{
+	uint32_t qpn = vb_bth_dest_qpn(bth);
+
+	if (bth[0] >> 5 != VB_UD_SEND_ONLY >> 5)
+		return NULL;
+	struct vb_qp *qp = atomic_load_explicit(&node->qps[VB_QP_INDEX(qpn)], memory_order_relaxed);
+	enum ibv_qp_state state = qp ? atomic_load_explicit(&qp->state, memory_order_relaxed) : IBV_QPS_RESET;
+
+	if (state < IBV_QPS_RTR || state == IBV_QPS_ERR || qp->qp.qp_num != qpn || qp->type != IBV_QPT_UD || !qp->roce)
+		return NULL;
+	if (!vb_rq_count(vb_rq_of(qp)))
+		return qp;
+	qp->roce->starves = false;
+	return NULL;
+}
+
+/* No link loses a datagram for want of room, and a program posts its receives again as it polls. So one that comes too early
+ * waits, with all that is behind it: once, until its queue pair has had a receive again. */
+static bool awaits_receive(struct vb_node *node, struct vb_roce_rx *rx, const uint8_t *bth, uint64_t now)
+{
+	struct vb_qp *qp = starving_qp(node, bth);
+	uint64_t since = atomic_load_explicit(&rx->waits_since, memory_order_relaxed);
+	bool waits = qp && !qp->roce->starves && (!since || now - since < PATIENCE);
+
+	if (qp && !waits)
+		qp->roce->starves = true;
+	if (!waits || !since)
+		atomic_store_explicit(&rx->waits_since, waits ? now : 0, memory_order_relaxed);
+	return waits;
+}
+
+uint64_t vb_roce_port_due(const struct vb_roce_sockets *s)
+{
+	bool waits = atomic_load_explicit(&s->rx->waits_since, memory_order_relaxed);
+
+	return waits && !atomic_load_explicit(&s->lost_at, memory_order_relaxed) ? vb_now() + VB_MS(1) : 0;
+}
+
+/* Packets of an InfiniBand link, one behind the other. They may come from different ports. False: the rest waits. */
+static bool take_train(struct vb_node *node, struct vb_roce_rx *rx, uint8_t *bytes, size_t len)
 {
 	struct vb_roce_arrival a = {.now = vb_now()};
 	struct vb_link_packet p;
 	struct vb_flow flow;
 
 	rx->run = NULL;
-	VB_COUNT(rx_bytes, len);
-	for (; len; bytes += p.len, len -= p.len) {
+	if (!rx->train_at)
+		VB_COUNT(rx_bytes, len);
+	bytes += rx->train_at;
+	len -= rx->train_at;
+	for (; len; bytes += p.len, len -= p.len, rx->train_at += p.len) {
 		enum vb_link_verdict verdict = vb_link_decode(&p, bytes, len);
 
+		if (verdict == VB_LINK_OK && awaits_receive(node, rx, bytes + p.transport_at, a.now))
+			return false;
 		VB_COUNT(rx_packets, 1);
 		if (verdict != VB_LINK_OK) {
 			VB_COUNT(drop_malformed, 1);
 			if (!p.len)
-				return;
+				break;
 			continue;
 		}
 		vb_link_addresses(&flow, &a.ip, &p, bytes);
@@ -423,27 +475,29 @@ static void take_train(struct vb_node *node, struct vb_roce_rx *rx, uint8_t *byt
 		a.flow = flow;
 		take_packet(node, rx, &a, bytes + p.transport_at, p.transport_len);
 	}
+	rx->train_at = 0;
+	return true;
 }
 
-static void take_datagram(struct vb_node *node, struct vb_roce_rx *rx, unsigned i, size_t len)
+/* False: the rest of it waits. */
+static bool take_datagram(struct vb_node *node, struct vb_roce_rx *rx, unsigned i, size_t len)
 {
 	uint8_t *bytes = rx->buffers + (size_t)i * BUFFER;
 	struct vb_udp_arrival came;
 
 	if (!len && rx->relayed) {
 		vb_roce_lost(node);
-		return;
+		return true;
 	}
 	if (rx->framed) {
 		if (len)
-			take_train(node, rx, bytes, len);
-		else
-			port_lost(node->io->link);
-		return;
+			return take_train(node, rx, bytes, len);
+		port_lost(node->io->link);
+		return true;
 	}
 	if (!decode_arrival(rx, i, &len, &came)) {
 		VB_COUNT(drop_malformed, 1);
-		return;
+		return true;
 	}
 	struct vb_roce_arrival a = {.flow = came.flow, .ip = came.ip, .ifindex = came.ifindex, .now = vb_now()};
 	uint32_t seg = came.seg && came.seg <= len ? came.seg : (uint32_t)len;
@@ -464,6 +518,7 @@ static void take_datagram(struct vb_node *node, struct vb_roce_rx *rx, unsigned 
 	}
 	for (size_t off = 0; off < len; off += seg, a.ip.id++)
 		take_packet(node, rx, &a, bytes + off, len - off < seg ? len - off : seg);
+	return true;
 }
 
 static void prepare_buffer(struct vb_roce_rx *rx, unsigned i)
@@ -495,28 +550,39 @@ static long receive_batch(struct vb_roce_rx *rx)
 	return len < 0 ? -1 : 1;
 }
 
-static unsigned poll_rx(struct vb_node *node, struct vb_roce_rx *rx)
+/* What of the last batch waits goes first. */
+static bool next_batch(struct vb_roce_rx *rx)
 {
+	if (rx->next < rx->n)
+		return true;
 	for (unsigned i = 0; i < rx->vlen; i++)
 		prepare_buffer(rx, i);
 	long n = receive_batch(rx);
 
-	if (n <= 0) {
+	rx->next = 0;
+	rx->n = n > 0 ? (unsigned)n : 0;
+	return rx->n;
+}
+
+static unsigned poll_rx(struct vb_node *node, struct vb_roce_rx *rx)
+{
+	if (!next_batch(rx)) {
 		rx->vlen = 1;
 		return 0;
 	}
+	unsigned first = rx->next, n = rx->n;
 	size_t bytes = 0;
 
-	for (long i = 0; i < n; i++) {
-		take_datagram(node, rx, (unsigned)i, rx->mh[i].msg_len);
-		bytes += rx->mh[i].msg_len;
-	}
+	for (; rx->next < n && take_datagram(node, rx, rx->next, rx->mh[rx->next].msg_len); rx->next++)
+		bytes += rx->mh[rx->next].msg_len;
 	vb_roce_answer_batch(rx);
+	if (rx->next < n)
+		return rx->next - first;
 	if (bytes >= ENOUGH)
 		rx->vlen = ENOUGH / BUFFER;
-	else if ((unsigned)n == rx->vlen && rx->vlen < BATCH)
+	else if (n == rx->vlen && rx->vlen < BATCH)
 		rx->vlen *= 2;
-	return (unsigned)n;
+	return n - first;
 }
 
 unsigned vb_roce_poll(struct vb_node *node)

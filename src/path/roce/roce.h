@@ -99,6 +99,8 @@ uint64_t vb_roce_rx_serve_faults(struct vb_node *node, struct vb_roce_rx *rx);
 /* Receives at most one batch of datagrams, and sends the responses. Returns the number of datagrams. Under progress. */
 unsigned vb_roce_poll(struct vb_node *node);
 unsigned vb_roce_poll_port(struct vb_roce_sockets *s); /* the same for a port on a fabric */
+/* When that is to be done again although nothing has come, ns; 0: never. */
+uint64_t vb_roce_port_due(const struct vb_roce_sockets *s);
 
 /* Addresses and arrival time of a packet. */
 struct vb_roce_arrival {
@@ -203,6 +205,7 @@ struct vb_roce_path {
 	uint32_t train;      /* consecutive posts within TRAIN_GAP */
 	uint8_t failed;      /* enum vb_work_event: the engine has failed; the queue pair must follow */
 	uint64_t wrong_icrc; /* packets that seem to be for it, and have a wrong ICRC */
+	bool starves;        /* UD: a datagram has waited for a receive in vain since it had one */
 	bool touched;
 	struct vb_qp *touched_next;
 	struct vb_known known;

@@ -64,6 +64,27 @@ check "mckey: a group, which ends with its last member" group ff12:4001:ffff::f0
 only=-o check "mckey: a member that only sends" group ff12:4001:ffff::f09:808 -m 239.9.8.8
 check "mckey: a group of two ids, of the port space of IPoIB" group ff12:401b:ffff::f09:809 -m 239.9.8.9 -p 0x0002 -c 2
 check "mckey: a group by its MGID" group ff12:a01b:fe80::77 -M ff12:a01b:fe80::77
+has_group() { ! has_no_group "$1"; }
+joins_again() { # the new manager knows nothing of the group until the port joins again, which its program does not do
+	local rc=0 end=$((SECONDS + 15 * SLOW))
+	VERBENA_NODE=host9 timeout -k 2 $((LIMIT * SLOW)) "${run[@]}" mckey -m 239.9.8.5 -b "$there" -C 5 >"$work/server.out" 2>&1 &
+	server=$!
+	wait_for 10 has_group f09:805 || return 1
+	kill -9 "$(program_of "$manager")"
+	wait "$manager"
+	rm -r "$work/sm-host1"
+	sm host1 -P "$work/partitions" &
+	manager=$!
+	wait_for 20 has_group f09:805 || rc=1
+	until gone $server || [ $SECONDS -gt $end ]; do
+		on host4 mckey -s -m 239.9.8.5 -b "$here" -C 5 >"$work/client.out" 2>&1 || rc=1
+	done
+	wait $server && [ $rc = 0 ] && return 0
+	on host1 saquery -g
+	said_by_both
+	return 1
+}
+check "a subnet manager is killed, another one begins with nothing: the port joins its groups again" joins_again
 leaves() { # a program that is killed
 	VERBENA_NODE=host9 timeout -k 2 $((LIMIT * SLOW)) "${run[@]}" mckey -m 239.9.8.6 -b "$there" -C 5 >"$work/server.out" 2>&1 &
 	server=$!

@@ -87,7 +87,48 @@ reads_counters() {
 }
 check "the ports at both ends count packets and bytes" reads_counters
 
+# --- Open MPI over UCX: eight ranks, each a program of another host ---
+ranks() { # COMMAND…: meanwhile
+	local launched rc=0
+	cat >"$work/rank" <<-'END'
+		#!/bin/sh
+		# full members of the default partition: UCX takes a partition in which its port is one
+		VERBENA_NODE=host$(echo 1 3 4 6 7 9 10 11 | cut -d' ' -f$((OMPI_COMM_WORLD_RANK + 1))) exec "$@"
+	END
+	chmod 755 "$work/rank"
+	(cd "$ROOT/tests/system/apps/mpi" && mpicc.openmpi -std=gnu17 -O2 -w -o "$work/ring" ring.c) || return 1
+	UCX_TLS=rc_verbs,ud_verbs,self UCX_NET_DEVICES=ib0:1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_pml=ucx OMPI_MCA_osc=ucx \
+		OMPI_MCA_btl=self OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1 UCX_RC_VERBS_TIMEOUT=4s UCX_UD_VERBS_TIMEOUT=300s UCX_WARN_UNUSED_ENV_VARS=n \
+		timeout -k 2 $((60 * SLOW)) mpirun.openmpi -np 8 "$work/rank" "${run[@]}" "$work/ring" >"$work/ranks.out" 2>&1 </dev/null &
+	launched=$!
+	"$@" || rc=1
+	wait $launched && grep -q '^ring: 8 ranks agree' "$work/ranks.out" && [ $rc = 0 ] && return 0
+	tail -30 "$work/ranks.out"
+	return 1
+}
+cut_in_the_middle() {
+	local before
+	before=$(words) && wait_for 30 talks "$before" && ctl link spine1 1 down
+}
+words() { for p in 4 5; do ctl counters leaf3 $p; done | awk '$1 == "xmit_data" { sum += $2 } END { print sum }'; } # what the first leaf has sent to the spines
+talks() { [ "$(words)" -gt $(($1 + 1000000)) ]; }
+if command -v mpicc.openmpi >/dev/null && ! sanitized; then
+	check "Open MPI over UCX, 8 ranks on 8 hosts; a link is cut in the middle" ranks cut_in_the_middle
+	ctl link spine1 1 up
+else
+	skip "Open MPI over UCX, 8 ranks on 8 hosts" "it is not installed, or a sanitizer is in UCX's way"
+fi
+
 # --- accidents in the middle ---
+without_manager() {
+	local rc
+	kill -STOP "$(program_of "$manager")"
+	pair host4 host9 ibv_rc_pingpong -d ib0 -n 100
+	rc=$?
+	kill -CONT "$(program_of "$manager")"
+	return $rc
+}
+check "the subnet manager is silent: queue pairs connect all the same" without_manager
 check "a switch on the way goes off, opensm leads around it, and traffic goes on" goes_on_without_spine host4 host9
 check "a cable without another way is pulled: the retries end" ends_with host4 host9 ctl link host9 1 down
 check "a cable of the watched host is pulled" ctl link host8 1 down

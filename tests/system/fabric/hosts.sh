@@ -15,10 +15,10 @@ head -c 32 /dev/urandom >"$work/secret"
 start_part() { # a|b OWN PEER-ADDRESS PEER'S
 	local where="on_$1[@]"
 	"${!where}" "$FABRIC" --generate fat-tree:2,2,2 --network 10.1.0.0/24 --own "$2" --peer "$3=$4" --secret "$work/secret" \
-		--socket "$work/fabric-$1" >>"$work/part-$1" 2>&1 &
+		--socket "$work/fabric-$1" "${@:5}" >>"$work/part-$1" 2>&1 &
 }
 start_a() { start_part a leaf3,spine1 $V4_B leaf4,spine2 && part_a=$!; }
-start_b() { start_part b leaf4,spine2 $V4_A leaf3,spine1 && part_b=$!; }
+start_b() { start_part b leaf4,spine2 $V4_A leaf3,spine1 --guests && part_b=$!; }
 ctl() { # a|b COMMAND
 	local where="on_$1[@]"
 	"${!where}" "$FABRIC" ctl "${@:2}"
@@ -55,7 +55,7 @@ check "RC: ibv_rc_pingpong by LID" crossing 1000000 pair ibv_rc_pingpong -d ib0 
 check "UC: ibv_uc_pingpong" pair ibv_uc_pingpong -d ib0 -n 50
 check "UD: ibv_ud_pingpong" pair ibv_ud_pingpong -d ib0 -n 50 -c
 check "ib_send_bw" crossing 6000000 pair ib_send_bw -d ib0 -n 100
-check "ib_send_bw of UD" pair ib_send_bw -d ib0 -n 100 -s 2048 -c UD
+check "ib_send_bw of UD" pair ib_send_bw -d ib0 -n 20000 -s 2048 -c UD
 one_host() { # shared memory still serves the programs of one host
 	local before
 	before=$(came $A)
@@ -79,6 +79,43 @@ ping_by_name() {
 }
 check "rdma_cm: rping by an IP address of the fabric" ping_by_name
 check "multicast: perftest joins a group, and its datagrams arrive" pair ib_send_lat -d ib0 -c UD -g -n 50
+
+# --- a program on the first host, with a node of the second one's process ---
+mkdir -m 700 "$work/guest"
+head -c 32 /dev/urandom >"$work/other"
+as_guest() { # NODE SECRET HOST COMMAND…
+	"${on_a[@]}" "VERBENA_RUNTIME=$work/guest" "VERBENA_NODE=$1" "VERBENA_FABRIC_SECRET=$2" "VERBENA_FABRIC=udp:$3" \
+		timeout -k 2 $((LIMIT * SLOW)) "${run[@]}" "${@:4}"
+}
+is_refused() { # REASON NODE SECRET HOST
+	! as_guest "${@:2}" ibstat >"$work/tool" 2>&1 && grep -q "$1" "$work/tool" || { cat "$work/tool"; return 1; }
+}
+check "a guest with another secret" is_refused 'another secret' host4 "$work/other" $V4_B
+check "a guest that wants no node of the fabric" is_refused 'no channel adapter of this name' nobody "$work/secret" $V4_B
+check "a guest whose host has no fabric" is_refused 'no fabric process' host4 "$work/secret" $V4_B:4799
+guest_talks() {
+	start_server ibv_rc_pingpong -d ib0 -n 100 -c
+	as_guest host4 "$work/secret" $V4_B ibv_rc_pingpong -d ib0 -n 100 -c -p "$port" "$HOST" >"$work/client.out" 2>&1 && wait $server && return 0
+	said_by_both
+	return 1
+}
+check "a guest's program talks to one of the other host" guest_talks
+guest_pings() { # the addresses have come with the topology
+	timeout $((40 * SLOW)) "${on_b[@]}" "${run[@]}" rping -s -C 3 -a 10.1.0.3 >"$work/server.out" 2>&1 &
+	server=$!
+	sleep 0.5
+	as_guest host4 "$work/secret" $V4_B rping -c -C 3 -a 10.1.0.3 >"$work/client.out" 2>&1 && wait $server && return 0
+	said_by_both
+	return 1
+}
+check "it connects by an IP address" guest_pings
+second_guest() { local work=$work/second; mkdir -p -m 700 "$work/guest" && is_refused 'have this channel adapter' host4 "${work%/second}/secret" $V4_B; }
+check "a second guest that wants the same node" second_guest
+host4_active() { ctl b show host4 | grep -q Active; }
+guest_ends() {
+	"${on_a[@]}" "$FABRIC" ctl --socket "$(echo "$work"/guest/fabric.????????????????)" stop && wait_for 20 host4_active
+}
+check "a guest ends: its node is the other process's again" guest_ends
 
 # --- both ends of a cable have counted the same ---
 counter() { ctl "$1" counters "$2" "$3" | awk -v n="$4" '$1 == n { print $2 }'; } # a|b NODE PORT NAME
@@ -112,6 +149,16 @@ lost_half() { # opensm knows by the switch's trap
 	sees_half() { [ "$(timeout 20 "${on_a[@]}" "${run[@]}" saquery NR 2>/dev/null | grep -c 'node_type')" = 4 ]; }
 	wait_for 30 sees_half && [ "$(traps)" -gt "$before" ]
 }
+late_way() { # both ends are RTR before there is a way, which leads through the other process then
+	ctl a node spine1 off && ctl b node spine2 off || return 1
+	start_server ib_send_lat -d ib0 -n 50 -u 18
+	start_client ib_send_lat -d ib0 -n 50 -u 18
+	sleep 1
+	ctl a node spine1 on && ctl b node spine2 on && wait "$client" && wait "$server" && return 0
+	said_by_both
+	return 1
+}
+check "queue pairs that have no way at RTR talk when opensm has found one" late_way
 before=$(traps)
 ip -n $A link set net0 down
 check "the network is cut: the ports go down, and opensm hears it" lost_half

@@ -33,9 +33,21 @@ cat >"$work/torus.conf" <<-END
 END
 check "opensm brings up a torus by torus-2QoS, with quality of service" brings_up torus:4,4,2 48 128 torus-2QoS -Q --torus_config "$work/torus.conf"
 
+check "opensm brings up 2,090 nodes" brings_up fat-tree:56,18,36 2090 6048 minhop
+
 # --- the tools, beside ibsim's ---
 topology=$work/topology
 "$FABRIC" --generate fat-tree:4,2,3 --print >"$topology"
+# What these say of each node must be the same, byte by byte: the LIDs are the same too
+same=(ibhosts ibswitches ibnodes ibrouters dump_lfts "ibtracert 1 12" "ibroute -M 2" "smpquery nodedesc 2" "smpquery pkeys 1" "smpdump -D 0,1 0x10")
+all_say() { # COMMAND…
+	local tool
+	for tool in "${same[@]}"; do
+		echo "== $tool"
+		# shellcheck disable=SC2086 # words
+		"$@" $tool 2>&1
+	done
+}
 same_topology() {
 	local theirs=$work/theirs rc=0
 	mkdir -p "$theirs"
@@ -44,7 +56,8 @@ same_topology() {
 	wait_for 10 grep -q 'simulator ready' "$theirs/out"
 	(cd "$theirs" && export SIM_HOST=H-005e4b0100000004 OSM_CACHE_DIR=$theirs OSM_TMP_DIR=$theirs
 		timeout 30 ibsim-run opensm -o -f "$theirs/log" >sm 2>&1; timeout 30 ibsim-run ibnetdiscover >nodes 2>err
-		timeout 30 ibsim-run iblinkinfo | sed 's/(.*)$//' >links 2>/dev/null)
+		timeout 30 ibsim-run iblinkinfo | sed 's/(.*)$//' >links 2>/dev/null
+		all_say timeout 30 ibsim-run >said)
 	kill $ibsim
 	wait $ibsim
 	start_fabric "$topology" || return 1
@@ -52,13 +65,15 @@ same_topology() {
 	sm host1 -o
 	on host1 ibnetdiscover | grep -v '^# Topology file' >"$work/nodes" || rc=1
 	on host1 iblinkinfo | sed 's/(.*)$//' >"$work/links" || rc=1
+	all_say on host1 >"$work/tools"
 	stop_fabric
+	diff "$theirs/said" "$work/tools" || rc=1
 	grep -v '^# Topology file' "$theirs/nodes" | diff - "$work/nodes" && diff "$theirs/links" "$work/links" && [ -s "$work/nodes" ] && [ -s "$work/links" ] && return $rc
 }
 if command -v ibsim >/dev/null; then
-	check "ibnetdiscover and iblinkinfo show what they show on ibsim" same_topology
+	check "the tools show what they show on ibsim" same_topology
 else
-	skip "ibnetdiscover and iblinkinfo show what they show on ibsim" "ibsim is not installed"
+	skip "the tools show what they show on ibsim" "ibsim is not installed"
 fi
 
 # --- a subnet manager that stays ---
@@ -94,6 +109,40 @@ check "smpquery shows a port" says 'LinkState:.*Active' smpquery portinfo "$lid"
 check "saquery gets a table in many segments" says 'host32 ib0' saquery NR
 paths_are_all() { on host1 saquery -p >"$work/tool" && [ "$(grep -c '^PathRecord dump' "$work/tool")" -ge $((44 * 44 / 2)) ]; }
 check "saquery gets all path records" paths_are_all
+answers_all() { # what opensm answers; nobody has subscribed to reports, or registered a service
+	local record n rc=0
+	for record in CPI:1 NR:44 PIR:268 SL2VL:1 PKTR:100 VLAR:268 LR:128 MCMR:0 LFTR:12 MFTR:0 GIR:44 SWIR:12 SMIR:1 IIR:0 SR:0; do
+		on host1 saquery --smkey 1 "${record%:*}" >"$work/tool" 2>&1 || { echo "saquery ${record%:*}"; cat "$work/tool"; rc=1; }
+		n=$(grep -c 'dump:\|ClassPortInfo' "$work/tool")
+		[ "$n" -ge "${record#*:}" ] || { echo "saquery ${record%:*}: $n records"; rc=1; }
+	done
+	return $rc
+}
+check "saquery gets every kind of record that opensm has" answers_all
+check "smpquery shows the rest of a port's tables" says 'VLHighCap|VL +' smpquery vlarb "$lid" 1
+check "smpquery shows a switch" says 'LinearFdbCap' smpquery switchinfo 2
+check "smpdump shows an attribute as bytes" says '^[0-9a-f]{4}' smpdump "$lid" 0x15 1
+no_routers() { on host1 ibrouters >"$work/tool" && [ ! -s "$work/tool" ]; }
+check "ibrouters finds none" no_routers
+check "ibaddr shows a GID" says 'GID fe80::5e:4b01' ibaddr "$lid"
+cache_edited() { # another GUID in what ibnetdiscover has kept
+	on host1 ibnetdiscover --cache "$work/cache" >/dev/null && on host1 ibcacheedit --caguid 0x005e4b0100000004:0x0123456789abcdef "$work/cache" "$work/edited" &&
+		on host1 ibnetdiscover --load-cache "$work/edited" | grep -q '123456789abcdef'
+}
+check "ibcacheedit edits what ibnetdiscover has kept" cache_edited
+refuses_congestion() { ! on host1 ibccquery -t 100 CongestionInfo "$lid" >"$work/tool" 2>&1 && grep -qi 'fail\|iberror' "$work/tool"; }
+check "ibccquery: the agents have no congestion control, as ibccquery says" refuses_congestion
+system_status() {
+	VERBENA_NODE=host20 timeout 20 "${run[@]}" ibsysstat -S >"$work/status" 2>&1 &
+	local server=$! rc
+	sleep 0.5
+	says 'sysstat ping succeeded' ibsysstat "$lid"
+	rc=$?
+	kill $server
+	wait $server
+	return $rc
+}
+check "ibsysstat reaches another host's program" system_status
 check "dump_fts shows all tables" says 'leaf12' dump_fts
 check "ibqueryerrors has nothing to report but new counters" says 'Summary' ibqueryerrors
 pings() {

@@ -438,6 +438,40 @@ static void more_ends_than_one_datagram_has_are_told(void)
 	SAME(t.b.c.counts.no_such_cable - before, 130 - ENDS);
 }
 
+static void a_guest_asks_and_is_told(void)
+{
+	const struct vb_sip_key key = vb_cable_key("secret", 6), other = vb_cable_key("Secret", 6);
+	const struct vb_cable_ask ask = {.nonce = 0x0123456789abcdef, .at = VB_CABLE_TAKE, .node = "host4"};
+	const struct vb_cable_tell tell = {
+	        .nonce = 5, .answer = VB_CABLE_TAKEN, .at = 1024, .whole = 1100, .len = 76, .bytes = {[75] = 9}};
+	uint8_t d[VB_CABLE_ASK_LEN + 1] = {0};
+	struct vb_cable_ask a;
+	struct vb_cable_tell b;
+
+	vb_cable_ask_encode(d, &key, &ask);
+	CHECK(vb_cable_is_sealed(&key, d, VB_CABLE_ASK_LEN) && !vb_cable_is_sealed(&other, d, VB_CABLE_ASK_LEN));
+	CHECK(vb_cable_ask_decode(&a, d, VB_CABLE_ASK_LEN) && !vb_cable_tell_decode(&b, d, VB_CABLE_ASK_LEN));
+	CHECK(a.nonce == ask.nonce && a.at == ask.at && !strcmp(a.node, "host4"));
+	CHECK(!vb_cable_ask_decode(&a, d, VB_CABLE_ASK_LEN - 1) && !vb_cable_ask_decode(&a, d, VB_CABLE_ASK_LEN + 1));
+	memset(d + VB_CABLE_HEADER + 4, 'x', VB_CABLE_NAME); /* a name without an end */
+	CHECK(vb_cable_ask_decode(&a, d, VB_CABLE_ASK_LEN) && strlen(a.node) == VB_CABLE_NAME - 1);
+	size_t len = vb_cable_tell_encode(d, &key, &tell);
+
+	CHECK(vb_cable_is_sealed(&key, d, len) && vb_cable_tell_decode(&b, d, len) && !vb_cable_ask_decode(&a, d, len));
+	CHECK(b.nonce == 5 && b.answer == VB_CABLE_TAKEN && b.at == 1024 && b.whole == 1100 && b.len == 76 &&
+	      b.bytes[75] == 9);
+	d[len - 1] ^= 1;
+	CHECK(!vb_cable_is_sealed(&key, d, len));
+	for (size_t n = 0; n < VB_CABLE_HEADER + 16; n++)
+		CHECK(!vb_cable_tell_decode(&b, d, n));
+	CHECK(!vb_cable_tell_decode(&b, d, sizeof(d)));
+	begin(); /* within a session it is none of its datagrams */
+	uint64_t before = t.b.c.counts.malformed;
+
+	vb_cable_input(&t.b.c, d, len, t.now);
+	SAME(t.b.c.counts.malformed, before + 1);
+}
+
 int main(void)
 {
 	RUN(siphash_gives_what_its_authors_publish);
@@ -456,5 +490,6 @@ int main(void)
 	RUN(credit_ends_with_what_the_other_has_not_taken);
 	RUN(credit_is_no_more_than_our_own_socket_holds);
 	RUN(more_ends_than_one_datagram_has_are_told);
+	RUN(a_guest_asks_and_is_told);
 	return 0;
 }

@@ -29,6 +29,7 @@ static struct {
 	uint32_t tid;
 	struct vb_sa_member asked; /* the last question about a membership that has come to the subnet administrator */
 	uint8_t method;            /* of it; 0: none since it was read */
+	uint32_t question;         /* the low half of its transaction */
 } t;
 
 void client_post(struct client *c, const void *bytes, size_t len)
@@ -58,8 +59,12 @@ static bool on_deliver(void *own, struct vb_fabric_port *port, const struct vb_f
 	uint8_t method = packet->dst_qpn == VB_GSI_QPN ? vb_sa_member_asked(packet->mad, &m) : 0;
 
 	if (method) {
+		struct vb_reader r = vb_reader(packet->mad + 12, 4);
+
 		t.method = method;
 		t.asked = m;
+		t.question = vb_get32(&r);
+		return true; /* the test answers */
 	}
 	return (port->host && vb_agents_deliver(port->host, packet)) || cm_deliver(own, port, packet);
 }
@@ -445,6 +450,52 @@ static void a_port_leaves_a_group_with_the_last_member(void)
 	end();
 }
 
+/* The subnet administrator's answer to the last join. */
+static void sa_answers(int error, uint16_t mlid)
+{
+	struct vb_sa_member m = t.asked;
+	uint8_t mad[VB_MAD_LEN];
+
+	m.mlid = mlid;
+	vb_sa_member_query(mad, t.question, VB_MAD_GET_RESP, VB_SA_MEMBER_NAME, &m);
+	cm_answered(t.cm[0], error, mad, error ? VB_MAD_HEADER_LEN : VB_MAD_LEN);
+}
+
+static void a_port_joins_again_for_a_new_manager(void)
+{
+	begin();
+	t.s.now = 1;
+	SAME(asks(0, VB_MAD_SET, 1, VB_SA_FULL_MEMBER), VB_MAD_SET);
+	sa_answers(0, 0xc005);
+	SAME(t.client[0].count, 1);
+	SAME(cms_deadline(&t.s), UINT64_MAX);
+	t.method = 0;
+	port_of(0)->reregisters++;
+	SAME(cms_deadline(&t.s), 0);
+	cms_time(&t.s);
+	SAME(t.method, VB_MAD_SET);
+	CHECK(t.asked.mlid == 0xc005 && t.asked.mgid[15] == 1 && t.asked.join_state == VB_SA_FULL_MEMBER);
+	sa_answers(ETIMEDOUT, 0);
+	t.method = 0;
+	t.s.now += 2;
+	cms_time(&t.s);
+	SAME(t.method, VB_MAD_SET); /* once more */
+	sa_answers(0, 0xc005);
+	SAME(cms_deadline(&t.s), UINT64_MAX);
+	SAME(t.client[0].count, 1); /* its program hears nothing of it */
+	port_of(0)->reregisters++;
+	cms_time(&t.s);
+	sa_answers(0, 0xc006); /* another group has its MLID */
+	SAME(t.client[0].count, 2);
+	SAME(t.client[0].got[1].sa.verb, VB_FABRIC_MEMBER_LOST);
+	SAME(t.client[0].got[1].sa.error, ENETRESET);
+	t.method = 0;
+	port_of(0)->reregisters++;
+	cms_time(&t.s);
+	SAME(t.method, 0);
+	end();
+}
+
 static void a_port_leaves_the_groups_of_a_program_that_ends(void)
 {
 	begin();
@@ -558,6 +609,7 @@ int main(void)
 	RUN(nobody_answers_on_a_cut_cable);
 	RUN(a_question_to_a_silent_administrator_times_out);
 	RUN(a_port_leaves_a_group_with_the_last_member);
+	RUN(a_port_joins_again_for_a_new_manager);
 	RUN(a_port_leaves_the_groups_of_a_program_that_ends);
 	RUN(a_program_joins_a_bounded_number_of_groups);
 	RUN(a_lane_is_of_one_program_of_a_port);

@@ -321,6 +321,26 @@ static void who_waits_for_credit_goes_on_when_there_is_room(void)
 	end();
 }
 
+static void a_program_that_reads_slowly_is_waited_for(void)
+{
+	const struct vb_fabric_link_ask ask = {.port = 1, .node = "h0"};
+	struct link *l;
+
+	begin();
+	struct server *s = &process[0].s;
+	struct peer *p = &process[0].peer;
+
+	SAME(link_open(s, &ask, NULL, &l), 0);
+	p->waits_for = l;
+	p->waits_until = 100;
+	s->now = 90;
+	link_reads(l);
+	SAME(peer_data_deadline(p), 90 + LINK_LIFETIME);
+	link_close(l);
+	CHECK(!p->waits_for);
+	end();
+}
+
 int main(void)
 {
 	RUN(a_group_reaches_hosts_by_both_cables_to_one_process);
@@ -329,5 +349,6 @@ int main(void)
 	RUN(packets_that_alternate_between_cables_share_trains);
 	RUN(management_that_alternates_between_cables_shares_trains);
 	RUN(who_waits_for_credit_goes_on_when_there_is_room);
+	RUN(a_program_that_reads_slowly_is_waited_for);
 	return 0;
 }

@@ -45,6 +45,54 @@ static void a_way_leads_by_the_tables_and_back(void)
 	end();
 }
 
+static void a_node_that_is_handed_over_is_gone_until_it_is_taken_back(void)
+{
+	struct vb_fabric_node *n;
+
+	begin();
+	n = t.host[2]->node;
+	vb_fabric_hand_over(n, &t);
+	SAME(t.f->away, 1);
+	SAME(why(), VB_WAY_NO_LINK);
+	SAME(t.host[2]->peer->info.state, VB_PORT_DOWN);
+	SAME(t.host[2]->info.lid, 0); /* it has forgotten what the manager had set */
+	const struct vb_fabric_end other = {.wants = true, .widths = 3, .speeds = 7};
+
+	vb_fabric_end_told(t.host[2]->peer, &other);
+	SAME(t.host[2]->peer->info.state, VB_PORT_INIT);
+	t.host[2]->peer->info.state = VB_PORT_ACTIVE;
+	SAME(why(), VB_WAY_ELSEWHERE);
+	vb_fabric_take_back(n);
+	SAME(t.f->away, 0);
+	CHECK(!n->where && t.host[2]->info.state == VB_PORT_INIT && t.host[2]->peer->info.state == VB_PORT_INIT);
+	SAME(t.host[2]->peer->counters.link_downed, 2);
+	end();
+}
+
+static void an_sl_needs_its_lane_at_each_port(void)
+{
+	begin();
+	t.key.sl = 5;
+	SAME(why(), VB_WAY_OPEN);
+	t.sw[1]->port[1].sl2vl = calloc(5, 8); /* all on lane 0 */
+	CHECK(t.sw[1]->port[1].sl2vl);
+	SAME(why(), VB_WAY_OPEN);
+	t.sw[1]->port[1].sl2vl[8 * 3 + 2] = 0x0f; /* SL 5 that comes from port 3: discarded */
+	SAME(why(), VB_WAY_BAD_VL);
+	t.key.sl = 4;
+	SAME(why(), VB_WAY_OPEN);
+	t.sw[1]->port[1].sl2vl[8 * 3 + 2] = 0x40;
+	SAME(why(), VB_WAY_OPEN);
+	t.sw[1]->port[1].info.oper_vls = 3; /* 4 lanes */
+	SAME(why(), VB_WAY_BAD_VL);
+	t.sw[1]->port[1].info.oper_vls = 4;
+	t.sw[0]->port[1].info.oper_vls = 2; /* of the answers: SL 4 stays on lane 4 */
+	SAME(why(), VB_WAY_BAD_VL);
+	t.key.both = false;
+	SAME(why(), VB_WAY_OPEN);
+	end();
+}
+
 static void a_missing_route_closes_it(void)
 {
 	begin();
@@ -174,6 +222,8 @@ static void all_ports_of_a_way_count(void)
 int main(void)
 {
 	RUN(a_way_leads_by_the_tables_and_back);
+	RUN(a_node_that_is_handed_over_is_gone_until_it_is_taken_back);
+	RUN(an_sl_needs_its_lane_at_each_port);
 	RUN(a_missing_route_closes_it);
 	RUN(answers_go_to_the_path_bits_of_the_sender);
 	RUN(links_and_states_close_it);

@@ -1,0 +1,203 @@
+// guest_self.c - this process is a guest: it gets the topology from another one, and has one channel adapter of it
+// see: fabric/cable/cable.h; docs/infiniband.md, "A program on another host"
+// SPDX-License-Identifier: MIT
+#include <errno.h>
+#include <netdb.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "fabric/server/peer.h"
+#include "fabric/topology.h"
+
+enum { ASK_AGAIN_MS = 200, ASKS = 20, REFUSED_ASKS = 5, TEXT_MOST = 64 << 20 };
+
+static const char *const answers[] = {
+#define X(name, text) text,
+        VB_CABLE_ANSWERS(X)
+#undef X
+};
+
+struct fetch {
+	struct peer *peer;
+	struct vb_sip_key key, strangers;
+	struct vb_cable_ask ask;
+	struct vb_cable_tell tell;
+	bool refused; /* by ICMP: nobody listens there */
+	char *text;
+	size_t len, whole;
+};
+
+static int guest_fails(const struct peer *p, const char *why)
+{
+	fprintf(stderr, "verbena-fabric: %s, port %s: %s\n", p->host, p->port, why);
+	return -1;
+}
+
+/* --- one question --- */
+
+/* Is it the answer? */
+static bool hear(struct fetch *f, int ms)
+{
+	struct pollfd fd = {.fd = f->peer->fd, .events = POLLIN};
+	uint8_t d[VB_CABLE_ASK_LEN + 1];
+	ssize_t n = poll(&fd, 1, ms) > 0 ? recv(fd.fd, d, sizeof(d), MSG_DONTWAIT) : -1;
+
+	f->refused = f->refused || (n < 0 && errno == ECONNREFUSED);
+	if (n <= 0 || !vb_cable_tell_decode(&f->tell, d, (size_t)n) || f->tell.nonce != f->ask.nonce ||
+	    f->tell.at != f->ask.at)
+		return false;
+	return vb_cable_is_sealed(&f->key, d, (size_t)n) ||
+	       (f->tell.answer == VB_CABLE_BAD_SECRET && vb_cable_is_sealed(&f->strangers, d, (size_t)n));
+}
+
+/* If nobody listens there, somebody may a moment later. */
+static int ask(struct fetch *f)
+{
+	f->refused = false;
+	vb_cable_ask_encode(f->peer->ask, &f->key, &f->ask);
+	for (int i = 0; i < (f->refused ? REFUSED_ASKS : ASKS); i++) {
+		if (send(f->peer->fd, f->peer->ask, sizeof(f->peer->ask), MSG_NOSIGNAL) < 0)
+			f->refused = f->refused || errno == ECONNREFUSED;
+		for (uint64_t until = server_now() + ASK_AGAIN_MS * 1000000ull, now; (now = server_now()) < until;) {
+			if (!hear(f, (int)((until - now) / 1000000 + 1)))
+				continue;
+			if (f->tell.answer == VB_CABLE_YES)
+				return 0;
+			return guest_fails(f->peer, f->tell.answer < VB_CABLE_ANSWERS_MOST
+			                                    ? answers[f->tell.answer]
+			                                    : "an answer of another version");
+		}
+	}
+	return guest_fails(f->peer, f->refused ? "no fabric process listens there"
+	                                       : "no fabric process that takes guests (--guests) answers there");
+}
+
+/* --- the topology --- */
+
+/* False: what it has begun with is another text than the rest. */
+static bool add_to_text(struct fetch *f)
+{
+	const struct vb_cable_tell *t = &f->tell;
+
+	if (!f->len)
+		f->whole = t->whole;
+	if (t->whole != f->whole || !t->len || t->len > f->whole - f->len)
+		return false;
+	memcpy(f->text + f->len, t->bytes, t->len);
+	f->len += t->len;
+	return true;
+}
+
+static int fetch_text(struct fetch *f)
+{
+	for (int again = 0; again < ASKS; again++) {
+		f->len = f->whole = 0;
+		do {
+			f->ask.at = (uint32_t)f->len;
+			if (ask(f))
+				return -1;
+			if (!f->len) {
+				free(f->text);
+				f->text = f->tell.whole <= TEXT_MOST ? malloc(f->tell.whole + 1u) : NULL;
+			}
+			if (!f->text)
+				return guest_fails(f->peer, "its topology is too large");
+		} while (add_to_text(f) && f->len < f->whole);
+		if (f->whole && f->len == f->whole) {
+			f->text[f->len] = '\0';
+			return 0;
+		}
+	}
+	return guest_fails(f->peer, "its topology changes all the time");
+}
+
+static bool take_addresses(struct server *s, char *text)
+{
+	char *line, *rest = NULL;
+
+	for (line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+		char *tab = strchr(line, '\t');
+		struct vb_fabric_node *n = tab ? vb_fabric_find(s->fabric, tab + 1) : NULL;
+
+		if (!n)
+			continue;
+		*tab = '\0';
+		if (ctl_address(s, n, line, stderr))
+			return false;
+	}
+	return true;
+}
+
+static int read_text(struct server *s, struct fetch *f)
+{
+	struct vb_topology_error e = {0};
+	size_t topology = strlen(f->text);
+
+	if (!vb_topology_read(s->fabric, f->text, topology, &e))
+		return guest_fails(f->peer, e.reason);
+	return topology == f->len || take_addresses(s, f->text + topology + 1)
+	               ? 0
+	               : guest_fails(f->peer, "its addresses cannot be read");
+}
+
+/* --- later: the other process has been started again, or has given us up --- */
+
+void guest_told(struct peer *p, const uint8_t *bytes, size_t len)
+{
+	struct vb_cable_tell t;
+
+	if (p->complained || !vb_cable_tell_decode(&t, bytes, len) || !t.answer || t.answer >= VB_CABLE_ANSWERS_MOST ||
+	    !vb_cable_is_sealed(&p->cable.secret, bytes, len))
+		return;
+	p->complained = true;
+	guest_fails(p, answers[t.answer]);
+}
+
+/* --- start --- */
+
+/* Any port of ours: the other process answers where we ask from. */
+static int connect_host(struct peer *p)
+{
+	struct addrinfo hints = {.ai_socktype = SOCK_DGRAM}, *to = NULL;
+	int rc = getaddrinfo(p->host, p->port, &hints, &to);
+
+	p->fd = rc ? -1 : peer_socket(to, NULL);
+	rc = p->fd < 0 ? guest_fails(p, rc && rc != EAI_SYSTEM ? gai_strerror(rc) : strerror(errno)) : 0;
+	if (to)
+		freeaddrinfo(to);
+	return rc;
+}
+
+int guest_start(struct server *s, const char *host, const char **own, const struct peer_settings *o)
+{
+	struct fetch f = {.key = vb_cable_key(o->secret, o->secret_len), .strangers = vb_cable_key(NULL, 0)};
+	char text[320];
+
+	snprintf(text, sizeof(text), "%.300s=*", host);
+	if (!peer_add(s, text) || strlen(*own) >= sizeof(f.ask.node)) {
+		fprintf(stderr, "verbena-fabric: --join %s: it is written as HOST[:PORT], and --own has one name\n",
+		        host);
+		return -1;
+	}
+	f.peer = s->peers;
+	f.peer->nodes = "*";
+	strcpy(f.ask.node, *own);
+	if (getrandom(&f.ask.nonce, sizeof(f.ask.nonce), 0) != sizeof(f.ask.nonce))
+		return guest_fails(f.peer, strerror(errno));
+	int rc = connect_host(f.peer) || fetch_text(&f) || read_text(s, &f) ? -1 : 0;
+
+	free(f.text);
+	const struct vb_fabric_node *n = rc ? NULL : vb_fabric_find(s->fabric, *own);
+
+	if (!rc && !n)
+		rc = guest_fails(f.peer, answers[VB_CABLE_NO_NODE]);
+	if (rc)
+		return rc;
+	*own = n->id;
+	f.ask.at = VB_CABLE_TAKE;
+	rc = ask(&f);
+	f.peer->asks = !rc;
+	return rc;
+}
