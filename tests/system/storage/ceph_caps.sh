@@ -19,7 +19,7 @@ caps_missing() {
 		lacks elsewhere "client.elsewhere $osd-read-only pool=disks'" rbd:disks/g --read-only &&
 		lacks reader "client.reader $osd pool=disks'" rbd:disks/g &&
 		lacks nofence "client.nofence needs the capability mon 'profile rbd'" rbd:disks/g &&
-		lacks nofence "client.nofence needs the capability mon 'profile rbd'" rbd:disks/g --gateway n
+		lacks nofence "client.nofence needs the capability mon 'profile rbd'" rbd:disks/g --gateway n --nqn "$gateway_url"
 }
 # The target that runs: what it cannot add is said in a line, the rest goes on
 caps_others() {
