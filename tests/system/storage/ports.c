@@ -404,7 +404,8 @@ void port_open(struct port *p)
 	setsockopt(i->listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
 	CHECK(!bind(i->listener, (struct sockaddr *)&a, len) && !listen(i->listener, 64));
 	CHECK(!getsockname(i->listener, (struct sockaddr *)&a, &len));
-	p->number = ntohs(a.sin_port);
+	if (!p->number) /* other ports list it meanwhile */
+		p->number = ntohs(a.sin_port);
 	i->halted = false;
 	CHECK(!pthread_create(&i->thread, NULL, serve, p));
 }
