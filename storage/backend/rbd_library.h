@@ -14,6 +14,7 @@
 	X(rados_conf_parse_env)          \
 	X(rados_connect)                 \
 	X(rados_shutdown)                \
+	X(rados_mon_command)             \
 	X(rados_cluster_fsid)            \
 	X(rados_ioctx_create)            \
 	X(rados_ioctx_destroy)           \

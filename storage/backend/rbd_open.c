@@ -102,6 +102,16 @@ __attribute__((format(printf, 3, 4))) static int fails(struct opening *o, int er
 	return -error;
 }
 
+static const char *client_name(const struct opening *o)
+{
+	return o->cluster->user ? o->cluster->user : "admin";
+}
+
+static bool is_denied(int error)
+{
+	return error == -EPERM || error == -EACCES;
+}
+
 static int configure(struct opening *o, rados_t rados)
 {
 	/* Hosts have caches of their own. Without one here, writes are durable when they are answered, and two targets
@@ -141,7 +151,7 @@ static int join_cluster(struct opening *o)
 		return fails(o, error, "librados");
 	error = configure(o, c->rados);
 	if (!error && (error = lib->rados_connect(c->rados)))
-		error = fails(o, error, "the cluster lets client.%s not in", c->user ? c->user : "admin");
+		error = fails(o, error, "the cluster lets client.%s not in", client_name(o));
 	if (!error && (error = lib->rados_cluster_fsid(c->rados, c->fsid, sizeof(c->fsid))) > 0)
 		error = 0;
 	if (error) {
@@ -203,6 +213,25 @@ static int check_image(struct opening *o)
 	return d->b.identity ? 0 : ENOMEM;
 }
 
+/* Without this capability librbd cannot take the lock of a client that has failed, nor a gateway take over, which would
+ * be noticed only then. The monitor looks at capabilities first, and then finds that this is no address, so it adds
+ * nothing. */
+static int check_blocklist(struct opening *o)
+{
+	const char *command = "{\"prefix\": \"osd blocklist\", \"blocklistop\": \"add\", \"addr\": \"verbena/0\"}";
+	const struct nb_rbd_library *lib = o->rbd.lib;
+	char *out = NULL, *said = NULL;
+	size_t out_size, said_size;
+	int error = lib->rados_mon_command(o->cluster->rados, &command, 1, NULL, 0, &out, &out_size, &said, &said_size);
+
+	lib->rados_buffer_free(out);
+	lib->rados_buffer_free(said);
+	if (!is_denied(error))
+		return 0;
+	return fails(o, error, "client.%s needs the capability mon 'profile rbd', to shut clients out that have failed",
+	             client_name(o));
+}
+
 static int join_gateways(struct opening *o)
 {
 	struct nb_rbd *d = &o->rbd;
@@ -233,9 +262,13 @@ static int open_pool(struct opening *o)
 		error = d->lib->rbd_open_read_only(d->io, o->image, &d->image, o->snap);
 	else
 		error = d->lib->rbd_open(d->io, o->image, &d->image, NULL);
-	if (error)
+	if (is_denied(error))
+		error = fails(o, error, "image %s: client.%s needs the capability osd 'profile rbd%s pool=%s'",
+		              o->image, client_name(o), d->b.readonly ? "-read-only" : "", o->pool);
+	else if (error)
 		error = fails(o, error, "image %s%s%s", o->image, o->snap ? "@" : "", o->snap ? o->snap : "");
-	else if ((error = check_image(o)) || (error = join_gateways(o)))
+	else if ((error = check_image(o)) || (!d->b.readonly && (error = check_blocklist(o))) ||
+	         (error = join_gateways(o)))
 		d->lib->rbd_close(d->image);
 	if (error)
 		d->lib->rados_ioctx_destroy(d->io);

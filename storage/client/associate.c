@@ -23,8 +23,8 @@ static struct vn_link link_of(struct vn_path *p, const struct vn_transport *t, u
 	                    .stop = &p->disk->stop,
 	                    .why = p->why};
 
-	strcpy(l.host, p->at->host);
-	strcpy(l.service, p->at->service);
+	strcpy(l.host, p->at.host);
+	strcpy(l.service, p->at.service);
 	l.service_id = p->disk->url.service_id;
 	l.pkey = p->disk->url.pkey;
 	return l;
@@ -107,6 +107,7 @@ int vn_nvme_associate(struct vn_path *p, struct vn_link *l, struct vn_associatio
 	pthread_mutex_unlock(&p->disk->lock);
 	strcpy(a->info.nqn, p->disk->url.nqn);
 	e = open_admin(l, &p->disk->who, p->disk->url.nqn, p->disk->options.keep_alive_ms, a);
+	a->limits.events &= NV_AEC_NS_CHANGED | NV_AEC_ANA_CHANGED;
 	/* enable events before reading what they report, so that no change is missed */
 	if (!e && a->limits.events && vn_ctl_want_events(l, a->admin, a->limits.events))
 		a->limits.events = 0;
@@ -139,6 +140,21 @@ int vn_discover_at(struct vn_link *l, const struct vn_identity *who, struct vn_f
 	if (!e)
 		vn_ctl_shutdown(a.admin, l->deadline);
 	vn_dissolve(&a);
+	return e;
+}
+
+int vn_discovery_open(struct vn_link *l, const struct vn_identity *who, struct vn_association *a)
+{
+	memset(a, 0, sizeof(*a));
+	int e = open_admin(l, who, NV_DISCOVERY_NQN, l->options->keep_alive_ms, a);
+
+	a->limits.events &= NV_AEC_DISCOVERY_CHANGED;
+	if (!e && a->limits.events && vn_ctl_want_events(l, a->admin, a->limits.events))
+		a->limits.events = 0;
+	if (!e && a->admin->error)
+		e = -a->admin->error;
+	if (e)
+		vn_dissolve(a);
 	return e;
 }
 
@@ -175,6 +191,19 @@ static int by_rdma(struct vn_path *p, bool iwarp, uint64_t deadline, struct vn_a
 	return l.transport->associate(p, &l, a);
 }
 
+/* Gateways list each other's ports, which are those of other paths. */
+static bool is_of_another_path(struct vn_path *p, const char *address)
+{
+	struct vn_disk *d = p->disk;
+	bool other = false;
+
+	vn_lock(d);
+	for (unsigned i = 0; i < d->n_paths; i++)
+		other |= strcmp(p->at.host, address) && !strcmp(d->paths[i].at.host, address);
+	pthread_mutex_unlock(&d->lock);
+	return other;
+}
+
 /* Tries the RDMA ports of the discovery log. -ENOENT: it has none; -ENOTCONN: there is no log. */
 static int by_rdma_listed(struct vn_path *p, bool iwarp, uint64_t log_deadline, uint64_t deadline,
                           struct vn_association *a)
@@ -188,7 +217,8 @@ static int by_rdma_listed(struct vn_path *p, bool iwarp, uint64_t log_deadline, 
 		return -ENOTCONN;
 	e = -ENOENT;
 	for (size_t i = 0; i < n && may_try_next(p, e); i++) {
-		if (strcmp(found[i].transport, "rdma") || strcmp(found[i].nqn, p->disk->url.nqn))
+		if (strcmp(found[i].transport, "rdma") || strcmp(found[i].nqn, p->disk->url.nqn) ||
+		    is_of_another_path(p, found[i].address))
 			continue;
 		l = link_of(p, &vn_rdma, deadline);
 		l.latest = p->latest;

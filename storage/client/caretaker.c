@@ -80,8 +80,7 @@ static bool try_once(struct vn_path *p, unsigned tries)
 	return good;
 }
 
-/* True: the disk is given up, now or before. */
-static bool give_up_in_time(struct vn_disk *d)
+bool vn_give_up_in_time(struct vn_disk *d)
 {
 	bool any = false;
 
@@ -98,6 +97,15 @@ static bool give_up_in_time(struct vn_disk *d)
 
 	pthread_mutex_unlock(&d->lock);
 	return over;
+}
+
+static bool is_unlisted(struct vn_path *p)
+{
+	vn_lock(p->disk);
+	bool unlisted = p->unlisted;
+
+	pthread_mutex_unlock(&p->disk->lock);
+	return unlisted;
 }
 
 static void reconnect_path(struct vn_path *p)
@@ -119,7 +127,7 @@ static void reconnect_path(struct vn_path *p)
 	vn_wake(d);
 	vn_dissolve(&old);
 	for (unsigned tries = 1; !d->stop; tries++) {
-		if (give_up_in_time(d))
+		if (vn_give_up_in_time(d) || is_unlisted(p))
 			return;
 		if (d->options.reconnect_ms && try_once(p, tries))
 			return;
@@ -256,7 +264,7 @@ static void mind_connection(struct vn_path *p)
 	struct vn_queue *admin = p->now.admin;
 	uint64_t every = p->disk->options.keep_alive_ms / 2, at = vn_now() + every;
 
-	vn_events_begin(p);
+	vn_events_begin(&p->now);
 	while (!p->disk->stop) {
 		struct pollfd f[3];
 		enum found found;
@@ -283,24 +291,49 @@ static void mind_connection(struct vn_path *p)
 	}
 }
 
-void *vn_caretaker(void *path)
+/* What the caretaker does next. Under the disk's lock. */
+static enum task { BEGIN, MIND, RECONNECT, REST } next_task(struct vn_path *p)
+{
+	if (p->up)
+		return MIND;
+	if (p->now.admin) /* its queues may still have commands */
+		return RECONNECT;
+	if (p->unlisted && !p->parked) {
+		p->parked = true;
+		vn_follow_now(p->disk); /* another may have waited for the place */
+	}
+	if (p->parked)
+		return REST;
+	if (!p->tried)
+		return BEGIN;
+	return p->disk->state == VN_OPEN ? RECONNECT : REST;
+}
+
+static void *take_care(void *path)
 {
 	struct vn_path *p = path;
-	struct vn_disk *d = p->disk;
 
-	begin_path(p);
-	while (!d->stop) {
-		vn_lock(d);
-		enum vn_state state = d->state;
-		bool up = p->up;
+	while (!p->disk->stop) {
+		vn_lock(p->disk);
+		enum task task = next_task(p);
 
-		pthread_mutex_unlock(&d->lock);
-		if (up)
+		pthread_mutex_unlock(&p->disk->lock);
+		if (task == BEGIN)
+			begin_path(p);
+		else if (task == MIND)
 			mind_connection(p);
-		else if (state == VN_OPEN || p->now.admin) /* its queues may still have commands */
+		else if (task == RECONNECT)
 			reconnect_path(p);
 		else
 			caretaker_nap(p, -1);
 	}
 	return NULL;
+}
+
+int vn_caretaker_start(struct vn_path *p)
+{
+	int e = pthread_create(&p->caretaker, NULL, take_care, p);
+
+	p->has_caretaker = !e;
+	return -e;
 }

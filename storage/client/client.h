@@ -268,6 +268,7 @@ struct vn_url {
 	unsigned n; /* paths */
 	struct vn_place at[VN_PATHS_MAX];
 	char nqn[NV_NQN_SIZE];
+	bool discover;      /* at[] are discovery services, whose log has the paths */
 	uint32_t nsid;      /* 0: not given */
 	uint8_t target[16]; /* SRP: the port; nqn has it as text */
 	uint16_t lun;
@@ -326,6 +327,8 @@ int vn_ctl_keep_alive(struct vn_queue *admin, uint64_t deadline);
 void vn_ctl_shutdown(struct vn_queue *admin, uint64_t deadline);
 
 int vn_discover_at(struct vn_link *l, const struct vn_identity *who, struct vn_found **found, size_t *count);
+/* A connection to a discovery service that stays, with its events if it has any. */
+int vn_discovery_open(struct vn_link *l, const struct vn_identity *who, struct vn_association *a);
 
 #ifdef VN_HAVE_RDMA
 /* SCSI disks by SRP: what vn_ctl_… and associate.c are for NVMe. All take queues that no other thread uses. */
@@ -353,8 +356,10 @@ struct vn_association {
 /* A way to the disk: a controller, the connections to it, and the thread that cares for them. */
 struct vn_path {
 	struct vn_disk *disk;
-	const struct vn_place *at;
+	struct vn_place at; /* changes only while it is parked */
 	/* under the disk's lock */
+	bool unlisted;                        /* the discovery log does not list it: it ends when it breaks */
+	bool parked;                          /* … it has ended, and another place may take this one's memory */
 	bool up;                              /* connected */
 	bool tried;                           /* the first attempt to connect has ended */
 	bool stale;                           /* a command was refused: the caretaker should ask for the access */
@@ -380,6 +385,16 @@ struct vn_path {
 	char why[120];
 };
 
+/* Follows the discovery log, for addresses with ?discover. Its thread uses everything but care. */
+struct vn_follower {
+	int care; /* eventfd that it waits for; -1: there is no follower */
+	pthread_t thread;
+	bool has_thread;
+	struct vn_association now; /* with the service; now.admin NULL: with none */
+	unsigned next;             /* which service is asked next */
+	char why[120];
+};
+
 struct vn_disk {
 	pthread_mutex_t lock; /* guards everything below unless stated otherwise */
 	pthread_cond_t cond;  /* signaled when no thread polls any more, and when a path has been tried */
@@ -394,7 +409,8 @@ struct vn_disk {
 	struct vn_waiter *waiters; /* threads that wait to poll next */
 	int epoll, wake;           /* wake: an eventfd in epoll */
 	struct vn_path paths[VN_PATHS_MAX];
-	unsigned n_paths;
+	unsigned n_paths; /* including those that are parked */
+	struct vn_follower follower;
 	struct vn_path *use;  /* the path for commands; NULL: none is usable */
 	struct vn_path *last; /* … and the last one that was */
 	uint64_t useless;     /* ms: since when there is none */
@@ -435,7 +451,7 @@ static inline uint64_t vn_least(uint64_t a, uint64_t b)
 
 static inline bool vn_several(const struct vn_disk *d)
 {
-	return d->n_paths > 1;
+	return d->url.discover || d->n_paths > 1; /* with discovery the number changes */
 }
 
 /* Connects all queues. Returns 0 and fills in *a, or a negative errno. tries: attempts that failed since the connection
@@ -449,16 +465,27 @@ void vn_dissolve(struct vn_association *a);
 bool vn_return_due(const struct vn_path *p);
 /* Called by the caretaker while the path is up: tries to move it from TCP to RDMA. True: it uses another association. */
 bool vn_return(struct vn_path *p);
-void *vn_caretaker(void *path);
-void vn_care(struct vn_path *p); /* wakes the caretaker */
-void vn_wake(struct vn_disk *d); /* wakes the polling thread */
+int vn_caretaker_start(struct vn_path *p);
+void vn_care(struct vn_path *p);            /* wakes the caretaker */
+bool vn_give_up_in_time(struct vn_disk *d); /* true: the disk is given up, now or before */
+void vn_wake(struct vn_disk *d);            /* wakes the polling thread */
 
 /* Called by the caretaker only. */
 uint64_t vn_patience(const struct vn_path *p); /* ms: the deadline of an admin command that is sent now */
-void vn_events_begin(struct vn_path *p);
 void vn_events_look(struct vn_path *p);
-void vn_events_end(struct vn_association *a);
 void vn_ask_access(struct vn_path *p);
+
+/* Events of a controller, for the thread that uses its admin queue. */
+void vn_events_begin(struct vn_association *a);
+bool vn_event_came(const struct vn_association *a, uint32_t *result);
+void vn_event_again(struct vn_association *a); /* after the event's log page was read */
+void vn_events_end(struct vn_association *a);
+
+/* follow.c: paths by the discovery log. first: asks for it, and makes its paths; the rest is the thread's */
+int vn_follow_first(struct vn_disk *d, char *said);
+int vn_follow_start(struct vn_disk *d);
+void vn_follow_end(struct vn_disk *d); /* with d->stop set: no path comes any more. The connection stays */
+void vn_follow_now(struct vn_disk *d); /* the log should be read again */
 
 /* Called under d->lock. */
 bool vn_same_disk(const struct vn_disk *d, const struct vn_info *is, const struct vn_names *names);

@@ -280,7 +280,7 @@ int vn_ctl_identify(struct vn_link *l, struct vn_queue *admin, struct vn_limits 
 	info->volatile_cache = d[C_VWC] & 1;
 	lim->ana = d[C_CMIC] & CMIC_ANA;
 	lim->anatt = d[C_ANATT];
-	lim->events = nv_get32(d + C_OAES) & (NV_AEC_NS_CHANGED | NV_AEC_ANA_CHANGED);
+	lim->events = nv_get32(d + C_OAES) & (NV_AEC_NS_CHANGED | NV_AEC_ANA_CHANGED | NV_AEC_DISCOVERY_CHANGED);
 	if (at_once && at_once < lim->mqes)
 		lim->mqes = at_once;
 	while (lim->page >> shift > 1)

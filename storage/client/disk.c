@@ -43,6 +43,8 @@ static void disk_free(struct vn_disk *d)
 	for (unsigned i = 0; i < d->n_paths; i++)
 		if (d->paths[i].care >= 0)
 			close(d->paths[i].care);
+	if (d->follower.care >= 0)
+		close(d->follower.care);
 	pthread_cond_destroy(&d->cond);
 	pthread_mutex_destroy(&d->lock);
 	free(d->cmds);
@@ -55,12 +57,17 @@ static bool make_paths(struct vn_disk *d, const struct vn_url *u)
 	bool good = true;
 
 	d->url = *u;
+	d->follower.care = -1;
+	if (u->discover) {
+		d->follower.care = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+		return d->follower.care >= 0;
+	}
 	d->n_paths = u->n;
 	for (unsigned i = 0; i < u->n; i++) {
 		struct vn_path *p = &d->paths[i];
 
 		p->disk = d;
-		p->at = &d->url.at[i];
+		p->at = u->at[i];
 		p->care = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 		good &= p->care >= 0;
 	}
@@ -106,25 +113,26 @@ static struct vn_disk *disk_new(const struct vn_options *o, const struct vn_url 
 	return d;
 }
 
-/* The threads block all signals, which are for the program. */
-static int start_caretakers(struct vn_disk *d)
+/* The threads block all signals, which are for the program. The follower starts more caretakers, so it comes last. */
+static int start_threads(struct vn_disk *d)
 {
 	sigset_t all, was;
 	int e = 0;
 
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &was);
-	for (unsigned i = 0; i < d->n_paths && !e; i++) {
-		e = pthread_create(&d->paths[i].caretaker, NULL, vn_caretaker, &d->paths[i]);
-		d->paths[i].has_caretaker = !e;
-	}
+	for (unsigned i = 0; i < d->n_paths && !e; i++)
+		e = vn_caretaker_start(&d->paths[i]);
+	if (!e && d->url.discover)
+		e = vn_follow_start(d);
 	pthread_sigmask(SIG_SETMASK, &was, NULL);
-	return -e;
+	return e;
 }
 
-static void end_caretakers(struct vn_disk *d)
+static void end_threads(struct vn_disk *d)
 {
 	d->stop = true;
+	vn_follow_end(d);
 	for (unsigned i = 0; i < d->n_paths; i++)
 		vn_care(&d->paths[i]);
 	for (unsigned i = 0; i < d->n_paths; i++)
@@ -134,6 +142,7 @@ static void end_caretakers(struct vn_disk *d)
 
 static void dissolve_paths(struct vn_disk *d)
 {
+	vn_dissolve(&d->follower.now);
 	for (unsigned i = 0; i < d->n_paths; i++)
 		vn_dissolve(&d->paths[i].now);
 }
@@ -169,11 +178,14 @@ static bool await_paths(struct vn_disk *d)
 
 static int connect_disk(struct vn_disk *d, char *said)
 {
-	int e = start_caretakers(d);
+	int e = d->url.discover ? vn_follow_first(d, said) : 0;
 
+	if (e)
+		return e;
+	e = start_threads(d);
 	if (!e && await_paths(d))
 		return 0;
-	end_caretakers(d);
+	end_threads(d);
 	dissolve_paths(d);
 	if (e)
 		return e;
@@ -255,7 +267,7 @@ void vn_close(struct vn_disk *d)
 	vn_lock(d);
 	d->state = VN_CLOSING;
 	pthread_mutex_unlock(&d->lock);
-	end_caretakers(d);
+	end_threads(d);
 	vn_lock(d);
 	for (unsigned i = 0; i < d->n_paths; i++)
 		vn_withdraw(&d->paths[i]);
@@ -268,6 +280,8 @@ void vn_close(struct vn_disk *d)
 
 	for (unsigned i = 0; i < d->n_paths; i++)
 		say_goodbye(&d->paths[i], deadline);
+	if (d->follower.now.admin && !d->follower.now.admin->error)
+		vn_ctl_shutdown(d->follower.now.admin, deadline);
 	dissolve_paths(d);
 	disk_free(d);
 }
@@ -282,7 +296,7 @@ const char *vn_transport_name(struct vn_disk *d)
 	const char *name;
 
 	vn_lock(d);
-	name = d->last->transport->name;
+	name = d->last->transport ? d->last->transport->name : "";
 	pthread_mutex_unlock(&d->lock);
 	return name;
 }

@@ -27,14 +27,28 @@ static void ask_for_event(struct vn_queue *admin, struct vn_cmd *c)
 	admin->transport->kick(admin);
 }
 
-void vn_events_begin(struct vn_path *p)
+void vn_events_begin(struct vn_association *a)
 {
-	struct vn_association *a = &p->now;
-
 	if (a->event || a->admin->error || !a->limits.events)
 		return; /* the disk works without events, too */
 	a->event = calloc(1, sizeof(*a->event));
 	if (a->event)
+		ask_for_event(a->admin, a->event);
+}
+
+bool vn_event_came(const struct vn_association *a, uint32_t *result)
+{
+	const struct vn_cmd *c = a->event;
+
+	if (!c || !c->done || c->cqe.status || a->admin->error)
+		return false;
+	*result = (uint32_t)c->cqe.result;
+	return true;
+}
+
+void vn_event_again(struct vn_association *a)
+{
+	if (!a->admin->error)
 		ask_for_event(a->admin, a->event);
 }
 
@@ -131,11 +145,10 @@ static void take_disk_event(struct vn_path *p, uint32_t result)
 
 void vn_events_look(struct vn_path *p)
 {
-	struct vn_cmd *c = p->now.event;
+	uint32_t result;
 
-	if (!c || !c->done || c->cqe.status || p->now.admin->error)
+	if (!vn_event_came(&p->now, &result))
 		return;
-	take_disk_event(p, (uint32_t)c->cqe.result);
-	if (!p->now.admin->error)
-		ask_for_event(p->now.admin, c);
+	take_disk_event(p, result);
+	vn_event_again(&p->now);
 }

@@ -31,12 +31,21 @@ static unsigned rank_of(const struct vn_path *p, uint64_t now)
 	}
 }
 
-static bool all_lost_for_good(const struct vn_disk *d)
+/* A path, if all of them say that the namespace is lost for good. */
+static struct vn_path *lost_for_good(struct vn_disk *d)
 {
-	for (unsigned i = 0; i < d->n_paths; i++)
-		if (!d->paths[i].up || d->paths[i].access != NV_ANA_LOSS)
-			return false;
-	return true;
+	struct vn_path *first = NULL;
+
+	for (unsigned i = 0; i < d->n_paths; i++) {
+		struct vn_path *p = &d->paths[i];
+
+		if (p->parked)
+			continue;
+		if (!p->up || p->access != NV_ANA_LOSS)
+			return NULL;
+		first = first ? first : p;
+	}
+	return first;
 }
 
 void vn_choose(struct vn_disk *d)
@@ -51,7 +60,7 @@ void vn_choose(struct vn_disk *d)
 			rank = rank_of(best, now);
 		}
 	if (!rank)
-		best = all_lost_for_good(d) ? &d->paths[0] : NULL; /* whose answers end the requests */
+		best = lost_for_good(d); /* whose answers end the requests */
 	if (best == d->use)
 		return;
 	if (best) {
@@ -84,7 +93,7 @@ bool vn_refused(struct vn_path *p, uint16_t status)
 {
 	uint16_t code = status & NV_STATUS_MASK;
 
-	if (code >> 8 != PATHS_STATUS || status & NV_DNR || (code == NV_ANA_LOSS_PATH && all_lost_for_good(p->disk)))
+	if (code >> 8 != PATHS_STATUS || status & NV_DNR || (code == NV_ANA_LOSS_PATH && lost_for_good(p->disk)))
 		return false;
 	p->stale = true;
 	vn_care(p);
@@ -109,6 +118,7 @@ void vn_lost(struct vn_path *p)
 	p->breaks++;
 	vn_choose(p->disk);
 	vn_care(p);
+	vn_follow_now(p->disk); /* perhaps others have come or gone, too */
 }
 
 bool vn_hopeless(const struct vn_disk *d)
@@ -293,8 +303,8 @@ static const char *reason_of(const struct vn_path *p, uint64_t now)
 static void tell_path(const struct vn_path *p, struct vn_path_info *i)
 {
 	memset(i, 0, sizeof(*i));
-	strcpy(i->address, p->at->host);
-	strcpy(i->service, p->at->service);
+	strcpy(i->address, p->at.host);
+	strcpy(i->service, p->at.service);
 	snprintf(i->transport, sizeof(i->transport), "%s", p->transport ? p->transport->name : "");
 	i->connected = p->up;
 	i->used = p == p->disk->use;
@@ -307,9 +317,16 @@ static void tell_path(const struct vn_path *p, struct vn_path_info *i)
 
 size_t vn_paths(struct vn_disk *d, struct vn_path_info *paths, size_t n)
 {
+	size_t count = 0;
+
 	vn_lock(d);
-	for (unsigned i = 0; i < d->n_paths && i < n; i++)
-		tell_path(&d->paths[i], &paths[i]);
+	for (unsigned i = 0; i < d->n_paths; i++) {
+		if (d->paths[i].parked)
+			continue;
+		if (count < n)
+			tell_path(&d->paths[i], &paths[count]);
+		count++;
+	}
 	pthread_mutex_unlock(&d->lock);
-	return d->n_paths;
+	return count;
 }

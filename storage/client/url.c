@@ -154,11 +154,30 @@ static bool parse_srp_query(const char *query, bool bare, struct vn_url *u)
 	return bare && inet_pton(AF_INET6, u->at[0].host, gid) == 1;
 }
 
+/* ?nsid=N, ?discover, or both in any order, joined by & */
+static bool parse_nvme_query(const char *query, struct vn_url *u)
+{
+	char copy[40], *rest = copy;
+	unsigned long n;
+
+	if (!copy_part(copy, sizeof(copy), query + 1, strlen(query + 1)))
+		return false;
+	for (char *text; (text = strsep(&rest, "&"));) {
+		if (!strcmp(text, "discover") && !u->discover) {
+			u->discover = true;
+			continue;
+		}
+		if (strncmp(text, "nsid=", 5) || u->nsid || !parse_number(text + 5, NV_NSID_ALL - 1, &n))
+			return false;
+		u->nsid = (uint32_t)n;
+	}
+	return true;
+}
+
 int vn_url_parse(const char *text, struct vn_url *out)
 {
 	struct vn_url u = {0};
 	const char *at = NULL, *end, *path;
-	unsigned long n;
 
 	for (size_t i = 0; i < sizeof(schemes) / sizeof(*schemes); i++)
 		if (!strncmp(text, schemes[i].name, strlen(schemes[i].name))) {
@@ -184,11 +203,8 @@ int vn_url_parse(const char *text, struct vn_url *out)
 	    (!copy_part(u.nqn, sizeof(u.nqn), path + 1, (size_t)(end - path - 1)) ||
 	     !nv_nqn_valid(u.nqn, sizeof(u.nqn))))
 		return -EINVAL;
-	if (query) {
-		if (strncmp(query, "?nsid=", 6) || !parse_number(query + 6, NV_NSID_ALL - 1, &n))
-			return -EINVAL;
-		u.nsid = (uint32_t)n;
-	}
+	if (query && !parse_nvme_query(query, &u))
+		return -EINVAL;
 	*out = u;
 	return 0;
 }

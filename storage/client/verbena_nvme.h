@@ -19,8 +19,8 @@ extern "C" {
  * vn_close and the synchronous calls, in the calling thread, without a lock. They may belong to requests of other
  * threads. A callback may make any call except vn_poll, vn_close and the synchronous calls on the same disk.
  *
- * The library has one thread for each path of a disk, which keeps the connection alive and reconnects when it breaks. It
- * never runs callbacks. After fork() the child must not use the disk.
+ * The library has one thread for each path of a disk, which keeps the connection alive and reconnects when it breaks, and
+ * one more for paths by discovery. They never run callbacks. After fork() the child must not use the disk.
  *
  * Errors. Functions return 0 (or a count), or a negative errno value. On failure they leave out-parameters untouched.
  * Callbacks get 0 or one of
@@ -41,7 +41,7 @@ struct vn_disk;
 /* ---- opening ---- */
 
 /*
- * An NVMe disk has an address nvme+tcp://HOST[:PORT][/NQN][?nsid=N], nvme+tls://… (TCP with TLS, which requires a key),
+ * An NVMe disk has an address nvme+tcp://HOST[:PORT][/NQN][?nsid=N][?discover], nvme+tls://… (TCP with TLS, which requires a key),
  * nvme+rdma://… or nvme+auto://…. HOST is a name, an IPv4 address, or an IPv6 address in brackets. The default for PORT
  * is 4420. The default namespace is the first one in the target's list when the disk is opened.
  *
@@ -54,6 +54,15 @@ struct vn_disk;
  * again. If a path breaks, or cannot execute a command, its commands are sent again by
  * another. Paths that broke are connected again in the background. reconnect_ms counts from when no path was usable
  * (with paths that deny access at least 10 s; then requests end with -EIO). vn_paths says what is used and why.
+ *
+ * Paths by discovery. With ?discover (or ?nsid=N&discover) HOST[:PORT] is a discovery service, as every port of
+ * verbena-target is. The paths are those to the NQN that its discovery log lists for the scheme's transport, up to 8. With
+ * auto they are the ports for TCP, and those for RDMA at addresses that have none for TCP. Entries whose address is not a
+ * number are ignored. The library stays connected to the service, and reads the log again when the service reports a
+ * change, and when a path breaks. A path that is listed is added. One that is not listed any more is used until it
+ * breaks, and then ends. If the service breaks or lists nothing, the next one is asked: the others of the address, then
+ * those at the addresses of all paths so far. So is one after the other while no path is usable. A service without events
+ * is asked again after ten times reconnect_pause_ms. Referrals are not followed.
  *
  * auto uses RDMA if both ends support it, and TCP otherwise. PORT is the port for TCP. The discovery log at that port
  * lists the ports for RDMA. If it lists none, PORT itself is tried with rdma_cm, for half of the time for RDMA. The
@@ -179,7 +188,8 @@ struct vn_path_info {
 	uint64_t commands, breaks; /* commands sent by it, including repetitions; connections that broke */
 };
 
-/* Fills in up to n descriptions of the disk's paths, in the order of its address. Returns the number of paths. */
+/* Fills in up to n descriptions of the disk's paths, in the order of its address; those by discovery are in no order.
+ * Returns the number of paths. */
 VN_API size_t vn_paths(struct vn_disk *disk, struct vn_path_info *paths, size_t n);
 
 /* ---- memory ---- */

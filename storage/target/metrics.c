@@ -115,12 +115,96 @@ static void each_host(FILE *f, const struct nt_target *t, each_gate *put)
 			put(f, &(struct labelled){.host = a->nqn, .gate = &a->gate});
 }
 
+/* ---- what only namespaces or only hosts have ---- */
+
+static void put_of_namespace(FILE *f, const struct nt_namespace *ns, const char *name, uint64_t n)
+{
+	put_sample(f, &(struct labelled){.subsystem = ns->subsystem->nqn, .nsid = ns->nsid}, name, NULL, NULL, n);
+}
+
+static void put_size(FILE *f, const struct nt_namespace *ns)
+{
+	put_of_namespace(f, ns, "size_bytes", ns->backend->size);
+}
+
+static void put_at_medium(FILE *f, const struct nt_namespace *ns)
+{
+	put_of_namespace(f, ns, "at_medium_operations", ns->at_medium);
+}
+
+static void put_in_turn(FILE *f, const struct nt_namespace *ns)
+{
+	put_of_namespace(f, ns, "in_turn_operations", ns->turns.count);
+}
+
+static void put_depth(FILE *f, const struct nt_namespace *ns)
+{
+	put_of_namespace(f, ns, "depth", ns->gate.limits.depth ? ns->gate.limits.depth : NT_DEPTH);
+}
+
+static void put_late(FILE *f, const struct nt_namespace *ns)
+{
+	put_of_namespace(f, ns, "late_operations_total", ns->backend->late);
+}
+
+static void put_shut_out(FILE *f, const struct nt_namespace *ns)
+{
+	put_of_namespace(f, ns, "shut_out", ns->backend->fenced);
+}
+
+static void put_writer(FILE *f, const struct nt_namespace *ns)
+{
+	if (ns->backend->parts)
+		put_sample(f, &(struct labelled){.subsystem = ns->subsystem->nqn, .nsid = ns->nsid}, "writer", "writer",
+		           nt_writer_name(ns->backend), 1);
+}
+
+static const struct {
+	const char *name, *type, *unit, *help;
+	void (*put)(FILE *f, const struct nt_namespace *ns);
+} of_namespaces[] = {
+        {"size_bytes", "gauge", "bytes", "Its size.", put_size},
+        {"at_medium_operations", "gauge", NULL, "Commands at the medium now.", put_at_medium},
+        {"in_turn_operations", "gauge", NULL, "Commands that wait for their turn at the medium now.", put_in_turn},
+        {"depth", "gauge", NULL, "How many commands the medium gets at once.", put_depth},
+        {"late_operations", "counter", NULL, "Requests that a cluster has not answered in time.", put_late},
+        {"shut_out", "gauge", NULL, "1: the cluster has blocklisted this target.", put_shut_out},
+        {"writer", "gauge", NULL, "Who writes an image that several targets serve.", put_writer},
+};
+
+static void put_of_namespaces(FILE *f, const struct nt_target *t)
+{
+	for (size_t k = 0; k < sizeof(of_namespaces) / sizeof(*of_namespaces); k++) {
+		put_family(f, "namespace", of_namespaces[k].name, of_namespaces[k].type, of_namespaces[k].unit,
+		           of_namespaces[k].help);
+		for (const struct nt_subsystem *s = t->subsystems; s; s = s->next)
+			for (uint32_t i = 1; i <= NT_NAMESPACES_MAX; i++)
+				if (s->ns[i])
+					of_namespaces[k].put(f, s->ns[i]);
+	}
+}
+
+static void put_of_hosts(FILE *f, const struct nt_target *t)
+{
+	put_family(f, "host", "controllers", "gauge", NULL, "Its controllers.");
+	for (uint32_t i = 0; i < NT_PEER_BUCKETS; i++)
+		for (const struct nt_account *a = t->accounts[i]; a; a = a->next)
+			put_sample(f, &(struct labelled){.host = a->nqn}, "controllers", NULL, NULL, a->controllers);
+	put_family(f, "host", "weight", "gauge", NULL, "Its share beside other hosts.");
+	for (uint32_t i = 0; i < NT_PEER_BUCKETS; i++)
+		for (const struct nt_account *a = t->accounts[i]; a; a = a->next)
+			put_sample(f, &(struct labelled){.host = a->nqn}, "weight", NULL, NULL,
+			           a->gate.limits.weight ? a->gate.limits.weight : 1);
+}
+
 /* ---- associations: the way of each host ---- */
 
-static void put_associations(FILE *f, const struct nt_target *t)
+static void put_associations(FILE *f, const struct nt_server *server)
 {
+	const struct nt_target *t = &server->target;
+
 	put_family(f, "association", "way", "gauge", NULL,
-	           "Hosts that are connected, and the way that each has taken.");
+	           "Hosts that are connected, the way that each has taken, and why.");
 	for (const struct nt_subsystem *s = t->subsystems; s; s = s->next)
 		for (const struct nt_controller *c = s->controllers; c; c = c->next) {
 			if (!c->admin)
@@ -133,6 +217,8 @@ static void put_associations(FILE *f, const struct nt_target *t)
 			put_label(f, "device", c->admin->device);
 			fputc(',', f);
 			put_label(f, "way", c->admin->way ? c->admin->way : "");
+			fputc(',', f);
+			put_label(f, "why", nt_why_this_way(server, c->admin));
 			fputs("} 1\n", f);
 		}
 }
@@ -151,7 +237,9 @@ char *nt_metrics(const struct nt_server *s)
 		put_family(f, "host", families[i].name, families[i].type, families[i].unit, families[i].help);
 		each_host(f, &s->target, families[i].put);
 	}
-	put_associations(f, &s->target);
+	put_of_namespaces(f, &s->target);
+	put_of_hosts(f, &s->target);
+	put_associations(f, s);
 	fputs("# EOF\n", f);
 	if (fclose(f)) {
 		free(text);

@@ -120,8 +120,10 @@ char *nt_answer_line(void *server, char *line); /* for the control socket */
  * something else, or no memory. */
 char *nt_change(struct nt_server *s, char *line);
 
-char *nt_metrics(const struct nt_server *s);     /* OpenMetrics, malloc'd */
-char *nt_status_json(const struct nt_server *s); /* malloc'd */
+const char *nt_why_this_way(const struct nt_server *s, const struct nt_queue *q); /* of a host's connection */
+const char *nt_writer_name(const struct nb_backend *b);                           /* who writes a shared image */
+char *nt_metrics(const struct nt_server *s);                                      /* OpenMetrics, malloc'd */
+char *nt_status_json(const struct nt_server *s);                                  /* malloc'd */
 
 void nt_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 

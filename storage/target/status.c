@@ -63,8 +63,8 @@ static json_object *hosts_json(const struct nt_target *t)
 	return hosts;
 }
 
-/* Why a host came this way: the target knows which ways it offers, and which one the host has taken. */
-static const char *why_this_way(const struct nt_server *s, const struct nt_queue *q)
+/* The target knows which ways it offers, and which one the host has taken. */
+const char *nt_why_this_way(const struct nt_server *s, const struct nt_queue *q)
 {
 	bool rdma = false;
 
@@ -89,7 +89,7 @@ static json_object *controller_json(const struct nt_server *s, const struct nt_c
 	add_text(o, "transport", c->admin ? c->admin->ops->name : "");
 	add_text(o, "device", c->admin ? c->admin->device : "");
 	add_text(o, "way", c->admin && c->admin->way ? c->admin->way : "");
-	add_text(o, "why", c->admin ? why_this_way(s, c->admin) : "");
+	add_text(o, "why", c->admin ? nt_why_this_way(s, c->admin) : "");
 	json_object_object_add(o, "authenticated", json_object_new_boolean(c->admin && c->admin->proven));
 	add_number(o, "queues", queues);
 	add_number(o, "seconds", (now - c->connected_at) / 1000);
@@ -100,6 +100,13 @@ static json_object *controller_json(const struct nt_server *s, const struct nt_c
 	add_number(o, "errors", c->errors);
 	add_number(o, "memory", c->memory);
 	return o;
+}
+
+const char *nt_writer_name(const struct nb_backend *b)
+{
+	static const char *const writers[] = {[NB_HERE] = "here", [NB_OTHER] = "another", [NB_MOVING] = "moving"};
+
+	return writers[b->access];
 }
 
 static json_object *namespace_json(const struct nt_namespace *ns)
@@ -121,10 +128,7 @@ static json_object *namespace_json(const struct nt_namespace *ns)
 	add_number(o, "in_turn", ns->turns.count);
 	add_number(o, "depth", ns->gate.limits.depth ? ns->gate.limits.depth : NT_DEPTH);
 	if (ns->backend->parts) {
-		static const char *const writers[] = {
-		        [NB_HERE] = "here", [NB_OTHER] = "another", [NB_MOVING] = "moving"};
-
-		add_text(o, "writer", writers[ns->backend->access]);
+		add_text(o, "writer", nt_writer_name(ns->backend));
 		add_number(o, "gateway_part", ns->backend->part);
 	}
 	json_object_object_add(o, "shut_out", json_object_new_boolean(ns->backend->fenced));

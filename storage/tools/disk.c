@@ -18,6 +18,7 @@ static const char usage[] =
         "  copy SOURCE DESTINATION        either may be a URL or a file\n"
         "  bench URL                      random reads by default\n"
         "URL: nvme+tcp://HOST[:PORT][,HOST[:PORT]...]/NQN[?nsid=N], nvme+tls://..., nvme+rdma://... or nvme+auto://...\n"
+        "  .../NQN?discover               by the paths that the discovery log at HOST lists\n"
         "  srp://HOST[:PORT]/ID_EXT[:IOC_GUID][?lun=N]\n"
         "options: --json --quiet --queues=N --queue-depth=N --host-nqn=NQN --digests --no-sparse --reconnect=SECONDS\n"
         "  --secret-file=FILE --controller-secret-file=FILE --tls-key-file=FILE\n"

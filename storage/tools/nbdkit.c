@@ -308,7 +308,8 @@ static struct nbdkit_plugin plugin = {
         .config = verbena_config,
         .config_complete = verbena_config_complete,
         .config_help =
-                "url=nvme+auto://HOST[:PORT][,HOST[:PORT]...]/NQN or srp://HOST[:PORT]/ID_EXT  (required) the disk\n"
+                "url=nvme+auto://HOST[:PORT][,HOST[:PORT]...]/NQN[?discover] or srp://HOST[:PORT]/ID_EXT  (required) "
+                "the disk\n"
                 "queues=N  queue-depth=N  max-transfer=BYTES  digests=BOOL\n"
                 "host-nqn=NQN  secret=+FILE  controller-secret=+FILE  tls-key=+FILE",
         .magic_config_key = "url",

@@ -5,9 +5,10 @@
 #   messenger   async+posix (default) or async+rdma
 #   store       memstore (default) or bluestore
 #   polling     microseconds for which Ceph polls (default 0)
+#   auth        none (default) or cephx: the daemons and client.admin have keys in $cluster/keyring
 #   hosts       one (default), or three: network namespaces ${netns}0 … 2 that a bridge joins
 # host 0 has the monitor, the manager, OSD 0 and the clients; host 1 has OSD 1, host 2 OSD 2 (or: osd_hosts)
-messenger=async+posix store=memstore hosts=one netns=vc$$h osd_hosts=(0 1 2)
+messenger=async+posix store=memstore auth=none hosts=one netns=vc$$h osd_hosts=(0 1 2)
 cluster=$work/ceph
 declare -A ceph_pids=() # of each daemon
 rdma_options=()         # lines for ceph.conf
@@ -55,9 +56,9 @@ ceph_conf() {
 		[global]
 		fsid = 5ebe2a44-9aaa-4a2d-8c22-6a0d6e0ee5cf
 		mon_host = [v2:$(address_of 0):$mon_port]
-		auth_cluster_required = none
-		auth_service_required = none
-		auth_client_required = none
+		auth_cluster_required = $auth
+		auth_service_required = $auth
+		auth_client_required = $auth
 		ms_type = $messenger
 		ms_async_op_threads = 2
 		run_dir = $cluster
@@ -70,7 +71,7 @@ ceph_conf() {
 		mgr_data = $cluster/mgr
 		osd_data = $cluster/osd\$id
 		mds_data = $cluster/mds
-		keyring = /dev/null
+		keyring = $([ "$auth" = none ] && echo /dev/null || echo "$cluster/keyring")
 		mgr_pool = false
 		mon_data_avail_crit = 1
 		mon_data_avail_warn = 1
@@ -132,6 +133,12 @@ ceph_kill() { # SIGNAL NAME…: and waits for the end; fails if one of them does
 }
 osd_start() { daemon "osd$1" "${osd_hosts[$1]}" ceph-osd -i "$1"; } # ID
 
+ceph_keys() { # one file, and one key, for all
+	local key
+	key=$(ceph-authtool --gen-print-key) && printf "[%s]\nkey = $key\ncaps mon = \"allow *\"\ncaps osd = \"allow *\"\ncaps mgr = \"allow *\"\ncaps mds = \"allow *\"\n" \
+		mon. client.admin client.rgw mgr.x mds.m osd.0 osd.1 osd.2 >"$cluster/keyring"
+}
+
 # ceph_up: sets $cluster up
 ceph_up() {
 	local i uuid=5ebe2a44-9aaa-4a2d-8c22-6a0d6e0ee5c made=()
@@ -139,8 +146,9 @@ ceph_up() {
 	mon_port=$port
 	rm -rf "$cluster" && mkdir -p "$cluster"/{mon,mgr,mds,osd0,osd1,osd2} || return 1
 	ceph_conf >"$cluster/ceph.conf"
+	[ "$auth" = none ] || ceph_keys || return 1
 	monmaptool --create --fsid ${uuid}f --addv a "[v2:$(address_of 0):$mon_port]" "$cluster/monmap" >"$cluster/mon.out" &&
-		client ceph-mon --mkfs -i a --monmap "$cluster/monmap" || return 1
+		client ceph-mon --mkfs -i a --monmap "$cluster/monmap" $([ "$auth" = none ] || echo --keyring "$cluster/keyring") || return 1
 	daemon mon 0 ceph-mon -i a
 	daemon mgr 0 ceph-mgr -i x
 	for i in 0 1 2; do echo "osd new $uuid$i $i"; done | ceph >>"$cluster/osds.out" || return 1

@@ -1,8 +1,10 @@
 #!/bin/bash
 # ceph.sh - a Ceph cluster of Debian's unmodified programs on the RDMA messenger: one host, then three hosts
-# By hand: CEPH=long also runs the control by TCP, all clients, kills, rdma_cm and iWARP; CEPH=control only the control
 # follows: docs/ceph.md; rados(8), rbd(8), ceph-fuse(8), radosgw(8)
 # SPDX-License-Identifier: MIT
+# By hand: CEPH=long also runs the control by TCP, all clients, kills, rdma_cm and iWARP; CEPH=control only the control;
+# CEPH=kills only ten minutes of kills at random (CEPH_KILLS: seconds; CEPH_SEED: which). CEPH_PARTS: some of control, memory,
+# roce, cm, iwarp
 source "$(dirname "$0")/../../support/lib.sh"
 need ceph-mon ceph-mgr ceph-osd monmaptool rados rbd python3 fio ip
 [ "$(id -u)" = 0 ] || { skip ceph "only root makes network namespaces"; exit 0; }
@@ -10,6 +12,7 @@ sanitized && { skip ceph "its programs with a sanitizer's library first need mor
 source "$ROOT/tests/support/ceph.sh"
 source "$(dirname "$0")/ceph_gateway.sh"
 source "$(dirname "$0")/ceph_gateways.sh"
+source "$(dirname "$0")/ceph_caps.sh"
 store=bluestore
 
 ceph_cleanup() {
@@ -103,6 +106,44 @@ cut_off() {
 	cut 2 && wait_for 60 osds_up 2 && sleep 2 && join 2 && wait_for 90 osds_up 3 && wait_for 120 clean
 }
 
+# Daemons are killed at random and started again while fio writes, and reads everything that it has written, each block with
+# its checksum. All OSDs at once are a power cut, and without the monitor nobody learns who is up
+draw() { seed=$(((seed * 1103515245 + 12345) % 2147483648)); drawn=$((seed / 65536 % $1)); }
+kill_some() {
+	local i victims=()
+	draw 8
+	case $drawn in
+	0) victims=(osd0 osd1 osd2) ;;
+	1) victims=(mon) ;;
+	2 | 3) draw 3; victims=("osd$drawn" "osd$(((drawn + 1) % 3))") ;;
+	*) draw 3; victims=("osd$drawn") ;;
+	esac
+	echo "$((SECONDS - began)) s: kills ${victims[*]}"
+	ceph_kill KILL "${victims[@]}" || return 1
+	draw 4
+	sleep $drawn
+	for i in "${victims[@]}"; do
+		if [ "$i" = mon ]; then daemon mon 0 ceph-mon -i a; else osd_start "${i#osd}"; fi
+	done
+	killed_n=$((killed_n + ${#victims[@]}))
+}
+killed_at_random() {
+	local load status=0 began=$SECONDS seconds=${CEPH_KILLS:-600} seed=${CEPH_SEED:-$RANDOM} drawn killed_n=0
+	echo "CEPH_SEED=$seed"
+	client rbd create disks/k --size 32M || return 1
+	at 0 env "CEPH_CONF=$cluster/ceph.conf" timeout -k 5 $((seconds + 300)) fio --name=x --ioengine=rbd --clientname=admin --pool=disks --rbdname=k --rw=randwrite \
+		--bsrange=4k-64k --size=32m --iodepth=8 --time_based --runtime="$seconds" --verify=crc32c --verify_fatal=1 --verify_backlog=512 --verify_state_save=0 >"$work/fio.out" 2>&1 &
+	load=$!
+	while [ $((SECONDS - began)) -lt "$seconds" ] && ! gone $load; do
+		kill_some || { status=1; break; }
+		wait_for 60 osds_up 3 && wait_for 120 clean || { echo "not clean"; ceph -s; status=1; break; }
+	done
+	wait $load || status=1
+	tail -n 25 "$work/fio.out"
+	echo "$killed_n daemons were killed in $((SECONDS - began)) s"
+	! grep "verify:\|error=" "$work/fio.out" && return $status
+}
+
 cephfs() {
 	printf '%s\n' "osd pool create fs.meta 4" "osd pool create fs.data 4" "fs new fs fs.meta fs.data" | ceph || return 1
 	daemon mds 0 ceph-mds -i m
@@ -159,6 +200,7 @@ use() {
 	! in_it all || [ $hosts != one ] || check "$how: CephFS by ceph-fuse" cephfs
 	! in_it all || check "$how: an S3 client" s3
 	! in_it killed || check "$how: an OSD is killed under load, comes back, recovers" loaded killed
+	! in_it kills || check "$how: daemons are killed at random for ${CEPH_KILLS:-600} s, and every write is found" killed_at_random
 	! in_it cut || check "$how: a host is cut off under load, joins again, recovers" loaded cut_off
 	! in_it scrub || check "$how: a deep scrub finds nothing" deep_scrub_finds_nothing
 	[ -z "${KEEP_LOGS:-}" ] || { mkdir -p "$KEEP_LOGS" && cp "$cluster"/*.log "$cluster"/*.out "$cluster/ceph.conf" "$KEEP_LOGS"; }
@@ -170,25 +212,31 @@ rbd_disk() { disk d && fio_on rbd disks --rbdname=d; }
 long=no cases="disk gateway"
 case ${CEPH:-} in
 long | control) long=yes cases="disk gateway all killed scrub" ;;
+kills) cases="kills scrub" ;;
 esac
-[ $long = no ] || use "TCP, one host"
+part() { [[ " ${CEPH_PARTS:-control memory roce cm iwarp} " = *" $1 "* ]]; } # NAME
+[ $long = no ] || ! part control || use "TCP, one host"
 [ "${CEPH:-}" != control ] || finish
 
 messenger=async+rdma
 rdma_options=("ms_async_rdma_device_name = roce_lo" "ms_async_rdma_gid_idx = 1")
-use "shared memory, one host"
+auth=cephx
+[ $long = no ] || cases+=" kills"
+! part memory || use "shared memory, one host"
+[ "${CEPH:-}" != kills ] || finish
 
+auth=none
 hosts=three cases="cut scrub"
 [ $long = no ] || cases="disk all killed cut scrub" # the gateway listens on one host
 check "three hosts" ceph_network
 rdma_options=("ms_async_rdma_device_name = roce_net0" "ms_async_rdma_gid_idx = 1")
-use "RoCE, three hosts"
+! part roce || use "RoCE, three hosts"
 if [ $long = yes ]; then
 	by_cm=("ms_async_rdma_type = iwarp" "ms_async_rdma_cm = true")
 	rdma_options+=("${by_cm[@]}")
-	use "RoCE by rdma_cm, three hosts"
+	! part cm || use "RoCE by rdma_cm, three hosts"
 	export VERBENA_DEVICES=iwarp:net0
 	rdma_options=("ms_async_rdma_device_name = iwarp_net0" "ms_async_rdma_gid_idx = 0" "${by_cm[@]}")
-	use "iWARP, three hosts"
+	! part iwarp || use "iWARP, three hosts"
 fi
 finish

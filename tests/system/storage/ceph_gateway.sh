@@ -110,5 +110,6 @@ gateway_cases() { # HOW
 	check "$1: a snapshot is read-only, and stays as it was" snapshot
 	check "$1: a blocklisted target answers nothing, and is let in again when it reloads" blocklisted
 	check "$1: what cannot be served is refused in one line" bad_names
+	[ $auth = none ] || caps_cases "$1"
 	check "$1: the target ends, and leaves no watcher" gateway_ends
 }

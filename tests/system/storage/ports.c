@@ -20,7 +20,8 @@
 struct conn {
 	int fd;
 	uint16_t qid;
-	bool dead; /* under lock: nothing of it is executed */
+	bool discovery; /* it is for the discovery service */
+	bool dead;      /* under lock: nothing of it is executed */
 	struct nv_sqe sqe;
 	uint8_t data[INLINE];
 	uint32_t length;
@@ -35,9 +36,12 @@ static struct inside {
 	pthread_t thread;
 	bool halted;
 	uint8_t access;
-	struct conn *conns[CONNS], *listening; /* listening: of its event request */
-	uint16_t event;
-	bool pending, told; /* told: and the log has not been read since */
+	struct conn *conns[CONNS];
+	struct teller {
+		struct conn *listening; /* of its event request */
+		uint16_t event;
+		bool pending, told; /* told: and the log has not been read since */
+	} tellers[2];               /* of the disk, and of the discovery service */
 } insides[PORTS];
 
 static struct inside *in(const struct port *p)
@@ -90,6 +94,10 @@ static void identify(struct port *p, const struct conn *c)
 
 	switch (c->sqe.cdw[0] & 0xff) {
 	case NV_CNS_CTRL:
+		if (c->discovery) {
+			nv_put32(d + 92, p->mute ? 0 : NV_AEC_DISCOVERY_CHANGED);
+			break;
+		}
 		d[76] = 1u << 3; /* asymmetric access */
 		d[77] = 4;
 		nv_put32(d + 92, NV_AEC_ANA_CHANGED);
@@ -114,12 +122,72 @@ static void identify(struct port *p, const struct conn *c)
 
 static void tell(struct inside *i)
 {
-	if (!i->pending || i->told || !i->listening)
-		return;
-	i->pending = false;
-	i->told = true;
-	answer(i->listening, i->event, 0, NV_AEN_NOTICE | NV_AEN_ANA_CHANGED << 8 | NV_LOG_ANA << 16);
-	i->listening = NULL;
+	static const uint64_t news[] = {NV_AEN_NOTICE | NV_AEN_ANA_CHANGED << 8 | NV_LOG_ANA << 16,
+	                                NV_AEN_NOTICE | NV_AEN_DISCOVERY_CHANGED << 8 | NV_LOG_DISCOVERY << 16};
+
+	for (unsigned k = 0; k < 2; k++) {
+		struct teller *t = &i->tellers[k];
+
+		if (!t->pending || t->told || !t->listening)
+			continue;
+		t->pending = false;
+		t->told = true;
+		answer(t->listening, t->event, 0, news[k]);
+		t->listening = NULL;
+	}
+}
+
+struct entry {
+	uint8_t trtype, subtype;
+	const char *nqn, *address, *service;
+};
+
+static void put_log_entry(uint8_t *at, const struct entry *e)
+{
+	at[0] = e->trtype;
+	at[1] = NV_ADRFAM_IPV4;
+	at[2] = e->subtype;
+	memset(at + 32, ' ', 32);
+	memcpy(at + 32, e->service, strlen(e->service));
+	strcpy((char *)at + 256, e->nqn);
+	memset(at + 512, ' ', 256);
+	memcpy(at + 512, e->address, strlen(e->address));
+}
+
+/* After the ports entries that are no paths of the disk, or that a host cannot use. */
+static void send_discovery_log(struct port *p, const struct conn *c)
+{
+	static const struct entry others[] = {
+	        {NV_TRTYPE_TCP, NV_SUBTYPE_NVM, "nqn.2026-01.test:other", "127.0.0.1", "4420"},
+	        {NV_TRTYPE_TCP, NV_SUBTYPE_REFERRAL, PORTS_NQN, "127.0.0.1", "4421"},
+	        {NV_TRTYPE_TCP, NV_SUBTYPE_NVM, PORTS_NQN, "localhost", "4422"},
+	        {NV_TRTYPE_TCP, NV_SUBTYPE_NVM, PORTS_NQN, "127.0.0.1", "0"},
+	        {NV_TRTYPE_TCP, NV_SUBTYPE_NVM, PORTS_NQN, "127.0.0.1", "65536"},
+	        {NV_TRTYPE_TCP, NV_SUBTYPE_NVM, PORTS_NQN, "127.0.0.1", "nvme"},
+	        {NV_TRTYPE_RDMA, NV_SUBTYPE_NVM, PORTS_NQN, "127.0.0.1", "4423"},
+	        {0x77, NV_SUBTYPE_NVM, PORTS_NQN, "127.0.0.1", "4424"}};
+	const unsigned n_others = sizeof(others) / sizeof(*others);
+	static uint8_t page[(1 + PORTS + sizeof(others) / sizeof(*others)) * 1024];
+	uint32_t length = ((c->sqe.cdw[0] >> 16) + 1) * 4, at = c->sqe.cdw[2];
+	uint64_t n = 0;
+
+	memset(page, 0, sizeof(page));
+	for (unsigned i = 0; i < PORTS; i++) {
+		char service[12];
+
+		snprintf(service, sizeof(service), "%u", ports[i].number);
+		if (p->lists & 1u << i)
+			put_log_entry(page + 1024 * ++n,
+			              &(struct entry){NV_TRTYPE_TCP, NV_SUBTYPE_NVM, PORTS_NQN, "127.0.0.1", service});
+	}
+	for (unsigned i = 0; i < n_others; i++)
+		put_log_entry(page + 1024 * ++n, &others[i]);
+	nv_put64(page, p->lists);
+	nv_put64(page + 8, n);
+	CHECK(at + length <= sizeof(page));
+	send_data(c, page + at, length);
+	in(p)->tellers[1].told = false;
+	answer(c, c->sqe.cid, 0, 0);
 }
 
 static void send_log(struct port *p, const struct conn *c)
@@ -141,7 +209,7 @@ static void send_log(struct port *p, const struct conn *c)
 	}
 	send_data(c, page + at, length);
 	free(page);
-	i->told = false;
+	i->tellers[0].told = false;
 	answer(c, c->sqe.cid, 0, 0);
 }
 
@@ -152,10 +220,13 @@ static void admin(struct port *p, struct conn *c)
 	if (c->sqe.opcode == NV_ADMIN_IDENTIFY) {
 		identify(p, c);
 	} else if (c->sqe.opcode == NV_ADMIN_GET_LOG) {
-		send_log(p, c);
+		if (c->discovery)
+			send_discovery_log(p, c);
+		else
+			send_log(p, c);
 	} else if (c->sqe.opcode == NV_ADMIN_ASYNC_EVENT) {
-		i->listening = c;
-		i->event = c->sqe.cid;
+		i->tellers[c->discovery].listening = c;
+		i->tellers[c->discovery].event = c->sqe.cid;
 	} else {
 		answer(c, c->sqe.cid, 0, 0);
 	}
@@ -168,7 +239,8 @@ static void fabrics(struct port *p, struct conn *c)
 
 	if (c->sqe.fctype == NV_FCT_CONNECT) {
 		c->qid = (uint16_t)(c->sqe.cdw[0] >> 16);
-		p->connects += !c->qid;
+		c->discovery = !strcmp((char *)c->data + NV_CONNECT_AT_SUBNQN, NV_DISCOVERY_NQN);
+		p->connects += !c->qid && !c->discovery;
 	}
 	if (c->sqe.fctype == NV_FCT_PROPERTY_GET)
 		result = c->sqe.cdw[1] == NV_PROP_CAP ? 63 | 1u << 24 | 1ull << 37 : NV_CSTS_RDY;
@@ -265,8 +337,9 @@ static void forget(struct port *p, struct conn *c)
 	for (unsigned n = 0; n < CONNS; n++)
 		if (i->conns[n] == c)
 			i->conns[n] = NULL;
-	if (i->listening == c)
-		i->listening = NULL;
+	for (unsigned k = 0; k < 2; k++)
+		if (i->tellers[k].listening == c)
+			i->tellers[k].listening = NULL;
 	pthread_mutex_unlock(&lock);
 	close(c->fd);
 	free(c);
@@ -331,7 +404,8 @@ void port_open(struct port *p)
 	setsockopt(i->listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
 	CHECK(!bind(i->listener, (struct sockaddr *)&a, len) && !listen(i->listener, 64));
 	CHECK(!getsockname(i->listener, (struct sockaddr *)&a, &len));
-	p->number = ntohs(a.sin_port);
+	if (!p->number) /* other ports list it meanwhile */
+		p->number = ntohs(a.sin_port);
 	i->halted = false;
 	CHECK(!pthread_create(&i->thread, NULL, serve, p));
 }
@@ -346,7 +420,7 @@ static void cut_from(struct inside *i, uint16_t qid)
 			shutdown(i->conns[n]->fd, SHUT_RDWR);
 		}
 	if (!qid)
-		i->listening = NULL;
+		i->tellers[0].listening = i->tellers[1].listening = NULL;
 	pthread_mutex_unlock(&lock);
 }
 
@@ -383,7 +457,16 @@ void port_access(struct port *p, uint8_t state)
 {
 	pthread_mutex_lock(&lock);
 	in(p)->access = state;
-	in(p)->pending = true;
+	in(p)->tellers[0].pending = true;
+	tell(in(p));
+	pthread_mutex_unlock(&lock);
+}
+
+void port_list(struct port *p, uint8_t list)
+{
+	pthread_mutex_lock(&lock);
+	p->lists = list;
+	in(p)->tellers[1].pending = true;
 	tell(in(p));
 	pthread_mutex_unlock(&lock);
 }

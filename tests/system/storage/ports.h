@@ -13,6 +13,8 @@
 
 struct port {
 	unsigned number;
+	_Atomic uint8_t lists; /* the ports in its discovery log: a bit for each; port_list changes it with an event */
+	_Atomic bool mute;     /* its discovery service has no events */
 	/* to be set before it is connected */
 	uint8_t name; /* last byte of the NGUID; 0: there is none */
 	uint64_t blocks;
@@ -31,6 +33,7 @@ void port_halt(struct port *p);                  /* it does nothing any more, un
 void port_cut(struct port *p);                   /* its I/O queues are reset, and the admin queues stay */
 void port_access(struct port *p, uint8_t state); /* enum nv_ana_state, and an event */
 void port_lie(struct port *p, uint8_t state);    /* without an event */
+void port_list(struct port *p, uint8_t ports);
 void ports_url(char *url, unsigned size);
 
 #endif

@@ -19,6 +19,7 @@ now_ms() { echo $((${EPOCHREALTIME/./} / 1000)); }
 
 cat >"$work/conf.json" <<-END
 	{"listen": [{"transport": "tcp", "address": "127.0.0.1", "port": 0}, {"transport": "rdma", "address": "127.0.0.1", "port": 0}],
+	 "connections": 2048, "connections_per_host": 2048,
 	 "host_limits": {"$SLOW_HOST": {"wbps": "1M", "burst": 50}},
 	 "subsystems": [{"nqn": "$NQN", "allow_any_host": true, "namespaces": [
 	    {"nsid": 1, "backend": "memory", "size": "16M", "limits": {"riops": 500, "burst": 50}},
@@ -77,7 +78,7 @@ metrics_are_said() {
 	ctl metrics >"$work/metrics" && cat "$work/metrics" && [ "$(tail -1 "$work/metrics")" = "# EOF" ] &&
 		grep -q "^verbena_target_namespace_limit{subsystem=\"$NQN\",nsid=\"1\",limit=\"riops\"} 500$" "$work/metrics" &&
 		grep -q '^verbena_target_host_operations_total{host="nqn.2026-01.test:small",direction="read"} [1-9]' "$work/metrics" &&
-		grep -q '^verbena_target_association_way{.*transport="rdma",device="roce_lo",way="RoCE by Verbena"} 1$' "$work/metrics" &&
+		grep -q '^verbena_target_association_way{.*transport="rdma",device="roce_lo",way="RoCE by Verbena",why="the host has chosen RDMA"} 1$' "$work/metrics" &&
 		[ -z "$(grep -v '^#' "$work/metrics" | sed 's/ [^ ]*$//' | sort | uniq -d)" ]
 }
 check "the metrics have the limits, the hosts and their ways, each sample once" metrics_are_said
@@ -141,6 +142,8 @@ wrong_limits() {
 }
 check "each wrong limit or namespace is refused with a line" wrong_limits
 stop_all
+many() { python3 -B "$HERE/many.py" "$VERBENA_RUNTIME/target-1.sock" "${tcp##*:}" $NQN; }
+check "256 hosts use 256 namespaces, which come and go meanwhile; status and metrics have each of them" many
 
 host_vanishes() {
 	ctl limit namespace $NQN 1 iops=1 burst=1 || return 1

@@ -16,7 +16,7 @@ class Queue:
         self.s.sendall(struct.pack("<BBBBIHBBI", 0, 0, 128, 0, 128, 0, 0, 0, 0) + bytes(112))
         assert self.pdu()[0] == 1
         data = bytearray(1024)
-        data[0:16] = bytes([host]) * 16
+        data[0:16] = bytes([host]) * 16 if host < 256 else host.to_bytes(2, "big") * 8
         struct.pack_into("<H", data, 16, controller)
         data[256:256 + len(nqn)] = nqn.encode()
         name = b"nqn.2026-01.test:host%d" % host
@@ -90,9 +90,13 @@ def run(io, word):
     print("%s: %s%s" % (verb, NAMES.get(status, "%#x" % status), more))
 
 
-port, nqn, host = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
-admin = Queue(port, nqn, host, 0, 0xFFFF)
-admin.do(0x7F, nsid=0, cdw=[0, 0x14, 0x460001])
-io = Queue(port, nqn, host, 1, admin.controller)
-for word in sys.argv[4:]:
-    run(io, word)
+def connect(port, nqn, host):
+    admin = Queue(port, nqn, host, 0, 0xFFFF)
+    admin.do(0x7F, nsid=0, cdw=[0, 0x14, 0x460001])
+    return admin, Queue(port, nqn, host, 1, admin.controller)
+
+
+if __name__ == "__main__":
+    admin, io = connect(int(sys.argv[1]), sys.argv[2], int(sys.argv[3]))
+    for word in sys.argv[4:]:
+        run(io, word)

@@ -42,7 +42,7 @@ char bytes[SIZE];
 uint64_t size = SIZE, size_at_watch;
 uint64_t features = RBD_FEATURE_EXCLUSIVE_LOCK;
 const char *rbd_cache = "false";
-int connect_error, pool_error, open_error;
+int connect_error, pool_error, open_error, command_error;
 uint32_t connections, images;
 rbd_update_callback_t watcher;
 void *watcher_arg;
@@ -184,6 +184,11 @@ static void fake_shutdown(rados_t c)
 	*at = ((struct client *)c)->next;
 	pthread_mutex_unlock(&lock);
 	free(c);
+}
+static int fake_command(rados_t c, const char **command, size_t n, const char *in, size_t in_n, char **out,
+                        size_t *out_n, char **said, size_t *said_n)
+{
+	return -command_error;
 }
 static int fake_fsid(rados_t c, char *to, size_t n)
 {
@@ -522,16 +527,19 @@ static int fake_break_lock(rados_ioctx_t io, const char *o, const char *name, co
 	return 0;
 }
 
-static const struct nb_rbd_library fake = {
-        fake_create,         fake_set,         fake_read,      fake_env,         fake_connect,   fake_shutdown,
-        fake_fsid,           fake_pool,        fake_pool_end,  fake_space,       fake_pool_id,   fake_open,
-        fake_open,           fake_close,       fake_stat,      fake_size,        fake_features,  fake_id,
-        fake_unit,           fake_snap_id,     fake_options,   fake_options_end, fake_watch,     fake_unwatch,
-        fake_completion,     fake_result,      fake_release,   fake_aio_read,    fake_aio_write, fake_aio_zero,
-        fake_aio_compare,    fake_addresses,   fake_free,      fake_object_read, fake_version,   fake_op,
-        fake_op_end,         fake_op_version,  fake_op_create, fake_op_write,    fake_operate,   fake_object_watch,
-        fake_object_unwatch, fake_watch_flush, fake_notify,    fake_ack,         fake_blocklist, fake_map,
-        fake_lockers,        fake_break_lock};
+static const struct nb_rbd_library fake = {fake_create,      fake_set,        fake_read,         fake_env,
+                                           fake_connect,     fake_shutdown,   fake_command,      fake_fsid,
+                                           fake_pool,        fake_pool_end,   fake_space,        fake_pool_id,
+                                           fake_open,        fake_open,       fake_close,        fake_stat,
+                                           fake_size,        fake_features,   fake_id,           fake_unit,
+                                           fake_snap_id,     fake_options,    fake_options_end,  fake_watch,
+                                           fake_unwatch,     fake_completion, fake_result,       fake_release,
+                                           fake_aio_read,    fake_aio_write,  fake_aio_zero,     fake_aio_compare,
+                                           fake_addresses,   fake_free,       fake_object_read,  fake_version,
+                                           fake_op,          fake_op_end,     fake_op_version,   fake_op_create,
+                                           fake_op_write,    fake_operate,    fake_object_watch, fake_object_unwatch,
+                                           fake_watch_flush, fake_notify,     fake_ack,          fake_blocklist,
+                                           fake_map,         fake_lockers,    fake_break_lock};
 
 const struct nb_rbd_library *nb_rbd_load(char *why)
 {

@@ -562,6 +562,10 @@ static void what_cannot_join_is_said_in_one_line(void)
 	fake_put_object("something");
 	SAME(open_as("a", why, &b), EBADMSG);
 	CHECK(!strcmp(why, "the object verbena.gateways.abc has contents that no gateway writes"));
+	command_error = EACCES; /* it could not take over */
+	SAME(open_as("a", why, &b), EACCES);
+	CHECK(strstr(why, " needs the capability mon 'profile rbd'"));
+	command_error = 0;
 	all_closed();
 }
 

@@ -289,8 +289,17 @@ static void every_failure_has_one_line(void)
 	open_error = ENOENT;
 	fails_with("p/n/i@s", ENOENT, "image i@s: No such file or directory");
 	open_error = EPERM;
-	fails_with("p/i", EPERM, "image i: Operation not permitted");
+	fails_with("p/i", EPERM,
+	           "image i: client.admin needs the capability osd 'profile rbd pool=p': Operation not permitted");
+	fails_with(
+	        "p/i@s", EPERM,
+	        "image i: client.admin needs the capability osd 'profile rbd-read-only pool=p': Operation not permitted");
 	open_error = 0;
+	command_error = EACCES;
+	fails_with("p/i", EACCES,
+	           "client.admin needs the capability mon 'profile rbd', to shut clients out that have failed: "
+	           "Permission denied");
+	command_error = EINVAL; /* what the monitor says if it would do it: there is no such address */
 	features = 0;
 	fails_with("p/i", EOPNOTSUPP,
 	           "image i has no exclusive lock (rbd feature enable IMAGE exclusive-lock): Operation not supported");
