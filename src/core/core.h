@@ -503,6 +503,8 @@ struct vb_qp {
 		bool fatal;         /* a rule takes the QP to ERR */
 	} fault;
 
+	bool blocks_self;    /* UD: its own datagrams to a group do not come back. Set at creation */
+
 	/* core/xrc.h. For an XRC target, pd, srq and rcq above are those of the SRQ that the current request names */
 	struct {
 		uint32_t *srqns;              /* XRC_SEND: the SRQ of each request, by slot; else NULL */

@@ -42,6 +42,9 @@ int vb_raw_open(struct vb_qp *qp)
 	vb_device_netdev(vb_ctx(qp->qp.context)->dev, &nd);
 	if (nd.arphrd != ARPHRD_ETHER && nd.arphrd != ARPHRD_LOOPBACK)
 		return EOPNOTSUPP;
+	if (qp->blocks_self &&
+	    nd.flags & IFF_LOOPBACK) /* what is sent comes back as received, and nothing tells by whom */
+		return EOPNOTSUPP;
 	struct vb_raw_path *path = calloc(1, sizeof(*path));
 
 	if (!path)
