@@ -24,7 +24,6 @@ NO_INT(modify_flow_action_esp, (struct ibv_flow_action * action, struct ibv_flow
 NO_INT(destroy_flow_action, (struct ibv_flow_action * action))
 NO_PTR(struct ibv_flow_action *, create_flow_action_esp,
        (struct ibv_context * c, struct ibv_flow_action_esp_attr *attr))
-NO_INT(modify_qp_rate_limit, (struct ibv_qp * qp, struct ibv_qp_rate_limit_attr *attr))
 
 /*
  * Until 2018 the _compat_ entries were the verbs, with the arguments of that time; now the library exports functions.
@@ -99,7 +98,7 @@ static const struct verbs_context verbs_ops = {
         .modify_flow_action_esp = no_modify_flow_action_esp,
         .destroy_flow_action = no_destroy_flow_action,
         .create_flow_action_esp = no_create_flow_action_esp,
-        .modify_qp_rate_limit = no_modify_qp_rate_limit,
+        .modify_qp_rate_limit = vb_modify_qp_rate_limit,
         .alloc_parent_domain = vb_alloc_parent_domain,
         .dealloc_td = vb_dealloc_td,
         .alloc_td = vb_alloc_td,

@@ -13,6 +13,7 @@
 #include "core/counts.h"
 #include "core/limits.h"
 #include "core/newer.h"
+#include "core/rate.h"
 #include "core/seg.h"
 #include "util/lock.h"
 
@@ -502,6 +503,9 @@ struct vb_qp {
 		uint64_t *due;      /* by slot, ns: when a request may be sent on one host; or NULL */
 		bool fatal;         /* a rule takes the QP to ERR */
 	} fault;
+
+	struct vb_rate rate; /* ibv_modify_qp_rate_limit */
+	bool blocks_self;    /* UD: its own datagrams to a group do not come back. Set at creation */
 
 	/* core/xrc.h. For an XRC target, pd, srq and rcq above are those of the SRQ that the current request names */
 	struct {

@@ -84,6 +84,18 @@ static void with_raw_packets(struct ibv_device_attr_ex *attr)
 	attr->tso_caps = (struct ibv_tso_caps){.max_tso = VB_MAX_TSO, .supported_qpts = 1u << IBV_QPT_RAW_PACKET};
 }
 
+/* Rate limits: of all that send. */
+static void with_pacing(struct ibv_device_attr_ex *attr, const struct vb_device *dev)
+{
+	uint32_t types = 1u << IBV_QPT_RC;
+
+	if (!vb_device_rc_only(dev))
+		types |= 1u << IBV_QPT_UC | 1u << IBV_QPT_UD | 1u << IBV_QPT_XRC_SEND;
+	if (vb_device_has_raw_packets(dev))
+		types |= 1u << IBV_QPT_RAW_PACKET;
+	attr->packet_pacing_caps = (struct ibv_packet_pacing_caps){VB_MIN_RATE, VB_MAX_RATE, types};
+}
+
 int vb_query_device_attr(struct vb_device *dev, struct ibv_device_attr_ex *attr)
 {
 	memset(attr, 0, sizeof(*attr));
@@ -127,6 +139,7 @@ int vb_query_device_attr(struct vb_device *dev, struct ibv_device_attr_ex *attr)
 	if (dev->ib)
 		on_fabric(dev, &attr->orig_attr);
 	with_paging(attr, dev->iwarp);
+	with_pacing(attr, dev);
 	attr->max_dm_size = VB_MAX_DM_SIZE;
 	attr->completion_timestamp_mask = ~0ull;
 	attr->cq_mod_caps = (struct ibv_cq_moderation_caps){VB_MAX_CQ_COUNT, VB_MAX_CQ_PERIOD};

@@ -19,6 +19,8 @@ static int check_flow(struct ibv_qp *ibqp, const struct ibv_flow_attr *attr)
 {
 	if (!vb_qp_is_sound(ibqp))
 		return EINVAL;
+	if (!vb_device_has_raw_packets(VB_CONTEXT_OF(vb_qp(ibqp))->dev)) /* IBV_DEVICE_MANAGED_FLOW_STEERING */
+		return ENXIO;
 	if (ibqp->qp_type ==
 	    IBV_QPT_UD) /* the manual page allows it; datagrams here are steered by their number alone */
 		return EOPNOTSUPP;
@@ -154,17 +156,26 @@ int vb_destroy_flow(struct ibv_flow *ibflow)
 	return 0;
 }
 
-static bool rule_matches(const struct vb_flow *f, const union vb_frame_fields *fields, uint8_t layers)
+/* Is the rule's part about the inside of a tunnel right? Few rules have one, so the frame is dissected for each. */
+static bool inside_matches(const struct vb_flow *f, const uint8_t *frame, uint32_t len)
+{
+	union vb_frame_fields fields;
+	uint16_t layers = vb_frame_dissect_inner(frame, len, &fields);
+
+	return layers && vb_flow_matches(&f->match.inner, &fields, layers);
+}
+
+static bool rule_matches(const struct vb_flow *f, const union vb_frame_fields *fields, uint16_t layers)
 {
 	if (f->type == IBV_FLOW_ATTR_MC_DEFAULT)
 		return vb_frame_is_group(fields);
-	return f->type == IBV_FLOW_ATTR_ALL_DEFAULT || vb_flow_matches(&f->match, fields, layers);
+	return f->type == IBV_FLOW_ATTR_ALL_DEFAULT || vb_flow_matches(&f->match.outer, fields, layers);
 }
 
 bool vb_flow_takes(struct vb_qp *qp, const uint8_t *frame, uint32_t len, uint32_t *tag)
 {
 	union vb_frame_fields fields;
-	uint8_t layers = vb_frame_dissect(frame, len, &fields);
+	uint16_t layers = vb_frame_dissect(frame, len, &fields);
 
 	bool taken = false;
 
@@ -173,6 +184,8 @@ bool vb_flow_takes(struct vb_qp *qp, const uint8_t *frame, uint32_t len, uint32_
 		bool sniffs = f->type == IBV_FLOW_ATTR_SNIFFER;
 
 		if (sniffs ? f->qp != qp : vb_qp_device(f->qp) != vb_qp_device(qp) || !rule_matches(f, &fields, layers))
+			continue;
+		if (__builtin_expect(f->match.deep, 0) && !inside_matches(f, frame, len))
 			continue;
 		if (f->qp == qp) { /* each queue pair of the process sees the frame, so a rule counts it once */
 			vb_counters_count(f, len);
@@ -190,12 +203,12 @@ static void want_address(struct vb_flow_wants *w, const struct vb_flow_match *m)
 {
 	static const uint8_t whole[6] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
 
-	if (memcmp(m->mask.key.dst_mac, whole, 6) != 0)
+	if (memcmp(m->outer.mask.key.dst_mac, whole, 6) != 0)
 		return; /* frames for this station and for all, which the interface receives anyway */
 	if (w->n == sizeof(w->mac) / sizeof(w->mac[0]))
 		w->all = true;
 	else
-		memcpy(w->mac[w->n++], m->value.key.dst_mac, 6);
+		memcpy(w->mac[w->n++], m->outer.value.key.dst_mac, 6);
 }
 
 void vb_flow_collect(const struct vb_qp *qp, struct vb_flow_wants *wants)

@@ -38,7 +38,7 @@ struct ibv_counters *vb_create_counters(struct ibv_context *context, struct ibv_
 {
 	struct vb_context *ctx = vb_ctx(context);
 
-	if (vb_device_rc_only(ctx->dev)) { /* it has no flows */
+	if (!vb_device_has_raw_packets(ctx->dev)) { /* it has no flows */
 		errno = EOPNOTSUPP;
 		return NULL;
 	}

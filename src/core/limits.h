@@ -35,6 +35,9 @@
 /* Segmentation of TCP: payload of a request, and its headers. */
 #define VB_MAX_TSO (1u << 18)
 #define VB_MAX_TSO_HEADER 1024u
+/* kbit/s: the limits that a queue pair's rate may have. The higher one is that of the fastest port that is reported. */
+#define VB_MIN_RATE 1
+#define VB_MAX_RATE 400000000u
 /* Device memory of an adapter, in each program. */
 #define VB_MAX_DM_SIZE (1u << 20)
 #define VB_MAX_DM_LOG_ALIGN 12

@@ -23,6 +23,16 @@ bool vb_mcast_address(const union ibv_gid *gid, union ibv_gid *group)
 	return group->raw[0] == 0xff || vb_gid_is_multicast4(group);
 }
 
+bool vb_mcast_is_unwanted(const struct vb_qp *qp, uint32_t src_qpn, const uint8_t sgid[16])
+{
+	union ibv_gid from;
+
+	if (!qp->blocks_self || src_qpn != qp->qp.qp_num)
+		return false;
+	memcpy(from.raw, sgid, sizeof(from.raw));
+	return vb_query_gid_index(VB_CONTEXT_OF(qp)->dev, 1, &from) >= 0; /* else another host's, of the same number */
+}
+
 /* The group of a queue pair's adapter: by its address, on a fabric by MGID and MLID. *lid: 0 unless it is on a fabric. Returns
  * false if it is none. */
 static bool group_named(const struct vb_qp *qp, const union ibv_gid *gid, union ibv_gid *group, uint16_t *lid)

@@ -18,4 +18,7 @@ struct vb_mcast {
  * ::ffff:a.b.c.d. False if it is not a group. */
 bool vb_mcast_address(const union ibv_gid *gid, union ibv_gid *group);
 
+/* Has the queue pair sent this datagram itself, and does not want to get it? sgid: the sender's GID. Any lock may be held. */
+bool vb_mcast_is_unwanted(const struct vb_qp *qp, uint32_t src_qpn, const uint8_t sgid[16]);
+
 #endif

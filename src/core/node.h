@@ -130,6 +130,8 @@ void vb_path_ah_made(struct vb_ah *ah);
 void vb_path_ah_ends(struct vb_ah *ah);
 /* In SQD the address or the P_Key of the QP has changed. No lock held. */
 void vb_path_moved(struct vb_qp *qp);
+/* qp->rate has changed: requests leave accordingly. Under progress + sq_lock. */
+void vb_path_limit(struct vb_qp *qp);
 /* The next four are as in struct vb_path_ops, under the same locks. */
 void vb_path_entered(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_state next);
 bool vb_path_idle(const struct vb_qp *qp);

@@ -79,12 +79,14 @@ static uint32_t create_flags(const struct ibv_qp_init_attr_ex *a)
 	return a->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS ? a->create_flags : 0;
 }
 
-/* Those of raw packets; where they receive into work queues, these have flags of their own. */
-static bool flags_exist(const struct ibv_qp_init_attr_ex *a)
+/* About multicast, which connected queue pairs have none of, so that it has no effect there; and those of raw packets. Where
+ * they receive into work queues, these have flags of their own. */
+static bool flags_exist(const struct vb_device *dev, const struct ibv_qp_init_attr_ex *a)
 {
 	bool arrival = a->qp_type == IBV_QPT_RAW_PACKET && !vb_rss_is_wanted(a);
+	uint32_t flags = vb_device_rc_only(dev) ? 0 : IBV_QP_CREATE_BLOCK_SELF_MCAST_LB;
 
-	return !(create_flags(a) & ~(uint32_t)(arrival ? VB_QP_ARRIVAL_FLAGS : 0));
+	return !(create_flags(a) & ~(flags | (uint32_t)(arrival ? VB_QP_ARRIVAL_FLAGS : 0)));
 }
 
 static int check_init_attr(struct ibv_context *context, const struct ibv_qp_init_attr_ex *a)
@@ -98,7 +100,7 @@ static int check_init_attr(struct ibv_context *context, const struct ibv_qp_init
 
 	if (!type_exists(dev, a->qp_type))
 		return EOPNOTSUPP;
-	if ((a->comp_mask & ~supported) || !flags_exist(a) ||
+	if ((a->comp_mask & ~supported) || !flags_exist(dev, a) ||
 	    (tso_header(a) && (a->qp_type != IBV_QPT_RAW_PACKET || vb_rss_is_wanted(a))))
 		return EOPNOTSUPP;
 	if (tso_header(a) > VB_MAX_TSO_HEADER)
@@ -256,6 +258,7 @@ static void fill_public(struct vb_qp *qp, struct ibv_context *context, const str
 		fill_parts(qp, a);
 	}
 	qp->wants = vb_arrival_of_qp(create_flags(a));
+	qp->blocks_self = create_flags(a) & IBV_QP_CREATE_BLOCK_SELF_MCAST_LB;
 	qp->sq_sig_all = a->sq_sig_all;
 	qp->sq_flags = a->sq_sig_all ? IBV_SEND_SIGNALED : 0;
 	qp->ib = vb_ctx(context)->dev->ib;

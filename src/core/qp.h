@@ -17,7 +17,8 @@ int vb_qp_check_iwarp(enum ibv_qp_state cur, enum ibv_qp_state next);
 int vb_qp_check_attr(const struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_state next,
                      const struct ibv_qp_attr *attr, int mask, bool here);
 /* The attributes that a queue pair of an iWARP device takes from the program. */
-#define VB_QP_IWARP_ATTRS (IBV_QP_STATE | IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_EN_SQD_ASYNC_NOTIFY)
+#define VB_QP_IWARP_ATTRS \
+	(IBV_QP_STATE | IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_EN_SQD_ASYNC_NOTIFY | IBV_QP_RATE_LIMIT)
 /* Is its device an iWARP one? */
 bool vb_qp_is_iwarp(const struct vb_qp *qp);
 /* Stores the attributes in the mask, and publishes those that peers need. Under progress + sq_lock. qp_attr.c */

@@ -87,6 +87,12 @@ static bool mig_state_ok(const struct vb_qp *qp, const struct ibv_qp_attr *a)
 	return a->path_mig_state == IBV_MIG_MIGRATED;
 }
 
+/* 0 ends the limit. */
+static bool rate_ok(const struct vb_qp *qp, const struct ibv_qp_attr *a)
+{
+	return a->rate_limit <= VB_MAX_RATE;
+}
+
 static bool cur_state_ok(const struct vb_qp *qp, const struct ibv_qp_attr *a)
 {
 	return a->cur_qp_state == atomic_load(&qp->state);
@@ -109,6 +115,7 @@ static const struct {
         {IBV_QP_MAX_DEST_RD_ATOMIC, dest_rd_atomic_ok},
         {IBV_QP_ALT_PATH, alt_path_ok},
         {IBV_QP_PATH_MIG_STATE, mig_state_ok},
+        {IBV_QP_RATE_LIMIT, rate_ok},
 };
 
 /* While the send queue drains, ibv_modify_qp may only take the QP to RESET or ERR (IBA 10.3.1.6). */
@@ -131,6 +138,8 @@ int vb_qp_check_attr(const struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_
 	if (iwarp ? vb_qp_check_iwarp(cur, next) : vb_qp_check_mask(qp->type, cur, next, mask))
 		return EINVAL;
 	if (draining_forbids(qp, next))
+		return EINVAL;
+	if (iwarp && (mask & IBV_QP_RATE_LIMIT) && (cur != IBV_QPS_RTS || next != IBV_QPS_RTS))
 		return EINVAL;
 	if (iwarp)
 		mask &= VB_QP_IWARP_ATTRS;
@@ -169,6 +178,7 @@ static const struct {
         FIELD(IBV_QP_SQ_PSN, sq_psn),
         FIELD(IBV_QP_MAX_DEST_RD_ATOMIC, max_dest_rd_atomic),
         FIELD(IBV_QP_DEST_QPN, dest_qp_num),
+        FIELD(IBV_QP_RATE_LIMIT, rate_limit),
 };
 
 void vb_qp_take_attr(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask)

@@ -1,5 +1,5 @@
 // qp_modify.c - ibv_modify_qp: takes a queue pair from state to state
-// follows: IBA volume 1, 10.3 (states), 11.2.5.2 (modify queue pair); ibv_modify_qp(3)
+// follows: IBA volume 1, 10.3 (states), 11.2.5.2 (modify queue pair); ibv_modify_qp(3), ibv_modify_qp_rate_limit(3)
 // SPDX-License-Identifier: MIT
 #include <errno.h>
 #include <string.h>
@@ -12,8 +12,10 @@
 #include "core/sq.h"
 #include "core/verbs.h"
 #include "core/xrc.h"
+#include "frame/packet.h"
 
-#define ARRIVED_POLLS 16 /* at most so many, because a peer may send all the time */
+#define UC_BURST (64u << 10) /* bytes: the default of a rate limit */
+#define ARRIVED_POLLS 16     /* at most so many, because a peer may send all the time */
 
 static struct vb_context *ctx_of(const struct vb_qp *qp)
 {
@@ -33,6 +35,7 @@ static void enter_reset(struct vb_qp *qp)
 {
 	vb_qp_set_state(qp, IBV_QPS_RESET);
 	vb_qp_close_shared(qp); /* before vb_path_reset wakes peers */
+	qp->rate = (struct vb_rate){0};
 	vb_path_reset(qp);
 	memset(&qp->attr, 0, sizeof(qp->attr));
 	qp->attr_valid = 0;
@@ -155,6 +158,27 @@ static void limit_message(struct vb_qp *qp)
 		qp->max_msg = 128u << port.active_mtu;
 }
 
+/* The port's MTU in bytes. */
+static uint32_t mtu_of_port(const struct vb_qp *qp)
+{
+	struct ibv_port_attr port;
+
+	return vb_query_port_attr(ctx_of(qp)->dev, 1, &port) ? VB_PAYLOAD_MAX : 128u << port.active_mtu;
+}
+
+/* Takes over a rate limit. wish: its bursts and packets; NULL: the adapter chooses. Under progress + sq_lock. */
+static void take_rate(struct vb_qp *qp, const struct ibv_qp_rate_limit_attr *wish, uint32_t mtu)
+{
+	uint32_t packet = mtu + VB_RATE_HEADERS, burst = wish ? wish->max_burst_sz : 0;
+
+	if (qp->type == IBV_QPT_RAW_PACKET) /* its frames have any length */
+		packet = 0;
+	if (qp->type == IBV_QPT_UC && !burst) /* it has no window, and sockets are small */
+		burst = UC_BURST;
+	vb_rate_set(&qp->rate, qp->attr.rate_limit, burst, wish ? wish->typical_pkt_sz : 0, packet, mtu, vb_now());
+	vb_path_limit(qp);
+}
+
 /* Finds the path, with the attributes set and no lock held. The state changes afterwards. */
 static void prepare_rtr(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask)
 {
@@ -173,9 +197,11 @@ void vb_qp_receive_arrived(struct vb_node *node)
 		;
 }
 
-static int modify_held(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask, bool here)
+static int modify_held(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask, bool here,
+                       const struct ibv_qp_rate_limit_attr *limit)
 {
 	bool iwarp = vb_qp_is_iwarp(qp) && !here;
+	uint32_t mtu = mask & IBV_QP_RATE_LIMIT ? mtu_of_port(qp) : 0;
 	enum ibv_qp_state cur, next;
 	enum vb_sq_status status = VB_SQ_GOOD;
 
@@ -210,6 +236,8 @@ again:
 	if (cur == IBV_QPS_SQE) /* the thread whose request has failed may not have flushed the others yet */
 		qp->path->settle(qp);
 	vb_qp_take_attr(qp, attr, mask);
+	if (mask & IBV_QP_RATE_LIMIT)
+		take_rate(qp, limit, mtu);
 	if (!iwarp || next != IBV_QPS_RTR) /* iWARP: the state stays as it is */
 		status = enter_state(qp, cur, next);
 	unlock_both(qp);
@@ -224,10 +252,12 @@ again:
 	return 0;
 }
 
-static int modify_alone(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask, bool here)
+/* limit: of IBV_QP_RATE_LIMIT; may be NULL. */
+static int modify_alone(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask, bool here,
+                        const struct ibv_qp_rate_limit_attr *limit)
 {
 	vb_mutex_lock(&qp->modify_lock, VB_RANK_MODIFY);
-	int err = modify_held(qp, attr, mask, here);
+	int err = modify_held(qp, attr, mask, here, limit);
 	vb_mutex_unlock(&qp->modify_lock);
 	return err;
 }
@@ -240,10 +270,25 @@ int vb_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask)
 
 	if (!err && vb_qp(ibqp)->xrc.far)
 		return vb_xrc_far_ops.modify(vb_qp(ibqp), attr, mask);
-	return err ? err : modify_alone(vb_qp_real(vb_qp(ibqp)), attr, mask, false);
+	return err ? err : modify_alone(vb_qp_real(vb_qp(ibqp)), attr, mask, false, NULL);
 }
 
 int vb_modify_qp_here(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask)
 {
-	return modify_alone(qp, attr, mask, true);
+	return modify_alone(qp, attr, mask, true, NULL);
+}
+
+/* As libmlx5: bursts and packets without a rate are refused. */
+int vb_modify_qp_rate_limit(struct ibv_qp *ibqp, struct ibv_qp_rate_limit_attr *limit)
+{
+	if (!vb_qp_is_sound(ibqp))
+		return EINVAL;
+	if (limit->comp_mask || (!limit->rate_limit && (limit->max_burst_sz || limit->typical_pkt_sz)))
+		return EINVAL;
+	const struct ibv_qp_attr attr = {.rate_limit = limit->rate_limit};
+	int err = vb_context_fault(ctx_of(vb_qp(ibqp)), VB_FAULT_MODIFY_QP);
+
+	if (!err && vb_qp(ibqp)->xrc.far) /* a target sends nothing */
+		return EINVAL;
+	return err ? err : modify_alone(vb_qp_real(vb_qp(ibqp)), &attr, IBV_QP_RATE_LIMIT, false, limit);
 }

@@ -34,7 +34,7 @@ static int query_far(struct vb_qp *h, struct ibv_qp_attr *attr, struct ibv_qp_in
 }
 
 /* The mask is a hint (ibv_query_qp(3)). All fields up to rate_limit are filled. rate_limit, which the structs of older
- * programs lack, is set to 0 if requested. PSNs are the next ones. */
+ * programs lack, is filled if requested. PSNs are the next ones. */
 int vb_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask, struct ibv_qp_init_attr *init)
 {
 	struct vb_qp *qp = vb_qp_real(vb_qp(ibqp));
@@ -54,7 +54,7 @@ int vb_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask, struct 
 	vb_lock(&qp->sq_lock);
 	memcpy(attr, &qp->attr, offsetof(struct ibv_qp_attr, rate_limit));
 	if (mask & IBV_QP_RATE_LIMIT)
-		attr->rate_limit = 0;
+		attr->rate_limit = qp->attr.rate_limit;
 	query_psns(qp, attr);
 	vb_unlock(&qp->sq_lock);
 	vb_unlock(&qp->node->progress);

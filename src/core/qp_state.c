@@ -1,6 +1,6 @@
 // qp_state.c - the allowed changes of state, and the attributes that each requires or allows
 // follows: IBA volume 1, 11.2.5.2, tables 91 and 92 (modify queue pair), annex A14 (XRC); the Linux kernel's rule where
-// they are silent
+// they are silent, as about the rate limit
 // SPDX-License-Identifier: MIT
 #include <errno.h>
 
@@ -16,6 +16,7 @@
 #define NOTIFY IBV_QP_EN_SQD_ASYNC_NOTIFY
 #define RNR IBV_QP_MIN_RNR_TIMER
 #define PATH (IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN)
+#define RATE IBV_QP_RATE_LIMIT
 #define RETRY (IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY)
 
 struct masks {
@@ -65,10 +66,10 @@ static const struct change changes[IBV_QPS_ERR + 1][IBV_QPS_ERR + 1] = {
 	[IBV_QPS_RTR] = {
 		[IBV_QPS_RESET] = ANY,
 		[IBV_QPS_RTS] = {true,
-			.rc = {RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC, CUR | ALT | ACCESS | RNR | MIG},
-			.uc = {IBV_QP_SQ_PSN, CUR | ALT | ACCESS | MIG},
-			.ud = {IBV_QP_SQ_PSN, CUR | QKEY},
-			.ini = {RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC, CUR | ALT | ACCESS | MIG},
+			.rc = {RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC, CUR | ALT | ACCESS | RNR | MIG | RATE},
+			.uc = {IBV_QP_SQ_PSN, CUR | ALT | ACCESS | MIG | RATE},
+			.ud = {IBV_QP_SQ_PSN, CUR | QKEY | RATE},
+			.ini = {RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC, CUR | ALT | ACCESS | MIG | RATE},
 			/* deviates: the kernel's table has no requester's attributes for a target; perftest sets them */
 			.tgt = {IBV_QP_TIMEOUT | IBV_QP_SQ_PSN,
 				CUR | ALT | ACCESS | RNR | MIG | RETRY | IBV_QP_MAX_QP_RD_ATOMIC}},
@@ -77,10 +78,10 @@ static const struct change changes[IBV_QPS_ERR + 1][IBV_QPS_ERR + 1] = {
 	[IBV_QPS_RTS] = {
 		[IBV_QPS_RESET] = ANY,
 		[IBV_QPS_RTS] = {true,
-			.rc = {0, CUR | ACCESS | ALT | MIG | RNR},
-			.uc = {0, CUR | ACCESS | ALT | MIG},
-			.ud = {0, CUR | QKEY},
-			.ini = {0, CUR | ACCESS | ALT | MIG},
+			.rc = {0, CUR | ACCESS | ALT | MIG | RNR | RATE},
+			.uc = {0, CUR | ACCESS | ALT | MIG | RATE},
+			.ud = {0, CUR | QKEY | RATE},
+			.ini = {0, CUR | ACCESS | ALT | MIG | RATE},
 			.tgt = {0, CUR | ACCESS | ALT | MIG | RNR}},
 		[IBV_QPS_SQD] = {true, .rc = {0, NOTIFY}, .uc = {0, NOTIFY}, .ud = {0, NOTIFY}, .ini = {0, NOTIFY}, .tgt = {0, NOTIFY}},
 		[IBV_QPS_ERR] = ANY,
@@ -161,10 +162,10 @@ int vb_qp_check_mask(enum ibv_qp_type type, enum ibv_qp_state cur, enum ibv_qp_s
 		return EINVAL;
 	const struct change *c = &changes[cur][next];
 
-	if (type == IBV_QPT_RAW_PACKET) { /* which has no attributes but its port */
-		int required = cur == IBV_QPS_RESET && next == IBV_QPS_INIT ? PORT : 0;
+	if (type == IBV_QPT_RAW_PACKET) { /* which has no attributes but its port and its rate */
+		int required = cur == IBV_QPS_RESET && next == IBV_QPS_INIT ? PORT : 0, rate = c->ud.optional & RATE;
 
-		return c->valid && (mask & ~IBV_QP_STATE) == required ? 0 : EINVAL;
+		return c->valid && (mask & ~(IBV_QP_STATE | rate)) == required ? 0 : EINVAL;
 	}
 	const struct masks *m = masks_of(c, type);
 

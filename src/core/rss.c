@@ -9,6 +9,7 @@
 #define IPV4 (IBV_RX_HASH_SRC_IPV4 | IBV_RX_HASH_DST_IPV4)
 #define IPV6 (IBV_RX_HASH_SRC_IPV6 | IBV_RX_HASH_DST_IPV6)
 #define TCP (IBV_RX_HASH_SRC_PORT_TCP | IBV_RX_HASH_DST_PORT_TCP)
+#define SPI IBV_RX_HASH_IPSEC_SPI
 #define UDP (IBV_RX_HASH_SRC_PORT_UDP | IBV_RX_HASH_DST_PORT_UDP)
 
 int vb_rss_parse(const struct ibv_rx_hash_conf *conf, struct vb_rss_hash *hash)
@@ -17,7 +18,7 @@ int vb_rss_parse(const struct ibv_rx_hash_conf *conf, struct vb_rss_hash *hash)
 
 	if (conf->rx_hash_function != IBV_RX_HASH_FUNC_TOEPLITZ || (fields & ~(uint64_t)VB_RSS_FIELDS))
 		return EOPNOTSUPP;
-	if (((fields & IPV4) && (fields & IPV6)) || ((fields & TCP) && (fields & UDP)))
+	if (((fields & IPV4) && (fields & IPV6)) || !!(fields & TCP) + !!(fields & UDP) + !!(fields & SPI) > 1)
 		return EINVAL;
 	if (conf->rx_hash_key_len != VB_RSS_KEY_LEN || !conf->rx_hash_key)
 		return EINVAL;
@@ -55,7 +56,7 @@ static void append_field(struct hash_input *in, bool chosen, const void *field, 
 	in->len += len;
 }
 
-uint32_t vb_rss_hash_of(const struct vb_rss_hash *hash, const union vb_frame_fields *fields, uint8_t layers)
+uint32_t vb_rss_hash_of(const struct vb_rss_hash *hash, const union vb_frame_fields *fields, uint16_t layers)
 {
 	const struct vb_frame_key *key = &fields->key;
 	uint32_t chosen = hash->fields;
@@ -74,5 +75,6 @@ uint32_t vb_rss_hash_of(const struct vb_rss_hash *hash, const union vb_frame_fie
 	             &key->src_port, 2);
 	append_field(&in, (tcp && chosen & IBV_RX_HASH_DST_PORT_TCP) || (udp && chosen & IBV_RX_HASH_DST_PORT_UDP),
 	             &key->dst_port, 2);
+	append_field(&in, layers & VB_LAYER_ESP && chosen & SPI, &key->esp_spi, 4);
 	return vb_rss_toeplitz(hash->key, in.data, in.len);
 }

@@ -105,7 +105,9 @@ int vb_rss_check(const struct ibv_context *context, const struct ibv_qp_init_att
 
 	if (err)
 		return err;
-	return hash.fields || !table_of(a->rwq_ind_tbl)->mask ? 0 : EINVAL; /* nothing to distribute by */
+	return (hash.fields & ~(uint32_t)IBV_RX_HASH_INNER) || !table_of(a->rwq_ind_tbl)->mask
+	               ? 0
+	               : EINVAL; /* nothing to distribute by */
 }
 
 int vb_rss_open(struct vb_qp *qp, const struct ibv_qp_init_attr_ex *attr)
@@ -141,7 +143,9 @@ bool vb_rss_take(const struct vb_qp *qp, struct vb_arrival *a)
 {
 	const struct vb_rwq_table *t = qp->rss->table;
 	union vb_frame_fields fields;
-	uint8_t layers = vb_frame_dissect(a->frame, a->len, &fields);
+	uint16_t layers = qp->rss->hash.fields & (uint32_t)IBV_RX_HASH_INNER
+	                          ? vb_frame_dissect_inner(a->frame, a->len, &fields)
+	                          : vb_frame_dissect(a->frame, a->len, &fields);
 
 	return vb_wq_take(t->wqs[vb_rss_hash_of(&qp->rss->hash, &fields, layers) & t->mask], a);
 }

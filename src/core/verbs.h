@@ -74,6 +74,7 @@ struct ibv_qp *vb_open_qp(struct ibv_context *context, struct ibv_qp_open_attr *
 struct ibv_qp *vb_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr);
 struct ibv_qp *vb_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr);
 int vb_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask);
+int vb_modify_qp_rate_limit(struct ibv_qp *qp, struct ibv_qp_rate_limit_attr *limit);
 /* For an RC queue pair of an iWARP device whose peer is a program of this host. Like vb_modify_qp of a RoCE device,
  * except that only ah_attr.grh.dgid of the address vector is used: an address of that program. EHOSTUNREACH: the
  * program cannot be met. */

@@ -271,5 +271,6 @@ void vb_faults_in_child(void)
 	pthread_mutex_init(&faults.lock, NULL);
 	vb_fault_in_child();
 	vb_path_faulty_in_child();
+	vb_path_limited_in_child();
 	vb_fault_timer_in_child();
 }

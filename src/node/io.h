@@ -99,7 +99,8 @@ void vb_await_broker(struct vb_node *node);
 
 /* path/faulty.c: the rules of fault injection have changed. No lock held. */
 void vb_path_arm(struct vb_node *node);
-void vb_path_faulty_in_child(void); /* in a child of fork() */
+void vb_path_faulty_in_child(void); /* in a child of fork(); so too the next */
+void vb_path_limited_in_child(void);
 
 /* path/local/shared_map.c */
 void vb_maps_work(struct vb_node *node); /* maps and unmaps what was noted; progress thread */

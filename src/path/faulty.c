@@ -14,7 +14,7 @@
 #include "path/path.h"
 
 /* The operations of each path, and the same with ours in place of some. Filled at first use, under lock. */
-#define PATHS 7
+#define PATHS 11
 static struct vb_lock fill_lock;
 static const struct vb_path_ops *plain[PATHS];
 static struct vb_path_ops faulty[PATHS];
@@ -29,10 +29,11 @@ static bool is_faulty(const struct vb_path_ops *ops)
 /* Does it connect programs of this host? */
 static bool is_local(const struct vb_path_ops *ops)
 {
+	ops = vb_path_unlimited(ops);
 	return ops == &vb_local_path_ops || ops == &vb_ib_path_ops;
 }
 
-static const struct vb_path_ops *plain_of(const struct vb_qp *qp)
+const struct vb_path_ops *vb_path_plain(const struct vb_qp *qp)
 {
 	return is_faulty(qp->path) ? plain[qp->path - faulty] : qp->path;
 }
@@ -111,13 +112,13 @@ static uint8_t path_of(const struct vb_qp *qp)
 {
 	if (qp->type == IBV_QPT_UD || qp->type == IBV_QPT_RAW_PACKET)
 		return 0;
-	return is_local(plain_of(qp)) ? VB_FAULT_LOCAL : qp->iwarp ? VB_FAULT_IWARP : VB_FAULT_ROCE;
+	return is_local(vb_path_plain(qp)) ? VB_FAULT_LOCAL : qp->iwarp ? VB_FAULT_IWARP : VB_FAULT_ROCE;
 }
 
 static void judge_request(struct vb_qp *qp, uint32_t i)
 {
 	struct vb_swqe *w = vb_sq_at(qp, i);
-	bool local = is_local(plain_of(qp));
+	bool local = is_local(vb_path_plain(qp));
 	const struct vb_device *dev = vb_qp_device(qp);
 	struct vb_fault_subject s = {
 	        .path = path_of(qp),
@@ -169,7 +170,7 @@ static uint32_t end_of_due(const struct vb_qp *qp)
 
 static enum vb_sq_status faulty_kick(struct vb_qp *qp)
 {
-	const struct vb_path_ops *path = plain_of(qp);
+	const struct vb_path_ops *path = vb_path_plain(qp);
 
 	judge_new(qp);
 	if (qp->fault.fatal)
@@ -180,7 +181,7 @@ static enum vb_sq_status faulty_kick(struct vb_qp *qp)
 
 	if (end == qp->sq_head)
 		return path->kick(qp);
-	enum vb_sq_status status = vb_local_kick_until(qp, end);
+	enum vb_sq_status status = qp->rate.kbps ? vb_path_kick_limited(qp, end) : vb_local_kick_until(qp, end);
 
 	vb_timer_at(qp->node, qp->fault.due[end & qp->sq_mask]);
 	return status;
@@ -189,7 +190,7 @@ static enum vb_sq_status faulty_kick(struct vb_qp *qp)
 static void faulty_settle(struct vb_qp *qp)
 {
 	if (!qp->fault.fatal) {
-		plain_of(qp)->settle(qp);
+		vb_path_plain(qp)->settle(qp);
 		return;
 	}
 	qp->fault.fatal = false;
@@ -199,7 +200,7 @@ static void faulty_settle(struct vb_qp *qp)
 
 static uint64_t faulty_deadline(struct vb_qp *qp)
 {
-	const struct vb_path_ops *path = plain_of(qp);
+	const struct vb_path_ops *path = vb_path_plain(qp);
 	uint64_t at = path->deadline ? path->deadline(qp) : 0, due = 0;
 
 	if (!is_local(path) || !qp->fault.due)
@@ -214,15 +215,15 @@ static uint64_t faulty_deadline(struct vb_qp *qp)
 static void faulty_forget_sends(struct vb_qp *qp)
 {
 	qp->fault.judged = qp->fault.first_due = qp->sq_head;
-	if (plain_of(qp)->forget_sends)
-		plain_of(qp)->forget_sends(qp);
+	if (vb_path_plain(qp)->forget_sends)
+		vb_path_plain(qp)->forget_sends(qp);
 }
 
 static void faulty_reset(struct vb_qp *qp)
 {
 	qp->fault.judged = qp->fault.first_due = 0;
 	qp->fault.fatal = false;
-	plain_of(qp)->reset(qp);
+	vb_path_plain(qp)->reset(qp);
 }
 
 /* --- in and out --- */
@@ -269,7 +270,7 @@ static void arm_path(struct vb_qp *qp, void *arg)
 	vb_qp_arm_wr(qp);
 	/* a QP whose requests wait keeps asking, so that they are sent */
 	if (vb_fault_is_armed(VB_FAULT_ARM_QUEUE) || qp->sq_emit == qp->sq_head)
-		vb_path_use(qp, plain_of(qp));
+		vb_path_use(qp, vb_path_plain(qp));
 }
 
 void vb_path_arm(struct vb_node *node)

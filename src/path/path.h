@@ -22,8 +22,20 @@ extern const struct vb_transport_ops vb_roce_transport, vb_iwarp_transport, vb_r
 /* Gives the QP the operations of a path, or those that ask the rules of fault injection first. Under progress + sq_lock,
  * or no other thread knows the QP yet. */
 const struct vb_path_ops *vb_path_faulty(struct vb_qp *qp, const struct vb_path_ops *ops);
+/* Without the rules. */
+const struct vb_path_ops *vb_path_plain(const struct vb_qp *qp);
+
+/* limited.c: the operations of this path for a queue pair with a rate limit, and the other way round. A path that has packets,
+ * or a pace of its own, stays as it is. */
+const struct vb_path_ops *vb_path_limited(const struct vb_path_ops *ops);
+const struct vb_path_ops *vb_path_unlimited(const struct vb_path_ops *ops);
+/* Sends the requests before `end` as far as the limit allows: shared memory, and datagrams. Under sq_lock. */
+enum vb_sq_status vb_path_kick_limited(struct vb_qp *qp, uint32_t end);
+
 static inline void vb_path_use(struct vb_qp *qp, const struct vb_path_ops *ops)
 {
+	if (qp->rate.kbps)
+		ops = vb_path_limited(ops);
 	qp->path = vb_fault_is_armed(VB_FAULT_ARM_QUEUE) ? vb_path_faulty(qp, ops) : ops;
 }
 

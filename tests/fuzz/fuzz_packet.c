@@ -77,7 +77,9 @@ void vb_path_none(struct vb_qp *qp)
 	qp->path = qp->type == IBV_QPT_UD ? &vb_datagram_path_ops : &vb_local_path_ops;
 }
 
-const struct vb_path_ops vb_ib_path_ops = {.name = "fabric"}; /* no queue pair has it here */
+/* no queue pair has these here */
+const struct vb_path_ops vb_ib_path_ops = {.name = "fabric"};
+const struct vb_path_ops vb_ib_datagram_path_ops = {.name = "fabric datagrams"};
 
 void vb_path_ah_made(struct vb_ah *ah)
 {

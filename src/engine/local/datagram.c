@@ -317,14 +317,14 @@ static void set_timer(struct vb_qp *qp, uint64_t due)
 		vb_timer_armed(qp->node);
 }
 
-enum vb_sq_status vb_local_emit_datagrams(struct vb_qp *qp)
+enum vb_sq_status vb_local_emit_datagrams(struct vb_qp *qp, uint32_t end)
 {
 	struct waiting waiting;
 	enum vb_sq_status status = VB_SQ_GOOD;
 
 	waiting.n = 0;
 	waiting.due = 0;
-	for (uint32_t i = qp->sq_emit; i != qp->sq_head && waiting.n < OVERTAKEN_MAX; i++) {
+	for (uint32_t i = qp->sq_emit; i != end && waiting.n < OVERTAKEN_MAX; i++) {
 		struct vb_swqe *w = vb_sq_at(qp, i);
 		enum vb_emit r = in_turn(qp, w, &waiting);
 

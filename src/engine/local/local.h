@@ -57,6 +57,7 @@ enum vb_sq_status vb_local_kick(struct vb_qp *qp);
 /* The same for the requests before end, a position like sq_head. */
 enum vb_sq_status vb_local_kick_until(struct vb_qp *qp, uint32_t end);
 enum vb_sq_status vb_local_kick_datagrams(struct vb_qp *qp);
+enum vb_sq_status vb_local_kick_datagrams_until(struct vb_qp *qp, uint32_t end);
 void vb_local_settle(struct vb_qp *qp);
 /* The way through the fabric is gone, or is there again. While it is gone, nothing is sent: reliable queue pairs spend their
  * retries, the requests of others are lost. Under progress + sq_lock. */

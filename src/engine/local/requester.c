@@ -151,18 +151,23 @@ static inline __attribute__((always_inline)) void expect_answers(struct vb_qp *q
 		vb_active_add(qp);
 }
 
-enum vb_sq_status vb_local_kick_datagrams(struct vb_qp *qp)
+enum vb_sq_status vb_local_kick_datagrams_until(struct vb_qp *qp, uint32_t end)
 {
 	expect_answers(qp);
-	if (qp->sq_emit == qp->sq_head)
+	if (qp->sq_emit == end)
 		return VB_SQ_GOOD;
-	enum vb_sq_status status = vb_local_emit_datagrams(qp);
+	enum vb_sq_status status = vb_local_emit_datagrams(qp, end);
 
 	if (status == VB_SQ_GOOD)
 		status = vb_local_retire_done(qp);
 	if (qp->datagram.tx_open)
 		qp->path->datagrams_end(qp);
 	return status;
+}
+
+enum vb_sq_status vb_local_kick_datagrams(struct vb_qp *qp)
+{
+	return vb_local_kick_datagrams_until(qp, qp->sq_head);
 }
 
 /* Without a peer: executes the oldest requests if they need none. */

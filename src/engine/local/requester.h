@@ -21,7 +21,7 @@ enum vb_emit vb_local_emit_one(struct vb_qp *qp, struct vb_swqe *w);
 void vb_local_emit_plain(struct vb_qp *qp, uint32_t end);
 /* Sends every datagram whose receiver has room (datagram.c). VB_SQ_FAILED: the one at sq_emit has failed. Under
  * sq_lock. */
-enum vb_sq_status vb_local_emit_datagrams(struct vb_qp *qp);
+enum vb_sq_status vb_local_emit_datagrams(struct vb_qp *qp, uint32_t end);
 
 /* The GRH of a datagram on a fabric, of which payload bytes follow the GRH; zeros if its address has none. */
 void vb_local_put_ib_grh(uint8_t grh[40], const struct vb_swqe *w, uint32_t payload);

@@ -325,6 +325,27 @@ bool vb_roce_output(struct vb_roce_qp *qp, struct vb_roce_out *out, uint64_t now
 	return vb_roce_requester_output(qp, out, now) || vb_roce_reply_output(qp, out, now);
 }
 
+bool vb_roce_output_single(struct vb_roce_qp *qp, struct vb_roce_out *out, uint64_t now)
+{
+	out->run.left = 0;
+	qp->rq.unasked = UINT32_MAX / 2; /* it asks for an acknowledgement */
+	bool made = vb_roce_output(qp, out, now);
+
+	out->run.left = 0;
+	return made;
+}
+
+bool vb_roce_output_answer(struct vb_roce_qp *qp, struct vb_roce_out *out, uint64_t now)
+{
+	out->run.left = 0;
+	out->payload_len = 0;
+	out->ah = NULL;
+	bool made = output_cnp(qp, out) || vb_roce_reply_output(qp, out, now);
+
+	out->run.left = 0;
+	return made;
+}
+
 void vb_roce_sent(struct vb_roce_qp *qp)
 {
 	if (qp->cfg.type == VB_ROCE_RC || !qp->rq.started)

@@ -343,6 +343,15 @@ void vb_roce_input_unknown(struct vb_roce_qp *qp, const struct vb_bth *bth);
 void vb_roce_congested(struct vb_roce_qp *qp, uint64_t now);
 /* Writes the next packet to send. Call it until it returns false, after each input and timeout, and after posting. */
 bool vb_roce_output(struct vb_roce_qp *qp, struct vb_roce_out *out, uint64_t now);
+/* The same for a packet behind which no request follows soon: it asks for an acknowledgement, and no run begins. */
+bool vb_roce_output_single(struct vb_roce_qp *qp, struct vb_roce_out *out, uint64_t now);
+/* The same without requests: what the peer waits for. */
+bool vb_roce_output_answer(struct vb_roce_qp *qp, struct vb_roce_out *out, uint64_t now);
+/* Is there a request that has not completed, or one that may be taken? waits: the queue has one. */
+static inline bool vb_roce_has_requests(const struct vb_roce_qp *qp, bool waits)
+{
+	return waits || qp->rq.head != qp->rq.tail;
+}
 /*
  * After a vb_roce_output that set run.left: writes up to n full middle packets that follow it, the first at
  * out->packet, each `apart` bytes behind the previous one. Each is a BTH and payload. Returns how many; 0: call

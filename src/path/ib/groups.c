@@ -184,7 +184,8 @@ static unsigned flags_of(const struct vb_fabric_data *m)
 	       (m->flags & VB_FABRIC_DATA_SOLICITED ? VB_RECF_SOLICITED : 0);
 }
 
-/* To all attached queue pairs of this program, also to the one that has sent it: the fabric process tells each program once. */
+/* To all attached queue pairs of this program, also to the one that has sent it, unless it does not want that: the fabric
+ * process tells each program once. */
 void vb_ib_data_came(struct vb_ib_host *host, const struct vb_fabric_data *m, size_t len)
 {
 	struct vb_node *node = host->node;
@@ -203,8 +204,9 @@ void vb_ib_data_came(struct vb_ib_host *host, const struct vb_fabric_data *m, si
 	for (struct vb_mcast *g = node->mcasts; g; g = g->next) {
 		if (g->lid != m->dlid || memcmp(g->group.raw, m->grh + 24, sizeof(g->group)) != 0)
 			continue;
-		vb_local_take_datagram(g->qp, &rec, &ext, m->grh);
 		taken = true;
+		if (!vb_mcast_is_unwanted(g->qp, m->src_qpn & VB_QPN_MASK, m->grh + 8))
+			vb_local_take_datagram(g->qp, &rec, &ext, m->grh);
 	}
 	if (!taken)
 		VB_COUNT(drop_no_qp, 1);

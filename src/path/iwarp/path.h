@@ -21,6 +21,7 @@ struct vb_iwarp_path {
 	bool blocked;   /* the socket did not take all data, or a rule of fault injection holds it */
 	bool faulty;    /* rules of fault injection are asked about each FPDU: fault.c */
 	uint32_t asked; /* EPOLL*: events requested from the set */
+	uint32_t kbps;  /* the pace of the socket; 0: TCP's own */
 	uint8_t failed; /* enum vb_work_event: the engine has failed; the queue pair must follow */
 	int lost;       /* errno of the socket: nothing can be sent any more */
 	int status;     /* for closed() */
@@ -144,6 +145,8 @@ void vb_iwarp_release_all(struct vb_node *node); /* under progress */
 /* --- socket.c --- */
 
 void vb_iwarp_prepare_socket(int fd, const char *congestion);
+/* Limits its rate; 0: no longer. */
+void vb_iwarp_limit_socket(int fd, uint32_t kbps);
 
 /* --- tail.c: the end of a stream. The struct is allocated when the stream starts --- */
 

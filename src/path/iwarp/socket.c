@@ -1,5 +1,5 @@
 // socket.c - options of a stream's socket
-// follows: tcp(7); RFC 5044, 5 (MPA on TCP); VERBENA_CONGESTION in man/verbena.7
+// follows: tcp(7), socket(7); RFC 5044, 5 (MPA on TCP); VERBENA_CONGESTION in man/verbena.7
 // SPDX-License-Identifier: MIT
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -56,4 +56,14 @@ void vb_iwarp_prepare_socket(int fd, const char *congestion)
 	set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, KEEP_INTERVAL);
 	set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, KEEP_COUNT);
 	set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, USER_TIMEOUT * 1000);
+}
+
+/* TCP's own pace, which the kernel keeps: SO_MAX_PACING_RATE of socket(7). */
+void vb_iwarp_limit_socket(int fd, uint32_t kbps)
+{
+	unsigned long rate = kbps ? kbps * 125ul : ~0ul; /* bytes a second */
+	uint32_t narrow = rate < UINT32_MAX ? (uint32_t)rate : UINT32_MAX;
+
+	if (setsockopt(fd, SOL_SOCKET, SO_MAX_PACING_RATE, &rate, sizeof(rate)))
+		setsockopt(fd, SOL_SOCKET, SO_MAX_PACING_RATE, &narrow, sizeof(narrow)); /* Linux before 4.20 */
 }

@@ -247,6 +247,10 @@ static void iwarp_configure(struct vb_qp *qp)
 
 	c.access = vb_rights_of(qp->attr.qp_access_flags);
 	vb_iw_reconfigure(&qp->iwarp->q, &c);
+	if (qp->iwarp->kbps == qp->rate.kbps)
+		return;
+	qp->iwarp->kbps = qp->rate.kbps;
+	vb_iwarp_limit_socket(qp->iwarp->fd, qp->rate.kbps);
 }
 
 static void iwarp_entered(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_state next)

@@ -42,6 +42,9 @@ int vb_raw_open(struct vb_qp *qp)
 	vb_device_netdev(vb_ctx(qp->qp.context)->dev, &nd);
 	if (nd.arphrd != ARPHRD_ETHER && nd.arphrd != ARPHRD_LOOPBACK)
 		return EOPNOTSUPP;
+	if (qp->blocks_self &&
+	    nd.flags & IFF_LOOPBACK) /* what is sent comes back as received, and nothing tells by whom */
+		return EOPNOTSUPP;
 	struct vb_raw_path *path = calloc(1, sizeof(*path));
 
 	if (!path)
@@ -192,13 +195,13 @@ static int gather_with_sums(struct vb_qp *qp, const struct vb_swqe *w, struct io
 	return 1;
 }
 
-/* Collects the next frames up to one that cannot be sent. */
-static unsigned gather_frames(struct vb_qp *qp, struct frames *f)
+/* Collects the next frames, before this position, up to one that cannot be sent. */
+static unsigned gather_frames(struct vb_qp *qp, struct frames *f, uint32_t end)
 {
 	uint32_t used = 0; /* of the stage */
 	unsigned n = 0;
 
-	for (; n < VB_RAW_BATCH && qp->sq_emit + n != qp->sq_head; n++) {
+	for (; n < VB_RAW_BATCH && qp->sq_emit + n != end; n++) {
 		struct vb_swqe *w = vb_sq_at(qp, qp->sq_emit + n);
 
 		if (w->opcode == IBV_WR_TSO && w->state != VB_SWQE_DONE) /* its checksums are always right */
@@ -216,9 +219,10 @@ static unsigned gather_frames(struct vb_qp *qp, struct frames *f)
 	return n;
 }
 
-static enum vb_sq_status try_later(struct vb_qp *qp)
+/* at, ns: when the rate limit allows more; 0: the socket has no room. */
+static enum vb_sq_status try_later(struct vb_qp *qp, uint64_t at)
 {
-	uint64_t at = vb_now() + FULL_WAIT;
+	at = at ? at : vb_now() + FULL_WAIT;
 
 	atomic_store(&qp->due, at);
 	if (!atomic_load_explicit(&qp->on_active, memory_order_relaxed))
@@ -242,15 +246,16 @@ static bool segment_request(struct vb_qp *qp, struct vb_swqe *w)
 static enum vb_sq_status send_frames(struct vb_qp *qp)
 {
 	struct frames f;
+	uint32_t end = __builtin_expect(qp->rate.kbps, 0) ? vb_rate_grant(qp, qp->sq_head) : qp->sq_head;
 
-	while (qp->sq_emit != qp->sq_head) {
-		unsigned n = gather_frames(qp, &f);
+	while (qp->sq_emit != end) {
+		unsigned n = gather_frames(qp, &f, end);
 
 		if (!n) { /* TSO, or it has ended: here, or by a rule of fault injection */
 			struct vb_swqe *w = vb_sq_at(qp, qp->sq_emit);
 
 			if (w->state != VB_SWQE_DONE && !segment_request(qp, w))
-				return try_later(qp);
+				return try_later(qp, qp->rate.due);
 			frame_done(qp, w, (enum ibv_wc_status)w->status);
 			if (w->status != IBV_WC_SUCCESS)
 				return VB_SQ_FAILED;
@@ -261,7 +266,7 @@ static enum vb_sq_status send_frames(struct vb_qp *qp)
 		if (sent < 0 && errno == EINTR)
 			continue;
 		if (sent < 0 && (errno == EAGAIN || errno == ENOBUFS || errno == ENOMEM))
-			return try_later(qp);
+			return try_later(qp, 0);
 		if (sent < 0) {
 			enum ibv_wc_status status = status_of(errno);
 
@@ -272,7 +277,7 @@ static enum vb_sq_status send_frames(struct vb_qp *qp)
 		for (int i = 0; i < sent; i++)
 			frame_done(qp, vb_sq_at(qp, qp->sq_emit), IBV_WC_SUCCESS);
 	}
-	return VB_SQ_GOOD;
+	return end == qp->sq_head ? VB_SQ_GOOD : try_later(qp, qp->rate.due);
 }
 
 static enum vb_sq_status raw_kick(struct vb_qp *qp)
@@ -323,6 +328,8 @@ static bool raw_idle(const struct vb_qp *qp)
 static void raw_forget_sends(struct vb_qp *qp)
 {
 	atomic_store(&qp->due, 0);
+	qp->rate.granted = qp->sq_head;
+	qp->rate.due = 0;
 	if (qp->raw)
 		qp->raw->segmented = 0;
 }

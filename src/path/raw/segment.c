@@ -62,6 +62,20 @@ static int send_built(const struct vb_raw_path *path, struct segments *s)
 	return sent < 0 ? -errno : sent;
 }
 
+/* Leaves those that the rate limit lets leave now. Returns false if it lets none, and sets rate.due. */
+static bool within_limit(struct vb_qp *qp, struct segments *s)
+{
+	struct vb_rate r = qp->rate;
+	uint64_t now = vb_now();
+	unsigned n = 0;
+
+	for (; n < s->n && !vb_rate_ready(&r, s->iov[n].iov_len, now); n++)
+		vb_rate_take(&r, s->iov[n].iov_len);
+	s->n = n;
+	qp->rate.due = n ? 0 : vb_rate_ready(&qp->rate, s->iov[0].iov_len, now);
+	return n;
+}
+
 static int begin_cut(struct vb_qp *qp, struct vb_swqe *w, struct cut *c)
 {
 	c->head = vb_sq_tso(qp, w);
@@ -81,20 +95,28 @@ static int begin_cut(struct vb_qp *qp, struct vb_swqe *w, struct cut *c)
 int vb_raw_send_segments(struct vb_qp *qp, struct vb_swqe *w)
 {
 	struct vb_raw_path *path = qp->raw;
+	bool limited = qp->rate.kbps;
 	struct segments s;
 	struct cut c;
 	int err = begin_cut(qp, w, &c);
 
+	qp->rate.due = 0;
 	if (err)
 		return err;
 	do {
 		if (!build_segments(&s, &c, path->stage, path->segmented))
 			return EFAULT;
+		if (limited && !within_limit(qp, &s))
+			return EAGAIN;
 		int sent = send_built(path, &s);
 
 		if (sent < 0)
 			return -sent;
 		for (int i = 0; i < sent; i++) {
+			if (limited) {
+				(void)vb_rate_ready(&qp->rate, s.iov[i].iov_len, vb_now());
+				vb_rate_take(&qp->rate, s.iov[i].iov_len);
+			}
 			path->segmented += s.payload[i];
 			path->sent_frames++;
 			path->sent_bytes += s.iov[i].iov_len;

@@ -71,9 +71,11 @@ void vb_roce_multicast(struct vb_node *node, struct vb_roce_rx *rx, const struct
 			continue;
 		struct vb_packet mine = *p;
 
+		taken++;
+		if (vb_mcast_is_unwanted(m->qp, p->deth.src_qpn, a->flow.src))
+			continue;
 		mine.bth.dest_qpn = m->qp->qp.qp_num;
 		vb_roce_to_qp(rx, m->qp, a, &mine, bytes, len);
-		taken++;
 	}
 	if (!taken)
 		VB_COUNT(drop_no_qp, 1);

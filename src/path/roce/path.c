@@ -24,6 +24,7 @@ struct vb_roce_stats vb_roce_totals;
  */
 #define UC_BURST (128u << 10) /* bytes */
 #define UC_PERIOD VB_US(100)  /* ns */
+#define UC_KBPS 10000000u
 #define LINK_BYTES (1u << 20) /* a queue pair's, in flight on an InfiniBand link */
 #define ACK_DELAY VB_US(10)   /* ns; how long an acknowledgement may wait for another packet to the peer */
 
@@ -55,6 +56,7 @@ static void configure_engine(struct vb_qp *qp)
 	c.max_dest_rd_atomic = qp->attr.max_dest_rd_atomic;
 	c.access = vb_rights_of(qp->attr.qp_access_flags);
 	vb_roce_reconfigure(&qp->roce->q, &c);
+	qp->roce->limited = qp->rate.kbps && (qp->type != IBV_QPT_UC || qp->rate.kbps < UC_KBPS);
 }
 
 /* Sets the addresses of a connected queue pair from its present address vector. */
@@ -262,7 +264,7 @@ static void roce_next_psns(const struct vb_qp *qp, uint32_t *sq_psn, uint32_t *r
 
 /* --- operation --- */
 
-static void set_due(struct vb_qp *qp, uint64_t at)
+void vb_roce_set_due(struct vb_qp *qp, uint64_t at)
 {
 	atomic_store(&qp->due, at);
 	if (!at)
@@ -311,14 +313,18 @@ static void emit_packets(struct vb_qp *qp, uint64_t now)
 	struct vb_roce_out out;
 	bool all = true, sends = true; /* sends: all requests so far are sends */
 
+	if (__builtin_expect(path->limited, 0)) {
+		vb_roce_emit_limited(qp, now);
+		return;
+	}
 	vb_roce_path_locked(path);
 	out.run.left = 0;
 	if (paced && now < path->next_burst) {
-		set_due(qp, path->next_burst);
+		vb_roce_set_due(qp, path->next_burst);
 		return;
 	}
 	if (!vb_tx_begin(path->tx, qp)) {
-		set_due(qp, now + VB_TX_AGAIN);
+		vb_roce_set_due(qp, now + VB_TX_AGAIN);
 		return;
 	}
 	for (;;) {
@@ -347,9 +353,9 @@ static void emit_packets(struct vb_qp *qp, uint64_t now)
 		vb_roce_sent(&path->q);
 	if (paced && bytes > UC_BURST)
 		path->next_burst = now + UC_PERIOD;
-	set_due(qp, all                         ? vb_roce_deadline(&path->q)
-	            : paced && bytes > UC_BURST ? path->next_burst
-	                                        : now + VB_TX_AGAIN);
+	vb_roce_set_due(qp, all                         ? vb_roce_deadline(&path->q)
+	                    : paced && bytes > UC_BURST ? path->next_burst
+	                                                : now + VB_TX_AGAIN);
 }
 
 void vb_roce_last_words(struct vb_qp *qp)
@@ -410,7 +416,7 @@ static enum vb_sq_status roce_kick(struct vb_qp *qp)
 	if (answers_by_send(qp))
 		vb_roce_ack_all(&qp->roce->q);
 	if (waits_for_more(qp, now)) {
-		set_due(qp, due && due < now + TRAIN_GAP ? due : now + TRAIN_GAP);
+		vb_roce_set_due(qp, due && due < now + TRAIN_GAP ? due : now + TRAIN_GAP);
 		return VB_SQ_GOOD;
 	}
 	vb_roce_ack_now(&qp->roce->q);
@@ -490,7 +496,7 @@ void vb_roce_path_answer(struct vb_qp *qp, uint64_t now, bool crowded)
 	if (crowded && qp->type == IBV_QPT_UC)
 		vb_roce_congested(&path->q, now);
 	if (qp->sq_emit == qp->sq_head && vb_roce_silent(&path->q, now) && !vb_tx_waits(path->tx))
-		set_due(qp, vb_roce_deadline(&path->q));
+		vb_roce_set_due(qp, vb_roce_deadline(&path->q));
 	else
 		emit_packets(qp, now);
 	roce_settle(qp);

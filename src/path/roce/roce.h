@@ -201,6 +201,7 @@ struct vb_roce_path {
 	uint64_t connection; /* no other connection of this process has this number */
 	bool inside;         /* packets through its interface stay on this machine */
 	uint64_t next_burst; /* UC: ns */
+	bool limited;        /* its rate has a limit, which is slower than its pace */
 	uint64_t kicked_at;  /* the time of the last post */
 	uint32_t train;      /* consecutive posts within TRAIN_GAP */
 	uint8_t failed;      /* enum vb_work_event: the engine has failed; the queue pair must follow */
@@ -220,6 +221,11 @@ static inline void vb_roce_path_locked(struct vb_roce_path *path)
 {
 	vb_known_forget(&path->known);
 }
+
+/* limited.c: sends the packets that may be sent now and that the rate limit allows. Under sq_lock. */
+void vb_roce_emit_limited(struct vb_qp *qp, uint64_t now);
+/* Sets the time of the path's next visit; 0: none. Under sq_lock. */
+void vb_roce_set_due(struct vb_qp *qp, uint64_t at);
 
 /* Adds its counters. Under progress. */
 void vb_roce_path_counts(const struct vb_roce_path *w, struct vb_counts *c);

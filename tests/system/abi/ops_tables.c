@@ -29,12 +29,9 @@ static void no_entry_is_null(struct ibv_context *context)
 
 static void what_is_missing_says_so(struct ibv_context *context, struct ibv_pd *pd)
 {
-	struct ibv_qp qp = {.context = context};
-
 	REFUSES_NULL(ibv_create_flow_action_esp(context, NULL));
 	CHECK(ibv_modify_flow_action_esp(&(struct ibv_flow_action){context}, NULL) == EOPNOTSUPP);
 	CHECK(ibv_destroy_flow_action(&(struct ibv_flow_action){context}) == EOPNOTSUPP);
-	CHECK(ibv_modify_qp_rate_limit(&qp, NULL) == EOPNOTSUPP);
 }
 
 int main(void)

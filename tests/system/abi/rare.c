@@ -107,21 +107,57 @@ static int next_event(void)
 	return (int)event.event_type;
 }
 
-/* An adapter without packet pacing: it reports none, and refuses it. */
-static void there_is_no_packet_pacing(void)
+static uint32_t limit_of(struct ibv_qp *qp)
+{
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr attr;
+
+	SAME(ibv_query_qp(qp, &attr, IBV_QP_RATE_LIMIT, &init), 0);
+	return attr.rate_limit;
+}
+
+/* What libmlx5 and its kernel driver refuse. tests/system/local/limited.c has limits at work. */
+static void a_rate_limit_is_accepted_where_a_queue_pair_sends(void)
 {
 	struct ibv_device_attr_ex attr;
 	struct ibv_qp *qp = make_qp(NULL);
-	struct ibv_qp_rate_limit_attr limit = {.rate_limit = 1000};
-	struct ibv_qp_attr state = {.qp_state = IBV_QPS_RTS, .rate_limit = 1000};
 
 	SAME(ibv_query_device_ex(context, NULL, &attr), 0);
-	SAME(attr.packet_pacing_caps.qp_rate_limit_max, 0);
-	SAME(attr.packet_pacing_caps.supported_qpts, 0);
+	const struct ibv_packet_pacing_caps *caps = &attr.packet_pacing_caps;
+	const struct {
+		struct ibv_qp_rate_limit_attr limit;
+		int err;
+		uint32_t now;
+	} rows[] = {
+	        {{.rate_limit = caps->qp_rate_limit_min}, 0, caps->qp_rate_limit_min},
+	        {{.rate_limit = caps->qp_rate_limit_max}, 0, caps->qp_rate_limit_max},
+	        {{.rate_limit = caps->qp_rate_limit_max + 1}, EINVAL, caps->qp_rate_limit_max},
+	        {{.rate_limit = 1000, .max_burst_sz = 1 << 20, .typical_pkt_sz = 1500}, 0, 1000},
+	        {{.rate_limit = 2000, .comp_mask = 1}, EINVAL, 1000},
+	        {{.max_burst_sz = 1}, EINVAL, 1000}, /* a burst of what? */
+	        {{.typical_pkt_sz = 1}, EINVAL, 1000},
+	        {{.rate_limit = 0}, 0, 0},
+	};
+	const uint32_t types = 1u << IBV_QPT_RC | 1u << IBV_QPT_UC | 1u << IBV_QPT_UD | 1u << IBV_QPT_XRC_SEND;
+	struct ibv_qp_rate_limit_attr some = {.rate_limit = 1000};
+	struct ibv_qp_attr state = {.qp_state = IBV_QPS_SQD, .rate_limit = 5000};
+
+	CHECK(caps->qp_rate_limit_min && caps->qp_rate_limit_max > caps->qp_rate_limit_min);
+	SAME(caps->supported_qpts & types, types);
+	SAME(ibv_modify_qp_rate_limit(qp, &some), EINVAL);
 	to_init(qp);
+	SAME(ibv_modify_qp_rate_limit(qp, &some), EINVAL);
 	to_rts(qp);
-	SAME(ibv_modify_qp_rate_limit(qp, &limit), EOPNOTSUPP);
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct ibv_qp_rate_limit_attr limit = rows[i].limit;
+
+		SAME(ibv_modify_qp_rate_limit(qp, &limit), rows[i].err);
+		SAME(limit_of(qp), rows[i].now);
+	}
 	SAME(ibv_modify_qp(qp, &state, IBV_QP_STATE | IBV_QP_RATE_LIMIT), EINVAL);
+	state.qp_state = IBV_QPS_RTS;
+	SAME(ibv_modify_qp(qp, &state, IBV_QP_STATE | IBV_QP_RATE_LIMIT), 0);
+	SAME(limit_of(qp), 5000);
 	SAME(ibv_destroy_qp(qp), 0);
 }
 
@@ -218,7 +254,7 @@ int main(void)
 	RUN(an_adapter_without_options_accepts_none);
 	RUN(the_raw_clock_runs_as_fast_as_is_reported);
 	RUN(data_has_no_order_within_a_message);
-	RUN(there_is_no_packet_pacing);
+	RUN(a_rate_limit_is_accepted_where_a_queue_pair_sends);
 	RUN(a_drained_send_queue_says_so);
 	RUN(a_shared_receive_queue_falls_below_its_limit_once);
 	RUN(counters_begin_with_zero);

@@ -207,6 +207,30 @@ static void all_queue_pairs_of_a_port_hear_it_once(void)
 	drains(1);
 }
 
+/* Those of others it hears, and others hear it. */
+static void a_queue_pair_may_refuse_its_own(void)
+{
+	unsigned qp =
+	        does(3,
+	             (struct order){
+	                     .op = MAKE, .type = IBV_QPT_UD, .qkey = QKEY, .flags = IBV_QP_CREATE_BLOCK_SELF_MCAST_LB})
+	                .qp;
+
+	SAME(does(3, (struct order){.op = ATTACH, .qp = qp, .gid = group, .lid = t.mlid}).rc, 0);
+	casts(3, "from itself", (struct order){.qp = qp});
+	SAME(hears(3, "from itself").qp, t.qp[3]);
+	hears(1, "from itself");
+	hears(2, "from itself");
+	casts(1, "from another", (struct order){0});
+	unsigned heard = 1u << hears(3, "from another").qp;
+
+	heard |= 1u << hears(3, "from another").qp;
+	SAME(heard, 1u << t.qp[3] | 1u << qp);
+	for (int host = 1; host <= 3; host++)
+		drains(host);
+	SAME(does(3, (struct order){.op = DETACH, .qp = qp, .gid = group, .lid = t.mlid}).rc, 0);
+}
+
 static void what_is_not_for_the_group_is_dropped(void)
 {
 	uint32_t before = does(2, (struct order){.op = PORT}).violations;
@@ -411,6 +435,7 @@ int main(int argc, char **argv)
 	RUN(a_receive_says_who_sent_it_and_how);
 	RUN(a_port_that_joins_hears_and_one_that_leaves_does_not);
 	RUN(all_queue_pairs_of_a_port_hear_it_once);
+	RUN(a_queue_pair_may_refuse_its_own);
 	RUN(what_is_not_for_the_group_is_dropped);
 	RUN(wrong_attachments_are_refused);
 	RUN(limited_members_hear_only_full_ones);

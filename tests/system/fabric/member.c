@@ -142,10 +142,15 @@ static void ready(struct ibv_qp *qp, const struct order *o)
 
 static void make(const struct order *o, struct reply *r)
 {
-	struct ibv_qp_init_attr init = {
-	        .send_cq = me.scq, .recv_cq = me.rcq, .qp_type = o->type, .cap = {SENDS, RECEIVES, 1, 1, 0}};
+	struct ibv_qp_init_attr_ex init = {.send_cq = me.scq,
+	                                   .recv_cq = me.rcq,
+	                                   .qp_type = o->type,
+	                                   .cap = {SENDS, RECEIVES, 1, 1, 0},
+	                                   .comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS,
+	                                   .pd = me.pd,
+	                                   .create_flags = o->flags};
 	struct ibv_qp_attr a = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = o->qkey, .pkey_index = o->pkey_index};
-	struct ibv_qp *qp = ibv_create_qp(me.pd, &init);
+	struct ibv_qp *qp = ibv_create_qp_ex(me.pd->context, &init);
 
 	need(qp && me.qps < QPS_MAX, "ibv_create_qp");
 	need(!ibv_modify_qp(qp, &a,

@@ -22,6 +22,7 @@ struct order {
 	uint8_t join_state;  /* JOIN, LEAVE: 1 full member, 4 it only sends */
 	unsigned qp;         /* as MAKE has returned it */
 	uint32_t type;       /* MAKE: enum ibv_qp_type */
+	uint32_t flags;      /* MAKE: enum ibv_qp_create_flags */
 	uint32_t qkey, qpn;  /* qpn: CONNECT */
 	uint32_t imm;        /* SEND: 0: without */
 	uint32_t length;     /* SEND */

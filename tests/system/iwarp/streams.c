@@ -344,6 +344,55 @@ static void there_is_no_flush_and_no_atomic_write(void)
 	CHECK(!ibv_reg_mr(d.pd, buf, sizeof(buf), IBV_ACCESS_LOCAL_WRITE | 1 << 8) && errno == EOPNOTSUPP);
 }
 
+#define LIMITED 48u
+#define LIMITED_SIZE 16384u
+#define LIMITED_KBPS 16000u /* 2 MB a second */
+
+static void limited_peer(int fd, void *arg)
+{
+	struct dev d;
+	struct link l;
+	struct mem m;
+
+	open_side(&d, &l, &m, LIMITED_SIZE);
+	for (unsigned i = 0; i < LIMITED; i++)
+		post_recv(&l, i, &m, 0, LIMITED_SIZE);
+	stream_join(&l, fd);
+	for (unsigned i = 0; i < LIMITED; i++)
+		expect(l.rcq, i, IBV_WC_SUCCESS);
+	meet_up(fd);
+	link_end(&l);
+}
+
+/* The kernel paces the connection, from the second segments on: lo's are as long as four messages. */
+static void a_stream_has_a_rate_limit(void)
+{
+	struct ibv_qp_rate_limit_attr limit = {.rate_limit = LIMITED_KBPS};
+	struct ibv_qp_attr a = {.rate_limit = 5};
+	struct ibv_device_attr_ex caps;
+	struct peer p = start(limited_peer, NULL);
+	struct dev d;
+	struct link l;
+	struct mem m;
+
+	open_side(&d, &l, &m, LIMITED_SIZE);
+	SAME(ibv_query_device_ex(d.ctx, NULL, &caps), 0);
+	SAME(caps.packet_pacing_caps.supported_qpts, 1u << IBV_QPT_RC);
+	SAME(ibv_modify_qp_rate_limit(l.qp, &limit), EINVAL); /* it does not send yet */
+	SAME(ibv_modify_qp(l.qp, &a, IBV_QP_RATE_LIMIT), EINVAL);
+	stream_join(&l, p.fd);
+	uint64_t start_ms = now_ms();
+
+	SAME(ibv_modify_qp_rate_limit(l.qp, &limit), 0);
+	for (unsigned i = 0; i < LIMITED; i++)
+		POST(&l, IBV_WR_SEND, i, &m, 0, LIMITED_SIZE);
+	for (unsigned i = 0; i < LIMITED; i++)
+		expect(l.scq, i, IBV_WC_SUCCESS);
+	meet_up(p.fd);
+	CHECK(LIMITED * LIMITED_SIZE <= (now_ms() - start_ms + 1) * (LIMITED_KBPS / 8) + 4 * 65536);
+	finish(&p);
+}
+
 static void here(struct link *l, int fd)
 {
 	struct addr it;
@@ -469,6 +518,7 @@ int main(int argc, char **argv)
 	         a_program_that_sleeps_is_written_to_and_read_from},
 	        {"only a connection makes a queue pair ready", only_a_connection_makes_a_queue_pair_ready},
 	        {"there is no flush and no atomic write", there_is_no_flush_and_no_atomic_write},
+	        {"a stream has a rate limit", a_stream_has_a_rate_limit},
 	        {"programs of one host may meet in memory", programs_of_one_host_may_meet_in_memory},
 	        {"descriptors can be watched", descriptors_can_be_watched},
 	};

@@ -522,7 +522,8 @@ static void the_device_says_that_it_has_them(void)
 	SAME(ibv_query_device_ex(d.ctx, NULL, &attr), 0);
 	SAME(attr.rss_caps.supported_qpts, 1u << IBV_QPT_RAW_PACKET);
 	SAME(attr.rss_caps.rx_hash_function, IBV_RX_HASH_FUNC_TOEPLITZ);
-	SAME(attr.rss_caps.rx_hash_fields_mask, IPV4 | IPV6 | TCP | UDP);
+	SAME(attr.rss_caps.rx_hash_fields_mask,
+	     IPV4 | IPV6 | TCP | UDP | IBV_RX_HASH_IPSEC_SPI | (uint64_t)IBV_RX_HASH_INNER);
 	CHECK(attr.max_wq_type_rq && attr.rss_caps.max_rwq_indirection_tables);
 
 	/* the largest table of one queue */

@@ -207,6 +207,32 @@ static void the_largest_request_is_sent(void)
 	expect(a.cq, 1, IBV_WC_LOC_LEN_ERR);
 }
 
+/* Its segments leave one by one: with 8 kbit/s all would take some seconds. */
+static void a_rate_limit_counts_segments(void)
+{
+	struct ibv_qp_rate_limit_attr slow = {.rate_limit = 8, .max_burst_sz = 2500}, none = {0};
+	uint8_t head[HEADERS];
+	struct ibv_wc wc;
+	struct raw a, b;
+	struct dev d;
+	unsigned n = 0;
+
+	tso_pair(&a, &b, &d);
+	write_headers(head);
+	for (uint64_t i = 0; i < 8; i++)
+		receive(&b, i, 2048);
+	SAME(ibv_modify_qp_rate_limit(a.qp, &slow), 0);
+	SAME(send_tso(&a, 1, head, 8 * MSS, MSS), 0);
+	for (; wait_wc_ms(b.cq, &wc, 50); n++)
+		SAME(wc.wr_id, n);
+	CHECK(n >= 2 && n < 8);
+	expect_none(a.cq, 1);
+	SAME(ibv_modify_qp_rate_limit(a.qp, &none), 0);
+	for (; n < 8; n++)
+		check_segment(&a, received(&b, n), expect(b.cq, n, IBV_WC_SUCCESS).byte_len, n, n * MSS, MSS, n == 7);
+	expect(a.cq, 1, IBV_WC_SUCCESS);
+}
+
 /* lo's MTU would let a packet of 65536 bytes pass, but IPv4's total length has 16 bits. */
 static void a_segment_that_ipv4_cannot_name_is_refused(void)
 {
@@ -262,6 +288,7 @@ int main(int argc, char **argv)
 	        {"a request becomes segments", a_request_becomes_segments, 0},
 	        {"requests of both kinds keep their order", requests_of_both_kinds_keep_their_order, 0},
 	        {"the largest request is sent", the_largest_request_is_sent, 0},
+	        {"a rate limit counts segments", a_rate_limit_counts_segments, 0},
 	        {"a segment that IPv4 cannot name is refused", a_segment_that_ipv4_cannot_name_is_refused, 0},
 	        {"what is no TCP ends the send queue", what_is_no_tcp_ends_the_send_queue, 0},
 	        {"wrong requests and queue pairs are refused", wrong_requests_and_queue_pairs_are_refused, 0},

@@ -90,10 +90,78 @@ static void members_of_a_group_each_get_what_is_for_it_once(void)
 	CHECK(!system("ip link del cable"));
 }
 
+static struct ibv_qp *ready_qp(struct dev *d, struct ibv_cq *cq, uint32_t flags)
+{
+	struct ibv_qp_init_attr_ex a = {.send_cq = cq,
+	                                .recv_cq = cq,
+	                                .cap = {8, 8, 1, 1, 0},
+	                                .qp_type = IBV_QPT_UD,
+	                                .comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS,
+	                                .pd = d->pd,
+	                                .create_flags = flags};
+	struct ibv_qp_attr q = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = QKEY};
+	struct ibv_qp *qp = ibv_create_qp_ex(d->ctx, &a);
+
+	CHECK(qp);
+	SAME(ibv_modify_qp(qp, &q, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY), 0);
+	q.qp_state = IBV_QPS_RTR;
+	SAME(ibv_modify_qp(qp, &q, IBV_QP_STATE), 0);
+	q.qp_state = IBV_QPS_RTS;
+	SAME(ibv_modify_qp(qp, &q, IBV_QP_STATE | IBV_QP_SQ_PSN), 0);
+	return qp;
+}
+
+/* IBV_QP_CREATE_BLOCK_SELF_MCAST_LB: another queue pair of the program, which has not set it, is the witness. */
+static void a_queue_pair_may_refuse_its_own(void)
+{
+	struct stranger s;
+
+	if (system("ip link add cable type veth peer name other && ip addr add 192.0.2.1/24 dev cable && "
+	           "ip addr add 192.0.2.9/24 dev cable && ip link set cable up && ip link set other up"))
+		skip("no interface with multicast can be made here");
+	stranger_meet_at(&s, &(struct conf){.type = IBV_QPT_UD}, "roce_cable", "192.0.2.1");
+	struct ibv_cq *cq[2];
+	struct ibv_qp *qp[2]; /* the first one refuses its own */
+	struct ibv_ah_attr av = {.is_global = 1,
+	                         .port_num = 1,
+	                         .grh = {.dgid = group, .sgid_index = (uint8_t)s.d.gid_index, .hop_limit = 1}};
+	struct ibv_ah *ah = ibv_create_ah(s.d.pd, &av);
+
+	CHECK(ah);
+	for (int i = 0; i < 2; i++) {
+		CHECK((cq[i] = ibv_create_cq(s.d.ctx, 16, NULL, NULL, 0)));
+		qp[i] = ready_qp(&s.d, cq[i], i ? 0 : IBV_QP_CREATE_BLOCK_SELF_MCAST_LB);
+		SAME(ibv_attach_mcast(qp[i], &group, 0), 0);
+		for (uint64_t k = 0; k < 4; k++) {
+			struct ibv_sge sge = {(uintptr_t)s.m.p + 4096 + k * 256, 256, s.m.mr->lkey};
+			struct ibv_recv_wr wr = {.wr_id = k, .sg_list = &sge, .num_sge = 1}, *bad;
+
+			SAME(ibv_post_recv(qp[i], &wr, &bad), 0);
+		}
+	}
+	for (int i = 0; i < 2; i++) {
+		struct ibv_sge sge = {(uintptr_t)s.m.p, 10 + (uint32_t)i, s.m.mr->lkey};
+		struct ibv_send_wr wr = {.wr_id = 100,
+		                         .sg_list = &sge,
+		                         .num_sge = 1,
+		                         .opcode = IBV_WR_SEND,
+		                         .wr.ud = {ah, 0xffffff, QKEY}},
+		                   *bad;
+
+		SAME(ibv_post_send(qp[i], &wr, &bad), 0);
+		SAME(expect(cq[1], (uint64_t)i, IBV_WC_SUCCESS).byte_len,
+		     50 + i); /* so it has passed the first one, too */
+	}
+	SAME(expect(cq[0], 0, IBV_WC_SUCCESS).byte_len, 51);
+	expect_none(cq[0], 5);
+	CHECK(!system("ip link del cable"));
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
 	        {"members of a group each get what is for it, once", members_of_a_group_each_get_what_is_for_it_once},
+	        {"a queue pair may refuse what it sends to its group", a_queue_pair_may_refuse_its_own},
 	};
 
 	setenv("VERBENA_WIRE", "always", 1);

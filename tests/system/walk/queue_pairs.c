@@ -130,6 +130,7 @@ void make_loose(struct dice *d)
 #define MINE IBV_QP_MAX_QP_RD_ATOMIC
 #define THEIRS IBV_QP_MAX_DEST_RD_ATOMIC
 #define NOTIFY IBV_QP_EN_SQD_ASYNC_NOTIFY
+#define RATE IBV_QP_RATE_LIMIT
 
 struct step {
 	int from, to;
@@ -150,8 +151,11 @@ static const struct step steps[] = {
          IBV_QPS_RTS,
          {TIMERS | IBV_QP_SQ_PSN | MINE, IBV_QP_SQ_PSN, IBV_QP_SQ_PSN, TIMERS | IBV_QP_SQ_PSN | MINE,
           IBV_QP_TIMEOUT | IBV_QP_SQ_PSN},
-         {LATER | RNR, LATER, CUR | IBV_QP_QKEY, LATER, LATER | RNR | TIMERS | MINE}},
-        {IBV_QPS_RTS, IBV_QPS_RTS, {0, 0, 0, 0, 0}, {LATER | RNR, LATER, CUR | IBV_QP_QKEY, LATER, LATER | RNR}},
+         {LATER | RNR | RATE, LATER | RATE, CUR | IBV_QP_QKEY | RATE, LATER | RATE, LATER | RNR | TIMERS | MINE}},
+        {IBV_QPS_RTS,
+         IBV_QPS_RTS,
+         {0, 0, 0, 0, 0},
+         {LATER | RNR | RATE, LATER | RATE, CUR | IBV_QP_QKEY | RATE, LATER | RATE, LATER | RNR}},
         {IBV_QPS_RTS, IBV_QPS_SQD, {0, 0, 0, 0, 0}, {NOTIFY, NOTIFY, NOTIFY, NOTIFY, NOTIFY}},
         {IBV_QPS_SQD, IBV_QPS_RTS, {0, 0, 0, 0, 0}, {LATER | RNR, LATER, CUR | IBV_QP_QKEY, LATER, LATER | RNR}},
         {IBV_QPS_SQD,
@@ -225,6 +229,7 @@ static struct ibv_qp_attr right_values(const struct object *o)
 	        .timeout = 14,
 	        .retry_cnt = 7,
 	        .rnr_retry = 7,
+	        .rate_limit = 1000000,
 	        .ah_attr = {.is_global = 1,
 	                    .port_num = 1,
 	                    .grh = {.dgid = o->ctx->c.gid, .sgid_index = o->ctx->c.gid_index, .hop_limit = 1}},
@@ -300,7 +305,7 @@ static void check_state(struct object *o, const struct ibv_qp_attr *set, int mas
 	struct ibv_qp_init_attr init;
 	struct ibv_qp *qp = o->p;
 
-	ANSWER(ibv_query_qp(qp, &attr, (1 << 21) - 1, &init), 0);
+	ANSWER(ibv_query_qp(qp, &attr, ((1 << 21) - 1) | RATE, &init), 0);
 	SAME(attr.qp_state, o->qp.state);
 	SAME(__atomic_load_n(&qp->state, __ATOMIC_RELAXED), o->qp.state);
 	CHECK(init.qp_type == o->qp.type && init.qp_context == o && init.send_cq == qp->send_cq && init.srq == qp->srq);
@@ -314,8 +319,10 @@ static void check_state(struct object *o, const struct ibv_qp_attr *set, int mas
 		SAME(attr.timeout, set->timeout);
 	if (mask & THEIRS)
 		SAME(attr.max_dest_rd_atomic, set->max_dest_rd_atomic);
+	if (mask & RATE)
+		SAME(attr.rate_limit, set->rate_limit);
 	if (o->qp.state == IBV_QPS_RESET)
-		SAME(attr.dest_qp_num, 0);
+		CHECK(!attr.dest_qp_num && !attr.rate_limit);
 }
 
 void walk_states(struct dice *d)
@@ -341,6 +348,8 @@ void walk_states(struct dice *d)
 	bool right = o->ctx->c.iwarp ? iwarp_allows(cur, next)
 	                             : mask_is_right(o->qp.type, cur, next, mask) && !(mask & (spoilt | ALT));
 
+	if (o->ctx->c.iwarp && (mask & RATE)) /* only a connected one has it */
+		right = right && cur == IBV_QPS_RTS && next == IBV_QPS_RTS;
 	if (o->ctx->c.iwarp && (mask & spoilt)) { /* which attributes iWARP looks at is its own affair */
 		let_go(&h);
 		return;

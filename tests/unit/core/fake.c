@@ -143,6 +143,10 @@ void vb_path_moved(struct vb_qp *qp)
 {
 }
 
+void vb_path_limit(struct vb_qp *qp)
+{
+}
+
 void vb_path_entered(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_state next)
 {
 }

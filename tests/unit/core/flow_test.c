@@ -65,6 +65,10 @@ struct rule {
 		struct ibv_flow_spec_ipv6 ipv6;
 		struct ibv_flow_spec_tcp_udp ports;
 		struct ibv_flow_spec_action_drop drop;
+		struct ibv_flow_spec_esp esp;
+		struct ibv_flow_spec_gre gre;
+		struct ibv_flow_spec_tunnel vxlan;
+		struct ibv_flow_spec_mpls mpls;
 	} spec;
 };
 
@@ -92,9 +96,12 @@ static bool takes(const struct rule *r, const uint8_t *frame, uint32_t len)
 	struct vb_flow_match m;
 
 	CHECK(!vb_flow_parse(&r->attr, &m));
-	uint8_t layers = vb_frame_dissect(frame, len, &fields);
+	uint16_t layers = vb_frame_dissect(frame, len, &fields);
 
-	return vb_flow_matches(&m, &fields, layers);
+	if (!vb_flow_matches(&m.outer, &fields, layers))
+		return false;
+	layers = m.deep ? vb_frame_dissect_inner(frame, len, &fields) : 0;
+	return !m.deep || (layers && vb_flow_matches(&m.inner, &fields, layers));
 }
 
 static void addresses_of_stations_are_compared_under_their_mask(void)
@@ -195,6 +202,100 @@ static void ports_belong_to_their_protocol(void)
 	CHECK(!takes(&udp, f, ipv4_frame(f, 17, -1)));
 }
 
+/* --- tunnels --- */
+
+/* IPv4 with this protocol, whose payload is what bytes has, and behind that an IPv4 packet of TCP, with ports, from
+ * 10.0.0.1 to 10.0.0.2. ethernet: it has an Ethernet header. */
+static uint32_t tunnel_frame(uint8_t f[256], uint8_t protocol, const uint8_t *bytes, size_t n, bool ethernet)
+{
+	uint8_t inner[128];
+	uint32_t at = ipv4_frame(f, protocol, -1) - 8, len = ipv4_frame(inner, 6, -1), skip = ethernet ? 0 : 14;
+
+	memcpy(f + 14 + 12, (uint8_t[]){192, 0, 2, 1, 192, 0, 2, 2}, 8);
+	memcpy(inner, mac_b, 6);
+	memcpy(f + at, bytes, n);
+	memcpy(f + at + n, inner + skip, len - skip);
+	return at + (uint32_t)n + len - skip;
+}
+
+/* Every kind of tunnel. */
+static const struct tunnel {
+	uint8_t protocol, bytes[24];
+	size_t n;
+	bool ethernet;
+} tunnels[] = {
+        {17, {0x12, 0x34, 0x12, 0xb5, 0, 0, 0, 0, 8, 0, 0, 0, 1, 2, 3, 0}, 16, true}, /* VXLAN: port 4789 */
+        {47, {0x30, 0, 0x65, 0x58, 0, 0, 0, 7, 0, 0, 0, 1}, 12, true},                /* GRE: Ethernet, key, sequence */
+        {47, {0x80, 0, 8, 0, 1, 1, 0, 0}, 8, false},                                  /* GRE: IPv4, checksum */
+        {47, {0, 0, 0x88, 0x47, 0, 1, 0, 64, 0, 2, 1, 64}, 12, false},                /* GRE: two labels, IPv4 */
+        {17, {0x12, 0x34, 0x19, 0xeb, 0, 0, 0, 0, 0, 1, 1, 64}, 12, false},           /* MPLS: port 6635 */
+        {4, {0}, 0, false},                                                           /* IP in IP */
+};
+
+static void what_a_tunnel_carries_is_found(void)
+{
+	struct rule ip = rule_of(IBV_FLOW_SPEC_IPV4_EXT, sizeof(ip.spec.ipv4)), tcp, eth = eth_rule(mac_b);
+
+	ip.spec.ipv4.val.src_ip = htonl(0x0a000001);
+	ip.spec.ipv4.mask.src_ip = 0xffffffff;
+	struct rule inside = ip;
+
+	inside.spec.ipv4.type = (enum ibv_flow_spec_type)(IBV_FLOW_SPEC_IPV4_EXT | IBV_FLOW_SPEC_INNER);
+	eth.spec.eth.type = (enum ibv_flow_spec_type)(IBV_FLOW_SPEC_ETH | IBV_FLOW_SPEC_INNER);
+	tcp = rule_of(IBV_FLOW_SPEC_TCP | IBV_FLOW_SPEC_INNER, sizeof(tcp.spec.ports));
+	tcp.spec.ports.val.dst_port = htons(0x5678);
+	tcp.spec.ports.mask.dst_port = 0xffff;
+	for (size_t i = 0; i < sizeof(tunnels) / sizeof(tunnels[0]); i++) {
+		const struct tunnel *t = &tunnels[i];
+		uint8_t f[256];
+		uint32_t len = tunnel_frame(f, t->protocol, t->bytes, t->n, t->ethernet);
+
+		CHECK(!takes(&ip, f, len) && takes(&inside, f, len) && takes(&tcp, f, len));
+		CHECK(takes(&eth, f, len) == t->ethernet);
+		for (uint32_t cut = 0; cut < len; cut++) /* nothing is made up */
+			CHECK(!takes(&tcp, f, cut) || cut >= len - 4);
+	}
+	uint8_t f[128];
+
+	CHECK(takes(&ip, f, ipv4_frame(f, 6, -1)) && !takes(&inside, f, ipv4_frame(f, 6, -1)));
+}
+
+static void the_fields_of_tunnels_are_found(void)
+{
+	static const uint8_t spi[8] = {1, 2, 3, 4, 0, 0, 0, 9};
+	uint8_t f[256];
+	uint32_t len = tunnel_frame(f, 17, tunnels[0].bytes, 16, true);
+	struct rule r = rule_of(IBV_FLOW_SPEC_VXLAN_TUNNEL, sizeof(r.spec.vxlan));
+
+	r.spec.vxlan.val.tunnel_id = htonl(0x10203);
+	r.spec.vxlan.mask.tunnel_id = htonl(0xffffff);
+	CHECK(takes(&r, f, len));
+	r.spec.vxlan.val.tunnel_id = htonl(0x10204);
+	CHECK(!takes(&r, f, len));
+	len = tunnel_frame(f, 47, tunnels[1].bytes, 12, true);
+	r = rule_of(IBV_FLOW_SPEC_GRE, sizeof(r.spec.gre));
+	memset(&r.spec.gre.mask, 0xff, sizeof(r.spec.gre.mask));
+	r.spec.gre.val = (struct ibv_flow_gre_filter){htons(0x3000), htons(0x6558), htonl(7)};
+	CHECK(takes(&r, f, len));
+	for (size_t i = 0; i < sizeof(r.spec.gre.val); i++) {
+		((uint8_t *)&r.spec.gre.val)[i] ^= 1;
+		CHECK(!takes(&r, f, len));
+		((uint8_t *)&r.spec.gre.val)[i] ^= 1;
+	}
+	len = tunnel_frame(f, 17, tunnels[4].bytes, 12, false);
+	r = rule_of(IBV_FLOW_SPEC_MPLS, sizeof(r.spec.mpls));
+	r.spec.mpls.val.label = htonl(0x00010140);
+	r.spec.mpls.mask.label = 0xffffffff;
+	CHECK(takes(&r, f, len) && !takes(&r, f, ipv4_frame(f, 17, -1)));
+	len = tunnel_frame(f, 50, spi, 8, false);
+	r = rule_of(IBV_FLOW_SPEC_ESP, sizeof(r.spec.esp));
+	r.spec.esp.val = (struct ibv_flow_esp_filter){htonl(0x1020304), htonl(9)};
+	memset(&r.spec.esp.mask, 0xff, sizeof(r.spec.esp.mask));
+	CHECK(takes(&r, f, len));
+	r.spec.esp.val.seq = 0;
+	CHECK(!takes(&r, f, len) && !takes(&r, f, 14 + 20 + 7));
+}
+
 static int refusal_of(const struct rule *r)
 {
 	struct vb_flow_match m;
@@ -216,10 +317,14 @@ static void what_is_no_rule_is_refused(void)
 	r = eth_rule(mac_a);
 	r.attr.num_of_specs = 2; /* there is one */
 	CHECK(refusal_of(&r) == EINVAL);
-	r = rule_of(IBV_FLOW_SPEC_GRE, sizeof(struct ibv_flow_spec_gre));
+	r = rule_of(IBV_FLOW_SPEC_ACTION_HANDLE, sizeof(struct ibv_flow_spec_action_handle));
 	CHECK(refusal_of(&r) == EOPNOTSUPP);
-	r = rule_of(IBV_FLOW_SPEC_ETH | IBV_FLOW_SPEC_INNER, sizeof(r.spec.eth));
-	CHECK(refusal_of(&r) == EOPNOTSUPP);
+	r = rule_of(IBV_FLOW_SPEC_ACTION_DROP | IBV_FLOW_SPEC_INNER, sizeof(r.spec.drop));
+	CHECK(refusal_of(&r) == EINVAL);
+	r = rule_of(IBV_FLOW_SPEC_VXLAN_TUNNEL, sizeof(r.spec.vxlan));
+	CHECK(!refusal_of(&r));
+	r.spec.vxlan.mask.tunnel_id = htonl(1 << 24); /* a VNI has 24 bits */
+	CHECK(refusal_of(&r) == EINVAL);
 
 	struct {
 		struct ibv_flow_attr attr;
@@ -450,6 +555,22 @@ static void counters_that_cannot_be_are_refused(void)
 	close_objects(&o);
 }
 
+/* An InfiniBand fabric has no Ethernet frames, and iWARP adapters no raw packet queue pairs. */
+static void an_adapter_without_frames_has_neither_flows_nor_counters(void)
+{
+	struct ibv_counters_init_attr init = {0};
+	struct objects o = open_objects(IBV_QPT_RC);
+
+	for (int i = 0; i < 2; i++) {
+		fake_device.ib = !i;
+		fake_device.iwarp = i;
+		CHECK(!vb_create_counters(o.ctx, &init) && errno == EOPNOTSUPP);
+		CHECK(!attach(o.qp, eth_rule(mac_a), IBV_FLOW_ATTR_NORMAL, 0, 0) && errno == ENXIO);
+	}
+	fake_device.iwarp = false;
+	close_objects(&o);
+}
+
 int main(void)
 {
 	RUN(addresses_of_stations_are_compared_under_their_mask);
@@ -457,6 +578,8 @@ int main(void)
 	RUN(fields_of_ipv4_are_found);
 	RUN(fields_of_ipv6_are_found);
 	RUN(ports_belong_to_their_protocol);
+	RUN(what_a_tunnel_carries_is_found);
+	RUN(the_fields_of_tunnels_are_found);
 	RUN(what_is_no_rule_is_refused);
 	RUN(the_most_important_rule_decides);
 	RUN(default_rules_take_what_is_left_and_sniffers_all);
@@ -465,5 +588,6 @@ int main(void)
 	RUN(points_at_an_existing_flow_count_from_then_on);
 	RUN(a_rule_that_drops_counts_what_it_drops);
 	RUN(counters_that_cannot_be_are_refused);
+	RUN(an_adapter_without_frames_has_neither_flows_nor_counters);
 	return 0;
 }

@@ -43,7 +43,7 @@ static uint32_t hash_of(int family, const struct vector *v, uint32_t fields, uns
 	inet_pton(family, v->dst, family == AF_INET ? (void *)&f.key.dst_ip : f.key.dst_ip6);
 	f.key.src_port = htons(v->src_port);
 	f.key.dst_port = htons(v->dst_port);
-	return vb_rss_hash_of(&hash, &f, (uint8_t)((family == AF_INET ? VB_LAYER_IPV4 : VB_LAYER_IPV6) | transport));
+	return vb_rss_hash_of(&hash, &f, (uint16_t)((family == AF_INET ? VB_LAYER_IPV4 : VB_LAYER_IPV6) | transport));
 }
 
 static void the_hashes_are_those_of_the_suite(void)
@@ -92,6 +92,20 @@ static void the_ports_of_a_fragment_do_not_count(void)
 	CHECK(vb_rss_hash_of(&hash, &f, VB_LAYER_IPV4 | VB_LAYER_UDP) == by_addresses);
 }
 
+static void the_spi_of_esp_counts(void)
+{
+	struct vb_rss_hash hash = of_fields(IPV4 | IBV_RX_HASH_IPSEC_SPI);
+	union vb_frame_fields f;
+
+	memset(&f, 0, sizeof(f));
+	f.key.src_ip = htonl(0x0a000001);
+	uint32_t by_addresses = vb_rss_hash_of(&hash, &f, VB_LAYER_IPV4);
+
+	f.key.esp_spi = htonl(5);
+	CHECK(vb_rss_hash_of(&hash, &f, VB_LAYER_IPV4) == by_addresses); /* it has no ESP */
+	CHECK(vb_rss_hash_of(&hash, &f, VB_LAYER_IPV4 | VB_LAYER_ESP) != by_addresses);
+}
+
 static int parse(uint8_t function, uint8_t len, uint8_t *key, uint64_t fields)
 {
 	struct vb_rss_hash hash;
@@ -106,8 +120,8 @@ static void what_cannot_be_is_refused(void)
 	CHECK(parse(toeplitz, 40, suite_key, IPV4 | TCP) == 0);
 	CHECK(parse(toeplitz, 40, suite_key, 0) == 0);
 	CHECK(parse(0, 40, suite_key, IPV4) == EOPNOTSUPP);
-	CHECK(parse(toeplitz, 40, suite_key, IPV4 | IBV_RX_HASH_IPSEC_SPI) == EOPNOTSUPP);
-	CHECK(parse(toeplitz, 40, suite_key, IPV4 | IBV_RX_HASH_INNER) == EOPNOTSUPP);
+	CHECK(parse(toeplitz, 40, suite_key, IPV4 | IBV_RX_HASH_IPSEC_SPI | IBV_RX_HASH_INNER) == 0);
+	CHECK(parse(toeplitz, 40, suite_key, IPV4 | UDP | IBV_RX_HASH_IPSEC_SPI) == EINVAL);
 	CHECK(parse(toeplitz, 40, suite_key, IPV4 | 1ull << 40) == EOPNOTSUPP);
 	CHECK(parse(toeplitz, 39, suite_key, IPV4) == EINVAL);
 	CHECK(parse(toeplitz, 40, NULL, IPV4) == EINVAL);
@@ -119,6 +133,7 @@ int main(void)
 {
 	RUN(the_hashes_are_those_of_the_suite);
 	RUN(the_ports_of_a_fragment_do_not_count);
+	RUN(the_spi_of_esp_counts);
 	RUN(what_cannot_be_is_refused);
 	return 0;
 }
