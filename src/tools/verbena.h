@@ -22,6 +22,9 @@ int cmd_bench(int argc, char **argv);
 int cmd_link(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
 
+/* Is the standard output a terminal that knows bold text? */
+bool cmd_may_be_bold(void);
+
 /* Prints a string with its quotes. */
 void cmd_print_json_string(const char *s);
 
