@@ -146,7 +146,7 @@ done <<-'END'
 	drop p=1.5|a probability is from 0 to 1
 	drop path=iwarp|TCP would repair it
 	drop every=2 nth=3|only one of
-	reorder path=local|which has no packets
+	cut path=local|no connection of TCP
 	delay=5|a number and a unit
 	wc=SUCCESS|a status is
 	reg=EWHAT|ENOMEM
