@@ -1,4 +1,4 @@
-// json.c - a string as JSON
+// json.c - a string as JSON, and JSON as UTF-8
 // follows: RFC 8259, sections 7 and 8.1; RFC 3629 (UTF-8)
 // SPDX-License-Identifier: MIT
 #include <stddef.h>
@@ -23,6 +23,20 @@ static size_t utf8_length(const unsigned char *s)
 	    (s[0] == 0xf4 && s[1] >= 0x90))
 		return 0;
 	return n;
+}
+
+void cmd_print_utf8(FILE *f, const char *s)
+{
+	while (*s) {
+		size_t n = utf8_length((const unsigned char *)s);
+		bool control = n == 2 && (unsigned char)s[0] == 0xc2 && (unsigned char)s[1] < 0xa0;
+
+		if (!n || control)
+			fputc('?', f);
+		else
+			fwrite(s, 1, n, f);
+		s += n ? n : 1;
+	}
 }
 
 void cmd_print_json_string(const char *s)
