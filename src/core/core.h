@@ -290,7 +290,7 @@ struct vb_swqe {
 	uint8_t state;   /* enum vb_swqe_state */
 	uint8_t status;  /* enum ibv_wc_status, when DONE */
 	/* atomics: result slot; reads: 1 if answered by ring, so that it has used a PSN; writes: 1 if in the ring by
-	 * choice, so that it may be withdrawn; atomic writes: 1 if swap has the 8 bytes */
+	 * choice, so that it may be withdrawn; atomic writes: 1 if swap has the 8 bytes; datagrams: enum vb_ud_judged */
 	uint8_t slot;
 	/* RDMA write with immediate: the data is copied, the record is not in the ring yet. LOCAL_INV and BIND_MW of a
 	 * window: its binding has ended, copies may be in progress */

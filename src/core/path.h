@@ -19,6 +19,15 @@ enum vb_sq_status {
 	VB_SQ_FAILED, /* the oldest request has failed; vb_path_settle() must follow */
 };
 
+/* What fault injection does to a datagram for a program of this host. */
+enum vb_datagram_fault {
+	VB_DATAGRAM_WHOLE, /* nothing */
+	VB_DATAGRAM_DROPPED,
+	VB_DATAGRAM_TWICE,
+	VB_DATAGRAM_DELAYED, /* those behind it to the same process wait too */
+	VB_DATAGRAM_PASSED,  /* it is delayed, and others overtake it */
+};
+
 /* Operations of a path. qp->path is set under progress + sq_lock. No function is NULL unless its comment allows it. */
 struct vb_path_ops {
 	const char *name;
@@ -28,6 +37,10 @@ struct vb_path_ops {
 
 	/* Sends what the peer and the network can take. Under sq_lock, in RTS. */
 	enum vb_sq_status (*kick)(struct vb_qp *qp);
+	/* UD only: asks the rules of fault injection about a datagram that is about to be sent to a program of this
+	 * host. *wait: ns, if it is delayed. Under sq_lock. NULL: there are no rules. Beside kick, whose line is read
+	 * anyway. */
+	enum vb_datagram_fault (*judge)(struct vb_qp *qp, const struct vb_swqe *w, uint64_t *wait);
 	/* Handles a failure (QP to ERR or SQE). Shared memory also retires completed requests here. Under progress +
 	 * sq_lock. */
 	void (*settle)(struct vb_qp *qp);

@@ -2,6 +2,7 @@
 // follows: IBA volume 1, 11.2.5.2 (modify queue pair); ibv_modify_qp(3)
 // SPDX-License-Identifier: MIT
 #include <errno.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "core/ah.h"
@@ -35,14 +36,17 @@ static bool av_ok(const struct vb_qp *qp, const struct ibv_qp_attr *a)
 static bool mtu_ok(const struct vb_qp *qp, const struct ibv_qp_attr *a)
 {
 	struct vb_device *dev = VB_CONTEXT_OF(qp)->dev;
+	static atomic_bool said;
 	struct ibv_port_attr port;
 
 	if (a->path_mtu < IBV_MTU_256 || a->path_mtu > IBV_MTU_4096 || vb_query_port_attr(dev, 1, &port))
 		return false;
 	if (a->path_mtu <= port.active_mtu)
 		return true;
-	vb_log(VB_LOG_ERROR, "%s: no path MTU of %u: its port can only receive packets of %u", dev->dev.name,
-	       128u << a->path_mtu, 128u << port.active_mtu);
+	vb_log(atomic_exchange(&said, true) ? VB_LOG_WARN : VB_LOG_ERROR,
+	       "%s: no path MTU of %u: its port can only receive packets of %u (choose a smaller one in the program, or \"ip "
+	       "link set IF mtu N\")",
+	       dev->dev.name, 128u << a->path_mtu, 128u << port.active_mtu);
 	return false;
 }
 

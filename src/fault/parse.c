@@ -166,7 +166,7 @@ static bool key_path(struct parser *p, const struct word *w)
 	else if (value_is(w, "iwarp"))
 		p->rule->paths &= VB_FAULT_IWARP;
 	else if (value_is(w, "local"))
-		p->rule->paths &= VB_FAULT_LOCAL;
+		p->rule->paths &= VB_FAULT_HERE;
 	else
 		return refuse_word(p, w->at, "path is roce, iwarp or local");
 	return true;
@@ -427,14 +427,14 @@ static uint8_t paths_of(unsigned action)
 {
 	switch (action) {
 	case VB_FAULT_DROP:
-		return VB_FAULT_ROCE | VB_FAULT_LOCAL;
+		return VB_FAULT_ROCE | VB_FAULT_HERE;
 	case VB_FAULT_DUPLICATE:
 	case VB_FAULT_REORDER:
-		return VB_FAULT_ROCE;
+		return VB_FAULT_ROCE | VB_FAULT_DATAGRAM; /* a connected queue pair of one host would not see it */
 	case VB_FAULT_CUT:
 		return VB_FAULT_IWARP;
 	default:
-		return VB_FAULT_ROCE | VB_FAULT_IWARP | VB_FAULT_LOCAL;
+		return VB_FAULT_ROCE | VB_FAULT_IWARP | VB_FAULT_HERE;
 	}
 }
 
@@ -474,12 +474,11 @@ static bool check_path(struct parser *p)
 		                   "%s has no meaning for iWARP, because TCP would repair it: allowed are delay, rate, "
 		                   "corrupt and cut",
 		                   name);
-	if (r->paths == VB_FAULT_LOCAL && !(allowed & VB_FAULT_LOCAL))
-		return refuse_word(
-		        p, 0,
-		        "%s has no meaning on one host, which has no packets: allowed are drop, corrupt, delay "
-		        "and rate",
-		        name);
+	if (r->paths == VB_FAULT_HERE && !(allowed & VB_FAULT_HERE))
+		return refuse_word(p, 0,
+		                   "%s has no meaning on one host, which has no connection of TCP: allowed are drop, "
+		                   "duplicate, reorder, corrupt, delay and rate",
+		                   name);
 	if (r->paths == VB_FAULT_ROCE && !(allowed & VB_FAULT_ROCE))
 		return refuse_word(
 		        p, 0,
@@ -490,7 +489,7 @@ static bool check_path(struct parser *p)
 	if (!strncmp(r->device, "roce_", 5))
 		r->paths &= (uint8_t)~VB_FAULT_IWARP;
 	if (r->icrc_right)
-		r->paths &= (uint8_t)~VB_FAULT_LOCAL;
+		r->paths &= (uint8_t)~VB_FAULT_HERE;
 	if (!r->paths)
 		return refuse_word(p, 0, "the rule's path, device and opcode contradict each other, or %s and icrc=new",
 		                   name);
@@ -541,7 +540,7 @@ bool vb_fault_parse(const char *text, size_t len, struct vb_fault_rule *rule, st
 	struct word w;
 
 	*rule = (struct vb_fault_rule){
-	        .paths = VB_FAULT_ROCE | VB_FAULT_IWARP | VB_FAULT_LOCAL,
+	        .paths = VB_FAULT_ROCE | VB_FAULT_IWARP | VB_FAULT_HERE,
 	        .dirs = VB_FAULT_TX,
 	        .opcode = -1,
 	        .qpn = -1,

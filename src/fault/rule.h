@@ -41,14 +41,16 @@ enum vb_fault_action {
 };
 
 enum vb_fault_class {
-	VB_FAULT_CLASS_WIRE,  /* a packet, an FPDU, or a request on one host */
+	VB_FAULT_CLASS_WIRE,  /* a packet, an FPDU, or a request or datagram on one host */
 	VB_FAULT_CLASS_WORK,  /* a posted work request */
 	VB_FAULT_CLASS_STATE, /* a port or a device, at a time */
 	VB_FAULT_CLASS_CM,    /* a connection request that has arrived */
 	VB_FAULT_CLASS_VERB,  /* a call */
 };
 
-enum vb_fault_path { VB_FAULT_ROCE = 1, VB_FAULT_IWARP = 2, VB_FAULT_LOCAL = 4 };
+/* LOCAL: requests of connected queue pairs on one host. DATAGRAM: datagrams there. A rule names both by path=local. */
+enum vb_fault_path { VB_FAULT_ROCE = 1, VB_FAULT_IWARP = 2, VB_FAULT_LOCAL = 4, VB_FAULT_DATAGRAM = 8 };
+#define VB_FAULT_HERE (VB_FAULT_LOCAL | VB_FAULT_DATAGRAM)
 enum vb_fault_dir { VB_FAULT_TX = 1, VB_FAULT_RX = 2 };
 
 /* Families of opcodes, for all paths and for work requests. */

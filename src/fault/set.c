@@ -44,7 +44,7 @@ static uint32_t arms_of_wire(const struct vb_fault_rule *r)
 		       (r->dirs & VB_FAULT_RX ? VB_FAULT_ARM_ROCE_RX : 0);
 	if (r->dirs & VB_FAULT_TX)
 		arm |= (r->paths & VB_FAULT_IWARP ? VB_FAULT_ARM_IWARP : 0) |
-		       (r->paths & VB_FAULT_LOCAL ? VB_FAULT_ARM_QUEUE : 0);
+		       (r->paths & VB_FAULT_HERE ? VB_FAULT_ARM_QUEUE : 0);
 	return arm;
 }
 

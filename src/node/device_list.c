@@ -13,6 +13,7 @@
 #include "core/device.h"
 #include "node/device_choice.h"
 #include "node/host_guid.h"
+#include "node/lids_only.h"
 #include "net/netdev.h"
 #include "core/rdma_link.h"
 #include "fabric/proto/proto.h"
@@ -222,6 +223,13 @@ static void set_paths(struct ibv_device *dev)
 		memcpy(dev->dev_path, path, (size_t)n + 1);
 }
 
+static bool has_lids(enum vb_device_kind kind)
+{
+	const char *text = vb_env("VERBENA_LIDS");
+
+	return kind == VB_DEVICE_ROCE && (text && *text ? vb_lids_wanted() : vb_knows_lids_only());
+}
+
 /* Returns the known device of this interface, or makes one if it is new or was renamed. */
 static struct vb_device *find_or_make(enum vb_device_kind kind, const struct vb_netdev *nd,
                                       const struct vb_links *links, struct vb_device *const *made, size_t n_made)
@@ -239,7 +247,7 @@ static struct vb_device *find_or_make(enum vb_device_kind kind, const struct vb_
 	}
 	struct vb_device *dev = (kind == VB_DEVICE_IWARP ? vb_device_new_iwarp : vb_device_new)(nd, name, guid_of(nd));
 	if (dev) {
-		dev->lids = kind == VB_DEVICE_ROCE && vb_lids_wanted();
+		dev->lids = has_lids(kind);
 		number_above_hardware(dev);
 		set_paths(&dev->dev);
 	}

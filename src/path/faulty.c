@@ -20,6 +20,7 @@ static const struct vb_path_ops *plain[PATHS];
 static struct vb_path_ops faulty[PATHS];
 
 #define NEVER UINT64_MAX
+#define REORDER_NS 5000000u /* a datagram that others overtake waits so long, as a packet of RoCE does at most */
 
 static bool is_faulty(const struct vb_path_ops *ops)
 {
@@ -145,6 +146,32 @@ static void judge_request(struct vb_qp *qp, uint32_t i)
 		delay_request(qp, i, w->state == VB_SWQE_DONE ? 0 : delay_of_request(qp, &s, w));
 }
 
+/* A datagram to a program of this host, which has a receiver there. One with a wrong checksum would be dropped. */
+static enum vb_datagram_fault ask_about_datagram(struct vb_qp *qp, const struct vb_swqe *w, uint64_t *wait)
+{
+	const struct vb_device *dev = vb_qp_device(qp);
+	const struct vb_fault_subject s = {
+	        .path = VB_FAULT_DATAGRAM,
+	        .dir = VB_FAULT_TX,
+	        .kind = VB_FAULT_KIND_SEND,
+	        .opcode = -1,
+	        .qpn = qp->qp.qp_num,
+	        .peer = w->ah->attr.grh.dgid.raw,
+	        .device = dev ? dev->dev.name : NULL,
+	        .len = w->length,
+	};
+	struct vb_fault_verdict v;
+
+	if (!vb_fault_ask_wire(&s, &v))
+		return VB_DATAGRAM_WHOLE;
+	*wait = v.reorder && v.delay < REORDER_NS ? REORDER_NS : v.delay;
+	if (v.drop || v.corrupt)
+		return VB_DATAGRAM_DROPPED;
+	if (v.reorder || v.delay)
+		return v.reorder ? VB_DATAGRAM_PASSED : VB_DATAGRAM_DELAYED;
+	return v.duplicate ? VB_DATAGRAM_TWICE : VB_DATAGRAM_WHOLE;
+}
+
 static void judge_new(struct vb_qp *qp)
 {
 	struct vb_qp_fault *f = &qp->fault;
@@ -238,6 +265,7 @@ static unsigned slot_of_path(const struct vb_path_ops *ops)
 	if (!plain[i]) {
 		faulty[i] = *ops;
 		faulty[i].kick = faulty_kick;
+		faulty[i].judge = ops->ring && ops->datagram ? ask_about_datagram : NULL;
 		faulty[i].settle = faulty_settle;
 		faulty[i].deadline = ops->deadline || is_local(ops) ? faulty_deadline : NULL;
 		faulty[i].forget_sends = faulty_forget_sends;

@@ -17,6 +17,7 @@
 #include "core/device.h"
 #include "tools/collect.h"
 #include "tools/control.h"
+#include "tools/progress.h"
 #include "tools/verbena.h"
 
 #define NAME "capture"
@@ -265,16 +266,24 @@ enum {
 	OPT_NO_PAYLOAD,
 	OPT_COUNT,
 	OPT_SECONDS,
-	OPT_STATS
+	OPT_STATS,
+	OPT_JSON
 };
 
 static const struct option options[] = {
-        {"write", required_argument, NULL, 'w'},         {"pid", required_argument, NULL, OPT_PID},
-        {"device", required_argument, NULL, OPT_DEVICE}, {"qp", required_argument, NULL, OPT_QP},
-        {"filter", required_argument, NULL, OPT_FILTER}, {"snaplen", required_argument, NULL, OPT_SNAPLEN},
-        {"rotate", required_argument, NULL, OPT_ROTATE}, {"no-payload", no_argument, NULL, OPT_NO_PAYLOAD},
-        {"count", required_argument, NULL, OPT_COUNT},   {"seconds", required_argument, NULL, OPT_SECONDS},
-        {"stats", no_argument, NULL, OPT_STATS},         {0},
+        {"write", required_argument, NULL, 'w'},
+        {"pid", required_argument, NULL, OPT_PID},
+        {"device", required_argument, NULL, OPT_DEVICE},
+        {"qp", required_argument, NULL, OPT_QP},
+        {"filter", required_argument, NULL, OPT_FILTER},
+        {"snaplen", required_argument, NULL, OPT_SNAPLEN},
+        {"rotate", required_argument, NULL, OPT_ROTATE},
+        {"no-payload", no_argument, NULL, OPT_NO_PAYLOAD},
+        {"count", required_argument, NULL, OPT_COUNT},
+        {"seconds", required_argument, NULL, OPT_SECONDS},
+        {"stats", no_argument, NULL, OPT_STATS},
+        {"json", no_argument, NULL, OPT_JSON},
+        {0},
 };
 
 static bool take_option(struct capture *c, int option)
@@ -318,6 +327,9 @@ static bool take_option(struct capture *c, int option)
 	case OPT_STATS:
 		c->o.stats = true;
 		return true;
+	case OPT_JSON:
+		c->o.json = true;
+		return true;
 	default:
 		cmd_complain(NAME, "unknown option, or one without its value; man verbena-capture describes them");
 		return false;
@@ -338,7 +350,11 @@ static bool read_options(struct capture *c, int argc, char **argv)
 		             argv[optind]);
 		return false;
 	}
-	if (!c->o.file && !c->o.stats) {
+	if (c->o.json && c->o.file && !strcmp(c->o.file, "-")) {
+		cmd_complain(NAME, "--json and -w - both need standard output: give one of them a file");
+		return false;
+	}
+	if (!c->o.file && !c->o.stats && !c->o.json) {
 		cmd_complain(NAME, "no file given: verbena capture -w FILE.pcapng, or -w - for standard output");
 		return false;
 	}
@@ -357,6 +373,7 @@ static bool run_capture(struct capture *c)
 {
 	int64_t begun = ms_now(), looked = begun;
 
+	cmd_progress_begin();
 	while (!cap_is_stopped() && cap_step(c->collector, 50)) {
 		int64_t now = ms_now();
 
@@ -368,7 +385,9 @@ static bool run_capture(struct capture *c)
 			look_for_programs(c, ASK_LATER_MS);
 			looked = ms_now();
 		}
+		cap_show_progress(c->collector);
 	}
+	cmd_progress_clear();
 	return cap_end(c->collector);
 }
 

@@ -45,33 +45,40 @@ static bool may_switch(const char *command)
 	return true;
 }
 
-static int say_status(void)
+/* The state as an object: dir is that of the libraries, or "". */
+static void print_state(bool enabled, const char *dir, const char *problem)
 {
-	char dir[PATH_MAX], other[PATH_MAX];
+	printf("{\"enabled\": %s, \"directory\": ", enabled ? "true" : "false");
+	cmd_print_json_string(dir);
+	if (problem) {
+		fputs(", \"problem\": ", stdout);
+		cmd_print_json_string(problem);
+	}
+	puts("}");
+}
 
-	if (!enable_read_conf(dir)) {
-		puts("disabled: programs load the system's libibverbs, unless verbena run starts them");
-		return 1;
-	}
-	if (!dir[0]) {
-		puts("disabled: " ENABLE_CONF " names no directory; verbena enable repairs this");
-		return 1;
-	}
-	switch (enable_look_in_cache(dir, other)) {
-	case ENABLE_OURS:
+static int say_status(bool json)
+{
+	char dir[PATH_MAX] = "", other[PATH_MAX], problem[2 * PATH_MAX + 128] = "";
+	bool configured = enable_read_conf(dir);
+	enum enable_found found = configured && dir[0] ? enable_look_in_cache(dir, other) : ENABLE_NONE;
+
+	if (configured && !dir[0])
+		snprintf(problem, sizeof(problem), ENABLE_CONF " names no directory");
+	else if (configured && found == ENABLE_OTHER)
+		snprintf(problem, sizeof(problem), ENABLE_CONF " names %s, but programs load %s", dir, other);
+	else if (configured && found != ENABLE_OURS)
+		snprintf(problem, sizeof(problem),
+		         ENABLE_CONF " names %s, but the cache of ldconfig(8) has no libibverbs.so.1", dir);
+	if (json)
+		print_state(found == ENABLE_OURS, dir, *problem ? problem : NULL);
+	else if (found == ENABLE_OURS)
 		printf("enabled: programs load Verbena's libraries from %s\n", dir);
-		return 0;
-	case ENABLE_OTHER:
-		printf("disabled: " ENABLE_CONF " names %s, but programs load %s; verbena enable repairs this\n", dir,
-		       other);
-		return 1;
-	default:
-		printf("disabled: " ENABLE_CONF
-		       " names %s, but the cache of ldconfig(8) has no libibverbs.so.1; verbena "
-		       "enable repairs this\n",
-		       dir);
-		return 1;
-	}
+	else if (*problem)
+		printf("disabled: %s; verbena enable repairs this\n", problem);
+	else
+		puts("disabled: programs load the system's libibverbs, unless verbena run starts them");
+	return found != ENABLE_OURS;
 }
 
 /* Undoes what was done, so that the machine is never left half way. */
@@ -85,7 +92,7 @@ static int take_back(const char *old)
 	return 1;
 }
 
-static int switch_on(const char *dir)
+static int switch_on(const char *dir, bool json)
 {
 	char old[PATH_MAX], other[PATH_MAX];
 	bool had = enable_read_conf(old) && old[0];
@@ -104,14 +111,17 @@ static int switch_on(const char *dir)
 		             other[0] ? other : "no libibverbs.so.1");
 		return take_back(had ? old : NULL);
 	}
-	printf("Programs that start from now on load Verbena's libraries from %s.\n"
-	       "Written: " ENABLE_CONF ", and the cache of ldconfig(8). 'verbena disable' restores both.\n"
-	       "Programs that read /sys/class/infiniband still need 'verbena run'.\n",
-	       dir);
+	if (json)
+		print_state(true, dir, NULL);
+	else
+		printf("Programs that start from now on load Verbena's libraries from %s.\n"
+		       "Written: " ENABLE_CONF ", and the cache of ldconfig(8). 'verbena disable' restores both.\n"
+		       "Programs that read /sys/class/infiniband still need 'verbena run'.\n",
+		       dir);
 	return 0;
 }
 
-static int enable_checked(bool force)
+static int enable_checked(bool force, bool json)
 {
 	char name[NAME_MAX + 1], why[PATH_MAX + 128];
 	struct run_paths paths;
@@ -132,39 +142,47 @@ static int enable_checked(bool force)
 		        name);
 		return 1;
 	}
-	return switch_on(paths.lib_dir);
+	return switch_on(paths.lib_dir, json);
 }
 
 int cmd_enable(int argc, char **argv)
 {
-	bool force = false, status = false;
+	bool force = false, status = false, json = false;
 
 	for (int i = 1; i < argc; i++) {
 		if (!strcmp(argv[i], "--force")) {
 			force = true;
 		} else if (!strcmp(argv[i], "--status")) {
 			status = true;
+		} else if (!strcmp(argv[i], "--json")) {
+			json = true;
 		} else {
-			cmd_complain("enable", "unknown option '%s': verbena enable [--force | --status]", argv[i]);
+			cmd_complain("enable", "unknown option '%s': verbena enable [--force | --status] [--json]",
+			             argv[i]);
 			return EXIT_USAGE;
 		}
 	}
 	if (status)
-		return say_status();
-	return may_switch("enable") ? enable_checked(force) : 1;
+		return say_status(json);
+	return may_switch("enable") ? enable_checked(force, json) : 1;
 }
 
 int cmd_disable(int argc, char **argv)
 {
-	if (argc > 1) {
-		cmd_complain("disable", "it has no options, and '%s' is one argument too many", argv[1]);
+	bool json = argc == 2 && !strcmp(argv[1], "--json");
+
+	if (argc > 1 && !json) {
+		cmd_complain("disable", "its only option is --json, and '%s' is one argument too many", argv[argc - 1]);
 		return EXIT_USAGE;
 	}
 	if (!may_switch("disable"))
 		return 1;
 	int err = enable_write_conf(NULL);
 	if (err == ENOENT) {
-		puts("It was not enabled: there is no " ENABLE_CONF ".");
+		if (json)
+			print_state(false, "", NULL);
+		else
+			puts("It was not enabled: there is no " ENABLE_CONF ".");
 		return 0;
 	}
 	if (err) {
@@ -175,6 +193,9 @@ int cmd_disable(int argc, char **argv)
 		cmd_complain("disable", ENABLE_CONF " is removed, but ldconfig failed: run it again");
 		return 1;
 	}
-	puts("Programs that start from now on load the system's libraries. Removed: " ENABLE_CONF ".");
+	if (json)
+		print_state(false, "", NULL);
+	else
+		puts("Programs that start from now on load the system's libraries. Removed: " ENABLE_CONF ".");
 	return 0;
 }

@@ -9,6 +9,7 @@
 
 #include "fault/script.h"
 #include "tools/control.h"
+#include "tools/stat_options.h"
 #include "tools/stat_parse.h"
 #include "tools/verbena.h"
 #include "util/env.h"
@@ -44,6 +45,7 @@ static bool take_pid(struct request *r, const char *text)
 /* Reads options and joins the other words with spaces. */
 static bool take_words(struct request *r, int argc, char **argv)
 {
+	const char *value;
 	size_t n = 0;
 
 	for (int i = 1; i < argc; i++) {
@@ -51,8 +53,8 @@ static bool take_words(struct request *r, int argc, char **argv)
 			r->all = true;
 		} else if (!strcmp(argv[i], "--json")) {
 			r->json = true;
-		} else if (!strcmp(argv[i], "--pid")) {
-			if (!take_pid(r, argv[++i < argc ? i : argc]))
+		} else if (stat_option(argv, &i, "--pid", &value)) {
+			if (!take_pid(r, value))
 				return false;
 		} else if (argv[i][0] == '-') {
 			return false;
@@ -134,6 +136,16 @@ static bool answer_is_good(const struct ctl_program *p)
 	return false;
 }
 
+/* A program that has a rule more, or less, as JSON. */
+static void print_change(const char *between, int pid, const char *member, const char *id)
+{
+	printf("%s{\"pid\": %d, \"%s\": ", between, pid, member);
+	if (strcmp(id, "all") != 0)
+		printf("%lu}", strtoul(id, NULL, 10));
+	else
+		printf("\"all\"}");
+}
+
 static int cmd_add(struct request *r)
 {
 	struct ctl_list list = {0};
@@ -147,22 +159,31 @@ static int cmd_add(struct request *r)
 		cmd_complain("fault", "rule \"%s\", character %zu: %s", r->words, err.at + 1, err.text);
 		return EXIT_USAGE;
 	}
-	int rc = find_programs(&list, r, false);
+	int rc = find_programs(&list, r, false), failed = 0;
+	const char *between = "";
 
 	if (!rc) {
 		snprintf(r->line, sizeof(r->line), "fault-add %s", rule.text);
 		ctl_ask(&list, r->line, -1, ANSWER_MS);
 	}
+	if (r->json)
+		putchar('[');
 	for (size_t i = 0; !rc && i < list.n; i++) {
 		const struct ctl_program *p = &list.programs[i];
 
-		if (!answer_is_good(p))
-			rc = EXIT_NOT_ALL;
-		else if (member_of(p->text, "id", id, sizeof(id)))
-			printf("process %d: rule %s\n", p->pid, id);
+		if (!answer_is_good(p)) {
+			failed = EXIT_NOT_ALL;
+		} else if (!r->json) {
+			printf("process %d: rule %s\n", p->pid, member_of(p->text, "id", id, sizeof(id)) ? id : "?");
+		} else if (member_of(p->text, "id", id, sizeof(id))) {
+			print_change(between, p->pid, "id", id);
+			between = ",\n ";
+		}
 	}
+	if (r->json)
+		puts("]");
 	ctl_free(&list);
-	return rc;
+	return rc ? rc : failed;
 }
 
 /* The values of the rules, which are one a line in the answer. */
@@ -249,16 +270,27 @@ static int cmd_remove(struct request *r)
 
 	if (!all && (!r->words[0] || strspn(r->words, "0123456789") != strlen(r->words) || strlen(r->words) > 9))
 		return complain_usage("remove takes a rule's number, as 'verbena fault list' shows it, or all");
-	int rc = find_programs(&list, r, all);
+	int rc = find_programs(&list, r, all), failed = 0;
+	const char *between = "";
 
 	if (!rc) {
 		snprintf(r->line, sizeof(r->line), "fault-remove id=%s", r->words);
 		ctl_ask(&list, r->line, -1, ANSWER_MS);
 	}
-	for (size_t i = 0; !rc && i < list.n; i++)
-		rc = answer_is_good(&list.programs[i]) ? 0 : EXIT_NOT_ALL;
+	if (r->json)
+		putchar('[');
+	for (size_t i = 0; !rc && i < list.n; i++) {
+		if (!answer_is_good(&list.programs[i])) {
+			failed = EXIT_NOT_ALL;
+		} else if (r->json) {
+			print_change(between, list.programs[i].pid, "removed", r->words);
+			between = ",\n ";
+		}
+	}
+	if (r->json)
+		puts("]");
 	ctl_free(&list);
-	return rc;
+	return rc ? rc : failed;
 }
 
 static int cmd_check(int argc, char **argv)
@@ -266,13 +298,25 @@ static int cmd_check(int argc, char **argv)
 	struct vb_fault_script s;
 	struct vb_fault_complaint c;
 
-	if (argc != 2)
-		return complain_usage("check takes one file: verbena fault check FILE");
+	bool json = argc > 1 && !strcmp(argv[argc - 1], "--json");
+
+	if (argc > 2 && !strcmp(argv[1], "--json")) {
+		json = true;
+		argv++;
+	}
+	if (argc != 2 + json)
+		return complain_usage("check takes one file: verbena fault check FILE [--json]");
 	if (!vb_fault_read_file(argv[1], &s, &c)) {
 		cmd_complain("fault", "%s", c.line);
 		return EXIT_USAGE;
 	}
-	printf("%s: %u steps\n", argv[1], s.n);
+	if (json) {
+		printf("{\"file\": ");
+		cmd_print_json_string(argv[1]);
+		printf(", \"steps\": %u}\n", s.n);
+	} else {
+		printf("%s: %u steps\n", argv[1], s.n);
+	}
 	vb_fault_script_free(&s);
 	return 0;
 }
@@ -292,11 +336,10 @@ int cmd_fault(int argc, char **argv)
 			continue;
 		if (!take_words(&r, argc - 1, argv + 1))
 			return complain_usage(
-			        "add [--pid PID|--all] RULE, list [--pid PID] [--json], remove [--pid PID|--all] ID|all, "
-			        "check FILE");
+			        "add [--pid PID|--all] RULE, list [--pid PID], remove [--pid PID|--all] ID|all, "
+			        "check FILE; each with --json");
 		return verbs[i].run(&r);
 	}
 	return complain_usage(
-	        "say what to do: add [--pid PID|--all] RULE, list [--pid PID] [--json], remove [--pid PID|--all] "
-	        "ID|all, check FILE");
+	        "say what to do: add [--pid PID|--all] RULE, list [--pid PID], remove [--pid PID|--all] ID|all, check FILE");
 }

@@ -333,8 +333,6 @@ static int run_change(const struct request *r, int (*change)(const struct reques
 
 	if (r->argc < 2)
 		return misuse(change == set_automatic ? "automatic needs on or off" : "a name is missing", NULL);
-	if (r->json)
-		return misuse("--json is for show", NULL);
 	if (vb_env_is_hostile()) {
 		cmd_complain("link", "this program runs with more privileges than its caller: it changes no file");
 		return FAILED;
@@ -345,6 +343,11 @@ static int run_change(const struct request *r, int (*change)(const struct reques
 	link_file_close(&f);
 	if (status == OK)
 		tell_programs();
+	if (status == OK && r->json) {
+		fputs("{\"file\": ", stdout);
+		cmd_print_json_string(f.path);
+		puts("}");
+	}
 	return status;
 }
 

@@ -13,6 +13,7 @@
 #include "tools/fault_file.h"
 #include "tools/run_capture.h"
 #include "tools/run_paths.h"
+#include "tools/stat_options.h"
 #include "tools/sysfs_tree.h"
 #include "tools/verbena.h"
 #include "util/env.h"
@@ -171,6 +172,7 @@ static bool take_setting(char **argv, int *i)
 /* Takes the options. Returns the index of the program; after a complaint 0, or -1 if it was about a rule. */
 static int read_options(int argc, char **argv, bool *want_shim, const char **capture)
 {
+	const char *rule;
 	int i = 1;
 
 	for (; i < argc && argv[i][0] == '-'; i++) {
@@ -186,12 +188,12 @@ static int read_options(int argc, char **argv, bool *want_shim, const char **cap
 			*capture = i + 1 < argc ? argv[++i] : "";
 		} else if (!strncmp(argv[i], "--capture=", strlen("--capture="))) {
 			*capture = argv[i] + strlen("--capture=");
-		} else if (!strcmp(argv[i], "--fault")) {
-			if (++i >= argc) {
+		} else if (stat_option(argv, &i, "--fault", &rule)) {
+			if (!rule || !*rule) {
 				cmd_complain("run", "--fault needs a rule: see verbena-fault(1)");
 				return -1;
 			}
-			if (!fault_to_environment("run", argv[i]))
+			if (!fault_to_environment("run", rule))
 				return -1;
 		} else if (!take_setting(argv, &i)) {
 			return 0;

@@ -1,14 +1,13 @@
 // cmd_stat.c - verbena stat: what running programs have and how much they send, as a table, JSON, or OpenMetrics
 // follows: verbena-stat(1); rdma-resource(8), rdma-statistic(8)
 // SPDX-License-Identifier: MIT
-#include <errno.h>
 #include <json-c/json.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "tools/metrics.h"
+#include "tools/progress.h"
 #include "tools/stat_options.h"
 #include "tools/stat_table.h"
 #include "tools/verbena.h"
@@ -111,15 +110,6 @@ static double now_seconds(void)
 	return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
 }
 
-static void sleep_seconds(double seconds)
-{
-	struct timespec ts = {.tv_sec = (time_t)seconds};
-
-	ts.tv_nsec = (long)((seconds - (double)ts.tv_sec) * 1e9);
-	while (nanosleep(&ts, &ts) && errno == EINTR)
-		;
-}
-
 /* The rows, with rates if they are requested. */
 static int get_with_rates(struct stat_rows *rows, const struct stat_options *o)
 {
@@ -131,7 +121,7 @@ static int get_with_rates(struct stat_rows *rows, const struct stat_options *o)
 	int err = get_rows(&before, o);
 	if (err)
 		return err;
-	sleep_seconds(o->seconds);
+	cmd_progress_sleep(o->seconds, "rates");
 	err = get_rows(rows, o);
 	if (!err)
 		stat_rows_rates(rows->rows, before.rows, strcmp(o->what, "devices") ? o->what : "adapters",
@@ -170,7 +160,7 @@ static int show(const struct stat_options *o)
 	if (o->json)
 		stat_table_json(stdout, o->what, rows.rows);
 	else if (found)
-		stat_table_print(stdout, o->what, rows.rows, o->seconds > 0, isatty(STDOUT_FILENO));
+		stat_table_print(stdout, o->what, rows.rows, o->seconds > 0, cmd_may_be_bold());
 	json_object_put(rows.rows);
 	return status;
 }

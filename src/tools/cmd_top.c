@@ -1,16 +1,17 @@
 // cmd_top.c - verbena top: what running programs send, live in the terminal
 // follows: verbena-top(1); ncurses(3NCURSES)
 // SPDX-License-Identifier: MIT
-#include <errno.h>
 #include <json-c/json.h>
 #include <locale.h>
 #include <ncurses.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "tools/progress.h"
 #include "tools/stat_options.h"
 #include "tools/stat_table.h"
 #include "tools/verbena.h"
@@ -261,7 +262,15 @@ static double pause_of(const struct top *t)
 	return t->first && t->delay > SECOND_LOOK ? SECOND_LOOK : t->delay;
 }
 
-/* Waits for keys until it is time for the next look. */
+/* Nobody is there any more: the terminal has gone, and its SIGHUP was ignored, as by nohup(1). */
+static bool is_hung_up(void)
+{
+	struct pollfd p = {.fd = STDIN_FILENO, .events = POLLIN};
+
+	return poll(&p, 1, 0) > 0 && p.revents & (POLLHUP | POLLERR | POLLNVAL);
+}
+
+/* Waits for keys until it is time for the next look. False: to end. */
 static bool serve_keys(struct top *t)
 {
 	bool again = false;
@@ -273,8 +282,8 @@ static bool serve_keys(struct top *t)
 			return true;
 		timeout((int)(left * 1000) + 1);
 		int key = getch();
-		if (key == ERR)
-			return true;
+		if (key == ERR) /* time is over, or a signal came */
+			return !is_hung_up();
 		if (!obey_key(t, key, &again))
 			return false;
 		sort_rows(t);
@@ -332,14 +341,12 @@ static int run_screen(struct top *t)
 /* Two looks, and the rates between them. */
 static int run_once(struct top *t)
 {
-	struct timespec ts = {.tv_sec = (time_t)t->delay};
 	int err = look(t);
 
-	ts.tv_nsec = (long)((t->delay - (double)ts.tv_sec) * 1e9);
-	while (!err && nanosleep(&ts, &ts) && errno == EINTR)
-		;
-	if (!err)
+	if (!err) {
+		cmd_progress_sleep(t->delay, "rates");
 		err = look(t);
+	}
 	if (err) {
 		cmd_complain("top", "the control sockets of running programs cannot be listed: %s", strerror(err));
 		return 1;
@@ -348,7 +355,7 @@ static int run_once(struct top *t)
 	if (t->json)
 		stat_table_json(stdout, t->what, t->rows.rows);
 	else
-		stat_table_print(stdout, t->what, t->rows.rows, true, isatty(STDOUT_FILENO));
+		stat_table_print(stdout, t->what, t->rows.rows, true, cmd_may_be_bold());
 	return t->rows.silent;
 }
 

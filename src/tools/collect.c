@@ -6,6 +6,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -20,7 +21,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "tools/progress.h"
 #include "tools/verbena.h"
+#include "util/runtime.h"
 
 #define BACKLOG 4096
 #define SOURCES_MAX 4096u
@@ -43,7 +46,7 @@ struct cap_collector {
 	const struct cap_options *o;
 	struct cap_files *files;
 	int listener;
-	char dir[64], path[96];
+	char dir[96], path[104];
 	struct source *sources;
 	size_t n;
 	struct pollfd *fds;
@@ -377,14 +380,33 @@ static bool open_listener_at(struct cap_collector *c)
 	       !listen(c->listener, BACKLOG);
 }
 
+/* Makes a directory of our own for the socket: in /tmp, or in the runtime directory where /tmp cannot be written, as in
+ * a container. */
+static bool make_dir(struct cap_collector *c)
+{
+	static const char name[] = "/verbena-capture-XXXXXX";
+	char runtime[sizeof(c->dir) - sizeof(name) + 1];
+
+	snprintf(c->dir, sizeof(c->dir), "/tmp%s", name);
+	if (mkdtemp(c->dir))
+		return true;
+	int err = errno;
+
+	if (!vb_runtime_dir(runtime, sizeof(runtime))) {
+		snprintf(c->dir, sizeof(c->dir), "%s%s", runtime, name);
+		if (mkdtemp(c->dir))
+			return true;
+	}
+	cmd_complain(c->o->command, "/tmp: %s; set VERBENA_RUNTIME to a directory of yours with a short name",
+	             strerror(err));
+	c->dir[0] = '\0';
+	return false;
+}
+
 const char *cap_listen(struct cap_collector *c)
 {
-	strcpy(c->dir, "/tmp/verbena-capture-XXXXXX");
-	if (!mkdtemp(c->dir)) {
-		cmd_complain(c->o->command, "%s: %s", c->dir, strerror(errno));
-		c->dir[0] = '\0';
+	if (!make_dir(c))
 		return NULL;
-	}
 	snprintf(c->path, sizeof(c->path), "%s/socket", c->dir);
 	if (open_listener_at(c))
 		return c->path;
@@ -489,6 +511,15 @@ bool cap_step(struct cap_collector *c, int timeout_ms)
 		emit_frames(c, time_now(CLOCK_REALTIME) - HOLD);
 	}
 	return !c->over;
+}
+
+void cap_show_progress(const struct cap_collector *c)
+{
+	uint64_t frames, dropped;
+
+	cap_files_counts(c->files, &frames, &dropped);
+	cmd_progress_show("... %zu programs, %" PRIu64 " frames captured, %" PRIu64 " dropped; Ctrl-C ends it", c->n,
+	                  frames, dropped);
 }
 
 size_t cap_sources(const struct cap_collector *c)

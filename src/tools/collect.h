@@ -24,6 +24,7 @@ struct cap_options {
 	uint32_t rotate_files;  /* the most files that are kept; 0: all */
 	uint64_t count;         /* 0: without limit */
 	bool no_payload, stats; /* stats: a table of opcodes at the end */
+	bool json;              /* what was captured is an object on standard output */
 	bool quiet;             /* nothing was captured, which the caller has explained */
 };
 
@@ -46,6 +47,8 @@ struct cap_files *cap_files_open(const struct cap_options *o);
 bool cap_files_put(struct cap_files *f, const struct cap_frame *frame);
 /* Writes what is buffered. False: no more frames can be written. */
 bool cap_files_flush(struct cap_files *f);
+/* How many frames it has taken, and how many programs could not record. */
+void cap_files_counts(const struct cap_files *f, uint64_t *frames, uint64_t *dropped);
 /* Frames that a program could not record. */
 void cap_files_dropped(struct cap_files *f, uint64_t n);
 /* Ends the file, and reports what was captured. Complains and returns false if frames are missing in it because it could
@@ -73,6 +76,8 @@ const char *cap_listen(struct cap_collector *c);
 void cap_add(struct cap_collector *c, int sock, int pid);
 /* Waits at most this long for frames, and takes those that are there. False: no more frames are wanted, or possible. */
 bool cap_step(struct cap_collector *c, int timeout_ms);
+/* Shows on a terminal how far it is (tools/progress.h). */
+void cap_show_progress(const struct cap_collector *c);
 /* How many programs are being captured. */
 size_t cap_sources(const struct cap_collector *c);
 /* Takes what is left, ends the file, and frees everything. False: the file is not complete. */

@@ -17,6 +17,7 @@
 #include "tools/collect.h"
 #include "tools/collect_known.h"
 #include "tools/pcapng.h"
+#include "tools/progress.h"
 #include "tools/verbena.h"
 
 #define INTERFACES_MAX 64u
@@ -177,6 +178,7 @@ static bool begin_file(struct cap_files *f, unsigned number)
 		cmd_complain(f->o->command, "%s: %s", path,
 		             err == ELOOP   ? "this is a symbolic link: name the file itself"
 		             : err == EPERM ? "this file is another user's: name another one"
+		             : err == EBUSY ? "another capture writes this file: name another one"
 		                            : strerror(err));
 		f->failed = true;
 		return false;
@@ -330,6 +332,12 @@ void cap_files_dropped(struct cap_files *f, uint64_t n)
 	f->file_dropped += n;
 }
 
+void cap_files_counts(const struct cap_files *f, uint64_t *frames, uint64_t *dropped)
+{
+	*frames = f->frames;
+	*dropped = f->dropped;
+}
+
 /* --- start and end --- */
 
 struct cap_files *cap_files_open(const struct cap_options *o)
@@ -353,19 +361,37 @@ struct cap_files *cap_files_open(const struct cap_options *o)
 	return f;
 }
 
+static const char *opcode_text(unsigned i)
+{
+	const struct vb_opcode_info *info = i < 256 ? vb_opcode_info((uint8_t)i) : NULL;
+
+	return info ? info->name : i < 256 ? "unknown" : "TCP segment";
+}
+
 static void print_stats(const struct cap_files *f)
 {
 	fprintf(stderr, "%-28s %12s %16s\n", "opcode", "frames", "bytes");
-	for (unsigned i = 0; i < 257; i++) {
-		const struct vb_opcode_info *info = i < 256 ? vb_opcode_info((uint8_t)i) : NULL;
-
+	for (unsigned i = 0; i < 257; i++)
 		if (f->opcodes[i])
-			fprintf(stderr, "%-28s %12" PRIu64 " %16" PRIu64 "\n",
-			        info      ? info->name
-			        : i < 256 ? "unknown"
-			                  : "TCP segment",
-			        f->opcodes[i], f->opcode_bytes[i]);
+			fprintf(stderr, "%-28s %12" PRIu64 " %16" PRIu64 "\n", opcode_text(i), f->opcodes[i],
+			        f->opcode_bytes[i]);
+}
+
+static void print_json_stats(const struct cap_files *f)
+{
+	const char *between = "";
+
+	printf("{\"frames\": %" PRIu64 ", \"bytes\": %" PRIu64 ", \"dropped\": %" PRIu64
+	       ", \"files\": %u, \"opcodes\": [",
+	       f->frames, f->bytes, f->dropped, f->o->file ? f->number + 1 : 0);
+	for (unsigned i = 0; i < 257; i++) {
+		if (!f->opcodes[i])
+			continue;
+		printf("%s{\"opcode\": \"%s\", \"frames\": %" PRIu64 ", \"bytes\": %" PRIu64 "}", between,
+		       opcode_text(i), f->opcodes[i], f->opcode_bytes[i]);
+		between = ",\n ";
 	}
+	puts("]}");
 }
 
 bool cap_files_close(struct cap_files *f)
@@ -374,9 +400,12 @@ bool cap_files_close(struct cap_files *f)
 
 	if (f->o->file && f->out.fd >= 0)
 		end_file(f);
-	if (f->o->stats && !f->o->quiet)
+	cmd_progress_clear();
+	if (f->o->json)
+		print_json_stats(f);
+	else if (f->o->stats && !f->o->quiet)
 		print_stats(f);
-	if (!f->o->quiet)
+	if (!f->o->quiet && !f->o->json)
 		cmd_complain(f->o->command, "%" PRIu64 " frames captured, %" PRIu64 " dropped%s", f->frames, f->dropped,
 		             f->number ? ", in several files" : "");
 	bool ok = !f->failed || (was_piped && f->out.err == EPIPE);

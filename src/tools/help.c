@@ -40,29 +40,32 @@ static const struct {
                     "  --rotate SIZE[,N]    begin another file at this size (100M); keep the last N\n"
                     "  --count N            end after N frames\n"
                     "  --seconds N          end after N seconds\n"
-                    "  --stats              print a table of opcodes at the end; -w may be omitted\n\n"
+                    "  --stats              print a table of opcodes at the end; -w may be omitted\n"
+                    "  --json               print what was captured as an object\n\n"
                     "Exit status: 0; 1 nothing can be captured, or the file cannot be written;\n"
                     "2 wrong usage.\n"},
         {"fault", "Usage: verbena fault add [--pid PID|--all] RULE\n"
-                  "       verbena fault list [--pid PID] [--json]\n"
+                  "       verbena fault list [--pid PID]\n"
                   "       verbena fault remove [--pid PID|--all] ID|all\n"
                   "       verbena fault check FILE\n\n"
                   "Makes packets, requests, calls and connections of running programs fail.\n"
-                  "`verbena run --fault RULE` does so from the start. Some rules:\n\n"
+                  "`verbena run --fault RULE` does so from the start. With --json each prints JSON.\n"
+                  "Some rules:\n\n"
                   "  drop p=0.05 seed=1\n"
                   "  delay=2ms peer=10.0.0.7\n"
                   "  wc=RETRY_EXC_ERR op=WRITE nth=100\n"
                   "  port=down device=roce_eth0 after=5s for=2s\n\n"
                   "Exit status: 0; 1 it failed; 2 a rule is wrong, or wrong usage.\n"},
         {"enable",
-         "Usage: verbena enable [--force | --status]\n\n"
+         "Usage: verbena enable [--force | --status] [--json]\n\n"
          "Puts Verbena's libraries in front of rdma-core's for all programs (root).\n\n"
          "  --force     also where the kernel has an RDMA adapter\n"
-         "  --status    say whether they are, and change nothing\n\n"
+         "  --status    say whether they are, and change nothing\n"
+         "  --json      print an object\n\n"
          "See verbena-enable(8) for what is written, and for the exit status.\n",
          "verbena-enable", 8},
         {"disable",
-         "Usage: verbena disable\n\nTakes back what verbena enable did (root).\n\n"
+         "Usage: verbena disable [--json]\n\nTakes back what verbena enable did (root).\n\n"
          "See verbena-enable(8) for the exit status.\n",
          "verbena-enable", 8},
         {"devices", "Usage: verbena devices [--json]\n\n"
@@ -102,7 +105,7 @@ static const struct {
         {"help",
          "Usage: verbena help [COMMAND]\n\nLists the commands, or describes one, as `verbena COMMAND --help` does.\n",
          "verbena", 1},
-        {"version", "Usage: verbena version\n\nPrints the version.\n", "verbena", 1},
+        {"version", "Usage: verbena version [--json]\n\nPrints the version.\n", "verbena", 1},
 };
 
 static bool has_page(const char *dir, const char *name, char out[PATH_MAX])
@@ -135,8 +138,12 @@ void cmd_name_manual(FILE *f, const char *page)
 bool cmd_wants_help(int argc, char **argv)
 {
 	char page[64];
+	bool wants = argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"));
 
-	if (argc < 2 || (strcmp(argv[1], "--help") != 0 && strcmp(argv[1], "-h") != 0))
+	/* the words behind `run` may be a program's */
+	for (int i = 2; i < argc && strcmp(argv[0], "run") != 0; i++)
+		wants = wants || !strcmp(argv[i], "--help");
+	if (!wants)
 		return false;
 	for (size_t i = 0; i < sizeof(pages) / sizeof(*pages); i++) {
 		if (strcmp(pages[i].name, argv[0]) != 0)

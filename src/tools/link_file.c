@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "tools/progress.h"
 #include "tools/verbena.h"
 
 #define LOCK_TRIES 200 /* of 50 ms */
@@ -53,11 +54,15 @@ static bool lock_folder(struct link_file *f)
 	*slash = '/';
 	if (f->dir < 0)
 		return fail_link_file(f->path, strerror(errno));
+	cmd_progress_begin();
 	for (int i = 0; i < LOCK_TRIES; i++) {
-		if (!flock(f->dir, LOCK_EX | LOCK_NB))
+		if (!flock(f->dir, LOCK_EX | LOCK_NB)) {
+			cmd_progress_clear();
 			return true;
+		}
 		if (errno != EWOULDBLOCK && errno != EINTR)
 			return fail_link_file(f->path, strerror(errno));
+		cmd_progress_show("... waits for another command that changes the file");
 		nanosleep(&pause, NULL);
 	}
 	return fail_link_file(f->path, "another command has had it locked for ten seconds");

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -174,7 +175,8 @@ void pcapng_statistics(struct pcapng *p, const struct pcapng_statistics *s)
 
 /* --- the file --- */
 
-/* A file that is there already gets payload only if its contents are nobody else's to read. */
+/* A file that is there already gets payload only if its contents are nobody else's to read, and if no other command
+ * writes it, which keeps a lock (EBUSY). */
 static int claim_output(int fd)
 {
 	struct stat st;
@@ -183,7 +185,11 @@ static int claim_output(int fd)
 		return errno;
 	if ((S_ISREG(st.st_mode) || S_ISFIFO(st.st_mode)) && st.st_uid != geteuid())
 		return EPERM;
-	return S_ISREG(st.st_mode) && (fchmod(fd, 0600) || ftruncate(fd, 0)) ? errno : 0;
+	if (!S_ISREG(st.st_mode))
+		return 0;
+	if (flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK)
+		return EBUSY;
+	return fchmod(fd, 0600) || ftruncate(fd, 0) ? errno : 0;
 }
 
 /* Returns a descriptor, or -1 with errno. In a directory that all may write, another user can have prepared the name. */
@@ -192,9 +198,8 @@ static int open_output(const char *path)
 	int flags = O_WRONLY | O_CLOEXEC | O_NOCTTY | O_NOFOLLOW;
 	int fd = open(path, flags | O_CREAT | O_EXCL, 0600);
 
-	if (fd >= 0 || errno != EEXIST)
-		return fd;
-	fd = open(path, flags);
+	if (fd < 0 && errno == EEXIST)
+		fd = open(path, flags);
 	int err = fd < 0 ? errno : claim_output(fd);
 
 	if (fd >= 0 && err)

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "tools/stat_rows.h"
+#include "tools/verbena.h"
 
 #define COLUMNS_MOST 16
 #define CELL 80
@@ -201,8 +202,11 @@ void stat_table_json(FILE *f, const char *what, struct json_object *rows)
 	struct json_object *all = json_object_new_object();
 
 	json_object_object_add(all, what, json_object_get(rows));
-	fprintf(f, "%s\n",
-	        json_object_to_json_string_ext(all, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_NOSLASHESCAPE));
+	const char *text =
+	        json_object_to_json_string_ext(all, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_NOSLASHESCAPE);
+
+	cmd_print_utf8(f, text ? text : "{}");
+	fputc('\n', f);
 	json_object_put(all);
 }
 

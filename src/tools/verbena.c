@@ -7,18 +7,24 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "core/limits.h"
+#include "tools/progress.h"
+#include "util/env.h"
 
 static int cmd_help(int argc, char **argv);
 
 static int cmd_version(int argc, char **argv)
 {
-	if (argc > 1) {
-		cmd_complain("version", "it has no options, and '%s' is one argument too many", argv[1]);
+	bool json = argc == 2 && !strcmp(argv[1], "--json");
+
+	if (argc > 1 && !json) {
+		cmd_complain("version", "its only option is --json, and '%s' is one argument too many",
+		             argv[argc > 2 && !strcmp(argv[1], "--json") ? 2 : 1]);
 		return 2;
 	}
-	puts("verbena " VB_VERSION);
+	puts(json ? "{\"version\": \"" VB_VERSION "\"}" : "verbena " VB_VERSION);
 	return 0;
 }
 
@@ -39,7 +45,7 @@ static const struct {
         {"enable", "[--force | --status]", "use the adapters in all programs (root)", cmd_enable},
         {"disable", "", "undo enable", cmd_disable},
         {"help", "[COMMAND]", "show this, or describe a command", cmd_help},
-        {"version", "", "show the version", cmd_version},
+        {"version", "[--json]", "show the version", cmd_version},
 };
 
 enum { COMMANDS = sizeof(commands) / sizeof(commands[0]) };
@@ -76,10 +82,18 @@ static int cmd_help(int argc, char **argv)
 	return 0;
 }
 
+bool cmd_may_be_bold(void)
+{
+	const char *term = vb_env("TERM");
+
+	return isatty(STDOUT_FILENO) && term && *term && strcmp(term, "dumb") != 0;
+}
+
 void cmd_complain(const char *name, const char *fmt, ...)
 {
 	va_list ap;
 
+	cmd_progress_clear();
 	fprintf(stderr, "verbena %s: ", name);
 	va_start(ap, fmt);
 	vfprintf(stderr, fmt, ap);

@@ -22,6 +22,13 @@ int cmd_bench(int argc, char **argv);
 int cmd_link(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
 
+/* Is the standard output a terminal that knows bold text? */
+bool cmd_may_be_bold(void);
+
+/* Prints a text that may have bytes of other programs. What is no UTF-8, or a control character of 8 bits, is a question
+ * mark. */
+void cmd_print_utf8(FILE *f, const char *s);
+
 /* Prints a string with its quotes. */
 void cmd_print_json_string(const char *s);
 

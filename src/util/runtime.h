@@ -17,7 +17,7 @@
 int vb_runtime_path(char *buf, size_t size);
 int vb_runtime_dir(char *buf, size_t size);
 
-/* VERBENA_LIDS=1: RoCE adapters have LIDs (core/lid.h). */
+/* VERBENA_LIDS=1: RoCE adapters have LIDs (core/lid.h). If it is not set, see node/lids_only.h. */
 bool vb_lids_wanted(void);
 
 /*

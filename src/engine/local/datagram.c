@@ -33,6 +33,15 @@
 /* The most waiting datagrams that datagrams to other receivers may overtake. With more, all later datagrams wait. */
 #define OVERTAKEN_MAX 128
 
+/* w->slot of a datagram, with fault injection. */
+enum vb_ud_judged {
+	UD_NEW,
+	UD_JUDGED,  /* the rules were asked */
+	UD_DELAYED, /* until w->until; later ones to the same process wait behind it */
+	UD_PASSED,  /* the same, but later ones overtake it */
+};
+#define NO_LANE UINT16_MAX
+
 /* Copies the payload and address of a datagram that must wait. */
 static enum vb_emit hold_datagram(struct vb_qp *qp, struct vb_swqe *w)
 {
@@ -196,6 +205,24 @@ static struct vb_peer *meet_peer(struct vb_qp *qp, const struct vb_swqe *w, int 
 	return peer;
 }
 
+/* Asks the rules of fault injection. VB_EMIT_OK with a state of DONE: it is lost; with another state: it is to be sent,
+ * twice if *twice. Otherwise it waits, or has failed. */
+static enum vb_emit judge_datagram(struct vb_qp *qp, struct vb_swqe *w, bool *twice)
+{
+	uint64_t wait = 0;
+	enum vb_datagram_fault fault = qp->path->judge(qp, w, &wait);
+
+	w->slot = UD_JUDGED;
+	*twice = fault == VB_DATAGRAM_TWICE;
+	if (fault == VB_DATAGRAM_WHOLE || *twice)
+		return VB_EMIT_OK;
+	if (fault == VB_DATAGRAM_DROPPED)
+		return vb_local_emit_done(w);
+	w->slot = fault == VB_DATAGRAM_PASSED ? UD_PASSED : UD_DELAYED;
+	w->until = vb_now() + wait;
+	return w->held ? VB_EMIT_BLOCKED : hold_datagram(qp, w);
+}
+
 /* Sends a datagram to the receiver of its address handle. A datagram without a receiver is lost. */
 static enum vb_emit emit_one(struct vb_qp *qp, struct vb_swqe *w)
 {
@@ -225,6 +252,14 @@ static enum vb_emit emit_one(struct vb_qp *qp, struct vb_swqe *w)
 			vb_peer_remind(peer);
 		goto wait;
 	}
+	bool twice = false;
+	if (__builtin_expect(qp->path->judge != NULL, 0) && w->slot == UD_NEW) {
+		enum vb_emit fault = judge_datagram(qp, w, &twice);
+
+		if (fault != VB_EMIT_OK || w->state == VB_SWQE_DONE)
+			return fault;
+	}
+again:
 	vb_lock(&peer->tx_lock);
 	struct vb_rec *rec = vb_ring_reserve(peer, VB_REC_HEAD_EXT + VB_GRH_LEN + w->length);
 	if (!rec && vb_ring_want_space(peer))
@@ -259,6 +294,10 @@ static enum vb_emit emit_one(struct vb_qp *qp, struct vb_swqe *w)
 		vb_local_count_datagram(w);
 	if (__builtin_expect(qp->datagram.shown, 0))
 		vb_local_show_datagram(qp, w, w->ud_qkey & VB_QKEY_CONTROLLED ? qp->attr.qkey : w->ud_qkey, iov, n);
+	if (__builtin_expect(twice, 0)) {
+		twice = false;
+		goto again; /* if there is no room for the second one, it waits: the receiver has one, or two */
+	}
 	return vb_local_emit_done(w);
 wait:
 	return ud_waits(qp, w, peer && vb_peer_ready(peer) ? UD_PATIENCE : UD_MEETING);
@@ -276,8 +315,8 @@ struct waiting {
 
 static void waiting_add(struct waiting *waiting, const struct vb_swqe *w)
 {
-	waiting->lane[waiting->n] = (uint16_t)VB_QP_LANE(w->ud_qpn);
-	waiting->held[waiting->n++] = w->held;
+	waiting->lane[waiting->n] = w->slot == UD_PASSED ? NO_LANE : (uint16_t)VB_QP_LANE(w->ud_qpn);
+	waiting->held[waiting->n++] = w->held && w->slot < UD_DELAYED;
 	if (w->until && (!waiting->due || w->until < waiting->due))
 		waiting->due = w->until;
 }
@@ -297,8 +336,18 @@ static enum vb_emit in_turn(struct vb_qp *qp, struct vb_swqe *w, const struct wa
 {
 	if (w->state == VB_SWQE_DONE) /* already sent, or refused when it was posted */
 		return w->status == IBV_WC_SUCCESS ? VB_EMIT_OK : VB_EMIT_FAILED;
-	if (w->until && vb_now() >= w->until) /* it completes, even if it is lost */
-		return last_try(qp, w);
+	if (w->until) {
+		bool over = vb_now() >= w->until, delayed = w->slot >= UD_DELAYED;
+
+		if (over && !delayed) /* it completes, even if it is lost */
+			return last_try(qp, w);
+		if (!over && delayed)
+			return VB_EMIT_BLOCKED;
+		if (delayed) { /* from now on it waits as others do */
+			w->slot = UD_JUDGED;
+			w->until = 0;
+		}
+	}
 	for (unsigned i = 0; i < waiting->n; i++)
 		if (waiting->lane[i] == VB_QP_LANE(w->ud_qpn))
 			return waiting->held[i] ? ud_waits(qp, w, UD_MEETING) : VB_EMIT_BLOCKED;

@@ -11,6 +11,7 @@
 
 #include "tools/bench/bench.h"
 #include "tools/doctor/doctor.h"
+#include "tools/stat_options.h"
 #include "tools/verbena.h"
 #include "util/env.h"
 
@@ -286,32 +287,30 @@ static int read_bench_options(int argc, char **argv, struct bench_options *o)
 	double n = 0;
 
 	for (int i = 1; i < argc; i++) {
-		const char *a = argv[i], *next = i + 1 < argc ? argv[i + 1] : NULL;
-		bool valued = !strcmp(a, "--seconds") || !strcmp(a, "--size") || !strcmp(a, "--port");
+		const char *a = argv[i], *value;
 		bool right = true;
 
-		if (!strcmp(a, "--json"))
+		if (stat_option(argv, &i, "--seconds", &value))
+			right = read_bench_number(value, 1, 60, &o->seconds);
+		else if (stat_option(argv, &i, "--size", &value))
+			right = read_bench_number(value, 1, BENCH_SIZE_MAX, &n) && (o->size = (unsigned)n) == n;
+		else if (stat_option(argv, &i, "--port", &value))
+			right = read_bench_number(value, 1, 65535, &n) && (o->port = (unsigned)n) == n;
+		else if (!strcmp(a, "--json"))
 			o->json = true;
 		else if (!strcmp(a, "--serve"))
 			o->serve = true;
 		else if (!strcmp(a, "--hardware"))
 			o->hardware = true;
-		else if (!strcmp(a, "--seconds"))
-			right = read_bench_number(next, 1, 60, &o->seconds);
-		else if (!strcmp(a, "--size"))
-			right = read_bench_number(next, 1, BENCH_SIZE_MAX, &n) && (o->size = (unsigned)n) == n;
-		else if (!strcmp(a, "--port"))
-			right = read_bench_number(next, 1, 65535, &n) && (o->port = (unsigned)n) == n;
 		else if (*a == '-' || !*a || o->host)
 			right = false;
 		else
 			o->host = a;
 		if (!right) {
 			cmd_complain("bench", "'%s%s%s' is wrong; 'verbena bench --help' shows the usage", a,
-			             valued && next ? " " : "", valued && next ? next : "");
+			             a != argv[i] ? " " : "", a != argv[i] ? argv[i] : "");
 			return USAGE;
 		}
-		i += valued;
 	}
 	if (o->serve && (o->host || o->json)) {
 		cmd_complain("bench", "--serve takes neither a host nor --json");

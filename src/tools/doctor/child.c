@@ -14,8 +14,8 @@
 #include <unistd.h>
 
 #include "tools/doctor/doctor.h"
+#include "tools/progress.h"
 
-#define PROGRESS_US 2000000
 #define OUTPUT_MAX (1 << 20)
 #define PROGRAM_MS 3000
 
@@ -73,18 +73,6 @@ static void collect_text(int *fd, char *text, size_t size, size_t *n)
 	}
 }
 
-static void show_progress(const char *what, int64_t us)
-{
-	if (what && isatty(STDERR_FILENO))
-		fprintf(stderr, "\r... %s, %d s \r", what, (int)(us / 1000000));
-}
-
-static void hide_progress(const char *what, int64_t us)
-{
-	if (what && us >= PROGRESS_US && isatty(STDERR_FILENO))
-		fprintf(stderr, "\r%*s\r", (int)strlen(what) + 16, "");
-}
-
 /* Notes the end of a child. The broker that it started may keep its pipe open, so the pipe's end is not waited for. */
 static bool has_ended(struct doc_child *c)
 {
@@ -130,16 +118,17 @@ void doc_children_end(struct doc_child *c, int n, int ms, const char *what)
 	int64_t began = doc_now_us(), us = 0;
 	bool all;
 
+	cmd_progress_begin();
 	do {
 		read_children(c, n, 20);
 		all = true;
 		for (int i = 0; i < n; i++)
 			all &= has_ended(&c[i]);
 		us = doc_now_us() - began;
-		if (!all && us >= PROGRESS_US)
-			show_progress(what, us);
+		if (!all && what)
+			cmd_progress_show("... %s, %d s", what, (int)(us / 1000000));
 	} while (!all && us < (int64_t)ms * 1000);
-	hide_progress(what, us);
+	cmd_progress_clear();
 	read_children(c, n, 0);
 	for (int i = 0; i < n; i++) {
 		if (!has_ended(&c[i])) {

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "tools/doctor/doctor.h"
+#include "tools/progress.h"
 
 #define CLOSED 33499 /* a port for traceroute: closed on most hosts */
 #define ROCE_ROOM 80 /* what core/device_query.c keeps for headers */
@@ -61,9 +62,11 @@ static bool reaches_host(const struct sockaddr *to, unsigned bytes)
 /* Tries twice: a packet may be lost, and a host sends a few ICMP errors at once, then one a second. */
 static bool answers_again(const struct sockaddr *to, unsigned bytes)
 {
+	cmd_progress_show("... packets of %u bytes to the peer", bytes);
 	if (reaches_host(to, bytes))
 		return true;
 	usleep(ICMP_PAUSE_US);
+	cmd_progress_show("... packets of %u bytes to the peer", bytes);
 	return reaches_host(to, bytes);
 }
 
@@ -71,7 +74,9 @@ void doc_probe_mtu(const struct sockaddr *to, const char *name, unsigned interfa
 {
 	unsigned own = 0, passed = 0;
 
+	cmd_progress_begin();
 	if (!answers_again(to, 100)) {
+		cmd_progress_clear();
 		doc_find(DOC_OK, "path-mtu", NULL,
 		         "%s sends no ICMP errors (or they are lost), so the path MTU cannot be measured", name);
 		return;
@@ -83,6 +88,7 @@ void doc_probe_mtu(const struct sockaddr *to, const char *name, unsigned interfa
 		if (answers_again(to, roce_sizes[i] + ROCE_ROOM))
 			passed = roce_sizes[i];
 	}
+	cmd_progress_clear();
 	if (passed && passed == own)
 		doc_find(DOC_OK, "path-mtu", NULL, "RoCE packets of %u bytes, the largest of %s, reach %s", passed,
 		         interface, name);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/utsname.h>
@@ -87,6 +88,36 @@ static long call_io_uring(void)
 	return syscall(SYS_io_uring_setup, 0, NULL);
 }
 
+/* Services may be confined to some families of sockets. */
+static long call_socket(int family)
+{
+	int fd = socket(family, (family == AF_NETLINK ? SOCK_RAW : SOCK_DGRAM) | SOCK_CLOEXEC, 0);
+
+	if (fd >= 0)
+		close(fd);
+	return fd;
+}
+
+static long call_netlink(void)
+{
+	return call_socket(AF_NETLINK);
+}
+
+static long call_unix(void)
+{
+	return call_socket(AF_UNIX);
+}
+
+static long call_inet(void)
+{
+	return call_socket(AF_INET);
+}
+
+static long call_inet6(void)
+{
+	return call_socket(AF_INET6);
+}
+
 static const struct {
 	const char *name, *loss;
 	enum doc_mark mark;
@@ -97,6 +128,11 @@ static const struct {
         {"process_vm_readv", "large messages on one host are copied twice", DOC_WARN, call_vm_read},
         {"process_vm_writev", "large messages on one host are copied twice", DOC_WARN, call_vm_write},
         {"membarrier", "small messages on one host take a little longer", DOC_WARN, call_membarrier},
+        {"socket(AF_NETLINK)", "the network interfaces cannot be listed, so there is no adapter", DOC_FAIL,
+         call_netlink},
+        {"socket(AF_UNIX)", "no program reaches the broker, or another program of this host", DOC_FAIL, call_unix},
+        {"socket(AF_INET)", "programs reach no other host by IPv4", DOC_WARN, call_inet},
+        {"socket(AF_INET6)", "programs reach no other host by IPv6; IPv4 suffices", DOC_OK, call_inet6},
         {"rseq", "the C library works without it", DOC_OK, call_rseq},
         {"io_uring_setup", "only verbena-target uses it, and does without", DOC_OK, call_io_uring},
 };
@@ -108,7 +144,7 @@ static int try_call(int out, void *arg)
 	errno = 0;
 	if (calls[*i].call() >= 0)
 		return 0;
-	return errno == ENOSYS || errno == EPERM || errno == EACCES ? errno : 0;
+	return errno == ENOSYS || errno == EPERM || errno == EACCES || errno == EAFNOSUPPORT ? errno : 0;
 }
 
 static void find_calls(void)
@@ -129,7 +165,8 @@ static void find_calls(void)
 		doc_find(calls[i].mark, "calls",
 		         calls[i].mark == DOC_OK ? NULL
 		         : filtered ? "let the seccomp profile of this container or service allow the call (docker: "
-		                      "--security-opt seccomp=FILE; systemd: SystemCallFilter=)"
+		                      "--security-opt seccomp=FILE; systemd: SystemCallFilter=, "
+		                      "RestrictAddressFamilies=)"
 		                    : "use a kernel that has the call",
 		         "%s is refused (%s)%s: %s", calls[i].name,
 		         status > 128 || status < 0 ? "the process was killed" : strerror(status),

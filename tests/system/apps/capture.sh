@@ -158,7 +158,20 @@ if [ -n "$(ldconfig -p | grep libpcap.so.0.8)" ]; then
 	check "a bad filter" said_once 2 "filter 'udp and'" "$VERBENA" capture -w "$work/x" --filter 'udp and'
 fi
 check "statistics without a file" eval 'capture --stats --seconds 0.5 2>&1 | grep -q "^RC_SEND_ONLY"'
-check "a second capture of one program says so" eval 'capture -w "$work/first.pcapng" --seconds 6 2>/dev/null & sleep 1.5; capture -w "$work/second.pcapng" --pid $client_program 2>"$work/err"; s=$?; wait $!; [ $s = 1 ] && grep -q "captured already" "$work/err"'
+json_of_stats() {
+	capture --json --seconds 0.5 >"$work/json" 2>"$work/err" && python3 -c 'import json, sys
+r = json.load(open(sys.argv[1])); assert r["frames"] == sum(o["frames"] for o in r["opcodes"]) > 0 and r["files"] == 0, r' "$work/json"
+}
+check "the same as JSON" json_of_stats
+second_capture() { # of the same program, or into the same file
+	local first status=0
+	capture -w "$work/first.pcapng" --seconds 6 2>/dev/null & first=$!
+	wait_for 20 test -s "$work/first.pcapng" && sleep 1
+	said_once 1 "captured already" "$VERBENA" capture -w "$work/second.pcapng" --pid $client_program || status=1
+	said_once 1 "another capture writes this file" "$VERBENA" capture -w "$work/first.pcapng" || status=1
+	wait $first && return $status
+}
+check "a second capture of one program, or into one file, says so" second_capture
 collector_dies() {
 	"$VERBENA" capture -w "$work/killed.pcapng" 2>/dev/null &
 	local c=$!
@@ -220,8 +233,15 @@ full_disk() {
 	cat "$work/err"
 	[ $status = 125 ] && grep -q "No space left" "$work/err" && grep -q "iters in" "$work/full.client" && right full 1024
 }
+read_only_tmp() { # but the directory of this test, which has the runtime directory
+	free_port
+	timeout 100 unshare -m bash -c 'mount --make-rprivate / && mount --bind /tmp /tmp && mount --bind "$1" "$1" && mount -o remount,bind,ro /tmp && shift && ! touch /tmp/x 2>/dev/null && exec "$@"' \
+		bash "$work" "$VERBENA" run --capture "$work/ro.pcapng" bash "$work/both.sh" "${pp//@/$port}" "${pp//@/$port} 127.0.0.1" "$work/ro" 2>"$work/err" || { cat "$work/err"; return 1; }
+	right ro 1024 && [ -z "$(ls -d "$VERBENA_RUNTIME"/verbena-capture-* 2>/dev/null)" ]
+}
 fpp=${pp/-n 10/-n 200}
 if [ "$(id -u)" = 0 ] && unshare -m true 2>/dev/null; then
+	[[ $VERBENA_RUNTIME != "$work"/* ]] || check "where /tmp cannot be written, the runtime directory has the socket" read_only_tmp
 	check "a full disk: the program goes on, and the file ends with a whole frame" full_disk
 fi
 finish

@@ -146,7 +146,7 @@ done <<-'END'
 	drop p=1.5|a probability is from 0 to 1
 	drop path=iwarp|TCP would repair it
 	drop every=2 nth=3|only one of
-	reorder path=local|which has no packets
+	cut path=local|no connection of TCP
 	delay=5|a number and a unit
 	wc=SUCCESS|a status is
 	reg=EWHAT|ENOMEM
@@ -214,9 +214,9 @@ runtime() {
 	"$VERBENA" fault list || return 1
 	"$VERBENA" fault list --json | python3 -c 'import json,sys; l=json.load(sys.stdin); assert len(l)==2 and sum(r["hits"]>0 for p in l for r in p["rules"])==1, l' || return 1
 	"$VERBENA" fault remove --pid "$pid" 7 && { echo "removed what is not there"; return 1; }
-	"$VERBENA" fault remove --pid "$pid" 1 || return 1
+	"$VERBENA" fault remove --pid="$pid" 1 --json | python3 -c 'import json,sys; l=json.load(sys.stdin); assert l == [{"pid": int(sys.argv[1]), "removed": 1}], l' "$pid" || return 1
 	! has_hits "$pid" || return 1
-	"$VERBENA" fault add --all "wc=FATAL_ERR count=1" || return 1
+	"$VERBENA" fault add --all --json "wc=FATAL_ERR count=1" | python3 -c 'import json,sys; l=json.load(sys.stdin); assert len(l) == 2 and all(r["id"] and r["pid"] for r in l), l' || return 1
 	# the other program may wait for this one
 	wait_for 20 one_has_ended || { echo "no program has ended"; return 1; }
 	kill "$client" "$server" 2>/dev/null

@@ -6,15 +6,37 @@ source "$(dirname "$0")/../../support/lib.sh"
 need python3 curl ibv_rc_pingpong
 
 "$VERBENA" stat --openmetrics >"$work/metrics" || exit 1
+target_says() { # adds the families of verbena-target
+	local target
+	echo '{"listen": [{"transport": "tcp", "address": "127.0.0.1", "port": 0}], "subsystems": [{"nqn": "nqn.2026-01.test:d", "allow_any_host": true,
+		"namespaces": [{"nsid": 1, "backend": "memory", "size": "1M"}]}]}' >"$work/target.json"
+	"${run[@]}" "$BUILD/storage/verbena-target" --config "$work/target.json" --control "$work/target.sock" >"$work/target.out" 2>&1 </dev/null &
+	target=$!
+	wait_for 20 test -S "$work/target.sock" && "$BUILD/storage/verbena-target" metrics --control "$work/target.sock" >>"$work/metrics"
+	local status=$?
+	kill $target
+	wait $target
+	return $status
+}
+if [ -x "$BUILD/storage/verbena-target" ]; then
+	check "verbena-target has metrics" target_says
+else
+	skip "the panels of verbena-target" "it is not built"
+fi
 dashboard_names() {
 	python3 - "$ROOT/docs/grafana/verbena.json" "$work/metrics" <<-'PY'
 		import re, sys
+		import json
+		panels = json.load(open(sys.argv[1]))["panels"]
+		assert len({p["id"] for p in panels}) == len(panels) and all(t["expr"].count("(") == t["expr"].count(")") for p in panels for t in p["targets"])
 		shown = set(re.findall(r"verbena_[a-z_]+", open(sys.argv[1]).read()))
 		there = set()
 		for line in open(sys.argv[2]):
 		    m = re.match(r"# TYPE (\S+) (\S+)", line)
 		    if m:
 		        there.add(m[1] + ("_total" if m[2] == "counter" else ""))
+		if not any(n.startswith("verbena_target") for n in there):
+		    shown = {n for n in shown if not n.startswith("verbena_target")}
 		print(sorted(shown - there))
 		sys.exit(not shown or bool(shown - there))
 	PY

@@ -272,7 +272,7 @@ while True:
         try:
             if c.recv(4096):
                 asked += 1
-                c.sendall(sys.argv[1].replace("@", str(asked)).encode())
+                c.sendall(sys.argv[1].replace("@", str(asked)).encode(errors="surrogateescape"))
         except OSError:
             pass
         c.close()
@@ -301,6 +301,10 @@ check "rules of a hostile program are JSON without what a terminal obeys" faults
 end_fake
 fake_program "$(printf '\033]0;x')"
 check "what is no list of rules is an error" faults_are 1 'd == []'
+end_fake
+fake_program "$(printf '{"qps": [{"qpn": 1, "state": "\377\302\233\303\266"}]}')"
+is_utf8() { "$VERBENA" stat qps --json | python3 -c 'import json, sys; assert json.loads(sys.stdin.buffer.read().decode())["qps"][0]["state"] == "??\u00f6"'; }
+check "a name that is no UTF-8 is JSON all the same" is_utf8
 end_fake
 fake_program '{"qps": [{"qpn": 1}], "next": 1}'
 check "a program whose list repeats is shown" stat_has 'len(d["qps"]) == 2' qps

@@ -3,7 +3,7 @@
 # follows: verbena-top(1), tmux(1)
 # SPDX-License-Identifier: MIT
 source "$(dirname "$0")/../../support/lib.sh"
-need ib_send_lat tmux
+need ib_send_lat tmux python3
 
 tm() { tmux -L "verbena-test-$$" "$@"; }
 end_tmux() { # cleanup looks at the status
@@ -67,6 +67,22 @@ tm resize-window -t top -x 170 -y 30
 check "and a larger one works again" wait_for 20 shows 'roce_lo +4 +4 .*RNR|RNR'
 tm send-keys -t top C-c
 check "ctrl-C leaves, and the terminal is as before" wait_for 20 shows '^status 0'
+
+# a terminal that goes without a signal, as for a program of nohup(1)
+cat >"$work/hang_up.py" <<-'IN'
+	import os, pty, subprocess, sys, time
+	master, slave = pty.openpty()
+	p = subprocess.Popen([sys.argv[1], "top"], stdin=slave, stdout=slave, stderr=slave, start_new_session=True, env={**os.environ, "TERM": "xterm"})
+	os.close(slave)
+	os.read(master, 10)
+	os.close(master)
+	try:
+	    p.wait(20)
+	except subprocess.TimeoutExpired:
+	    p.kill()
+	    sys.exit("it goes on without a terminal")
+IN
+check "it ends when its terminal has gone" python3 "$work/hang_up.py" "$VERBENA"
 
 once() {
 	"$VERBENA" top --once --delay 0.2 >"$work/once" || return 1

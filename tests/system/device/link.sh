@@ -199,6 +199,20 @@ hung_server() { # in a mount namespace of its own
 	rm -f "$conf"
 	return $status
 }
+# interfaces may have any name without a slash, a colon and a space
+odd_names() {
+	local status=0 words
+	ip link add name 'q"\' type veth peer name $'\xff\xe9' || return 1
+	for words in devices 'link show'; do
+		"$verbena" $words --json | python3 -c 'import json, sys
+r = json.load(sys.stdin.buffer)
+names = [x.get("interface", x.get("netdev")) for x in (r if isinstance(r, list) else r["links"])]
+print(names); sys.exit("q\"\\" not in names or "??" not in names)' || status=1
+	done
+	"$verbena" run true || status=1
+	ip link del name 'q"\'
+	return $status
+}
 output() {
 	"$verbena" link show >/dev/full 2>"$work/err" && return 1
 	grep -q 'No space left' "$work/err" || return 1
@@ -245,6 +259,7 @@ elif command -v ibv_asyncwatch >/dev/null; then
 	check "a running program loses an adapter that was removed" running w0
 	if ip link show own0 >/dev/null 2>&1; then # else lo is not ours
 		check "a running program keeps its adapter when the file is out of reach" kept
+		check "names of interfaces that JSON has to quote" odd_names
 	fi
 	if [ "$(id -u)" = 0 ] && [ -w /dev/fuse ] && command -v python3 >/dev/null && unshare -m true 2>/dev/null; then
 		declare -p work verbena conf >"$work/state"

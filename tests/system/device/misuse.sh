@@ -86,5 +86,54 @@ timeout 60 "$verbena" link set r0 mtu 1024 --user >"$work/out" 2>"$work/err"
 for command in $("$verbena" help | sed -n 's/^  \([a-z][a-z]*\) .*/\1/p'); do
 	[ "$("$verbena" help $command)" = "$("$verbena" $command --help)" ] || fail "help $command"
 done
+for words in 'fault add --help' 'fault add --all --help' 'link add r0 type --help' 'capture -w x --help' 'stat qps --help'; do
+	[ "$("$verbena" $words)" = "$("$verbena" help ${words%% *})" ] || fail "$words is not the help of ${words%% *}"
+done
+[ "$("$verbena" run --no-shim -- printf %s --help)" = --help ] || fail "a program's --help is the launcher's"
+
+# --- all that print have JSON, and one value has two forms ---
+rm "$XDG_CONFIG_HOME/verbena/devices.conf"
+printf 'drop p=0.1 seed=1\nat 2s remove all\n' >"$work/right"
+for words in version devices 'enable --status' 'fault list' "fault check $work/right" 'link show' 'link add r0 type roce netdev lo --user' 'link set r0 mtu 1024 --user' \
+	stat 'stat processes' 'top --once --delay=0.1' 'capture --seconds=0.1' "capture --seconds 0.1 -w $work/some.pcapng"; do
+	timeout 60 "$verbena" $words --json >"$work/out" 2>"$work/err" </dev/null
+	python3 -c 'import json, sys; json.load(open(sys.argv[1], "rb"))' "$work/out" 2>/dev/null || fail "$words --json: $(cat "$work/out" "$work/err")"
+done
+"$verbena" run --fault='wc=RETRY_EXC_ERR nth=1' --wire=never true || fail "--fault=RULE"
+
+# --- what takes long shows on a terminal how far it is, and leaves nothing there ---
+cat >"$work/progress.py" <<-'IN'
+	import fcntl, os, pty, struct, subprocess, sys, termios
+	def begin(columns, *words):
+	    master, slave = pty.openpty()
+	    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+	    p = subprocess.Popen([sys.argv[1], *words], stdout=subprocess.DEVNULL, stderr=slave)
+	    os.close(slave)
+	    return p, master
+	def said(p, master):
+	    text = b""
+	    try:
+	        while part := os.read(master, 65536):
+	            text += part
+	    except OSError: # the command has ended
+	        pass
+	    assert p.wait() == 0, text
+	    return text
+	stat, narrow, capture, soon = begin(80, "stat", "--rates", "3"), begin(20, "top", "--once", "--delay", "3"), begin(80, "capture", "--json", "--seconds", "3"), begin(80, "stat", "--rates", "1")
+	text = said(*stat)
+	assert b"... rates: 2 of 3 s" in text and text.endswith(b" \r"), text
+	lines = said(*narrow).split(b"\r")
+	assert any(l.startswith(b"... rates") for l in lines) and max(map(len, lines)) <= 19, lines
+	text = said(*capture)
+	assert b"0 frames captured, 0 dropped" in text and text.endswith(b" \r"), text
+	assert not said(*soon)
+	# bold heads are for terminals that have them
+	for term, bold in (("xterm", True), ("dumb", False)):
+	    master, slave = pty.openpty()
+	    subprocess.run([sys.argv[1], "stat"], stdout=slave, check=True, env={**os.environ, "TERM": term})
+	    os.close(slave)
+	    assert (b"\x1b[1m" in os.read(master, 65536)) == bold, term
+IN
+timeout 60 python3 "$work/progress.py" "$verbena" 2>"$work/err" || fail "progress: $(tail -1 "$work/err")"
 [ $failed = 0 ] && echo ok
 exit $failed

@@ -146,6 +146,13 @@ no_copies() {
 no_io_uring() {
 	doctor 01 "$refuse" io_uring_setup "$VERBENA" doctor && finds '^\[ok\]   calls: io_uring_setup is refused'
 }
+no_netlink() {
+	doctor 2 "$refuse" netlink "$VERBENA" doctor && finds '^\[fail\] calls: socket\(AF_NETLINK\) is refused \(Address family not supported' &&
+		mends '\[fail\] calls: socket' RestrictAddressFamilies
+}
+no_ipv6() {
+	doctor 01 "$refuse" inet6 "$VERBENA" doctor && finds '^\[ok\]   calls: socket\(AF_INET6\) is refused' && finds '^\[ok\]   roce: '
+}
 wrong_devices() {
 	doctor 2 env VERBENA_DEVICES=iwrp:lo "$VERBENA" doctor && finds '^\[fail\] adapters: VERBENA_DEVICES: "iwrp:lo"'
 }
@@ -196,6 +203,8 @@ sanitized || check "a small limit of file sizes is a failure" small_files
 check "a refused memfd_create is a failure" no_memfd
 check "a refused process_vm_readv is a warning" no_copies
 check "a refused io_uring is no warning" no_io_uring
+check "a service without AF_NETLINK is told what it lacks" no_netlink
+check "one without AF_INET6 works" no_ipv6
 check "a wrong word of VERBENA_DEVICES is named" wrong_devices
 check "a runtime directory that cannot be used is named" wrong_runtime
 check "so is one in a read-only file system" read_only_runtime

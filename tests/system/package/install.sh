@@ -90,13 +90,28 @@ completed() { # LINE: what bash offers for it
 		bash "$prefix/share/bash-completion/completions/verbena" "$1"
 }
 all_commands() {
-	local c
-	for c in $("$VERBENA" help | sed -n 's/^  verbena \([a-z]*\) .*/\1/p'); do
+	local c n=0
+	for c in $("$VERBENA" help | sed -n 's/^  \([a-z][a-z]*\) .*/\1/p'); do
 		completed "verbena ${c%?}" | grep -qx "$c" || { echo "bash does not offer $c (data/commands)"; return 1; }
 		grep -q "\"$c:" "$prefix/share/zsh/site-functions/_verbena" || { echo "zsh does not offer $c"; return 1; }
+		n=$((n + 1))
 	done
+	[ $n -gt 10 ]
 }
 check "the completions have every command of verbena help" all_commands
+# each option that --help describes, but --help itself, and those of another command
+all_options() {
+	local c o n=0
+	for c in $("$VERBENA" help | sed -n 's/^  \([a-z][a-z]*\) .*/\1/p'); do
+		completed "verbena $c -" >"$work/offered"
+		for o in $("$VERBENA" $c --help | grep -v '`verbena' | grep -oE '(^|[ [|])--[a-z][a-z-]+' | tr -d ' [|' | sort -u | grep -vx -- --help); do
+			grep -qx -- "$o" "$work/offered" || { echo "bash does not offer $c $o (data/commands)"; return 1; }
+			n=$((n + 1))
+		done
+	done
+	[ $n -gt 30 ]
+}
+check "and every option of their --help" all_options
 options_too() {
 	completed "verbena devices --" | grep -qx -- --json && completed "verbena run --" | grep -qx -- --no-shim &&
 		completed "verbena enable --s" | grep -qx -- --status && completed "verbena run ibv_rc_p" | grep -qx ibv_rc_pingpong

@@ -115,7 +115,7 @@ static void a_rule_that_makes_no_sense_is_refused_where_it_is_wrong(void)
 	refused("drop op=SEND", 5, "drop does not take op=");
 	refused("drop path=iwarp", 0, "TCP would repair it");
 	refused("drop device=iwarp_lo", 0, "TCP would repair it");
-	refused("reorder path=local", 0, "which has no packets");
+	refused("cut path=local", 0, "no connection of TCP");
 	refused("cut path=roce", 0, "is for iWARP");
 	refused("corrupt path=local icrc=new", 0, "contradict");
 	refused("delay=1ms path=local dir=rx", 0, "dir=rx is for RoCE");
