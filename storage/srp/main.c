@@ -172,6 +172,8 @@ static bool add_units(const struct options *o)
 	for (unsigned i = 0; i < o->count; i++) {
 		char seed[4096 + 300] = "";
 		struct nb_backend *b = NULL;
+		if (!strncmp(o->exports[i], "rbd:", 4))
+			return report_wrong(o->exports[i], "only verbena-target serves images of Ceph");
 		int error = open_backend(o, o->exports[i], &b);
 
 		gethostname(seed, 255);

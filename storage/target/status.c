@@ -122,7 +122,7 @@ static json_object *namespace_json(const struct nt_namespace *ns)
 	add_number(o, "depth", ns->gate.limits.depth ? ns->gate.limits.depth : NT_DEPTH);
 	if (ns->backend->parts) {
 		static const char *const writers[] = {
-		        [NB_HERE] = "here", [NB_OTHER] = "another", [NB_MOVING] = "moving"};
+		        [NB_HERE] = "here", [NB_OTHER] = "another", [NB_MOVING] = "moving", [NB_AWAY] = "unknown"};
 
 		add_text(o, "writer", writers[ns->backend->access]);
 		add_number(o, "gateway_part", ns->backend->part);

@@ -4,10 +4,11 @@
 # sourced, not run; after ceph_gateway.sh
 two_paths=$BUILD/tests/system/storage/storage_gateway_host
 declare -A member_port=() member=() # of each gateway: its port, its process
+member_images=(disks/s)
 
 member_start() { # NAME
 	: >"$work/$1.out"
-	at 0 "$target" --gateway "$1" --nqn "$gateway_url" --transport "$(on_rdma && echo auto || echo tcp)" --export rbd:disks/s --ceph-conf "$cluster/ceph.conf" --port "${member_port[$1]}" \
+	at 0 "$target" --gateway "$1" --nqn "$gateway_url" --transport "$(on_rdma && echo auto || echo tcp)" "${member_images[@]/#/--export=rbd:}" --ceph-conf "$cluster/ceph.conf" --port "${member_port[$1]}" \
 		>"$work/$1.out" 2>>"$work/$1.err" </dev/null &
 	member[$1]=$!
 }
@@ -40,6 +41,12 @@ same_disk() {
 	diff <(grep UUID "$work/a.info") <(grep UUID "$work/b.info") && grep -q UUID "$work/a.info" &&
 		grep 'controller 1,' "$work/a.info" && grep 'controller 4095,' "$work/b.info"
 }
+sees_size() { at 0 timeout -k 5 60 "$disk_tool" info "$(url_of "$1")" | grep -q "^size *$2 "; } # NAME BYTES
+both_see_size() { sees_size a "$1" && sees_size b "$1"; }
+resized_by_both() { client rbd resize --no-progress disks/s --size 48M && wait_for 10 both_see_size 50331648; }
+# Its gateways watch it
+not_removed() { ! client rbd rm --no-progress disks/s && writer_is a b; }
+differs() { refused_with "has block=512, this one block=4096" --gateway c --nqn "$gateway_url" --export rbd:disks/s --block-size 4096; }
 name_is_taken() { refused_with "another target is the gateway a of this image" --gateway a --nqn "$gateway_url" --export rbd:disks/s; }
 
 # What the host has seen of it, in a moment: the writes that waited have ended by then
@@ -151,14 +158,40 @@ members_end() {
 		client rados -p disks get "$(client rados -p disks ls | grep verbena.gateways)" - | tee "$work/state" && grep -q '^owner - -$' "$work/state"
 }
 
+# --- by hand: a pool that is full, then removed, under gateways that serve an image of another pool, too ---
+writes() { at 0 timeout -k 5 "$3" "$disk_tool" write "$(url_of "$1")?nsid=$2" 0 < <(head -c 4096 /dev/zero); } # NAME NSID SECONDS
+is_full() { ceph osd pool ls detail | grep -q "'gone'.*full"; }
+says_of_second() { grep -q "namespace 2: .*$2" "$work/$1.err"; } # NAME WORDS
+first_goes_on() { writes a 1 20 && member_has a '"writer": "here"' && member_has b '"writer": "another"'; }
+pool_in_trouble() {
+	local pid
+	wait_for 10 writer_is a b && writes a 2 20 && ceph osd pool set-quota gone max_bytes 1 && wait_for 60 is_full || return 1
+	writes a 2 90 &
+	pid=$!
+	first_goes_on && ! member_has a '"shut_out": true' && wait_for 40 says_of_second a "or the pool is full" && ! gone $pid && first_goes_on || return 1
+	ceph osd pool set-quota gone max_bytes 0 && wait $pid && writes a 2 20 || return 1
+	ceph osd pool delete gone gone --yes-i-really-really-mean-it
+	wait_for 60 says_of_second a "cannot be opened again yet" && wait_for 60 says_of_second b "cannot be opened again yet" && writes a 1 40 &&
+		wait_for 20 first_goes_on && [ "$(grep -c "opened again yet" "$work/a.err")" -le 3 ]
+}
+second_pool() {
+	printf '%s\n' "osd pool create gone 4" "osd pool application enable gone rbd" | ceph && client rbd create gone/x --size 32M || return 1
+	member_images=(disks/s gone/x)
+	: >"$work/a.err" && : >"$work/b.err"
+	again pool_in_trouble
+}
+
 several_gateways_cases() { # HOW
 	check "$1: two gateways serve one image, one of them writes" members_up
 	gone "${member[b]:-0}" && return
 	check "$1: … it is the same disk, with controllers of different ids" same_disk
 	check "$1: … and two cannot have one name" name_is_taken
+	check "$1: … and one that would serve it in another way is refused" differs
+	check "$1: … and both see its new size, and keep it from being removed" eval "resized_by_both && not_removed"
 	check "$1: … and each lists both of them" both_listed
 	check "$1: a gateway is killed, then another halted, under load: hosts go on, everything is found, a reservation holds" gateways_fail
 	check "$1: gateways that end give the image up" members_end
 	check "$1: a write that waited in a halted gateway does not land after the takeover" again late 0 true
 	check "$1: … it does if the blocklist is lifted, so the test notices it" again late 3 unfenced
+	[ "$long" = no ] || check "$1: a pool that is full, then removed: a line each, the image of another pool is served meanwhile" second_pool
 }
