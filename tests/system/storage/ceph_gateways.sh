@@ -158,29 +158,6 @@ members_end() {
 		client rados -p disks get "$(client rados -p disks ls | grep verbena.gateways)" - | tee "$work/state" && grep -q '^owner - -$' "$work/state"
 }
 
-# --- by hand: a pool that is full, then removed, under gateways that serve an image of another pool, too ---
-writes() { at 0 timeout -k 5 "$3" "$disk_tool" write "$(url_of "$1")?nsid=$2" 0 < <(head -c 4096 /dev/zero); } # NAME NSID SECONDS
-is_full() { ceph osd pool ls detail | grep -q "'gone'.*full"; }
-says_of_second() { grep -q "namespace 2: .*$2" "$work/$1.err"; } # NAME WORDS
-first_goes_on() { writes a 1 20 && member_has a '"writer": "here"' && member_has b '"writer": "another"'; }
-pool_in_trouble() {
-	local pid
-	wait_for 10 writer_is a b && writes a 2 20 && ceph osd pool set-quota gone max_bytes 1 && wait_for 60 is_full || return 1
-	writes a 2 90 &
-	pid=$!
-	first_goes_on && ! member_has a '"shut_out": true' && wait_for 40 says_of_second a "or the pool is full" && ! gone $pid && first_goes_on || return 1
-	ceph osd pool set-quota gone max_bytes 0 && wait $pid && writes a 2 20 || return 1
-	ceph osd pool delete gone gone --yes-i-really-really-mean-it
-	wait_for 60 says_of_second a "cannot be opened again yet" && wait_for 60 says_of_second b "cannot be opened again yet" && writes a 1 40 &&
-		wait_for 20 first_goes_on && [ "$(grep -c "opened again yet" "$work/a.err")" -le 3 ]
-}
-second_pool() {
-	printf '%s\n' "osd pool create gone 4" "osd pool application enable gone rbd" | ceph && client rbd create gone/x --size 32M || return 1
-	member_images=(disks/s gone/x)
-	: >"$work/a.err" && : >"$work/b.err"
-	again pool_in_trouble
-}
-
 several_gateways_cases() { # HOW
 	check "$1: two gateways serve one image, one of them writes" members_up
 	gone "${member[b]:-0}" && return
@@ -193,5 +170,4 @@ several_gateways_cases() { # HOW
 	check "$1: gateways that end give the image up" members_end
 	check "$1: a write that waited in a halted gateway does not land after the takeover" again late 0 true
 	check "$1: … it does if the blocklist is lifted, so the test notices it" again late 3 unfenced
-	[ "$long" = no ] || check "$1: a pool that is full, then removed: a line each, the image of another pool is served meanwhile" second_pool
 }
