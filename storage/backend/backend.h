@@ -76,6 +76,8 @@ enum nb_change {
 	NB_LET_IN,   /* after NB_SHUT_OUT: successor is another opening of the medium, to be taken in its place */
 	NB_RESERVED, /* reservations has changed; to be answered by nb_reserved */
 	NB_PORTS,    /* others has changed */
+	NB_SLOW,     /* the first of some requests has been answered with NB_LATE */
+	NB_NOT_IN,   /* after NB_SHUT_OUT: it cannot be opened again, and trouble says why. Attempts go on */
 };
 
 #define NB_ADDRESS 64u
@@ -96,7 +98,8 @@ bool nb_address_valid(const char *text); /* numeric, perhaps with a scope; short
 enum nb_access {
 	NB_HERE,  /* this one, or there are no others */
 	NB_OTHER, /* another one. Writes are answered with NB_ELSEWHERE, and reads, too, that a reservation may forbid */
-	NB_MOVING /* as NB_OTHER; soon it will be NB_HERE, or NB_OTHER again */
+	NB_MOVING, /* as NB_OTHER; soon it will be NB_HERE, or NB_OTHER again */
+	NB_AWAY    /* the medium does not answer this one. Requests are answered with NB_FENCED */
 };
 
 /* A backend's configuration: a path or a size, depending on the kind. */
@@ -109,11 +112,13 @@ struct nb_config {
 	const char *ceph_conf, *ceph_user, *ceph_keyring;
 	const char *gateway; /* the name of this target among those that serve the medium; NULL: it knows no others */
 	const char *before;  /* … and its connection that is over */
+	const char *serves;  /* what all of these must have in common, as words with commas between them */
 	uint32_t wait_ms;    /* limit of the wait for the medium: then done is called with NB_LATE */
 	char *why;           /* NULL, or NB_WHY bytes for a message that says more than the errno value */
 };
 
 #define NB_WHY 256
+#define NB_SERVES 384u
 
 struct nb_kind {
 	const char *name;
@@ -159,8 +164,9 @@ struct nb_backend {
 	const struct nr_state *reservations;
 	const struct nb_port *others;
 	uint32_t other_count;
-	uint32_t boundary; /* requests that cross multiples of this are slower; 0: none */
-	uint64_t late;     /* requests that were answered with NB_LATE */
+	uint32_t boundary;   /* requests that cross multiples of this are slower; 0: none */
+	uint64_t late;       /* requests that were answered with NB_LATE */
+	const char *trouble; /* for NB_NOT_IN */
 	/* The thread of the loop calls it, not from within submit. NULL: nobody wants to know. */
 	void (*changed)(struct nb_backend *b, enum nb_change what);
 	void *owner; /* for changed */

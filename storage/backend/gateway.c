@@ -152,21 +152,45 @@ static bool judge_power(struct ng *g)
 	return others != PERHAPS;
 }
 
+/* Hosts take the paths to all gateways for one disk. NG_WRITE: all that live have the configuration of this one. */
+static enum ng_act compare_others(struct ng *g)
+{
+	enum ng_act act = NG_WRITE;
+
+	for (uint32_t i = 0; i < g->seen.count; i++) {
+		const struct ng_gateway *w = &g->seen.gateways[i];
+
+		if (!*w->client || same(w->name, g->name) || has_failed(g, w->client) || !*w->serves || !*g->serves ||
+		    same(w->serves, g->serves))
+			continue;
+		if (find_lease(g, w->client)->moved) {
+			memcpy(g->other, w->name, NG_NAME);
+			return NG_DIFFERS;
+		}
+		act = NG_WAIT; /* perhaps it has failed */
+	}
+	return act;
+}
+
 static enum ng_act join_others(struct ng *g)
 {
 	struct ng_gateway *me = ng_find(&g->next, g->name);
 	const struct ng_lease *l = me ? find_lease(g, me->client) : NULL;
+	enum ng_act fits = compare_others(g);
 
 	if (l && !same(l->client, g->before) && l->moved)
 		return NG_TAKEN;
 	if (l && !same(l->client, g->before) && !has_failed(g, l->client))
 		return NG_WAIT;
+	if (fits != NG_WRITE)
+		return fits;
 	if (!me && !(me = find_place(g)))
 		return g->asked - g->began < NG_LEASE_MS + NG_BEAT_MS ? NG_WAIT : NG_FULL;
 	if (!judge_power(g))
 		return NG_WAIT;
 	memcpy(me->name, g->name, NG_NAME);
 	memcpy(me->client, g->client, NG_CLIENT);
+	memcpy(me->serves, g->serves, NB_SERVES);
 	me->beat++;
 	me->change = 0;
 	me->port_count = 0;
@@ -318,8 +342,12 @@ static void care_for_change(struct ng *g, struct ng_gateway *me)
 	g->news = true;
 }
 
-static void care_for_ports(struct ng *g, struct ng_gateway *me)
+static void care_for_entry(struct ng *g, struct ng_gateway *me)
 {
+	if (!same(me->serves, g->serves)) {
+		memcpy(me->serves, g->serves, NB_SERVES);
+		g->news = true;
+	}
 	if (me->port_count == g->port_count && !memcmp(me->ports, g->ports, sizeof(*g->ports) * g->port_count))
 		return;
 	me->port_count = g->port_count;
@@ -363,7 +391,7 @@ enum ng_act ng_decide(struct ng *g, uint64_t now)
 		leave_others(g);
 	} else {
 		act = care_for_owner(g, now);
-		care_for_ports(g, me);
+		care_for_entry(g, me);
 		care_for_change(g, me);
 	}
 	if (act != NG_WAIT || (!g->news && now - g->beat_at < NG_BEAT_MS))

@@ -27,7 +27,7 @@
 #define NG_GATEWAYS 16u
 #define NG_NAME 64u
 #define NG_CLIENT 256u
-#define NG_TEXT 32768u /* a state is shorter */
+#define NG_TEXT 40960u /* a state is shorter */
 #define NG_BEAT_MS 1000u
 #define NG_LEASE_MS 3000u  /* a gateway whose beat does not change for that long has failed */
 #define NG_SILENT_MS 1500u /* … or, if it has not answered a notification, for that long: it has missed a beat */
@@ -41,6 +41,7 @@ struct ng_gateway {
 	uint16_t slot;          /* 0 to NG_GATEWAYS - 1, no two the same: gives it a range of controller ids */
 	uint64_t enforces;      /* the version of the reservations; none that is older has requests left */
 	uint64_t change;        /* the number of the last change of them that this connection has made */
+	char serves[NB_SERVES]; /* its configuration, in words; "": unknown */
 	uint32_t port_count;
 	struct nb_port ports[NB_PORTS_OF_ONE];
 };
@@ -72,10 +73,11 @@ enum ng_role {
 
 enum ng_act {
 	NG_WAIT,
-	NG_WRITE, /* replace the state that was read by ng->next, then call ng_wrote */
-	NG_FENCE, /* blocklist ng->victim, and when the cluster has confirmed it, call ng_fenced */
-	NG_TAKEN, /* it cannot join: another gateway of this name is alive */
-	NG_FULL,  /* … or there are too many gateways */
+	NG_WRITE,   /* replace the state that was read by ng->next, then call ng_wrote */
+	NG_FENCE,   /* blocklist ng->victim, and when the cluster has confirmed it, call ng_fenced */
+	NG_TAKEN,   /* it cannot join: another gateway of this name is alive */
+	NG_FULL,    /* … or there are too many gateways */
+	NG_DIFFERS, /* … or one that lives serves the image in another way */
 };
 
 struct ng {
@@ -85,6 +87,7 @@ struct ng {
 	bool drained, leaving;
 	char silent[NG_CLIENT]; /* a connection that has not answered a notification; "": none */
 	uint64_t enforces;      /* as in the state */
+	char serves[NB_SERVES]; /* … of printable characters without spaces */
 	uint32_t port_count;
 	struct nb_port ports[NB_PORTS_OF_ONE];
 	uint64_t change_number; /* 0: no change of the reservation is to be made; otherwise each time another number */
@@ -94,7 +97,8 @@ struct ng {
 	enum ng_role role;
 	struct ng_state next;
 	char victim[NG_CLIENT];
-	bool news; /* next says more than that this gateway lives: others should look at once */
+	char other[NG_NAME]; /* NG_DIFFERS: that gateway */
+	bool news;           /* next says more than that this gateway lives: others should look at once */
 	/* its own */
 	struct ng_state seen;
 	struct ng_lease {
@@ -121,5 +125,8 @@ uint32_t ng_pause(struct ng *g, uint64_t now); /* ms until the next look at the 
 /* The ports of the other gateways that live. Returns how many. */
 #define NG_PORTS (NG_GATEWAYS * NB_PORTS_OF_ONE)
 uint32_t ng_others(struct ng *g, struct nb_port ports[NG_PORTS]);
+
+/* After NG_DIFFERS: a message. */
+void ng_tell_difference(struct ng *g, char *out, size_t size);
 
 #endif

@@ -205,6 +205,11 @@ static void gateway_line(struct words *w, struct ng_state *s)
 	g.enforces = number(w, ' ');
 	g.change = number(w, ' ');
 	text_of(w, '\n', g.client, NG_CLIENT);
+	if (begins(w, "serves ")) {
+		fixed(w, "serves ");
+		text_of(w, '\n', g.serves, NB_SERVES);
+		w->bad |= !*g.serves;
+	}
 	while (begins(w, "port "))
 		port_line(w, &g);
 	w->bad |= !*g.name || slot >= NG_GATEWAYS || s->count == NG_GATEWAYS || ng_find(s, g.name);
@@ -283,6 +288,8 @@ static void put_gateway(const struct ng_gateway *g, char *text, size_t *n)
 
 	put(text, n, "gateway %s %u %" PRIu64 " %" PRIu64 " %" PRIu64 " %s\n", g->name, g->slot, g->beat, g->enforces,
 	    g->change, or_nobody(g->client));
+	if (*g->serves)
+		put(text, n, "serves %s\n", g->serves);
 	for (uint32_t i = 0; i < g->port_count; i++) {
 		const struct nb_port *p = &g->ports[i];
 
@@ -301,4 +308,31 @@ size_t ng_encode(const struct ng_state *s, char text[NG_TEXT])
 	for (uint32_t i = 0; i < s->count; i++)
 		put_gateway(&s->gateways[i], text, &n);
 	return n;
+}
+
+/* ---- configurations that differ ---- */
+
+/* The length of the first word, and what follows it. */
+static int first_word(const char **at)
+{
+	size_t n = strcspn(*at, ",");
+
+	*at += n + ((*at)[n] == ',');
+	return (int)n;
+}
+
+void ng_tell_difference(struct ng *g, char *out, size_t size)
+{
+	const struct ng_gateway *w = ng_find(&g->seen, g->other);
+	const char *theirs = w ? w->serves : "", *ours = g->serves, *their_word, *our_word;
+	int t, o;
+
+	do {
+		their_word = theirs;
+		our_word = ours;
+		t = first_word(&theirs);
+		o = first_word(&ours);
+	} while (t == o && !memcmp(their_word, our_word, (size_t)t) && *ours);
+	snprintf(out, size, "the gateway %s of this image has %.*s, this one %.*s", g->other, t < 80 ? t : 80,
+	         their_word, o < 80 ? o : 80, our_word);
 }

@@ -11,6 +11,8 @@
 #define WAIT_MS 20000 /* the Linux kernel resets a controller after 30 s without an answer */
 /* With that many late bytes, requests are held back, so that a cluster that is gone does not take the whole pool. */
 #define LATE_MAX (4u << 20)
+#define SILENT_MS 2000 /* a gateway without a lease whose requests get no answer for so long is cut off */
+#define LOOK_MS 200    /* … which it checks so often */
 
 /* A request at librbd. */
 struct nb_flight {
@@ -65,6 +67,8 @@ static struct nb_flight *take_flight(struct nb_rbd *d, struct nb_request *r, uin
 	else if (!(f = malloc(sizeof(*f))))
 		return NULL;
 	*f = (struct nb_flight){.rbd = d, .r = r, .due = due, .length = r->length, .writes = r->op != NB_READ};
+	if (!d->flying.first)
+		d->heard = coarse_ms();
 	join_flying(&d->flying, f);
 	d->outstanding++;
 	d->writing += f->writes;
@@ -121,18 +125,25 @@ static void shut_out(struct nb_rbd *d)
 		nb_rbd_return(d);
 }
 
-void nb_rbd_access(struct nb_rbd *d, enum nb_access access, bool drain, bool out)
+static void show_access(struct nb_rbd *d)
 {
+	enum nb_access access = d->silent ? NB_AWAY : d->role;
 	bool changed = access != d->b.access;
 
+	d->b.access = access;
+	if (changed && !d->b.fenced && d->b.changed)
+		d->b.changed(&d->b, NB_MOVED);
+}
+
+void nb_rbd_access(struct nb_rbd *d, enum nb_access access, bool drain, bool out)
+{
 	if (d->ended)
 		return;
-	d->b.access = access;
+	d->role = access;
 	d->draining = drain && d->writing;
 	if (drain && !d->writing)
 		nb_rbd_gateway_drained(d->gateway);
-	if (changed && !d->b.fenced && d->b.changed)
-		d->b.changed(&d->b, NB_MOVED);
+	show_access(d);
 	if (out)
 		shut_out(d);
 }
@@ -152,6 +163,7 @@ static void flight_ended(struct nb_post *p)
 	struct nb_request *r = f->r;
 	int error = r ? error_of(d, f, r->op) : 0;
 
+	d->heard = coarse_ms();
 	if (f->result == -NB_FENCED)
 		shut_out(d);
 	if (r) {
@@ -266,8 +278,8 @@ static void image_submit(struct nb_backend *b, struct nb_request *r)
 	uint64_t now = coarse_ms(), due = (r->since ? r->since : now) + d->wait_ms;
 	struct nb_request **at = &d->waiting;
 
-	if (b->fenced || r->op == NB_FLUSH) { /* what is written is durable when librbd answers */
-		r->done(r, b->fenced ? NB_FENCED : 0);
+	if (r->op == NB_FLUSH || b->fenced || d->silent) { /* what is written is durable when librbd answers */
+		r->done(r, r->op == NB_FLUSH ? 0 : NB_FENCED);
 		return;
 	}
 	if (r->op == NB_RESERVE) {
@@ -302,6 +314,8 @@ static void answer_late(struct nb_flight *f)
 
 	leave_flying(f);
 	f->r = NULL;
+	if (!d->late_bytes && !d->silent && d->b.changed)
+		d->b.changed(&d->b, NB_SLOW);
 	if (r->op == NB_ZERO || r->op == NB_DISCARD) /* no memory, and up to the whole image */
 		f->length = NB_ALIGN;
 	d->late_bytes += f->length;
@@ -310,9 +324,38 @@ static void answer_late(struct nb_flight *f)
 	r->done(r, NB_LATE);
 }
 
+/* Nothing of the cluster reaches this gateway, neither answers to requests nor the state. Another one may go on, so hosts
+ * are sent there, and not kept waiting. */
+static bool is_cut_off(const struct nb_rbd *d, uint64_t now)
+{
+	return d->gateway && !d->b.fenced && d->flying.first && now >= d->heard + SILENT_MS &&
+	       !nb_rbd_gateway_in_lease(d->gateway);
+}
+
+/* Returns when to look again. */
+static uint64_t look_for_cluster(struct nb_rbd *d, uint64_t now)
+{
+	bool silent = d->silent ? !nb_rbd_gateway_in_lease(d->gateway) : is_cut_off(d, now);
+
+	if (silent != d->silent) {
+		d->silent = silent;
+		show_access(d);
+	}
+	while (silent && d->flying.first)
+		answer_late(d->flying.first);
+	while (silent && d->waiting) {
+		struct nb_request *r = d->waiting;
+
+		d->waiting = r->next;
+		r->done(r, NB_FENCED);
+	}
+	return silent || (d->gateway && d->flying.first) ? now + LOOK_MS : UINT64_MAX;
+}
+
 static uint64_t image_turn(struct nb_clock *c, uint64_t now)
 {
 	struct nb_rbd *d = (struct nb_rbd *)(void *)((uint8_t *)c - offsetof(struct nb_rbd, clock));
+	uint64_t look = look_for_cluster(d, now);
 
 	while (d->flying.first && d->flying.first->due <= now)
 		answer_late(d->flying.first);
@@ -326,6 +369,7 @@ static uint64_t image_turn(struct nb_clock *c, uint64_t now)
 	uint64_t due = d->flying.first ? d->flying.first->due : UINT64_MAX, change = nb_rbd_changes_turn(d, now);
 
 	due = change < due ? change : due;
+	due = look < due ? look : due;
 	return d->waiting && d->waiting->moved < due ? d->waiting->moved : due;
 }
 
@@ -375,6 +419,13 @@ static int image_resize(struct nb_backend *b, uint64_t size)
 		return EFBIG;
 	d->fixed = size / b->block * b->block;
 	b->size = size_to_serve(d);
+	if (d->gateway) {
+		char serves[NB_SERVES];
+
+		d->config.size = size;
+		nb_rbd_serves(&d->config, size, serves);
+		nb_rbd_gateway_serves(d->gateway, serves);
+	}
 	return 0;
 }
 
@@ -479,6 +530,7 @@ int nb_rbd_begin(struct nb_rbd *d)
 	int error = 0;
 
 	if (d->gateway) {
+		d->role = d->b.access;
 		nb_rbd_gateway_show(d->gateway, &d->b);
 		error = nb_rbd_gateway_start(d->gateway, d);
 	}

@@ -36,7 +36,11 @@ struct nb_rbd {
 	bool draining;                   /* the gateway waits until no write is at librbd */
 	uint32_t writing;                /* writes there */
 	struct nb_rbd_return *returning; /* the image is being opened again */
+	char trouble[NB_WHY];            /* why that has failed last */
 	struct nb_clock clock;
+	enum nb_access role;        /* b.access, apart from silent */
+	bool silent;                /* the cluster does not answer this gateway */
+	uint64_t heard;             /* when librbd has answered a request, or the first one has gone to it */
 	uint32_t outstanding;       /* requests at librbd, with the late ones */
 	uint64_t late_bytes;        /* of requests that were answered with NB_LATE */
 	struct nb_flights flying;   /* … that were not, in the order of their deadlines */
@@ -96,7 +100,7 @@ struct nb_rbd_gateway_place {
 };
 
 /* 0, or a negative errno value with a message in why */
-int nb_rbd_gateway_join(const struct nb_rbd_gateway_place *at, const char *name, const char *before,
+int nb_rbd_gateway_join(const struct nb_rbd_gateway_place *at, const char *name, const char *before, const char *serves,
                         struct nb_rbd_gateway **out, uint32_t *part, char *why);
 int nb_rbd_gateway_start(struct nb_rbd_gateway *w, struct nb_rbd *r); /* 0 or errno */
 void nb_rbd_gateway_leave(struct nb_rbd_gateway *w);                  /* blocks; before the image is closed */
@@ -117,5 +121,12 @@ void nb_rbd_gateway_forget(struct nb_rbd_gateway *w);
 void nb_rbd_gateway_enforces(struct nb_rbd_gateway *w, uint64_t version);
 void nb_rbd_gateway_announce(struct nb_rbd_gateway *w, const struct nb_port *ports, uint32_t count);
 const char *nb_rbd_gateway_client(const struct nb_rbd_gateway *w);
+void nb_rbd_gateway_serves(struct nb_rbd_gateway *w, const char *serves); /* it has changed */
+/* What all gateways of the image must have in common, as one word. */
+void nb_rbd_serves(const struct nb_config *config, uint64_t size, char out[NB_SERVES]);
+
+/* rbd_fence.c: the cluster takes nothing of that connection any more, and the image's lock is not its. 0, or a negative
+ * errno value */
+int nb_rbd_fence(const struct nb_rbd_gateway_place *at, rados_ioctx_t io, char *victim);
 
 #endif

@@ -17,10 +17,6 @@
 #define JOIN_MS 12000      /* limit of joining: it may take the time of two leases */
 #define CONFLICTS 20       /* others were faster so often: later */
 #define CONFIRMED_MS 30000 /* without news of its lease, a gateway starts no write */
-#define LOCK "rbd_lock"    /* librbd's name of the exclusive lock */
-
-/* A gateway that slept longer than its blocklist lasts notices by CONFIRMED_MS that it is not the owner. */
-#define BLOCKLIST_S (24 * 3600u)
 
 struct nb_rbd_gateway {
 	struct nb_rbd *rbd;
@@ -45,6 +41,7 @@ struct nb_rbd_gateway {
 	enum nr_result result; /* of the change number answered */
 	uint32_t port_count, other_count;
 	struct nb_port ports[NB_PORTS_OF_ONE], others[NG_PORTS];
+	char serves[NB_SERVES];
 	/* of the loop */
 	uint64_t changes, heard; /* the numbers of the last change, and of the last that was answered */
 	struct nr_state shown;
@@ -100,7 +97,8 @@ static int write_state(struct nb_rbd_gateway *w)
 	else
 		w->lib->rados_write_op_create(op, LIBRADOS_CREATE_EXCLUSIVE, NULL);
 	w->lib->rados_write_op_write_full(op, w->text, n);
-	int error = w->lib->rados_write_op_operate(op, w->io, w->object, NULL, 0);
+	/* also in a pool that is full: otherwise all leases would end */
+	int error = w->lib->rados_write_op_operate(op, w->io, w->object, NULL, LIBRADOS_OPERATION_FULL_FORCE);
 
 	w->lib->rados_release_write_op(op);
 	if (error == -ERANGE || error == -EOVERFLOW || error == -EEXIST || error == -ENOENT)
@@ -162,41 +160,14 @@ static void keep_watch(struct nb_rbd_gateway *w, bool broken)
 
 /* ---- taking over ---- */
 
-static const char *without_type(const char *address)
-{
-	return strncmp(address, "v1:", 3) && strncmp(address, "v2:", 3) ? address : address + 3;
-}
-
-/* librbd would do it with the next write, but only after the watch of the one that has failed has timed out. It holds
- * one lock at most. */
-static void break_lock(struct nb_rbd_gateway *w, const char *victim)
-{
-	char header[160], tag[128], client[128], cookie[128], address[NG_CLIENT];
-	size_t tag_size = sizeof(tag), client_size = sizeof(client), cookie_size = sizeof(cookie),
-	       address_size = sizeof(address);
-	int exclusive;
-
-	snprintf(header, sizeof(header), "rbd_header.%.128s", w->id);
-	ssize_t n = w->lib->rados_list_lockers(w->io, header, LOCK, &exclusive, tag, &tag_size, client, &client_size,
-	                                       cookie, &cookie_size, address, &address_size);
-
-	if (n == 1 && !strcmp(without_type(address), without_type(victim)))
-		w->lib->rados_break_lock(w->io, header, LOCK, client, cookie);
-}
-
-/* Each request of this connection that follows tells its OSD which version of the cluster's map it needs, so that OSD
- * then knows of the blocklist. */
 static int fence(struct nb_rbd_gateway *w)
 {
-	int error = w->lib->rados_blocklist_add(w->rados, w->g.victim, BLOCKLIST_S);
+	const struct nb_rbd_gateway_place at = {.lib = w->lib, .rados = w->rados, .id = w->id};
+	int error = nb_rbd_fence(&at, w->io, w->g.victim);
 
 	if (!error)
-		error = w->lib->rados_wait_for_latest_osdmap(w->rados);
-	if (error)
-		return error;
-	break_lock(w, w->g.victim);
-	ng_fenced(&w->g);
-	return 0;
+		ng_fenced(&w->g);
+	return error;
 }
 
 /* ---- one look ---- */
@@ -253,6 +224,7 @@ static void take_orders(struct nb_rbd_gateway *w)
 	w->g.enforces = w->enforces;
 	w->g.port_count = w->port_count;
 	memcpy(w->g.ports, w->ports, sizeof(w->ports));
+	memcpy(w->g.serves, w->serves, sizeof(w->serves));
 	if (w->g.change_number != w->change_number) {
 		w->g.change_number = w->change_number;
 		w->g.change = w->change;
@@ -424,6 +396,15 @@ void nb_rbd_gateway_announce(struct nb_rbd_gateway *w, const struct nb_port *por
 	pthread_mutex_unlock(&w->lock);
 }
 
+void nb_rbd_gateway_serves(struct nb_rbd_gateway *w, const char *serves)
+{
+	pthread_mutex_lock(&w->lock);
+	snprintf(w->serves, sizeof(w->serves), "%s", serves);
+	w->woken = true;
+	pthread_cond_signal(&w->wake);
+	pthread_mutex_unlock(&w->lock);
+}
+
 void nb_rbd_gateway_drained(struct nb_rbd_gateway *w)
 {
 	pthread_mutex_lock(&w->lock);
@@ -514,8 +495,8 @@ static int join_in_time(struct nb_rbd_gateway *w)
 
 		if (error && error != -ECANCELED)
 			return error;
-		if (act == NG_TAKEN || act == NG_FULL)
-			return act == NG_TAKEN ? -EADDRINUSE : -EMFILE;
+		if (act == NG_TAKEN || act == NG_FULL || act == NG_DIFFERS)
+			return act == NG_TAKEN ? -EADDRINUSE : act == NG_FULL ? -EMFILE : -EMEDIUMTYPE;
 		if (w->g.role != NG_JOINING)
 			return 0;
 		nap(w, 200);
@@ -523,19 +504,21 @@ static int join_in_time(struct nb_rbd_gateway *w)
 	return -ETIMEDOUT;
 }
 
-static void explain(const struct nb_rbd_gateway *w, int error, char *why)
+static void explain(struct nb_rbd_gateway *w, int error, char *why)
 {
 	if (error == -EADDRINUSE)
 		snprintf(why, NB_WHY, "another target is the gateway %s of this image", w->g.name);
 	else if (error == -EMFILE)
 		snprintf(why, NB_WHY, "this image has %u gateways already", NG_GATEWAYS);
+	else if (error == -EMEDIUMTYPE)
+		ng_tell_difference(&w->g, why, NB_WHY);
 	else if (error == -EBADMSG)
 		snprintf(why, NB_WHY, "the object %s has contents that no gateway writes", w->object);
 	else
 		snprintf(why, NB_WHY, "the object %s: %s", w->object, strerror(-error));
 }
 
-int nb_rbd_gateway_join(const struct nb_rbd_gateway_place *at, const char *name, const char *before,
+int nb_rbd_gateway_join(const struct nb_rbd_gateway_place *at, const char *name, const char *before, const char *serves,
                         struct nb_rbd_gateway **out, uint32_t *part, char *why)
 {
 	struct nb_rbd_gateway *w = new_gateway();
@@ -554,6 +537,7 @@ int nb_rbd_gateway_join(const struct nb_rbd_gateway_place *at, const char *name,
 	}
 	if (at->space)
 		w->lib->rados_ioctx_set_namespace(w->io, at->space);
+	snprintf(w->serves, sizeof(w->serves), "%s", serves);
 	error = take_client(w, name, before);
 	if (!error)
 		error = join_in_time(w);

@@ -79,7 +79,7 @@ void nb_rbd_shut_out(struct nb_rbd *r)
 /* The thread and the caller, who may give up, share it. */
 struct opening {
 	struct nb_rbd rbd; /* what the thread sets goes to the caller's */
-	char *pool, *space, *image, *snap, *gateway, *before;
+	char *pool, *space, *image, *snap, *gateway, *before, serves[NB_SERVES];
 	struct nb_rbd_cluster *cluster; /* its options; connected already, or not */
 	bool connected;
 	int error;
@@ -246,7 +246,7 @@ static int join_gateways(struct opening *o)
 		return fails(o, error, "image %s", o->image);
 	d->b.parts = NG_GATEWAYS;
 	d->b.access = NB_OTHER;
-	return -nb_rbd_gateway_join(&at, o->gateway, o->before, &d->gateway, &d->b.part, o->why);
+	return -nb_rbd_gateway_join(&at, o->gateway, o->before, o->serves, &d->gateway, &d->b.part, o->why);
 }
 
 static int open_pool(struct opening *o)
@@ -425,6 +425,16 @@ static int take_result(struct nb_rbd *r, struct opening *o, char *why)
 	return error;
 }
 
+/* In the object it is a word. */
+void nb_rbd_serves(const struct nb_config *config, uint64_t size, char out[NB_SERVES])
+{
+	snprintf(out, NB_SERVES, "block=%u,size=%llu%s%s", config->block ? config->block : 512,
+	         (unsigned long long)size, config->serves ? "," : "", config->serves ? config->serves : "");
+	for (char *c = out; *c; c++)
+		if (*c <= ' ' || *c > '~')
+			*c = '?';
+}
+
 int nb_rbd_open_image(struct nb_rbd *r, const struct nb_config *config, char *why)
 {
 	struct opening *o = new_opening();
@@ -438,6 +448,7 @@ int nb_rbd_open_image(struct nb_rbd *r, const struct nb_config *config, char *wh
 	}
 	o->rbd.lib = r->lib;
 	o->rbd.b.readonly = config->readonly || o->snap;
+	nb_rbd_serves(config, config->size, o->serves);
 	bool copied = copy_option(&o->gateway, config->gateway) && copy_option(&o->before, config->before);
 
 	o->cluster = copied ? find_cluster(config, &o->connected) : NULL;

@@ -1,6 +1,7 @@
 // rbd_return.c - opens an image again by another connection, after the cluster has blocklisted the first
 // follows: docs/ceph.md
 // SPDX-License-Identifier: MIT
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -18,14 +19,15 @@ struct nb_rbd_return {
 	pthread_t thread;
 	bool opened, pauses;
 	int error;
+	char why[NB_WHY];
 };
 
 bool nb_rbd_copy_config(struct nb_config *to, const struct nb_config *from)
 {
-	const char *const texts[] = {from->path,         from->ceph_conf, from->ceph_user,
-	                             from->ceph_keyring, from->gateway,   from->before};
-	const char **const copies[] = {&to->path,         &to->ceph_conf, &to->ceph_user,
-	                               &to->ceph_keyring, &to->gateway,   &to->before};
+	const char *const texts[] = {from->path,    from->ceph_conf, from->ceph_user, from->ceph_keyring,
+	                             from->gateway, from->before,    from->serves};
+	const char **const copies[] = {&to->path,    &to->ceph_conf, &to->ceph_user, &to->ceph_keyring,
+	                               &to->gateway, &to->before,    &to->serves};
 	bool whole = true;
 
 	*to = *from;
@@ -48,6 +50,7 @@ void nb_rbd_free_config(struct nb_config *c)
 	free((void *)(uintptr_t)c->ceph_user);
 	free((void *)(uintptr_t)c->ceph_keyring);
 	free((void *)(uintptr_t)c->before);
+	free((void *)(uintptr_t)c->serves);
 	free((void *)(uintptr_t)c->gateway);
 	c->gateway = NULL;
 }
@@ -55,12 +58,11 @@ void nb_rbd_free_config(struct nb_config *c)
 static void *open_again(void *arg)
 {
 	struct nb_rbd_return *a = arg;
-	char why[NB_WHY] = "";
 	const struct timespec pause = {.tv_sec = PAUSE_S};
 
 	if (a->pauses)
 		nanosleep(&pause, NULL);
-	a->error = nb_rbd_set_up(a->fresh, &a->config, why, &a->opened);
+	a->error = nb_rbd_set_up(a->fresh, &a->config, a->why, &a->opened);
 	nb_ring_post(a->ring, &a->post);
 	return NULL;
 }
@@ -68,6 +70,18 @@ static void *open_again(void *arg)
 static bool is_same_image(const struct nb_rbd *a, const struct nb_rbd *b)
 {
 	return !strcmp(a->b.identity, b->b.identity);
+}
+
+/* Each reason is told once. */
+static void tell_trouble(struct nb_rbd *old, const struct nb_rbd_return *a)
+{
+	const char *why = *a->why ? a->why : a->error ? strerror(a->error) : "another image has its name now";
+
+	if (!old->b.changed || !strcmp(old->trouble, why))
+		return;
+	snprintf(old->trouble, sizeof(old->trouble), "%s", why);
+	old->b.trouble = old->trouble;
+	old->b.changed(&old->b, NB_NOT_IN);
 }
 
 static void start_attempt(struct nb_rbd *old, bool pauses);
@@ -83,6 +97,8 @@ static void attempt_ended(struct nb_post *p)
 
 	if (!good)
 		nb_rbd_abandon(fresh, a->opened);
+	if (!good && old)
+		tell_trouble(old, a);
 	nb_rbd_free_config(&a->config);
 	free(a);
 	if (old) {

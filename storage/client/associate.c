@@ -20,7 +20,7 @@ static struct vn_link link_of(struct vn_path *p, const struct vn_transport *t, u
 	                    .options = &p->disk->options,
 	                    .domain = &p->disk->domain,
 	                    .deadline = deadline,
-	                    .stop = &p->disk->stop,
+	                    .stop = p->returning ? &p->leave : &p->disk->stop,
 	                    .why = p->why};
 
 	strcpy(l.host, p->at.host);
@@ -179,7 +179,7 @@ void vn_rdma_again(struct vn_path *p, const char *why)
 /* A target that answers Busy over RDMA would answer the same over TCP. */
 static bool may_try_next(const struct vn_path *p, int e)
 {
-	return e && e != -EBUSY && !p->disk->stop;
+	return e && e != -EBUSY && !p->disk->stop && !p->leave;
 }
 
 static int by_rdma(struct vn_path *p, bool iwarp, uint64_t deadline, struct vn_association *a)

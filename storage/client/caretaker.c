@@ -191,6 +191,25 @@ static enum found look_at_queues(struct vn_path *p, uint64_t now)
 	return found;
 }
 
+/* A caretaker that tries to return to RDMA may wait for a target that has died meanwhile. Another one then ends that.
+ * True if there is one. */
+static bool look_at_returns(struct vn_path *p, uint64_t now)
+{
+	struct vn_disk *d = p->disk;
+	bool any = false;
+
+	for (unsigned i = 0; i < d->n_paths; i++) {
+		struct vn_path *other = &d->paths[i];
+
+		if (other == p || !other->returning)
+			continue;
+		any = true;
+		if (!other->up || look_at_queues(other, now) == QUIET)
+			other->leave = true;
+	}
+	return any;
+}
+
 /* Handles requests that are due. Returns when to check again at the latest. */
 static uint64_t visit_path(struct vn_path *p, enum found *found)
 {
@@ -200,7 +219,9 @@ static uint64_t visit_path(struct vn_path *p, enum found *found)
 	vn_lock(d);
 	now = vn_now(); /* not earlier than any time that another thread has noted */
 	*found = look_at_queues(p, now);
-	at = now + (vn_several(d) && *found != IDLE ? LOOKS_MS : LOOK_MS);
+	bool often = look_at_returns(p, now) || (vn_several(d) && *found != IDLE);
+
+	at = now + (often ? LOOKS_MS : LOOK_MS);
 	vn_review(p, now);
 	again = vn_again_at(d);
 	pthread_mutex_unlock(&d->lock);

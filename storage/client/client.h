@@ -358,14 +358,16 @@ struct vn_path {
 	struct vn_disk *disk;
 	struct vn_place at; /* changes only while it is parked */
 	/* under the disk's lock */
-	bool unlisted;                        /* the discovery log does not list it: it ends when it breaks */
-	bool parked;                          /* … it has ended, and another place may take this one's memory */
-	bool up;                              /* connected */
-	bool tried;                           /* the first attempt to connect has ended */
-	bool stale;                           /* a command was refused: the caretaker should ask for the access */
-	uint8_t access;                       /* enum nv_ana_state, as the target has reported it last */
-	uint64_t changing;                    /* ms: since when access is "change" */
-	uint64_t sick;                        /* ms: until then other paths go before it; 0: not at all */
+	bool unlisted;     /* the discovery log does not list it: it ends when it breaks */
+	bool parked;       /* … it has ended, and another place may take this one's memory */
+	bool up;           /* connected */
+	bool tried;        /* the first attempt to connect has ended */
+	bool stale;        /* a command was refused: the caretaker should ask for the access */
+	bool returning;    /* its caretaker tries to return to RDMA, and does not look at its queues meanwhile */
+	atomic_bool leave; /* … and should leave that; written with the lock */
+	uint8_t access;    /* enum nv_ana_state, as the target has reported it last */
+	uint64_t changing; /* ms: since when access is "change" */
+	uint64_t sick;     /* ms: until then other paths go before it; 0: not at all */
 	struct vn_association now;            /* only the caretaker uses now.admin */
 	const struct vn_transport *transport; /* transport of now, or of the last association; NULL: there was none */
 	unsigned turn;                        /* queue of the last command */
@@ -431,7 +433,7 @@ struct vn_disk {
 	uint8_t initiator[16]; /* SRP: our port */
 	struct vn_info info;   /* except its size: vn_resize */
 	struct vn_names names;
-	atomic_bool stop; /* vn_close has been called */
+	atomic_bool stop; /* vn_close has been called; written with the lock */
 };
 
 uint64_t vn_now(void);          /* ms */

@@ -131,8 +131,12 @@ static int start_threads(struct vn_disk *d)
 
 static void end_threads(struct vn_disk *d)
 {
+	vn_lock(d);
 	d->stop = true;
 	vn_follow_end(d);
+	for (unsigned i = 0; i < d->n_paths; i++)
+		d->paths[i].leave = true;
+	pthread_mutex_unlock(&d->lock);
 	for (unsigned i = 0; i < d->n_paths; i++)
 		vn_care(&d->paths[i]);
 	for (unsigned i = 0; i < d->n_paths; i++)

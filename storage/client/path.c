@@ -197,6 +197,7 @@ void vn_install(struct vn_path *p, const struct vn_association *a)
 
 	p->now = *a;
 	p->transport = a->admin->transport;
+	a->admin->stop = &d->stop;
 	join_limits(d, a);
 	for (unsigned i = 0; i < a->n; i++) {
 		a->io[i]->path = p;

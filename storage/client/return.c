@@ -67,13 +67,27 @@ static void change_over(struct vn_path *p, const struct vn_association *a, struc
 	p->disk->stats.returns++;
 }
 
+static void mark_return(struct vn_path *p, bool returning)
+{
+	p->returning = returning;
+	p->leave = p->disk->stop;
+}
+
 bool vn_return(struct vn_path *p)
 {
 	struct vn_association a, old;
 
-	if (vn_associate_rdma(p, attempt_deadline(p), &a))
-		return false;
 	vn_lock(p->disk);
+	mark_return(p, true);
+	pthread_mutex_unlock(&p->disk->lock);
+	int e = vn_associate_rdma(p, attempt_deadline(p), &a);
+
+	vn_lock(p->disk);
+	mark_return(p, false);
+	if (e) {
+		pthread_mutex_unlock(&p->disk->lock);
+		return false;
+	}
 	const char *misfit = vn_misfit(p->disk, &a);
 	bool good = !misfit && drain_queues(p);
 

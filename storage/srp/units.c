@@ -49,6 +49,10 @@ static const char *error_of_state(int error)
 
 bool sp_unit_add(struct sp_units *u, unsigned lun, const char *image, char why[SP_WHY])
 {
+	if (!strncmp(image, "rbd:", 4)) {
+		snprintf(why, SP_WHY, "only verbena-target serves images of Ceph");
+		return false;
+	}
 	struct sc_target *t = &u->target->scsi;
 	char seed[4096 + 300] = "", *name = strdup(image);
 	struct nb_backend *b = NULL;

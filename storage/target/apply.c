@@ -1,6 +1,7 @@
 // apply.c - changes a running server to a new configuration
 // SPDX-License-Identifier: MIT
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -44,7 +45,11 @@ static bool same_ns(const struct nt_config_ns *a, const struct nt_config_ns *b)
 static int open_medium(struct nt_server *sv, const struct nt_subsystem *s, const struct nt_config_ns *c,
                        struct nb_backend **out)
 {
-	char why[NB_WHY] = "";
+	char why[NB_WHY] = "", serves[NB_SERVES] = "", uuid[NV_UUID_TEXT] = "own";
+
+	if (c->has_uuid)
+		nv_uuid_format(c->uuid, uuid);
+	snprintf(serves, sizeof(serves), "nsid=%u,uuid=%s,nqn=%s", c->nsid, uuid, s->nqn);
 	struct nb_config b = {.kind = c->kind,
 	                      .path = c->path,
 	                      .size = c->size,
@@ -55,6 +60,7 @@ static int open_medium(struct nt_server *sv, const struct nt_subsystem *s, const
 	                      .ceph_user = c->ceph_user,
 	                      .ceph_keyring = c->ceph_keyring,
 	                      .gateway = c->gateway,
+	                      .serves = serves,
 	                      .wait_ms = c->wait_ms,
 	                      .why = why};
 	int error = nb_open(&b, sv->ring, out);

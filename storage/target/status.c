@@ -104,7 +104,8 @@ static json_object *controller_json(const struct nt_server *s, const struct nt_c
 
 const char *nt_writer_name(const struct nb_backend *b)
 {
-	static const char *const writers[] = {[NB_HERE] = "here", [NB_OTHER] = "another", [NB_MOVING] = "moving"};
+	static const char *const writers[] = {
+	        [NB_HERE] = "here", [NB_OTHER] = "another", [NB_MOVING] = "moving", [NB_AWAY] = "unknown"};
 
 	return writers[b->access];
 }

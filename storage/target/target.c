@@ -242,7 +242,8 @@ static void ana_changed(struct nt_subsystem *s)
 
 uint32_t nt_ana_group(const struct nt_namespace *ns)
 {
-	static const uint32_t groups[] = {[NB_OTHER] = NT_ANA_OTHER, [NB_MOVING] = NT_ANA_MOVING};
+	static const uint32_t groups[] = {
+	        [NB_OTHER] = NT_ANA_OTHER, [NB_MOVING] = NT_ANA_MOVING, [NB_AWAY] = NT_ANA_FENCED};
 	const struct nb_backend *b = ns->backend;
 
 	return b->fenced ? NT_ANA_FENCED : b->access == NB_HERE ? ns->ana_group : groups[b->access];
@@ -307,6 +308,28 @@ static void make_uuid(const struct nt_subsystem *s, uint32_t nsid, const struct 
 		nv_uuid_from(b->identity, names, uuid);
 }
 
+/* Once, not for each request. */
+static void report_trouble(const struct nt_namespace *ns, enum nb_change what)
+{
+	const struct nb_backend *b = ns->backend;
+	const struct nt_subsystem *s = ns->subsystem;
+
+	if (!s->target->say)
+		return;
+	if (what == NB_SLOW)
+		s->target->say("%s, namespace %u: requests get no answer: its cluster is slow or gone, or the pool is "
+		               "full; hosts are told to try again",
+		               s->nqn, ns->nsid);
+	else if (what == NB_NOT_IN)
+		s->target->say("%s, namespace %u: it cannot be opened again yet: %s", s->nqn, ns->nsid, b->trouble);
+	else if (b->fenced)
+		s->target->say("%s, namespace %u: its cluster has shut this target out; hosts are told to use another",
+		               s->nqn, ns->nsid);
+	else if (b->access == NB_AWAY)
+		s->target->say("%s, namespace %u: its cluster does not answer; hosts are told to use another target",
+		               s->nqn, ns->nsid);
+}
+
 static void medium_changed(struct nb_backend *b, enum nb_change what)
 {
 	struct nt_namespace *ns = b->owner;
@@ -332,11 +355,9 @@ static void medium_changed(struct nb_backend *b, enum nb_change what)
 		nt_namespace_replace(ns, b->successor);
 		return;
 	}
-	if (what == NB_SHUT_OUT && s->target->say)
-		s->target->say(
-		        "%s, namespace %u: its cluster has blocklisted this target; hosts are told to use another",
-		        s->nqn, ns->nsid);
-	ana_changed(s);
+	report_trouble(ns, what);
+	if (what == NB_SHUT_OUT || what == NB_MOVED)
+		ana_changed(s);
 }
 
 static void take_medium(struct nt_namespace *ns, struct nb_backend *b)

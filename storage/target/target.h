@@ -44,7 +44,7 @@
 #define NT_NAMESPACES_MAX 1024u
 #define NT_ANA_GROUPS 16u
 /* Groups of namespaces whose medium says so: */
-#define NT_ANA_FENCED (NT_ANA_GROUPS + 1) /* it has shut this target out: not accessible */
+#define NT_ANA_FENCED (NT_ANA_GROUPS + 1) /* it has shut this target out, or does not answer: not accessible */
 #define NT_ANA_OTHER (NT_ANA_GROUPS + 2)  /* another gateway writes to it: not optimized */
 #define NT_ANA_MOVING (NT_ANA_GROUPS + 3) /* … and soon perhaps this one: changing */
 #define NT_ANA_LAST NT_ANA_MOVING

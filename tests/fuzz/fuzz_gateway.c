@@ -17,8 +17,9 @@ static void use_state(const struct ng_state *s)
 {
 	static struct ng g;
 	static struct nb_port ports[NG_PORTS];
+	char why[NB_WHY];
 
-	g = (struct ng){.name = "b", .client = "y", .change_number = 1};
+	g = (struct ng){.name = "b", .client = "y", .serves = "block=512,nsid=1", .change_number = 1};
 	g.change = (struct nr_change){.op = (enum nr_op)(s->epoch % 8), .other = 1, .type = 1, .ignore_key = true};
 	for (uint64_t now = 1000; now < 12000; now += 500) {
 		ng_saw(&g, s, now, now);
@@ -26,6 +27,8 @@ static void use_state(const struct ng_state *s)
 
 		CHECK(nr_valid(&g.next.reservations) && g.next.count <= NG_GATEWAYS);
 		CHECK(ng_others(&g, ports) <= NG_PORTS);
+		if (act == NG_DIFFERS)
+			ng_tell_difference(&g, why, sizeof(why));
 		if (act == NG_FENCE)
 			ng_fenced(&g);
 		if (act == NG_WRITE)

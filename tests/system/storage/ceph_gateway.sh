@@ -74,7 +74,7 @@ gateway_notices() { # by the next request; the OSDs hear of the blocklist after 
 blocklisted() {
 	local address reader
 	address=$(client rbd status disks/g | sed -n 's/.*watcher=\([^ ]*\) .*/\1/p' | head -1)
-	ceph osd blocklist add "$address" && wait_for 20 gateway_notices && grep "has blocklisted this target" "$work/gateway.err" || return 1
+	ceph osd blocklist add "$address" && wait_for 20 gateway_notices && grep "has shut this target out" "$work/gateway.err" || return 1
 	on_disk tcp read @ 0 1m >"$work/read" &
 	reader=$!
 	sleep 1

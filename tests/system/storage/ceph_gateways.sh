@@ -4,10 +4,11 @@
 # sourced, not run; after ceph_gateway.sh
 two_paths=$BUILD/tests/system/storage/storage_gateway_host
 declare -A member_port=() member=() # of each gateway: its port, its process
+member_images=(disks/s)
 
 member_start() { # NAME
 	: >"$work/$1.out"
-	at 0 "$target" --gateway "$1" --nqn "$gateway_url" --transport "$(on_rdma && echo auto || echo tcp)" --export rbd:disks/s --ceph-conf "$cluster/ceph.conf" --port "${member_port[$1]}" \
+	at 0 "$target" --gateway "$1" --nqn "$gateway_url" --transport "$(on_rdma && echo auto || echo tcp)" "${member_images[@]/#/--export=rbd:}" --ceph-conf "$cluster/ceph.conf" --port "${member_port[$1]}" \
 		>"$work/$1.out" 2>>"$work/$1.err" </dev/null &
 	member[$1]=$!
 }
@@ -40,6 +41,12 @@ same_disk() {
 	diff <(grep UUID "$work/a.info") <(grep UUID "$work/b.info") && grep -q UUID "$work/a.info" &&
 		grep 'controller 1,' "$work/a.info" && grep 'controller 4095,' "$work/b.info"
 }
+sees_size() { at 0 timeout -k 5 60 "$disk_tool" info "$(url_of "$1")" | grep -q "^size *$2 "; } # NAME BYTES
+both_see_size() { sees_size a "$1" && sees_size b "$1"; }
+resized_by_both() { client rbd resize --no-progress disks/s --size 48M && wait_for 10 both_see_size 50331648; }
+# Its gateways watch it
+not_removed() { ! client rbd rm --no-progress disks/s && writer_is a b; }
+differs() { refused_with "has block=512, this one block=4096" --gateway c --nqn "$gateway_url" --export rbd:disks/s --block-size 4096; }
 name_is_taken() { refused_with "another target is the gateway a of this image" --gateway a --nqn "$gateway_url" --export rbd:disks/s; }
 
 # What the host has seen of it, in a moment: the writes that waited have ended by then
@@ -156,6 +163,8 @@ several_gateways_cases() { # HOW
 	gone "${member[b]:-0}" && return
 	check "$1: … it is the same disk, with controllers of different ids" same_disk
 	check "$1: … and two cannot have one name" name_is_taken
+	check "$1: … and one that would serve it in another way is refused" differs
+	check "$1: … and both see its new size, and keep it from being removed" eval "resized_by_both && not_removed"
 	check "$1: … and each lists both of them" both_listed
 	check "$1: a gateway is killed, then another halted, under load: hosts go on, everything is found, a reservation holds" gateways_fail
 	check "$1: gateways that end give the image up" members_end

@@ -2,6 +2,7 @@
 // follows: verbena_nvme.h, "Several paths"; NVM Express Base 1.4, 8.20
 // SPDX-License-Identifier: MIT
 #include <errno.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "../../support/check.h"
@@ -235,6 +236,41 @@ static void commands_of_a_path_that_is_silent_are_sent_by_another(void)
 	vn_close(d);
 }
 
+static uint64_t time_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+/* The attempt would last half a minute. It begins before the silence is noticed. */
+static void an_attempt_to_return_to_rdma_does_not_delay_that(void)
+{
+	reset_ports(NV_ANA_OPTIMIZED, NV_ANA_OPTIMIZED, NV_ANA_OPTIMIZED);
+	struct vn_options o = usual();
+	char url[200], automatic[210], why[200] = "";
+	struct vn_disk *d;
+	unsigned i = 0;
+
+	o.io_ms = o.keep_alive_ms = 0;
+	o.rdma_again_ms = 300;
+	o.rdma_ms = ENDLESS;
+	ports_url(url, sizeof(url));
+	snprintf(automatic, sizeof(automatic), "nvme+auto%s", strchr(url, ':'));
+	if (vn_open(automatic, &o, &d, why, sizeof(why)))
+		CHECK_FAILED("%s: %s", automatic, why);
+	while (!path_of(d, i).used)
+		i++;
+	port_halt(&ports[i]);
+	uint64_t since = time_ms();
+
+	begin_writes(d, 55);
+	await_writes(d, 0);
+	CHECK(!path_of(d, i).used && time_ms() - since < ENDLESS / 3);
+	vn_close(d);
+}
+
 static void commands_that_a_path_refuses_are_sent_by_another(void)
 {
 	static const uint16_t refusals[] = {NV_ANA_INACCESSIBLE_PATH, NV_ANA_TRANSITION_PATH, NV_ANA_LOSS_PATH,
@@ -463,6 +499,7 @@ int main(void)
 	RUN(commands_follow_the_access_that_the_target_reports);
 	RUN(commands_of_a_path_that_dies_are_sent_by_another);
 	RUN(commands_of_a_path_that_is_silent_are_sent_by_another);
+	RUN(an_attempt_to_return_to_rdma_does_not_delay_that);
 	RUN(commands_that_a_path_refuses_are_sent_by_another);
 	RUN(what_the_target_refuses_for_good_is_an_error);
 	RUN(requests_wait_while_the_access_of_all_paths_changes);

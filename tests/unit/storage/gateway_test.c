@@ -742,6 +742,34 @@ static void names_and_places_are_unique(void)
 			CHECK(shared.gateways[i].slot != shared.gateways[k].slot);
 }
 
+/* One that cannot be asked any more may have served it in any way. */
+static void all_that_live_serve_the_image_in_the_same_way(void)
+{
+	struct ng a, b;
+	char why[NB_WHY];
+
+	shared = (struct ng_state){0};
+	member(&a, "a", "1");
+	strcpy(a.serves, "block=512,size=0,nsid=1");
+	member(&b, "b", "2");
+	strcpy(b.serves, "block=512,size=4096,nsid=1");
+	look(&a, 1000);
+	look(&a, 1001);
+	SAME(look(&b, 1500), NG_WAIT);
+	look(&a, 2100);
+	SAME(look(&b, 2101), NG_DIFFERS);
+	ng_tell_difference(&b, why, sizeof(why));
+	CHECK(!strcmp(why, "the gateway a of this image has size=0, this one size=4096"));
+	strcpy(a.serves, b.serves); /* it is set up anew */
+	look(&a, 2200);
+	SAME(look(&b, 2201), NG_WRITE);
+	SAME(b.role, NG_STANDBY);
+	member(&b, "c", "3");
+	strcpy(b.serves, "block=512,size=4096,nsid=12");
+	SAME(look(&b, 2300), NG_WAIT);
+	SAME(look(&b, 2300 + NG_LEASE_MS), NG_WRITE);
+}
+
 #define ID "00112233445566778899aabbccddeeff"
 #define HOST ID " " ID
 #define KEY "0000000000000001\n"
@@ -815,6 +843,10 @@ static void only_text_that_a_gateway_writes_is_read(void)
 	        SOUND NONE "gateway a 1 1 0 0 x\ngateway a 2 1 0 0 x\n",
 	        SOUND NONE "gateway a 1 1 0 0 x\ngateway b 1 1 0 0 x\n",
 	        SOUND NONE "gateway - 1 1 0 0 x\n",
+	        SOUND NONE "serves x\n",
+	        SOUND NONE "gateway a 1 1 0 0 x\nserves -\n",
+	        SOUND NONE "gateway a 1 1 0 0 x\nserves x y\n",
+	        SOUND NONE "gateway a 1 1 0 0 x\nserves x\nserves x\n",
 	        SOUND NONE "port 1 3 0 00000000 4420 " ID " 192.0.2.1\n",
 	        SOUND NONE "gateway a 1 1 0 0 x\nport 256 3 0 00000000 4420 " ID " 192.0.2.1\n",
 	        SOUND NONE "gateway a 1 1 0 0 x\nport 1 3 0 00000000 65536 " ID " 192.0.2.1\n",
@@ -834,6 +866,7 @@ static void only_text_that_a_gateway_writes_is_read(void)
 		w->beat = 999999999999999999u + i;
 		w->enforces = w->change = w->beat;
 		w->slot = (uint16_t)(NG_GATEWAYS - 1 - i);
+		memset(w->serves, '=', NB_SERVES - 1);
 		fill_ports(w);
 	}
 	size_t n = ng_encode(&s, text);
@@ -872,6 +905,7 @@ int main(void)
 	RUN(the_ports_of_those_that_live_are_listed);
 	RUN(a_gateway_that_leaves_gives_the_image_up);
 	RUN(names_and_places_are_unique);
+	RUN(all_that_live_serve_the_image_in_the_same_way);
 	RUN(only_text_that_a_gateway_writes_is_read);
 	RUN(only_the_owner_writes_whatever_halts_and_dies);
 	RUN(without_fencing_late_writes_land);

@@ -440,6 +440,8 @@ static int fake_operate(rados_write_op_t op, rados_ioctx_t io, const char *name,
 
 	if (is_blocklisted(io))
 		return -ESHUTDOWN;
+	if (!(flags & LIBRADOS_OPERATION_FULL_FORCE)) /* the pool is full all the time */
+		return -EDQUOT;
 	pthread_mutex_lock(&lock);
 	await_object();
 	if (c->create ? object_version : c->version != object_version)

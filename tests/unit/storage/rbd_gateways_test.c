@@ -2,98 +2,13 @@
 // see: backend/rbd_gateway.c, backend/rbd_return.c
 // SPDX-License-Identifier: MIT
 #include <errno.h>
-#include <poll.h>
 #include <time.h>
 
 #include "../../support/check.h"
 #include "backend/gateway.h"
 #include "host.h"
-#include "rbd_fake.h"
+#include "rbd_fake_gateway.h"
 #include "reserve_host.h"
-
-static struct nb_ring *ring;
-
-static uint64_t clock_ms(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
-}
-
-static void one_turn(int ms)
-{
-	struct pollfd p = {.fd = nb_ring_fd(ring), .events = POLLIN};
-
-	poll(&p, 1, ms);
-	nb_ring_reap(ring);
-	nb_ring_turn(ring, clock_ms());
-}
-
-/* Two options that differ make two connections. */
-static int open_as(const char *name, char why[NB_WHY], struct nb_backend **b)
-{
-	struct nb_config c = {
-	        .kind = "rbd", .path = "p/i", .wait_ms = 60000, .gateway = name, .ceph_user = name, .why = why};
-
-	*why = 0;
-	return nb_open(&c, ring, b);
-}
-
-static struct nb_backend *gateway(const char *name)
-{
-	struct nb_backend *b;
-	char why[NB_WHY];
-
-	SAME(open_as(name, why, &b), 0);
-	return b;
-}
-
-static void until_access(struct nb_backend *b, enum nb_access access)
-{
-	for (int ms = 0; ms < LONG_MS && b->access != access; ms += 10)
-		one_turn(10);
-	SAME(b->access, access);
-}
-
-static void all_closed(void)
-{
-	CHECK(nb_ring_drain(ring, LONG_MS));
-	SAME(images, 0);
-	SAME(connections, 0);
-	fake_put_object(NULL);
-}
-
-struct action {
-	struct nb_request r;
-	bool done;
-	int error;
-};
-
-static void action_done(struct nb_request *r, int error)
-{
-	struct action *a = (struct action *)(void *)r;
-
-	a->done = true;
-	a->error = error;
-}
-
-static void begin(struct action *a, struct nb_backend *b, enum nb_op op, void *data)
-{
-	*a = (struct action){.r = {.op = op, .length = 4096, .data = data, .done = action_done}};
-	nb_submit(b, &a->r);
-}
-
-static int act(struct nb_backend *b, enum nb_op op, void *data)
-{
-	struct action a;
-
-	begin(&a, b, op, data);
-	for (int ms = 0; ms < LONG_MS && !a.done; ms += 10)
-		one_turn(10);
-	CHECK(a.done);
-	return a.error;
-}
 
 static void a_gateway_that_is_asked_to_write_becomes_the_owner(void)
 {
@@ -548,27 +463,6 @@ static void the_discovery_log_lists_all_gateways(void)
 	all_closed();
 }
 
-static void what_cannot_join_is_said_in_one_line(void)
-{
-	char why[NB_WHY];
-	struct nb_config c = {
-	        .kind = "rbd", .path = "p/i", .gateway = "a", .ceph_user = "other", .why = why, .wait_ms = 1000};
-
-	a = gateway("a");
-	SAME(nb_open(&c, ring, &b), EADDRINUSE);
-	CHECK(!strcmp(why, "another target is the gateway a of this image"));
-	nb_close(a);
-	CHECK(nb_ring_drain(ring, LONG_MS));
-	fake_put_object("something");
-	SAME(open_as("a", why, &b), EBADMSG);
-	CHECK(!strcmp(why, "the object verbena.gateways.abc has contents that no gateway writes"));
-	command_error = EACCES; /* it could not take over */
-	SAME(open_as("a", why, &b), EACCES);
-	CHECK(strstr(why, " needs the capability mon 'profile rbd'"));
-	command_error = 0;
-	all_closed();
-}
-
 int main(void)
 {
 	fake_begin();
@@ -583,7 +477,6 @@ int main(void)
 	RUN(a_gateway_that_takes_over_enforces_the_reservation);
 	RUN(a_gateway_without_a_lease_reads_nothing_that_may_be_reserved);
 	RUN(the_discovery_log_lists_all_gateways);
-	RUN(what_cannot_join_is_said_in_one_line);
 	nb_ring_close(ring);
 	fake_end();
 	return 0;
