@@ -237,8 +237,8 @@ int umad_sort_ca_device_list(struct umad_device_node **head, size_t size)
 
 /* --- of later libraries: a CA has subnet and general management on the same port --- */
 
-int umad_get_smi_gsi_pair_by_ca_name(const char *devname, uint8_t portnum, struct vb_umad_pair *pair,
-                                     unsigned enforce_smi)
+int vb_umad_get_smi_gsi_pair_by_ca_name(const char *devname, uint8_t portnum, struct vb_umad_pair *pair,
+                                        unsigned enforce_smi)
 {
 	struct vb_fabric_ca ca;
 	int num = umad_find_port(devname, portnum, &ca);
@@ -254,7 +254,7 @@ int umad_get_smi_gsi_pair_by_ca_name(const char *devname, uint8_t portnum, struc
 	return 0;
 }
 
-int umad_get_smi_gsi_pairs(struct vb_umad_pair *pairs, size_t max)
+int vb_umad_get_smi_gsi_pairs(struct vb_umad_pair *pairs, size_t max)
 {
-	return max && !umad_get_smi_gsi_pair_by_ca_name(NULL, 0, pairs, 0);
+	return max && !vb_umad_get_smi_gsi_pair_by_ca_name(NULL, 0, pairs, 0);
 }

@@ -15,9 +15,10 @@ struct vb_umad_pair {
 
 /* The calls that Debian 12's header does not have. */
 int umad_open_smi_port(const char *ca_name, int portnum);
-int umad_get_smi_gsi_pairs(struct vb_umad_pair *pairs, size_t max);
-int umad_get_smi_gsi_pair_by_ca_name(const char *devname, uint8_t portnum, struct vb_umad_pair *pair,
-                                     unsigned enforce_smi);
+/* Newer headers of libibumad declare these with types of their own, so ours have other names in C. */
+int vb_umad_get_smi_gsi_pairs(struct vb_umad_pair *pairs, size_t max) __asm__("umad_get_smi_gsi_pairs");
+int vb_umad_get_smi_gsi_pair_by_ca_name(const char *devname, uint8_t portnum, struct vb_umad_pair *pair,
+                                        unsigned enforce_smi) __asm__("umad_get_smi_gsi_pair_by_ca_name");
 
 /* Returns the number of the port (0 asks for the best one), or a negative errno. */
 __attribute__((visibility("hidden"))) int umad_find_port(const char *ca_name, int portnum, struct vb_fabric_ca *ca);

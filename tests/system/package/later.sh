@@ -12,7 +12,7 @@ sanitized && { skip "programs of later distributions" "their root has no sanitiz
 suites=${SUITES:-trixie}
 ubuntu_keys=${UBUNTU_KEYRING:-}
 rows=iproute2,procps,libisal2,libjson-c5,liburing2,libssl3t64,ibverbs-utils,rdmacm-utils,perftest,ucx-utils,libfabric-bin,python3-pyverbs
-tools=gcc,g++,clang,libclang-rt-dev,meson,ninja-build,pkg-config,libibverbs-dev,librdmacm-dev,libisal-dev,libpcap-dev,liburing-dev,libjson-c-dev,libncurses-dev,libssl-dev
+tools=gcc,g++,clang,libclang-rt-dev,meson,ninja-build,pkg-config,libibverbs-dev,librdmacm-dev,libisal-dev,libpcap-dev,liburing-dev,libjson-c-dev,libncurses-dev,libssl-dev,libibumad-dev
 [ -z "${COMPILERS:-}" ] || rows=$rows,$tools
 
 # --- a root, and a process that holds its mounts and its network ---
