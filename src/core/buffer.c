@@ -3,10 +3,12 @@
 // SPDX-License-Identifier: MIT
 #include "core/buffer.h"
 
+#include "core/denied.h"
 #include "core/mr.h"
 #include "core/pd.h"
 #include "core/sq.h"
 #include "util/guard.h"
+#include "util/log.h"
 
 /* Takes a consistent copy of the owner's entry for the key. False if there is none, or it is being changed. */
 bool vb_mr_read_shared(void *seg, uint32_t key, struct vb_mr_view *out)
@@ -50,12 +52,30 @@ bool vb_mr_view_allows(const struct vb_mr_view *v, uint32_t pd, uint32_t qpn, ui
 	return true;
 }
 
+__attribute__((cold, noinline)) bool vb_access_denied(const struct vb_qp *qp, const struct vb_mr_view *view,
+                                                      uint32_t key, uint64_t addr, uint64_t length, uint32_t access)
+{
+	const char *why = !view                                                      ? "it is not valid"
+	                  : !vb_mr_view_is_of(view, vb_pd_id(qp->pd), qp->qp.qp_num) ? "it is for others"
+	                  : (view->access & access) != access                        ? "it lacks this right"
+	                                                                             : "it ends before";
+
+	vb_log(VB_LOG_INFO,
+	       "queue pair 0x%x: a peer has no access 0x%x by key 0x%x to %lu bytes at 0x%lx: %s (the key there is 0x%x)",
+	       qp->qp.qp_num, access, key, (unsigned long)length, (unsigned long)addr, why,
+	       atomic_load_explicit(&vb_seg_mr_of(qp->node->seg, key)->key, memory_order_relaxed));
+	return false;
+}
+
 bool vb_own_memory(struct vb_qp *qp, uint32_t key, uint64_t addr, uint64_t length, uint32_t access, uint64_t *va)
 {
 	struct vb_mr_view view;
+	bool found = vb_mr_read_shared(qp->node->seg, key, &view);
 
-	return vb_mr_read_shared(qp->node->seg, key, &view) &&
-	       vb_mr_view_allows(&view, vb_pd_id(qp->pd), qp->qp.qp_num, addr, length, access, va);
+	if (__builtin_expect(
+	            found && vb_mr_view_allows(&view, vb_pd_id(qp->pd), qp->qp.qp_num, addr, length, access, va), 1))
+		return true;
+	return vb_access_denied(qp, found ? &view : NULL, key, addr, length, access);
 }
 
 int vb_gather(struct vb_qp *qp, const struct vb_swqe *w, uint32_t access, struct iovec *iov)

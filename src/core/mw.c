@@ -4,11 +4,13 @@
 #include "core/mw.h"
 
 #include <errno.h>
+#include <string.h>
 #include <time.h>
 
 #include "core/mr.h"
 #include "core/pd.h"
 #include "core/sq.h"
+#include "util/log.h"
 
 #define ACCESS_REMOTE (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
 #define ACCESS_STORES (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)
@@ -337,7 +339,13 @@ int vb_mw_invalidate_sent(struct vb_qp *qp, uint32_t rkey)
 		err = EACCES;
 	else
 		fade_begin(node, t, true); /* under progress */
+	struct vb_window is = t ? *t : (struct vb_window){0};
+
 	vb_unlock(&node->mw_lock);
+	if (__builtin_expect(err, 0))
+		vb_log(VB_LOG_INFO,
+		       "queue pair 0x%x: a peer cannot invalidate key 0x%x (a window's: key 0x%x, type %u, bound by 0x%x, ended 0x%x; of a region: %s)",
+		       qp->qp.qp_num, rkey, is.key, is.type, is.qpn, is.ended, strerror(err));
 	return err;
 }
 

@@ -19,7 +19,12 @@
 #include "engine/local/ring.h"
 #include "path/path.h"
 
+#ifdef WITH_RELAY
+#include "passed.h"
+#else
 #include "no_relay.h"
+#define PASSED(what)
+#endif
 #include "tagged.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -102,10 +107,12 @@ void vb_path_settle(struct vb_qp *qp)
 	vb_unlock(&qp->node->progress);
 }
 
+#ifndef WITH_RELAY
 enum vb_verdict vb_relay_record(struct vb_qp *qp, struct vb_local_req *q)
 {
 	return VB_VERDICT_AGAIN;
 }
+#endif
 
 void vb_roce_take_forwarded(struct vb_node *n, const uint8_t *record, uint32_t length)
 {
@@ -186,6 +193,8 @@ void vb_path_closed(struct vb_qp *qp)
 
 void vb_path_reset(struct vb_qp *qp)
 {
+	if (qp->type == IBV_QPT_XRC_RECV)
+		vb_relay_reset(qp);
 	qp->path->reset(qp);
 	qp->inbound->active = false;
 }
@@ -425,6 +434,7 @@ static void peer_reset(void)
 	atomic_store(&peer.theirs->peer_incarnation, 1);
 	atomic_store(&peer.theirs->hot, 1);
 	atomic_store(&peer.theirs->can_place, 1);
+	PASSED(passed_begin(&node));
 	peer.tx = (uint8_t *)node.seg + VB_SEG_RINGS_OFF + PEER_LANE * (uint64_t)VB_RING_BYTES;
 	memset(peer.tx, 0, VB_RING_BYTES);
 	peer.rx = peer_ring;
@@ -484,6 +494,8 @@ static struct ibv_qp *make_target(struct world *w)
 {
 	struct ibv_xrcd_init_attr xa = {
 	        .comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS, .fd = -1, .oflags = O_CREAT};
+
+	PASSED(xa.fd = passed_file());
 	struct ibv_srq_init_attr_ex sa = {.attr = {.max_wr = 8, .max_sge = 2},
 	                                  .comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD |
 	                                               IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ,
@@ -538,7 +550,9 @@ static void poll_all(struct world *w)
 
 	for (unsigned i = 0; i < QPS; i++)
 		while (vb_poll_cq(w->cq[i], 1, &wc) > 0) {
-			assert(wc.qp_num == w->qp[i]->qp_num || (wc.wr_id == 2000 && !wc.qp_num));
+			/* a guest names the queue pair of its target */
+			assert(wc.qp_num == w->qp[i]->qp_num || (wc.wr_id == 2000 && !wc.qp_num) ||
+			       (i == TARGET && VB_QP_LANE(wc.qp_num) == PEER_LANE));
 			if (wc.wr_id < 1000)
 				assert(wc.wr_id == w->done[i]++ % 1000 && w->done[i] <= w->posted[i]);
 			else
@@ -642,6 +656,7 @@ static void put_record(struct world *w, struct input *in)
 	if (i == TAGGED && lines * VB_LINE >= 128)
 		tagged_head((uint8_t *)r + vb_rec_send_head(r->length), 32, take(in, 1), take(in, 2), take(in, 1),
 		            take(in, 1));
+	PASSED(passed_record(take(in, 2), vb_qp_real(vb_qp(w->qp[TARGET])), w->srqn, r, x));
 	copy_result = (int[]){0, 0, EFAULT, VB_EFAULT_LOCAL, ESRCH, EPERM, 0, 0}[take(in, 1) & 7];
 	if (head & 128 && take(in, 1) & 1)
 		lines = take(in, 4); /* an impossible size */
@@ -709,6 +724,8 @@ static void visit(struct world *w)
 	vb_active_collect(&node);
 	for (struct vb_qp *qp = node.active, *next; qp; qp = next) {
 		next = qp->active_next;
+		if (atomic_load(&qp->xrc.relay_due))
+			vb_relay_visit(qp);
 		qp->path->visit(qp, false);
 	}
 	for (struct vb_qp *qp = node.active; qp; qp = qp->active_next)
@@ -739,6 +756,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (!node.seg)
 		once();
 	world_open(&w);
+	PASSED(passed_act(0, vb_qp_real(vb_qp(w.qp[TARGET])),
+	                  &peer)); /* a way and a guest are there from the beginning */
+	PASSED(passed_act(1, vb_qp_real(vb_qp(w.qp[TARGET])), &peer));
 	while (in.n) {
 		switch (take(&in, 1) % 8) {
 		case 0:
@@ -759,6 +779,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			visit(&w);
 			break;
 		default:
+			PASSED(passed_act(take(&in, 2), vb_qp_real(vb_qp(w.qp[TARGET])), &peer));
 			visit(&w);
 		}
 	}

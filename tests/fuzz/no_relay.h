@@ -50,6 +50,11 @@ void vb_relay_data(struct vb_qp *qp, struct vb_peer *p, const struct vb_rec *rec
 {
 }
 
+unsigned vb_relay_visit(struct vb_qp *qp)
+{
+	return 0;
+}
+
 void vb_relay_asked(struct vb_peer *p, bool leaves, const struct vb_rec *rec, const struct vb_rec_ext *ext)
 {
 }

@@ -5,6 +5,7 @@
 
 #include "path/roce/roce.h"
 
+#include "core/denied.h"
 #include "core/mr.h"
 #include "core/pd.h"
 #include "core/rq.h"
@@ -79,8 +80,11 @@ static uint32_t posted_receives(void *own)
 
 static bool memory_named(struct vb_qp *qp, uint32_t rkey, uint64_t va, uint32_t len, uint32_t access, uint64_t *at)
 {
-	return vb_queue_find_region(qp, &qp->roce->known, rkey) &&
-	       vb_mr_view_allows(&qp->roce->known.view, vb_pd_id(qp->pd), qp->qp.qp_num, va, len, access, at);
+	const struct vb_mr_view *view = vb_queue_find_region(qp, &qp->roce->known, rkey) ? &qp->roce->known.view : NULL;
+
+	if (__builtin_expect(view && vb_mr_view_allows(view, vb_pd_id(qp->pd), qp->qp.qp_num, va, len, access, at), 1))
+		return true;
+	return vb_access_denied(qp, view, rkey, va, len, access);
 }
 
 static bool check_memory(void *own, uint32_t rkey, uint64_t va, uint32_t len, enum vb_right access)

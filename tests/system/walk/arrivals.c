@@ -74,11 +74,11 @@ static void check_error(struct end *e, const struct ibv_wc *wc, uint32_t allowed
 
 	e->statuses |= bit(wc->status);
 	if (!reasons || !(allowed & bit(wc->status)))
-		CHECK_FAILED("end %u: %s of %s %#x%s, reasons %#x, allowed %#x, peer %#x, state %d, statuses %#x",
-		             e->o->index, ibv_wc_status_str(wc->status),
-		             e->o->qp.type == IBV_QPT_RC ? "RC" : "UC or UD", wc->qp_num,
-		             request_text(text, sizeof(text), s), reasons, allowed, e->peer,
-		             ((struct ibv_qp *)e->o->p)->state, all_statuses(e));
+		CHECK_FAILED(
+		        "end %u: %s of %s %#x%s, reasons %#x, allowed %#x, peer %#x, its queue pair %#x, state %d, statuses %#x",
+		        e->o->index, ibv_wc_status_str(wc->status), e->o->qp.type == IBV_QPT_RC ? "RC" : "UC or UD",
+		        wc->qp_num, request_text(text, sizeof(text), s), reasons, allowed, e->peer,
+		        (uint32_t)(e->there.qpn_psn >> 32), ((struct ibv_qp *)e->o->p)->state, all_statuses(e));
 	if (e->o->qp.type == IBV_QPT_RC)
 		wait_for_error(e);
 }

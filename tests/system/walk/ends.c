@@ -115,9 +115,10 @@ uint32_t end_trouble(const struct end *e)
 		return own;
 	const struct place *p = place_of(e->peer);
 	uint64_t its = atomic_load(&p->trouble);
+	uint32_t epoch = board->epoch[e->peer >> 16];
 
 	if (round_in(p->state) != e->peer_round || its >> 8 != e->peer_round || (its & CLOSED) ||
-	    board->epoch[e->peer >> 16] != e->peer_epoch)
+	    epoch != e->peer_epoch || epoch & 1)
 		own |= CLOSED;
 	return own;
 }
@@ -136,6 +137,8 @@ void ends_init(void)
 		p->trouble = (uint64_t)round << 8 | CLOSED;
 		p->state = place_word(round, 0, IDLE);
 	}
+	if (board->epoch[self] & 1) /* the one before was killed */
+		atomic_fetch_add(&board->epoch[self], 1);
 }
 
 static void publish_address(struct end *e)

@@ -179,7 +179,8 @@ static void disturb(struct dice *d)
 		kill(pids[i], SIGCONT);
 		stopped++;
 	} else {
-		atomic_fetch_add(&board->epoch[i], 1); /* its peers may fail from now on */
+		atomic_fetch_add(&board->epoch[i], 2); /* its peers may fail from now on */
+		atomic_fetch_or(&board->epoch[i], 1);
 		kill(pids[i], SIGKILL);
 		reap(i, true);
 		pids[i] = start_process(i);

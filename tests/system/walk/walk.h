@@ -118,7 +118,8 @@ struct iwarp_place {                   /* of a line: iwarp.c */
 };
 
 struct board {
-	_Atomic uint32_t epoch[PROCESSES]; /* of a process: changes before it is killed */
+	/* of a process: changes before it is killed, and is odd until the next one has closed the places of its ends */
+	_Atomic uint32_t epoch[PROCESSES];
 	atomic_bool over;
 	_Atomic uint64_t calls, joined, sent, written, atomics, wrong, refused, busy, events, windows, invalidated,
 	        casts;

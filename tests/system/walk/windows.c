@@ -67,8 +67,12 @@ bool window_hold(struct dice *d, struct end *e, bool to_invalidate, struct held_
 
 	if (!word || word & HELD || word >> 33 != (e->peer_round & 0x7fffffff))
 		return false;
-	*held = (struct held_window){k, (uint32_t)word, true};
-	return atomic_compare_exchange_strong(&place_of(e->peer)->key[k], &word, word | HELD);
+	uint32_t key = (uint32_t)word;
+
+	if (!atomic_compare_exchange_strong(&place_of(e->peer)->key[k], &word, word | HELD))
+		return false; /* another thread has it, or the end changes it: then *held is as it was, and ends no hold */
+	*held = (struct held_window){k, key, true};
+	return true;
 }
 
 /* The end may be another one by now. */

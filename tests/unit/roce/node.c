@@ -26,6 +26,22 @@ uint32_t sim_key(int node, enum sim_region region)
 	return 0x1000u + (uint32_t)node * 256 + region;
 }
 
+#define ONCE_SHIFT 16
+
+uint32_t sim_key_once(const struct sim_node *n, enum sim_region region)
+{
+	return sim_key(!n->id, region) | (n->posted + 1) << ONCE_SHIFT;
+}
+
+/* Has the peer's request for which the key was made succeeded? */
+static bool has_ended(const struct sim_node *n, uint32_t rkey)
+{
+	const struct sim_node *peer = &n->sim->node[!n->id];
+	uint32_t nth = rkey >> ONCE_SHIFT;
+
+	return nth && nth <= peer->posted && peer->requests[nth - 1].succeeded;
+}
+
 void sim_node_init(struct sim *sim, int id)
 {
 	static const uint32_t sizes[] = {SIM_SOURCE, SIM_CONST, SIM_TARGET, SIM_SLOT * SIM_SLOTS, SIM_SLOT * SIM_SLOTS};
@@ -133,6 +149,7 @@ static void complete_send(void *own, const struct vb_work *work, enum vb_work_st
 		return;
 	}
 	SIM_MUST(n->sim, !r->bad && n->failure == VB_WORK_SUCCESS);
+	r->succeeded = true;
 	if (work->verb == VB_VERB_READ)
 		check_read(n, r);
 	if (work->verb == VB_VERB_CMP_SWAP || work->verb == VB_VERB_FETCH_ADD)
@@ -304,8 +321,10 @@ static uint32_t receives(void *own)
 
 static uint8_t *allowed(struct sim_node *n, uint32_t rkey, uint64_t va, uint32_t len, enum vb_right access)
 {
-	for (int r = SIM_R_CONST; r <= SIM_R_TARGET; r++) {
-		if (rkey != sim_key(n->id, r) || (r == SIM_R_CONST && access != VB_RIGHT_READ))
+	uint32_t key = rkey & ((1u << ONCE_SHIFT) - 1);
+
+	for (int r = SIM_R_CONST; !has_ended(n, rkey) && r <= SIM_R_TARGET; r++) {
+		if (key != sim_key(n->id, r) || (r == SIM_R_CONST && access != VB_RIGHT_READ))
 			continue;
 		if (va < n->base[r] || va - n->base[r] > n->size[r] || len > n->size[r] - (va - n->base[r]))
 			return NULL;

@@ -468,6 +468,59 @@ static void sends_and_writes_that_come_again_are_acknowledged_again(void)
 	acked(101, 2, 3);
 }
 
+/* The acknowledgement was lost, and then the program has ended the key: the PSN decides before the key is looked at. */
+static void what_comes_again_when_its_key_is_gone_is_acknowledged_again(void)
+{
+	fx_init(&fx);
+	fx.receives = 9;
+	request_of(VB_RC_WRITE_FIRST, 100, 256, 264, 1);
+	request(VB_RC_WRITE_LAST, 101, 8, 1);
+	request(VB_RC_WRITE_ONLY_IMM, 102, 8, 1);
+	request(VB_RC_FETCH_ADD, 103, 0, 1);
+	request(VB_RC_ATOMIC_WRITE, 104, 8, 1);
+	p = fx_packet(&fx, VB_RC_SEND_ONLY_INV, 105, 1);
+	p.ieth.rkey = FX_KEY;
+	fx_in(&fx, &p, 1);
+	CHECK(fx_drain(&fx, 1) == 3 && !fx.key && fx.receipts == 2);
+	request_of(VB_RC_WRITE_FIRST, 100, 256, 264, 2);
+	request(VB_RC_WRITE_LAST, 101, 8, 2);
+	request(VB_RC_WRITE_ONLY_IMM, 102, 8, 2);
+	acked(105, 5, 2);
+	request(VB_RC_FETCH_ADD, 103, 0, 3);
+	expect(VB_RC_ATOMIC_ACK, 103, 0, 3);
+	request(VB_RC_ATOMIC_WRITE, 104, 8, 4);
+	expect(VB_RC_READ_RESPONSE_ONLY, 104, 0, 4);
+	p = fx_packet(&fx, VB_RC_SEND_ONLY_INV, 105, 1);
+	p.ieth.rkey = FX_KEY;
+	fx_in(&fx, &p, 5);
+	acked(105, 5, 5);
+	CHECK(fx.receipts == 2 && fx.atomics == 1 && fx.words == 1 && !fx.events);
+}
+
+/* It was kept ahead of a gap, and came in its turn, too. */
+static void what_was_kept_and_came_again_is_executed_once(void)
+{
+	keep();
+	request(VB_RC_WRITE_ONLY, 101, 8, 1);
+	request_of(VB_RC_READ_REQUEST, 102, 0, 515, 1); /* 102 to 104 */
+	p = fx_packet(&fx, VB_RC_READ_REQUEST, 104, 0); /* the requester vouches, before the READ is here */
+	p.reth.va += 512;
+	p.reth.length = 3;
+	p.bth.ack_req = false;
+	fx_in(&fx, &p, 1);
+	nak(100, VB_AETH_NAK, VB_NAK_PSN_SEQUENCE, 1);
+	CHECK(fx.qp.rs.kept == 3);
+	request(VB_RC_WRITE_ONLY, 100, 8, 2);
+	request(VB_RC_WRITE_ONLY, 101, 8, 2);
+	request_of(VB_RC_READ_REQUEST, 102, 0, 515, 2);
+	CHECK(!fx.qp.rs.kept && fx.qp.rs.epsn.v == 105);
+	CHECK(fx_drain(&fx, 2) == 3);
+	fx.key = 0;
+	echo(VB_RC_WRITE_ONLY, 101, 8, 3);
+	acked(101, 3, 3); /* the last PSN that is no READ's */
+	CHECK(!fx.events && !fx.qp.dead);
+}
+
 static void messages_out_of_their_order_are_invalid(void)
 {
 	static const uint8_t rows[][2] = {
@@ -1375,6 +1428,8 @@ int main(void)
 	RUN(without_a_receive_for_what_was_kept_the_peer_waits);
 	RUN(a_nak_that_has_not_left_is_not_needed_any_more);
 	RUN(sends_and_writes_that_come_again_are_acknowledged_again);
+	RUN(what_comes_again_when_its_key_is_gone_is_acknowledged_again);
+	RUN(what_was_kept_and_came_again_is_executed_once);
 	RUN(messages_out_of_their_order_are_invalid);
 	RUN(lengths_that_cannot_be_are_invalid);
 	RUN(what_is_too_long_for_the_receive_is_told_at_both_ends);

@@ -34,6 +34,7 @@ struct sim_request {
 	uint64_t original;  /* atomics */
 	uint32_t order;     /* index among those that take a receive */
 	bool bad;           /* must be rejected */
+	bool succeeded;     /* and with it its key has ended */
 	uint64_t completed; /* times */
 	uint64_t psns, psn; /* number of its packets; its first packet, counted from the start */
 };
@@ -101,7 +102,10 @@ void sim_fail(struct sim *sim, const char *format, ...) __attribute__((format(pr
 void sim_node_init(struct sim *sim, int id);
 void sim_node_free(struct sim_node *n);
 extern const struct vb_roce_ops sim_ops;
+/* A key that is always valid, and a key for the next request of n to its peer. That one ends as soon as the request
+ * succeeds: a program may then deregister the region. Late and repeated packets of the request still arrive. */
 uint32_t sim_key(int node, enum sim_region region);
+uint32_t sim_key_once(const struct sim_node *n, enum sim_region region);
 void sim_check_memory(struct sim *sim, bool finished);
 
 /* work.c: the program */

@@ -89,7 +89,7 @@ static void plan_write(struct sim_node *n, struct sim_request *r)
 	r->work.verb = VB_VERB_WRITE;
 	r->work.length = len;
 	r->work.remote_addr = at;
-	r->work.rkey = sim_key(peer->id, SIM_R_TARGET);
+	r->work.rkey = sim_key_once(n, SIM_R_TARGET);
 	if (below(n, 4) == 0)
 		r->work.flags |= VB_WORK_IMM;
 	split(n, r, n->base[SIM_R_SOURCE] + below(n, SIM_SOURCE - len + 1), len);
@@ -106,7 +106,7 @@ static void plan_read(struct sim_node *n, struct sim_request *r)
 	r->work.verb = VB_VERB_READ;
 	r->work.length = len;
 	r->work.remote_addr = r->from = at;
-	r->work.rkey = sim_key(peer->id, region);
+	r->work.rkey = sim_key_once(n, region);
 	r->expected = malloc(len + 1);
 	memcpy(r->expected, peer->model + at, len);
 	split(n, r, n->base[SIM_R_READS] + n->posted % SIM_SLOTS * SIM_SLOT + below(n, 256), len);
@@ -125,7 +125,7 @@ static void plan_atomic(struct sim_node *n, struct sim_request *r)
 	r->work.verb = below(n, 2) ? VB_VERB_CMP_SWAP : VB_VERB_FETCH_ADD;
 	r->work.length = 8;
 	r->work.remote_addr = at;
-	r->work.rkey = sim_key(peer->id, SIM_R_TARGET);
+	r->work.rkey = sim_key_once(n, SIM_R_TARGET);
 	r->work.swap_add = net_random(&n->sim->net);
 	memcpy(&r->original, peer->model + at, 8);
 	r->work.compare = below(n, 3) ? r->original : 1;
@@ -150,7 +150,7 @@ static void plan_atomic_write(struct sim_node *n, struct sim_request *r)
 	r->work.verb = VB_VERB_ATOMIC_WRITE;
 	r->work.length = 8;
 	r->work.remote_addr = at;
-	r->work.rkey = sim_key(peer->id, SIM_R_TARGET);
+	r->work.rkey = sim_key_once(n, SIM_R_TARGET);
 	r->work.swap_add = net_random(&n->sim->net);
 	memcpy(peer->model + at, &r->work.swap_add, 8);
 }
@@ -162,7 +162,7 @@ static void plan_flush(struct sim_node *n, struct sim_request *r)
 	r->work.verb = VB_VERB_FLUSH;
 	r->work.length = below(n, SIM_TARGET);
 	r->work.remote_addr = peer->base[SIM_R_TARGET];
-	r->work.rkey = sim_key(peer->id, SIM_R_TARGET);
+	r->work.rkey = sim_key_once(n, SIM_R_TARGET);
 }
 
 /* An invalid request: the requests after it must not be executed. */
