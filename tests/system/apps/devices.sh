@@ -19,12 +19,13 @@ for line in 'hca_id:.roce_lo' 'transport:.*InfiniBand \(0\)' 'state:.*PORT_ACTIV
 	'max_sge:.*[1-9]' 'phys_state:.*LINK_UP' 'ODP_SUPPORT_IMPLICIT' 'max_wq_type_rq:.*[1-9]' 'max_num_tags:.*[1-9]' 'max_tso:.*262144$' 'maximum available device memory:.*[1-9]'; do
 	check "ibv_devinfo -v: $line" shows "$line" ibv_devinfo -d roce_lo -v
 done
-# raw packets have work queues and segmentation, but no other offloads
+# raw packets have work queues, segmentation and rate limits, but no other offloads that are listed by type
 says_nothing_false() {
 	"${run[@]}" ibv_devinfo -d roce_lo -v >"$work/out" || return 1
 	! grep -E 'MEM_WINDOW_TYPE_2A|UD_TSO' "$work/out" &&
 		sed -n '/rss_caps:/,/max_wq_type_rq:/p' "$work/out" | grep -q RAW_PACKET &&
-		sed -n '/tso_caps:/,/rss_caps:/p' "$work/out" | grep -q RAW_PACKET && [ "$(grep -c RAW_PACKET "$work/out")" = 2 ]
+		sed -n '/tso_caps:/,/rss_caps:/p' "$work/out" | grep -q RAW_PACKET &&
+		sed -n '/packet_pacing_caps:/,/tag matching/p' "$work/out" | grep -q RAW_PACKET && [ "$(grep -c RAW_PACKET "$work/out")" = 3 ]
 }
 check "ibv_devinfo -v announces nothing that is not there yet" says_nothing_false
 check "ibv_devinfo -l counts them" shows '[1-9][0-9]* HCAs? found' ibv_devinfo -l

@@ -13,7 +13,7 @@ failed=0
 fail() { echo "FAILED $*"; failed=1; }
 
 # name | good | wrong | what a wrong value prints | exit status of `verbena devices` with it
-# CAPTURE, FAULT and RUNTIME are read only when a program opens a device, NODE only with FABRIC, and TREE is the launcher's own
+# CAPTURE, FAULT and RUNTIME are read only when a program opens a device, NODE and FABRIC_SECRET only with FABRIC, and TREE is the launcher's own
 table=$(cat <<END
 VERBENA_BROKER|$verbena|/nowhere/broker|the broker runs inside|0
 VERBENA_BROKER_LINGER|0|1s|from 0 to 3600000|0
@@ -22,6 +22,7 @@ VERBENA_CAPTURE|/nowhere/socket|||0
 VERBENA_CONGESTION|system|no-such|tcp_available_congestion_control|0
 VERBENA_DEVICES|roce:lo,iwarp:lo, lo|roce:lo,iwrp:lo|roce:INTERFACE and iwarp:INTERFACE|1
 VERBENA_FABRIC||/nowhere/socket|no fabric answers|0
+VERBENA_FABRIC_SECRET|/nowhere/secret|||0
 VERBENA_FAULT|loss=0|||0
 VERBENA_HARDWARE|off|no|first, only or off|0
 VERBENA_LANES|64|5|power of two from 2 to 1024|0
