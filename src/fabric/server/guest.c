@@ -131,12 +131,15 @@ static enum vb_cable_answer take_guest(struct guests *g, struct vb_fabric_node *
 
 /* --- questions --- */
 
-static void tell_guest(int fd, const struct vb_sip_key *key, const struct vb_cable_tell *t,
+/* The socket of a guest that has been taken is connected, and may be of another family than the address by which it came. */
+static void tell_guest(const struct guests *g, int fd, const struct vb_sip_key *key, const struct vb_cable_tell *t,
                        const struct sockaddr_storage *to, socklen_t len)
 {
 	uint8_t d[VB_CABLE_ASK_LEN];
+	bool connected = fd != g->fd;
 
-	sendto(fd, d, vb_cable_tell_encode(d, key, t), MSG_DONTWAIT | MSG_NOSIGNAL, (const struct sockaddr *)to, len);
+	sendto(fd, d, vb_cable_tell_encode(d, key, t), MSG_DONTWAIT | MSG_NOSIGNAL,
+	       connected ? NULL : (const struct sockaddr *)to, connected ? 0 : len);
 }
 
 static void answer_ask(struct guests *g, int fd, const struct vb_cable_ask *a, const struct sockaddr_storage *from,
@@ -155,7 +158,7 @@ static void answer_ask(struct guests *g, int fd, const struct vb_cable_ask *a, c
 		t.len = t.whole - a->at < VB_CABLE_PIECE ? t.whole - a->at : VB_CABLE_PIECE;
 		memcpy(t.bytes, g->text + a->at, t.len);
 	}
-	tell_guest(fd, &g->key, &t, from, len);
+	tell_guest(g, fd, &g->key, &t, from, len);
 }
 
 void guests_asked(struct server *s, int fd, const uint8_t *bytes, size_t n, const struct sockaddr_storage *from,
@@ -171,7 +174,7 @@ void guests_asked(struct server *s, int fd, const uint8_t *bytes, size_t n, cons
 		return;
 	}
 	s->strangers++;
-	tell_guest(fd, &g->strangers,
+	tell_guest(g, fd, &g->strangers,
 	           &(struct vb_cable_tell){.nonce = a.nonce, .at = a.at, .answer = VB_CABLE_BAD_SECRET}, from, len);
 }
 
