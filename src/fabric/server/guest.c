@@ -21,7 +21,8 @@ struct guests {
 	struct vb_sip_key key, strangers;
 	char *text; /* the topology, a zero byte, and the table of addresses */
 	size_t len;
-	size_t nodes, addresses; /* when it was made */
+	size_t nodes;       /* when it was made */
+	uint64_t addresses; /* address_changes then */
 	uint64_t digest;
 };
 
@@ -32,7 +33,7 @@ static bool make_text(struct guests *g)
 	struct server *s = g->server;
 	FILE *out;
 
-	if (g->text && g->nodes == s->fabric->count && g->addresses == s->address_count)
+	if (g->text && g->nodes == s->fabric->count && g->addresses == s->address_changes)
 		return true;
 	free(g->text);
 	g->text = NULL;
@@ -42,10 +43,10 @@ static bool make_text(struct guests *g)
 	vb_topology_print(s->fabric, out);
 	size_t topology = (size_t)ftell(out);
 	fputc('\0', out);
-	ctl_address(s, NULL, NULL, out);
+	address_print(s, out);
 	fclose(out);
 	g->nodes = s->fabric->count;
-	g->addresses = s->address_count;
+	g->addresses = s->address_changes;
 	g->digest = topology_digest(g->text, topology);
 	return true;
 }

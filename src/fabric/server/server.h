@@ -60,6 +60,7 @@ struct server {
 	unsigned next_closed;
 	struct address *addresses;
 	size_t address_count;
+	uint64_t address_changes;
 	size_t numbered;                    /* nodes that have been given an address of the network */
 	uint32_t network_next, network_end; /* the next IPv4 address, and the broadcast address; 0: no network */
 	struct link *links;
@@ -149,6 +150,8 @@ int address_network(struct server *s, const char *text);
 bool address_number(struct server *s);
 void address_show(const struct server *s, struct vb_fabric_node *asker, const char *text,
                   struct vb_fabric_address *out);
+/* All of them: an address, a tab, and the name of the node in the topology in each line. */
+void address_print(const struct server *s, FILE *out);
 /* Gives n the address; "none": takes all of n away; NULL: prints those of n, or all. Returns an errno. */
 int ctl_address(struct server *s, struct vb_fabric_node *n, const char *text, FILE *out);
 
