@@ -109,6 +109,8 @@ bool client_is_behind(const struct client *c);
 bool client_offer(struct client *c, const void *bytes, size_t len, size_t most);
 /* Calls for each message that waits, which is then dropped. */
 void client_drop_waiting(struct client *c, void (*each)(void *arg, const uint8_t *bytes, size_t len), void *arg);
+/* Sends what waits, as far as its socket has room. False: nothing was sent. */
+bool client_flush(struct client *c);
 /* Stops reading from the program, or goes on. */
 void client_pause(struct client *c, bool pause);
 
@@ -181,7 +183,7 @@ void link_take(struct link *l, uint8_t *bytes, size_t n);
 struct link *link_at(const struct vb_fabric_port *p, const uint8_t *bth);
 /* Packets for a program, from another process. True: it reads too slowly, and they wait. */
 bool link_give(struct link *to, const uint8_t *bytes, size_t len);
-/* It has not read for too long: what waits for it is discarded. */
+/* It is time that it reads. If it has read nothing, what waits for it is discarded. */
 void link_stall(struct link *l);
 /* Programs whose packets have waited for a peer go on. */
 void links_go_on(struct server *s, const struct peer *p);
