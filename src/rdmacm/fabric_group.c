@@ -134,7 +134,7 @@ void rcm_fabric_group_lost(const struct vb_fabric_sa_is *is)
 	rcm_lock();
 	for (struct rcm_id *id = rcm.ids; id; id = id->next)
 		for (struct rcm_mcast *mc = id->mcasts; mc; mc = mc->next)
-			if (mc->asked && !mc->question && !memcmp(mc->mgid.raw, m.mgid, sizeof(m.mgid)))
+			if (mc->asked && !mc->question && mc->mlid && !memcmp(mc->mgid.raw, m.mgid, sizeof(m.mgid)))
 				rcm_post_joined(id, mc, ENETRESET, &none, 0);
 	rcm_unlock();
 }

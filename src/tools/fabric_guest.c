@@ -138,8 +138,8 @@ static void await_active(void)
 	}
 }
 
-/* Programs that start together have one fabric process. */
-static bool find_or_start(struct guest *g, bool *started)
+/* Programs that start together have one fabric process, and all wait for its port. */
+static bool find_or_start(const struct guest *g)
 {
 	char path[PATH_MAX + 8];
 
@@ -152,11 +152,13 @@ static bool find_or_start(struct guest *g, bool *started)
 			close(lock);
 		return false;
 	}
-	*started = !is_there(g->socket);
-	bool there = !*started || start_fabric(g);
+	bool there = is_there(g->socket), started = !there && start_fabric(g);
+	bool known = (there || started) && !setenv("VERBENA_FABRIC", g->socket, 1);
 
+	if (started && known)
+		await_active();
 	close(lock);
-	return there;
+	return known;
 }
 
 bool fabric_guest_start(void)
@@ -164,7 +166,6 @@ bool fabric_guest_start(void)
 	const char *to = vb_env("VERBENA_FABRIC"), *secret = vb_env("VERBENA_FABRIC_SECRET");
 	struct guest g = {.node = vb_fabric_node_name()};
 	char real[PATH_MAX];
-	bool started;
 
 	if (!to || strncmp(to, SCHEME, strlen(SCHEME)) != 0)
 		return true;
@@ -184,9 +185,5 @@ bool fabric_guest_start(void)
 		cmd_complain("run", "VERBENA_FABRIC=%s: verbena-fabric was not found beside this program", to);
 		return false;
 	}
-	if (!place(&g) || !find_or_start(&g, &started) || setenv("VERBENA_FABRIC", g.socket, 1))
-		return false;
-	if (started)
-		await_active();
-	return true;
+	return place(&g) && find_or_start(&g);
 }

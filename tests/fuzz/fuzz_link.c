@@ -60,6 +60,11 @@ void client_drop_waiting(struct client *c, void (*each)(void *arg, const uint8_t
 	c->waits = 0;
 }
 
+bool client_flush(struct client *c)
+{
+	return false;
+}
+
 void client_pause(struct client *c, bool pause)
 {
 	c->paused = pause;

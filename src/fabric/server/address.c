@@ -60,6 +60,7 @@ static int add(struct server *s, const uint8_t ip[16], struct vb_fabric_node *n)
 		a = &s->addresses[s->address_count++];
 	memcpy(a->ip, ip, 16);
 	a->node = n;
+	s->address_changes++;
 	return 0;
 }
 
@@ -71,6 +72,7 @@ static void drop_all_of(struct server *s, const struct vb_fabric_node *n)
 		if (s->addresses[i].node != n)
 			s->addresses[kept++] = s->addresses[i];
 	s->address_count = kept;
+	s->address_changes++;
 }
 
 /* The first address of a node of one family. */
@@ -146,9 +148,22 @@ void address_show(const struct server *s, struct vb_fabric_node *asker, const ch
 	vb_put64(&w, a->node->port[1].guid);
 }
 
-int ctl_address(struct server *s, struct vb_fabric_node *n, const char *text, FILE *out)
+static void print_one(const struct address *a, const char *name, size_t len, FILE *out)
 {
 	char shown[INET6_ADDRSTRLEN];
+
+	inet_ntop(is_ipv4(a->ip) ? AF_INET : AF_INET6, is_ipv4(a->ip) ? a->ip + 12 : a->ip, shown, sizeof(shown));
+	fprintf(out, "%s\t%.*s\n", shown, (int)len, name);
+}
+
+void address_print(const struct server *s, FILE *out)
+{
+	for (size_t i = 0; i < s->address_count; i++)
+		print_one(&s->addresses[i], s->addresses[i].node->id, strlen(s->addresses[i].node->id), out);
+}
+
+int ctl_address(struct server *s, struct vb_fabric_node *n, const char *text, FILE *out)
+{
 	uint8_t ip[16];
 	int rc = 0;
 
@@ -166,11 +181,8 @@ int ctl_address(struct server *s, struct vb_fabric_node *n, const char *text, FI
 
 		const char *name = *a->node->desc ? a->node->desc : a->node->id;
 
-		if (n && a->node != n)
-			continue;
-		inet_ntop(is_ipv4(a->ip) ? AF_INET : AF_INET6, is_ipv4(a->ip) ? a->ip + 12 : a->ip, shown,
-		          sizeof(shown));
-		fprintf(out, "%s\t%.*s\n", shown, (int)strcspn(name, " "), name);
+		if (!n || a->node == n)
+			print_one(a, name, strcspn(name, " "), out);
 	}
 	return rc;
 }

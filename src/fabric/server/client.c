@@ -129,6 +129,7 @@ static void open_cm(struct client *c, struct vb_fabric_cm_open *m)
 		if (rc) {
 			vb_agent_close(c->file);
 			c->file = NULL;
+			c->node = NULL;
 		}
 	}
 	answer(c->fd, rc, 0);
@@ -295,10 +296,11 @@ static void answer_port(struct client *c, const struct vb_fabric_ask *ask)
 	struct vb_fabric_port_is is = {.verb = VB_FABRIC_PORT_IS, .error = ENODEV};
 
 	if (p && ask->verb == VB_FABRIC_JOIN) {
-		c->node = n;
 		is.error = c->file || c->joined || c->link ? EBUSY : ENOMEM;
-		if (is.error != EBUSY && (c->joined = join_open(c->server, p, c)))
+		if (is.error != EBUSY && (c->joined = join_open(c->server, p, c))) {
+			c->node = n;
 			return;
+		}
 	} else if (p) {
 		join_show_port(c->server, p, &is);
 	}

@@ -25,8 +25,6 @@ struct client {
 
 /* Takes fd over: a memfd that goes with the message, or -1. */
 void client_post_with(struct client *c, const void *bytes, size_t len, int fd);
-/* Its socket has room again. */
-void client_flush(struct client *c);
 /* Its connection ends. */
 void client_drop_all(struct client *c);
 

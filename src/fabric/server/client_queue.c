@@ -98,7 +98,7 @@ static void drop_first(struct client *c)
 	free(q);
 }
 
-void client_flush(struct client *c)
+bool client_flush(struct client *c)
 {
 	bool reads = false;
 
@@ -107,13 +107,14 @@ void client_flush(struct client *c)
 	if (c->first) {
 		if (c->link && reads)
 			link_reads(c->link);
-		return;
+		return reads;
 	}
 	watch(c);
 	if (c->joined)
 		join_caught_up(c->joined);
 	if (c->link)
 		link_caught_up(c->link);
+	return reads;
 }
 
 bool client_offer(struct client *c, const void *bytes, size_t len, size_t most)

@@ -21,7 +21,8 @@ struct guests {
 	struct vb_sip_key key, strangers;
 	char *text; /* the topology, a zero byte, and the table of addresses */
 	size_t len;
-	size_t nodes, addresses; /* when it was made */
+	size_t nodes;       /* when it was made */
+	uint64_t addresses; /* address_changes then */
 	uint64_t digest;
 };
 
@@ -32,7 +33,7 @@ static bool make_text(struct guests *g)
 	struct server *s = g->server;
 	FILE *out;
 
-	if (g->text && g->nodes == s->fabric->count && g->addresses == s->address_count)
+	if (g->text && g->nodes == s->fabric->count && g->addresses == s->address_changes)
 		return true;
 	free(g->text);
 	g->text = NULL;
@@ -42,10 +43,10 @@ static bool make_text(struct guests *g)
 	vb_topology_print(s->fabric, out);
 	size_t topology = (size_t)ftell(out);
 	fputc('\0', out);
-	ctl_address(s, NULL, NULL, out);
+	address_print(s, out);
 	fclose(out);
 	g->nodes = s->fabric->count;
-	g->addresses = s->address_count;
+	g->addresses = s->address_changes;
 	g->digest = topology_digest(g->text, topology);
 	return true;
 }
@@ -131,12 +132,15 @@ static enum vb_cable_answer take_guest(struct guests *g, struct vb_fabric_node *
 
 /* --- questions --- */
 
-static void tell_guest(int fd, const struct vb_sip_key *key, const struct vb_cable_tell *t,
+/* The socket of a guest that has been taken is connected, and may be of another family than the address by which it came. */
+static void tell_guest(const struct guests *g, int fd, const struct vb_sip_key *key, const struct vb_cable_tell *t,
                        const struct sockaddr_storage *to, socklen_t len)
 {
 	uint8_t d[VB_CABLE_ASK_LEN];
+	bool connected = fd != g->fd;
 
-	sendto(fd, d, vb_cable_tell_encode(d, key, t), MSG_DONTWAIT | MSG_NOSIGNAL, (const struct sockaddr *)to, len);
+	sendto(fd, d, vb_cable_tell_encode(d, key, t), MSG_DONTWAIT | MSG_NOSIGNAL,
+	       connected ? NULL : (const struct sockaddr *)to, connected ? 0 : len);
 }
 
 static void answer_ask(struct guests *g, int fd, const struct vb_cable_ask *a, const struct sockaddr_storage *from,
@@ -155,7 +159,7 @@ static void answer_ask(struct guests *g, int fd, const struct vb_cable_ask *a, c
 		t.len = t.whole - a->at < VB_CABLE_PIECE ? t.whole - a->at : VB_CABLE_PIECE;
 		memcpy(t.bytes, g->text + a->at, t.len);
 	}
-	tell_guest(fd, &g->key, &t, from, len);
+	tell_guest(g, fd, &g->key, &t, from, len);
 }
 
 void guests_asked(struct server *s, int fd, const uint8_t *bytes, size_t n, const struct sockaddr_storage *from,
@@ -171,7 +175,7 @@ void guests_asked(struct server *s, int fd, const uint8_t *bytes, size_t n, cons
 		return;
 	}
 	s->strangers++;
-	tell_guest(fd, &g->strangers,
+	tell_guest(g, fd, &g->strangers,
 	           &(struct vb_cable_tell){.nonce = a.nonce, .at = a.at, .answer = VB_CABLE_BAD_SECRET}, from, len);
 }
 

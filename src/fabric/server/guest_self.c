@@ -12,6 +12,7 @@
 #include "fabric/topology.h"
 
 enum { ASK_AGAIN_MS = 200, ASKS = 20, REFUSED_ASKS = 5, TEXT_MOST = 64 << 20 };
+#define PATIENCE (VB_CABLE_SILENCE + 1000000000u) /* ns: the guest before us may have ended a moment ago */
 
 static const char *const answers[] = {
 #define X(name, text) text,
@@ -24,7 +25,8 @@ struct fetch {
 	struct vb_sip_key key, strangers;
 	struct vb_cable_ask ask;
 	struct vb_cable_tell tell;
-	bool refused; /* by ICMP: nobody listens there */
+	bool refused;   /* by ICMP: nobody listens there */
+	uint64_t until; /* so long we wait for a channel adapter that is taken */
 	char *text;
 	size_t len, whole;
 };
@@ -53,25 +55,33 @@ static bool hear(struct fetch *f, int ms)
 }
 
 /* If nobody listens there, somebody may a moment later. */
-static int ask(struct fetch *f)
+static int ask_once(struct fetch *f)
 {
 	f->refused = false;
 	vb_cable_ask_encode(f->peer->ask, &f->key, &f->ask);
 	for (int i = 0; i < (f->refused ? REFUSED_ASKS : ASKS); i++) {
 		if (send(f->peer->fd, f->peer->ask, sizeof(f->peer->ask), MSG_NOSIGNAL) < 0)
 			f->refused = f->refused || errno == ECONNREFUSED;
-		for (uint64_t until = server_now() + ASK_AGAIN_MS * 1000000ull, now; (now = server_now()) < until;) {
-			if (!hear(f, (int)((until - now) / 1000000 + 1)))
-				continue;
-			if (f->tell.answer == VB_CABLE_YES)
+		for (uint64_t until = server_now() + ASK_AGAIN_MS * 1000000ull, now; (now = server_now()) < until;)
+			if (hear(f, (int)((until - now) / 1000000 + 1)))
 				return 0;
-			return guest_fails(f->peer, f->tell.answer < VB_CABLE_ANSWERS_MOST
-			                                    ? answers[f->tell.answer]
-			                                    : "an answer of another version");
-		}
 	}
 	return guest_fails(f->peer, f->refused ? "no fabric process listens there"
 	                                       : "no fabric process that takes guests (--guests) answers there");
+}
+
+static int ask(struct fetch *f)
+{
+	while (!ask_once(f)) {
+		if (f->tell.answer == VB_CABLE_YES)
+			return 0;
+		if (f->tell.answer != VB_CABLE_TAKEN || server_now() >= f->until)
+			return guest_fails(f->peer, f->tell.answer < VB_CABLE_ANSWERS_MOST
+			                                    ? answers[f->tell.answer]
+			                                    : "an answer of another version");
+		poll(NULL, 0, ASK_AGAIN_MS);
+	}
+	return -1;
 }
 
 /* --- the topology --- */
@@ -183,6 +193,7 @@ int guest_start(struct server *s, const char *host, const char **own, const stru
 	}
 	f.peer = s->peers;
 	f.peer->nodes = "*";
+	f.until = server_now() + PATIENCE;
 	strcpy(f.ask.node, *own);
 	if (getrandom(&f.ask.nonce, sizeof(f.ask.nonce), 0) != sizeof(f.ask.nonce))
 		return guest_fails(f.peer, strerror(errno));

@@ -141,8 +141,11 @@ static void discard_train(void *arg, const uint8_t *bytes, size_t len)
 	vb_fabric_discard(l->port, n);
 }
 
+/* epoll tells of room in its socket only when the program has read three quarters of what that holds. */
 void link_stall(struct link *l)
 {
+	if (client_flush(l->client))
+		return;
 	l->stalled = true;
 	client_drop_waiting(l->client, discard_train, l);
 	link_caught_up(l);

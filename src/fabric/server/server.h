@@ -60,6 +60,7 @@ struct server {
 	unsigned next_closed;
 	struct address *addresses;
 	size_t address_count;
+	uint64_t address_changes;
 	size_t numbered;                    /* nodes that have been given an address of the network */
 	uint32_t network_next, network_end; /* the next IPv4 address, and the broadcast address; 0: no network */
 	struct link *links;
@@ -108,6 +109,8 @@ bool client_is_behind(const struct client *c);
 bool client_offer(struct client *c, const void *bytes, size_t len, size_t most);
 /* Calls for each message that waits, which is then dropped. */
 void client_drop_waiting(struct client *c, void (*each)(void *arg, const uint8_t *bytes, size_t len), void *arg);
+/* Sends what waits, as far as its socket has room. False: nothing was sent. */
+bool client_flush(struct client *c);
 /* Stops reading from the program, or goes on. */
 void client_pause(struct client *c, bool pause);
 
@@ -149,6 +152,8 @@ int address_network(struct server *s, const char *text);
 bool address_number(struct server *s);
 void address_show(const struct server *s, struct vb_fabric_node *asker, const char *text,
                   struct vb_fabric_address *out);
+/* All of them: an address, a tab, and the name of the node in the topology in each line. */
+void address_print(const struct server *s, FILE *out);
 /* Gives n the address; "none": takes all of n away; NULL: prints those of n, or all. Returns an errno. */
 int ctl_address(struct server *s, struct vb_fabric_node *n, const char *text, FILE *out);
 
@@ -178,7 +183,7 @@ void link_take(struct link *l, uint8_t *bytes, size_t n);
 struct link *link_at(const struct vb_fabric_port *p, const uint8_t *bth);
 /* Packets for a program, from another process. True: it reads too slowly, and they wait. */
 bool link_give(struct link *to, const uint8_t *bytes, size_t len);
-/* It has not read for too long: what waits for it is discarded. */
+/* It is time that it reads. If it has read nothing, what waits for it is discarded. */
 void link_stall(struct link *l);
 /* Programs whose packets have waited for a peer go on. */
 void links_go_on(struct server *s, const struct peer *p);

@@ -112,9 +112,15 @@ check "it connects by an IP address" guest_pings
 second_guest() { local work=$work/second; mkdir -p -m 700 "$work/guest" && is_refused 'have this channel adapter' host4 "${work%/second}/secret" $V4_B; }
 check "a second guest that wants the same node" second_guest
 host4_active() { ctl b show host4 | grep -q Active; }
-guest_ends() {
-	"${on_a[@]}" "$FABRIC" ctl --socket "$(echo "$work"/guest/fabric.????????????????)" stop && wait_for 20 host4_active
+ends_guest() {
+	local socket
+	socket=$(echo "$work"/guest/fabric.????????????????)
+	no_socket() { [ ! -e "$socket" ]; }
+	"${on_a[@]}" "$FABRIC" ctl --socket "$socket" stop && wait_for 10 no_socket
 }
+guest_again() { ends_guest && as_guest host4 "$work/secret" $V4_B ibstat >"$work/tool" 2>&1 || { cat "$work/tool"; return 1; }; }
+check "a guest ends, and another one comes before its node is free" guest_again
+guest_ends() { ends_guest && wait_for 20 host4_active; }
 check "a guest ends: its node is the other process's again" guest_ends
 
 # --- both ends of a cable have counted the same ---
@@ -151,8 +157,8 @@ lost_half() { # opensm knows by the switch's trap
 }
 late_way() { # both ends are RTR before there is a way, which leads through the other process then
 	ctl a node spine1 off && ctl b node spine2 off || return 1
-	start_server ib_send_lat -d ib0 -n 50 -u 18
-	start_client ib_send_lat -d ib0 -n 50 -u 18
+	start_server ib_send_lat -d ib0 -n 50 -u 20
+	start_client ib_send_lat -d ib0 -n 50 -u 20
 	sleep 1
 	ctl a node spine1 on && ctl b node spine2 on && wait "$client" && wait "$server" && return 0
 	said_by_both

@@ -45,6 +45,15 @@ void client_pause(struct client *c, bool pause)
 {
 }
 
+static struct link *reader; /* whose program reads */
+
+bool client_flush(struct client *c)
+{
+	if (reader)
+		link_reads(reader);
+	return reader;
+}
+
 struct vb_fabric_node *server_ca(const struct server *s, const char *name)
 {
 	return vb_fabric_find(s->fabric, name);
@@ -336,6 +345,15 @@ static void a_program_that_reads_slowly_is_waited_for(void)
 	s->now = 90;
 	link_reads(l);
 	SAME(peer_data_deadline(p), 90 + LINK_LIFETIME);
+	s->now = p->waits_until;
+	reader = l; /* it has read less than epoll tells of */
+	peer_data_time(p);
+	CHECK(p->waits_for == l && p->waits_until == s->now + LINK_LIFETIME);
+	reader = NULL;
+	s->now = p->waits_until;
+	peer_data_time(p);
+	CHECK(!p->waits_for);
+	p->waits_for = l;
 	link_close(l);
 	CHECK(!p->waits_for);
 	end();
