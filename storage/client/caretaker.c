@@ -322,6 +322,7 @@ static enum task { BEGIN, MIND, RECONNECT, REST } next_task(struct vn_path *p)
 	if (p->unlisted && !p->parked) {
 		p->parked = true;
 		vn_follow_now(p->disk); /* another may have waited for the place */
+		pthread_cond_broadcast(&p->disk->cond);
 	}
 	if (p->parked)
 		return REST;

@@ -399,7 +399,7 @@ struct vn_follower {
 
 struct vn_disk {
 	pthread_mutex_t lock; /* guards everything below unless stated otherwise */
-	pthread_cond_t cond;  /* signaled when no thread polls any more, and when a path has been tried */
+	pthread_cond_t cond;  /* signaled when no thread polls any more, and when a path has been tried or is parked */
 	enum vn_state state;
 	atomic_uint wanting;       /* number of threads that wait for the lock; a polling thread yields to them */
 	uint64_t answered;         /* number of answered commands */

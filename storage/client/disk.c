@@ -129,14 +129,15 @@ static int start_threads(struct vn_disk *d)
 	return e;
 }
 
+/* The follower may be waiting for the lock. */
 static void end_threads(struct vn_disk *d)
 {
 	vn_lock(d);
 	d->stop = true;
-	vn_follow_end(d);
 	for (unsigned i = 0; i < d->n_paths; i++)
 		d->paths[i].leave = true;
 	pthread_mutex_unlock(&d->lock);
+	vn_follow_end(d);
 	for (unsigned i = 0; i < d->n_paths; i++)
 		vn_care(&d->paths[i]);
 	for (unsigned i = 0; i < d->n_paths; i++)
@@ -151,24 +152,28 @@ static void dissolve_paths(struct vn_disk *d)
 		vn_dissolve(&d->paths[i].now);
 }
 
-/* Until each path has been tried; once one is connected the others have a moment. True: one is connected */
+/* Until each path has been tried; once one is connected the others have a moment. A discovery log may name others all the
+ * time. True: one is connected */
 static bool await_paths(struct vn_disk *d)
 {
-	uint64_t until = 0;
+	const uint64_t limit = d->url.discover ? vn_now() + d->options.connect_ms + OTHERS_MS : UINT64_MAX;
+	uint64_t until = limit;
 	unsigned tried, up;
 
 	vn_lock(d);
 	for (;;) {
 		tried = up = 0;
 		for (unsigned i = 0; i < d->n_paths; i++) {
-			tried += d->paths[i].tried;
+			tried += d->paths[i].tried || d->paths[i].parked;
 			up += d->paths[i].up;
 		}
-		if (up && !until)
-			until = vn_now() + OTHERS_MS;
-		if (tried == d->n_paths || (up && vn_now() >= until))
+		if (!up)
+			until = limit;
+		else if (until == limit)
+			until = vn_least(limit, vn_now() + OTHERS_MS);
+		if (tried == d->n_paths || vn_now() >= until)
 			break;
-		if (!until) {
+		if (until == UINT64_MAX) {
 			pthread_cond_wait(&d->cond, &d->lock);
 			continue;
 		}
@@ -194,7 +199,8 @@ static int connect_disk(struct vn_disk *d, char *said)
 	if (e)
 		return e;
 	snprintf(said, 120, "%s", d->paths[0].said);
-	return d->paths[0].error ? d->paths[0].error : -ENOTCONN;
+	e = d->paths[0].error;
+	return !e ? -ENOTCONN : e == -ECANCELED ? -ETIMEDOUT : e;
 }
 
 static int fail_open(char *why, size_t len, int e, const char *said)

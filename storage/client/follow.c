@@ -50,13 +50,12 @@ static bool by_tcp_too(const struct vn_disk *d, const struct vn_found *f)
 	return !strcmp(f->transport, "tcp") || (d->who.tls.length && !strcmp(f->transport, "tls"));
 }
 
-/* An address of auto has the port for TCP. RDMA's is in the log at that port, unless the gateway has no TCP. */
+/* An address of auto has the port for TCP. RDMA's is in the log at that port, unless the gateway has no TCP. all: those
+ * that is_path has taken */
 static bool may_be_path(const struct vn_disk *d, const struct vn_found *all, size_t n, const struct vn_found *f)
 {
 	bool rdma = !strcmp(f->transport, "rdma");
 
-	if (!is_path(d, f))
-		return false;
 	if (d->url.scheme == VN_SCHEME_RDMA)
 		return rdma;
 	if (by_tcp_too(d, f))
@@ -64,9 +63,24 @@ static bool may_be_path(const struct vn_disk *d, const struct vn_found *all, siz
 	if (!rdma || d->url.scheme != VN_SCHEME_AUTO || d->who.tls.length)
 		return false;
 	for (size_t i = 0; i < n; i++)
-		if (is_path(d, &all[i]) && by_tcp_too(d, &all[i]) && !strcmp(all[i].address, f->address))
+		if (by_tcp_too(d, &all[i]) && !strcmp(all[i].address, f->address))
 			return false;
 	return true;
+}
+
+/* Moves the paths among the n entries to the front. Returns how many these are. */
+static size_t pick_paths(const struct vn_disk *d, struct vn_found *all, size_t n)
+{
+	size_t taken = 0, paths = 0;
+
+	for (size_t i = 0; i < n; i++)
+		if (is_path(d, &all[i]))
+			all[taken++] = all[i];
+	/* none of those for TCP is left out, so each entry finds them, whatever was moved */
+	for (size_t i = 0; i < taken; i++)
+		if (may_be_path(d, all, taken, &all[i]))
+			all[paths++] = all[i];
+	return paths;
 }
 
 static bool is_at(const struct vn_place *at, const struct vn_found *f)
@@ -74,10 +88,10 @@ static bool is_at(const struct vn_place *at, const struct vn_found *f)
 	return !strcmp(at->host, f->address) && !strcmp(at->service, f->service);
 }
 
-static bool log_lists(const struct vn_disk *d, const struct vn_found *all, size_t n, const struct vn_place *at)
+static bool log_lists(const struct vn_found *all, size_t n, const struct vn_place *at)
 {
 	for (size_t i = 0; i < n; i++)
-		if (is_at(at, &all[i]) && may_be_path(d, all, n, &all[i]))
+		if (is_at(at, &all[i]))
 			return true;
 	return false;
 }
@@ -134,24 +148,20 @@ static void add_path(struct vn_disk *d, const struct vn_found *f, bool running)
 }
 
 /* A log without a path of ours, perhaps of a gateway that is just starting, changes nothing. */
-static bool take_log(struct vn_disk *d, const struct vn_found *all, size_t n, bool running)
+static bool take_log(struct vn_disk *d, struct vn_found *all, size_t n, bool running)
 {
-	bool any = false;
-
-	for (size_t i = 0; i < n; i++)
-		any |= may_be_path(d, all, n, &all[i]);
-	if (!any)
+	if (!(n = pick_paths(d, all, n)))
 		return false;
 	vn_lock(d);
 	for (unsigned i = 0; i < d->n_paths; i++) {
 		struct vn_path *p = &d->paths[i];
 
-		p->unlisted = !log_lists(d, all, n, &p->at);
+		p->unlisted = !log_lists(all, n, &p->at);
 		if (p->unlisted && !p->up)
 			vn_care(p);
 	}
 	for (size_t i = 0; i < n; i++)
-		if (may_be_path(d, all, n, &all[i]) && !has_path(d, &all[i]))
+		if (!has_path(d, &all[i]))
 			add_path(d, &all[i], running);
 	pthread_mutex_unlock(&d->lock);
 	return true;
@@ -202,7 +212,16 @@ static int ask_by(struct vn_disk *d, const struct vn_place *at, const struct vn_
 	return e;
 }
 
-/* By the transport of the address; for auto by TCP, or else by RDMA. */
+static unsigned kinds_of_rdma(const struct vn_disk *d)
+{
+#ifdef VN_HAVE_RDMA
+	if ((d->url.scheme == VN_SCHEME_RDMA || d->url.scheme == VN_SCHEME_AUTO) && !d->who.tls.length)
+		return vn_rdma_kinds();
+#endif
+	return 0;
+}
+
+/* By the transport of the address; for auto by TCP, or else by RDMA. ms: for each way */
 static int ask_service(struct vn_disk *d, const struct vn_place *at, unsigned ms, bool running)
 {
 	int e = -EOPNOTSUPP;
@@ -211,9 +230,7 @@ static int ask_service(struct vn_disk *d, const struct vn_place *at, unsigned ms
 	if (d->url.scheme != VN_SCHEME_RDMA)
 		e = ask_by(d, at, &vn_tcp, false, vn_now() + ms, running);
 #ifdef VN_HAVE_RDMA
-	bool rdma = d->url.scheme == VN_SCHEME_RDMA || d->url.scheme == VN_SCHEME_AUTO;
-
-	for (unsigned i = 0; e && rdma && !d->who.tls.length && !d->stop && i < vn_rdma_kinds(); i++)
+	for (unsigned i = 0; e && !d->stop && i < kinds_of_rdma(d); i++)
 		e = ask_by(d, at, &vn_rdma, i, vn_now() + ms, running);
 #endif
 	return e;
@@ -221,10 +238,11 @@ static int ask_service(struct vn_disk *d, const struct vn_place *at, unsigned ms
 
 int vn_follow_first(struct vn_disk *d, char *said)
 {
+	unsigned ways = kinds_of_rdma(d) + (d->url.scheme != VN_SCHEME_RDMA);
 	int e = -ENXIO;
 
 	for (unsigned i = 0; i < d->url.n; i++) {
-		e = ask_service(d, &d->url.at[i], d->options.connect_ms / d->url.n, false);
+		e = ask_service(d, &d->url.at[i], d->options.connect_ms / (d->url.n * (ways ? ways : 1)), false);
 		if (!e) {
 			d->follower.next = i + 1;
 			return 0;
@@ -268,9 +286,8 @@ static bool ask_the_next(struct vn_disk *d)
 /* A service may know less than another, if its target is cut off from the others. */
 static bool another_may_know_more(struct vn_disk *d, uint64_t since)
 {
-	uint64_t now = vn_now();
-
 	vn_lock(d);
+	uint64_t now = vn_now(); /* not earlier than any time that another thread has noted */
 	bool useless = !d->use && now - d->useless >= d->options.path_ms;
 
 	pthread_mutex_unlock(&d->lock);
@@ -295,33 +312,46 @@ static bool await_news(struct vn_disk *d, uint64_t until)
 	return p[0].revents || vn_event_came(&d->follower.now, &result);
 }
 
-static void read_again(struct vn_disk *d)
+/* False: that failed, for example because the log kept changing. The change that was reported is still not known. */
+static bool read_again(struct vn_disk *d)
 {
 	struct vn_association *a = &d->follower.now;
 	uint32_t result;
 	bool event = vn_event_came(a, &result);
 
 	poll(NULL, 0, REST_MS);
-	if (read_listed(d, vn_now() + d->options.path_ms, true) == -ENXIO)
+	int e = read_listed(d, vn_now() + d->options.path_ms, true);
+
+	if (e == -ENXIO)
 		vn_queue_break(a->admin, ENXIO, "it lists nothing"); /* another service may */
 	if (event)
 		vn_event_again(a);
+	return !e;
+}
+
+/* Until the log is read without an event. */
+static uint64_t pause_of(const struct vn_disk *d)
+{
+	const struct vn_cmd *c = d->follower.now.event;
+	bool events = c && !(c->done && c->cqe.status);
+
+	return events ? UINT64_MAX / 2 : (uint64_t)d->options.reconnect_pause_ms * NO_EVENTS_TIMES;
 }
 
 static void stay_with_service(struct vn_disk *d)
 {
 	struct vn_association *a = &d->follower.now;
-	uint64_t since = vn_now(), every = d->options.keep_alive_ms / 2, alive_at = since + every;
-	uint64_t pause = a->event ? UINT64_MAX / 2 : (uint64_t)d->options.reconnect_pause_ms * NO_EVENTS_TIMES;
-	uint64_t read_at = since + pause;
+	uint64_t since = vn_now(), every = d->options.keep_alive_ms / 2, alive_at = since + every, last = since;
+	bool known = true; /* what the log lists */
 
 	while (!d->stop && !a->admin->error && !another_may_know_more(d, since)) {
+		uint64_t read_at = last + (known ? pause_of(d) : d->options.reconnect_pause_ms);
 		bool news = await_news(d, vn_least(vn_now() + LOOK_MS, vn_least(read_at, every ? alive_at : read_at)));
 		uint64_t now = vn_now();
 
 		if (news || now >= read_at) {
-			read_again(d);
-			read_at = now + pause;
+			known = read_again(d);
+			last = now;
 		}
 		if (!a->admin->error && every && now >= alive_at) {
 			if (vn_ctl_keep_alive(a->admin, now + d->options.path_ms))

@@ -73,13 +73,27 @@ static void mark_return(struct vn_path *p, bool returning)
 	p->leave = p->disk->stop;
 }
 
+/* One after the other: the others' caretakers look at the queues of the one that tries. False: it is not its turn. */
+static bool begin_return(struct vn_path *p)
+{
+	struct vn_disk *d = p->disk;
+	bool turn = true;
+
+	vn_lock(d);
+	for (unsigned i = 0; i < d->n_paths; i++)
+		turn &= !d->paths[i].returning;
+	if (turn)
+		mark_return(p, true);
+	pthread_mutex_unlock(&d->lock);
+	return turn;
+}
+
 bool vn_return(struct vn_path *p)
 {
 	struct vn_association a, old;
 
-	vn_lock(p->disk);
-	mark_return(p, true);
-	pthread_mutex_unlock(&p->disk->lock);
+	if (!begin_return(p))
+		return false;
 	int e = vn_associate_rdma(p, attempt_deadline(p), &a);
 
 	vn_lock(p->disk);

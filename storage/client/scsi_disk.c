@@ -180,6 +180,8 @@ static bool take_news(struct vn_path *p)
 		any |= p->now.io[i]->news;
 		p->now.io[i]->news = false;
 	}
+	for (unsigned i = 0; any && i < p->now.n; i++)
+		vn_srp_of(p->now.io[i])->cached = true; /* another initiator may have switched the write cache on */
 	pthread_mutex_unlock(&p->disk->lock);
 	return any;
 }

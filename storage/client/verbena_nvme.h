@@ -136,7 +136,7 @@ VN_API void vn_options_init(struct vn_options *o);
 
 /*
  * Connects, and returns when the disk is ready for requests. This takes connect_ms at most, without the time to look
- * up a name. options: NULL for the defaults; copied. why: NULL, or a buffer of why_len bytes for a sentence that
+ * up a name; with ?discover as long again for the discovery services. options: NULL for the defaults; copied. why: NULL, or a buffer of why_len bytes for a sentence that
  * describes the error. Errors: -EINVAL: the address or an option is invalid. -ENXIO: the target has no such subsystem
  * or namespace. -EACCES: the target rejects this host, or one side failed to authenticate. -EBUSY: the target kept
  * asking to retry later. -EPROTO: the target violates the protocol. -ENODEV: no RDMA device reaches the target.

@@ -28,6 +28,7 @@ static void begin_ports(void)
 		p->served = p->connects = 0;
 		p->lists = ALL;
 		p->mute = false;
+		p->restless = 0;
 		port_lie(p, NV_ANA_OPTIMIZED);
 		port_open(p);
 	}
@@ -250,6 +251,38 @@ static void a_service_without_events_is_asked_from_time_to_time(void)
 	vn_close(d);
 }
 
+/* The event is reported once, and the reading that follows it fails. */
+static void a_log_that_keeps_changing_is_read_again(void)
+{
+	begin_ports();
+	ports[0].lists = 1 << 0;
+	struct vn_disk *d = disk_by(1 << 0);
+
+	SAME(has_paths(d, LISTED), 1 << 0);
+	ports[0].restless = 10;
+	port_list(&ports[0], ALL);
+	SOON(has_paths(d, CONNECTED) == ALL);
+	SAME(ports[0].restless, 0);
+	vn_close(d);
+}
+
+/* Its caretakers and the thread that follows the log may do anything then. */
+static void a_disk_is_closed_while_its_paths_come_and_go(void)
+{
+	begin_ports();
+	for (unsigned round = 0; round < 20; round++) {
+		struct vn_disk *d = disk_by(1 << 0);
+
+		port_list(&ports[0], round % 2 ? ALL : 1 << 0 | 1 << 1);
+		if (round % 4 == 3)
+			port_kill(&ports[0]);
+		usleep(7000 * (round % 10));
+		vn_close(d);
+		if (round % 4 == 3)
+			port_open(&ports[0]);
+	}
+}
+
 static int ended = 1;
 
 static void note_end(void *arg, int error)
@@ -294,6 +327,8 @@ int main(void)
 	RUN(a_log_without_paths_ends_none);
 	RUN(while_no_path_is_usable_all_services_are_asked);
 	RUN(a_service_without_events_is_asked_from_time_to_time);
+	RUN(a_log_that_keeps_changing_is_read_again);
+	RUN(a_disk_is_closed_while_its_paths_come_and_go);
 	RUN(a_disk_whose_targets_are_gone_is_given_up);
 	return 0;
 }

@@ -1,6 +1,7 @@
 // client_paths.c - several paths to one disk: which one is used, and what happens to requests when it fails
 // follows: verbena_nvme.h, "Several paths"; NVM Express Base 1.4, 8.20
 // SPDX-License-Identifier: MIT
+// usage: client_paths [return]   return: only what needs an RDMA device, by `verbena run` (client_rdma.sh)
 #include <errno.h>
 #include <time.h>
 #include <unistd.h>
@@ -29,7 +30,8 @@ static void reset_ports(uint8_t a, uint8_t b, uint8_t c)
 		p->blocks = PORTS_BLOCKS;
 		p->more_groups = 0;
 		p->refusal = 0;
-		p->holds = false;
+		p->holds = p->slow = false;
+		p->asked = 0;
 		p->served = p->refused = p->connects = p->unanswered = 0;
 		port_lie(p, states[i]);
 		port_open(p);
@@ -244,14 +246,13 @@ static uint64_t time_ms(void)
 	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
 }
 
-/* The attempt would last half a minute. It begins before the silence is noticed. */
-static void an_attempt_to_return_to_rdma_does_not_delay_that(void)
+/* All its paths have fallen back to TCP. An attempt to return lasts half a minute, if the discovery log is not answered. */
+static struct vn_disk *open_fallen_back(void)
 {
 	reset_ports(NV_ANA_OPTIMIZED, NV_ANA_OPTIMIZED, NV_ANA_OPTIMIZED);
 	struct vn_options o = usual();
 	char url[200], automatic[210], why[200] = "";
 	struct vn_disk *d;
-	unsigned i = 0;
 
 	o.io_ms = o.keep_alive_ms = 0;
 	o.rdma_again_ms = 300;
@@ -260,6 +261,14 @@ static void an_attempt_to_return_to_rdma_does_not_delay_that(void)
 	snprintf(automatic, sizeof(automatic), "nvme+auto%s", strchr(url, ':'));
 	if (vn_open(automatic, &o, &d, why, sizeof(why)))
 		CHECK_FAILED("%s: %s", automatic, why);
+	CHECK(!strstr(path_of(d, 0).way, "built without")); /* there is a device */
+	return d;
+}
+
+static void writes_soon_leave_a_silent_path(struct vn_disk *d)
+{
+	unsigned i = 0;
+
 	while (!path_of(d, i).used)
 		i++;
 	port_halt(&ports[i]);
@@ -269,6 +278,24 @@ static void an_attempt_to_return_to_rdma_does_not_delay_that(void)
 	await_writes(d, 0);
 	CHECK(!path_of(d, i).used && time_ms() - since < ENDLESS / 3);
 	vn_close(d);
+}
+
+/* It begins before the silence is noticed. */
+static void an_attempt_to_return_to_rdma_does_not_delay_that(void)
+{
+	writes_soon_leave_a_silent_path(open_fallen_back());
+}
+
+static void attempts_of_all_paths_to_return_do_not_delay_it_either(void)
+{
+	struct vn_disk *d = open_fallen_back();
+
+	for (unsigned i = 0; i < PORTS; i++)
+		ports[i].slow = true;
+	UNTIL(ports[0].asked + ports[1].asked + ports[2].asked);
+	usleep(1500000); /* a caretaker looks once a second what it has to do */
+	SAME(ports[0].asked + ports[1].asked + ports[2].asked, 1);
+	writes_soon_leave_a_silent_path(d);
 }
 
 static void commands_that_a_path_refuses_are_sent_by_another(void)
@@ -491,15 +518,19 @@ static void everything_is_found_after_any_failures(void)
 	vn_close(l.disk);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	setvbuf(stdout, NULL, _IOLBF, 0);
+	if (argc > 1 && !strcmp(argv[1], "return")) {
+		RUN(an_attempt_to_return_to_rdma_does_not_delay_that);
+		RUN(attempts_of_all_paths_to_return_do_not_delay_it_either);
+		return 0;
+	}
 	RUN(lists_that_are_no_addresses_are_refused);
 	RUN(the_optimized_path_is_used);
 	RUN(commands_follow_the_access_that_the_target_reports);
 	RUN(commands_of_a_path_that_dies_are_sent_by_another);
 	RUN(commands_of_a_path_that_is_silent_are_sent_by_another);
-	RUN(an_attempt_to_return_to_rdma_does_not_delay_that);
 	RUN(commands_that_a_path_refuses_are_sent_by_another);
 	RUN(what_the_target_refuses_for_good_is_an_error);
 	RUN(requests_wait_while_the_access_of_all_paths_changes);

@@ -17,6 +17,7 @@ check "iWARP on the same machine" env VERBENA_DEVICES=iwarp:lo timeout -k 2 $lim
 check "what the target tells while a disk is open" timeout -k 2 $limit "${run[@]}" "$3" "$2" rdma
 check "a target that breaks the protocol" timeout -k 2 $limit "${run[@]}" "$4" 127.0.0.1 "${@:6}"
 check "hosts that vanish" timeout -k 2 $limit "${run[@]}" "$5" "$2" rdma $((200 / SLOW))
+check "attempts to return to RDMA hold no request up" timeout -k 2 $limit "${run[@]}" "$BUILD/tests/system/storage/storage_client_paths" return
 check "RDMA found by auto" timeout -k 2 $limit "${run[@]}" "$1" "$2" auto
 if may_wire; then
 	check "RDMA by the wire" ended wire

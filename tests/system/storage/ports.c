@@ -182,7 +182,9 @@ static void send_discovery_log(struct port *p, const struct conn *c)
 	}
 	for (unsigned i = 0; i < n_others; i++)
 		put_log_entry(page + 1024 * ++n, &others[i]);
-	nv_put64(page, p->lists);
+	nv_put64(page, p->lists | (uint64_t)p->restless << 8);
+	if (!at && p->restless)
+		p->restless--;
 	nv_put64(page + 8, n);
 	CHECK(at + length <= sizeof(page));
 	send_data(c, page + at, length);
@@ -220,7 +222,9 @@ static void admin(struct port *p, struct conn *c)
 	if (c->sqe.opcode == NV_ADMIN_IDENTIFY) {
 		identify(p, c);
 	} else if (c->sqe.opcode == NV_ADMIN_GET_LOG) {
-		if (c->discovery)
+		if (c->discovery && p->slow)
+			p->asked++;
+		else if (c->discovery)
 			send_discovery_log(p, c);
 		else
 			send_log(p, c);

@@ -15,6 +15,10 @@ struct port {
 	unsigned number;
 	_Atomic uint8_t lists; /* the ports in its discovery log: a bit for each; port_list changes it with an event */
 	_Atomic bool mute;     /* its discovery service has no events */
+	_Atomic bool slow;     /* … does not answer who wants to read its log */
+	_Atomic unsigned
+	        restless;       /* its discovery log is another one with each of the next so many looks at its head */
+	_Atomic unsigned asked; /* reads of the log that got no answer because it is slow */
 	/* to be set before it is connected */
 	uint8_t name; /* last byte of the NGUID; 0: there is none */
 	uint64_t blocks;
