@@ -451,10 +451,9 @@ static bool take_train(struct vb_node *node, struct vb_roce_rx *rx, uint8_t *byt
 	struct vb_roce_arrival a = {.now = vb_now()};
 	struct vb_link_packet p;
 	struct vb_flow flow;
+	size_t whole = len;
 
 	rx->run = NULL;
-	if (!rx->train_at)
-		VB_COUNT(rx_bytes, len);
 	bytes += rx->train_at;
 	len -= rx->train_at;
 	for (; len; bytes += p.len, len -= p.len, rx->train_at += p.len) {
@@ -476,6 +475,7 @@ static bool take_train(struct vb_node *node, struct vb_roce_rx *rx, uint8_t *byt
 		take_packet(node, rx, &a, bytes + p.transport_at, p.transport_len);
 	}
 	rx->train_at = 0;
+	VB_COUNT(rx_bytes, whole);
 	return true;
 }
 
