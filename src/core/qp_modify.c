@@ -35,8 +35,9 @@ static void enter_reset(struct vb_qp *qp)
 {
 	vb_qp_set_state(qp, IBV_QPS_RESET);
 	vb_qp_close_shared(qp); /* before vb_path_reset wakes peers */
-	qp->rate = (struct vb_rate){0};
 	vb_path_reset(qp);
+	qp->rate = (struct vb_rate){0}; /* until then the path sends its last words under the limit */
+	vb_path_limit(qp);
 	memset(&qp->attr, 0, sizeof(qp->attr));
 	qp->attr_valid = 0;
 	vb_sq_drop_held(qp);
@@ -175,6 +176,8 @@ static void take_rate(struct vb_qp *qp, const struct ibv_qp_rate_limit_attr *wis
 		packet = 0;
 	if (qp->type == IBV_QPT_UC && !burst) /* it has no window, and sockets are small */
 		burst = UC_BURST;
+	if (!qp->rate.kbps) /* nothing has counted since the last limit, and positions go round */
+		qp->rate.granted = qp->sq_emit;
 	vb_rate_set(&qp->rate, qp->attr.rate_limit, burst, wish ? wish->typical_pkt_sz : 0, packet, mtu, vb_now());
 	vb_path_limit(qp);
 }

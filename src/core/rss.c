@@ -75,6 +75,6 @@ uint32_t vb_rss_hash_of(const struct vb_rss_hash *hash, const union vb_frame_fie
 	             &key->src_port, 2);
 	append_field(&in, (tcp && chosen & IBV_RX_HASH_DST_PORT_TCP) || (udp && chosen & IBV_RX_HASH_DST_PORT_UDP),
 	             &key->dst_port, 2);
-	append_field(&in, layers & VB_LAYER_ESP && chosen & SPI, &key->esp_spi, 4);
+	append_field(&in, whole && layers & VB_LAYER_ESP && chosen & SPI, &key->esp_spi, 4);
 	return vb_rss_toeplitz(hash->key, in.data, in.len);
 }

@@ -26,8 +26,8 @@ int vb_rss_parse(const struct ibv_rx_hash_conf *conf, struct vb_rss_hash *hash);
 uint32_t vb_rss_toeplitz(const uint8_t key[VB_RSS_KEY_LEN], const uint8_t *data, uint32_t len);
 
 /* The hash of the chosen fields that the frame has: addresses, then ports, the source first, or the SPI of ESP. fields are
- * those inside the tunnel if IBV_RX_HASH_INNER is chosen. The ports of a fragment do
- * not count, so that all fragments of a packet have one hash. */
+ * those inside the tunnel if IBV_RX_HASH_INNER is chosen. The ports and the SPI of a
+ * fragment do not count, so that all fragments of a packet have one hash. */
 uint32_t vb_rss_hash_of(const struct vb_rss_hash *hash, const union vb_frame_fields *fields, uint16_t layers);
 
 #endif

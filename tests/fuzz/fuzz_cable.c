@@ -197,7 +197,6 @@ static void check_trains(const struct train_queue *q)
 	assert(bytes == q->bytes && n <= bytes / (PEER_TRAIN - VB_CABLE_RECORD_MOST) + w.peer.end_count);
 }
 
-/* Each step: what, a length (2 bytes), so many bytes of a datagram. */
 static void decode_questions(const uint8_t *data, size_t size)
 {
 	struct vb_cable_ask a;
@@ -207,6 +206,7 @@ static void decode_questions(const uint8_t *data, size_t size)
 	assert(!vb_cable_tell_decode(&t, data, size) || t.len <= sizeof(t.bytes));
 }
 
+/* Each step: what, a length (2 bytes), so many bytes of a datagram. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	set_up();

@@ -120,6 +120,18 @@ void vb_roce_requester_wait_rnr(struct vb_roce_qp *qp, uint8_t timer, uint64_t n
 	rq->retry_at = rq->probe_at = 0;
 }
 
+void vb_roce_repeat_waits(struct vb_roce_qp *qp, uint64_t until)
+{
+	struct vb_roce_requester *rq = &qp->rq;
+
+	if (rq->seq != rq->una && (rq->mend_next != rq->mend_seq || rq->mend_next >= rq->mend_end))
+		return; /* some of it has been sent, and may be answered */
+	if (rq->retry_at && rq->retry_at < until + next_retry(qp))
+		rq->retry_at = until + next_retry(qp);
+	if (rq->probe_at && rq->probe_at < until + probe_time(qp))
+		rq->probe_at = until + probe_time(qp);
+}
+
 static void retry_from_una(struct vb_roce_qp *qp, uint64_t now)
 {
 	qp->rq.retry_at = qp->rq.probe_at = 0;

@@ -347,6 +347,9 @@ bool vb_roce_output(struct vb_roce_qp *qp, struct vb_roce_out *out, uint64_t now
 bool vb_roce_output_single(struct vb_roce_qp *qp, struct vb_roce_out *out, uint64_t now);
 /* The same without requests: what the peer waits for. */
 bool vb_roce_output_answer(struct vb_roce_qp *qp, struct vb_roce_out *out, uint64_t now);
+/* No request may be sent before `until`. If one is to be repeated, no retry is spent meanwhile. Call it before
+ * vb_roce_deadline. */
+void vb_roce_repeat_waits(struct vb_roce_qp *qp, uint64_t until);
 /* Is there a request that has not completed, or one that may be taken? waits: the queue has one. */
 static inline bool vb_roce_has_requests(const struct vb_roce_qp *qp, bool waits)
 {

@@ -330,6 +330,7 @@ static void raw_forget_sends(struct vb_qp *qp)
 	atomic_store(&qp->due, 0);
 	qp->rate.granted = qp->sq_head;
 	qp->rate.due = 0;
+	qp->rate.waits = false;
 	if (qp->raw)
 		qp->raw->segmented = 0;
 }

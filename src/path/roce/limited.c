@@ -91,6 +91,8 @@ void vb_roce_emit_limited(struct vb_qp *qp, uint64_t now)
 	all = vb_tx_end(path->tx) && all;
 	if (qp->type == IBV_QPT_UC)
 		vb_roce_sent(&path->q);
+	if (turn)
+		vb_roce_repeat_waits(&path->q, turn);
 	uint64_t at = vb_roce_deadline(&path->q);
 
 	if (turn && (!at || turn < at))

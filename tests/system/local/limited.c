@@ -247,6 +247,25 @@ static void an_end_flushes_what_waits(void)
 	SAME(limit_of(b.from[0].qp), 0);
 }
 
+/* What is on its way at a reset leaves under the limit, or not at all. */
+static void a_reset_ends_the_limit(void)
+{
+	static const enum ibv_qp_type types[] = {IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD};
+
+	for (int i = 0; i < 3; i++) {
+		struct both b;
+
+		both_open(&b, types[i]);
+		SAME(limit(b.from[0].qp, SLOW, BURST), 0);
+		for (unsigned k = 0; k < COUNT; k++)
+			send_to(&b, 0, k);
+		SAME(to_state(b.from[0].qp, IBV_QPS_RESET), 0);
+		SAME(limit_of(b.from[0].qp), 0);
+		SAME(limit(b.from[1].qp, SLOW, BURST), 0);
+		SAME(to_state(b.from[1].qp, IBV_QPS_RESET), 0); /* it has sent nothing */
+	}
+}
+
 static void frames_are_limited(void)
 {
 	struct raw a, b;
@@ -284,6 +303,7 @@ static const struct test tests[] = {
         {"writes longer than a burst take their time", long_writes_have_their_time, 0},
         {"nobody computes while requests wait", waiting_costs_nothing, 0},
         {"requests that wait are flushed", an_end_flushes_what_waits, 0},
+        {"a reset ends the limit", a_reset_ends_the_limit, 0},
         {"frames are limited", frames_are_limited, 0},
 };
 

@@ -471,6 +471,28 @@ static void a_program_sees_by_its_functions_whether_a_queue_pair_has_atomic_writ
 	}
 }
 
+/* Positions of requests go round after 2^32, and 2^31 requests without a limit are no credit. */
+static void a_limit_begins_with_the_next_request(void)
+{
+	static const uint32_t positions[] = {0, 7, 0x7fffffff, 0x90000000, 0xffffffff};
+	struct ibv_qp_rate_limit_attr limit = {.rate_limit = 8}, more = {.rate_limit = 16}, none = {0};
+
+	for (size_t i = 0; i < sizeof(positions) / sizeof(positions[0]); i++) {
+		struct ibv_qp *ibqp = make_qp(&o, IBV_QPT_RC, NULL);
+		struct vb_qp *qp = vb_qp(ibqp);
+
+		to_state(ibqp, IBV_QPS_RTS);
+		qp->sq_una = qp->sq_emit = qp->sq_head = positions[i];
+		CHECK(!vb_modify_qp_rate_limit(ibqp, &limit) && qp->rate.granted == positions[i]);
+		qp->rate.granted += 3;
+		CHECK(!vb_modify_qp_rate_limit(ibqp, &more) && qp->rate.granted == positions[i] + 3);
+		CHECK(!vb_modify_qp_rate_limit(ibqp, &none) && !vb_modify_qp_rate_limit(ibqp, &limit));
+		CHECK(qp->rate.granted == positions[i]);
+		CHECK(!change(ibqp, IBV_QPS_RESET) && !qp->rate.kbps && !qp->attr.rate_limit);
+		CHECK(!vb_destroy_qp(ibqp));
+	}
+}
+
 static void *post_thirty(void *qp)
 {
 	for (uint64_t i = 0; i < 30;)
@@ -546,6 +568,7 @@ int main(void)
 	RUN(with_a_shared_queue_the_last_receive_is_told);
 	RUN(an_extended_queue_pair_is_refused_what_is_not_there);
 	RUN(a_program_sees_by_its_functions_whether_a_queue_pair_has_atomic_write_and_flush);
+	RUN(a_limit_begins_with_the_next_request);
 	RUN(a_query_writes_no_further_than_an_old_program_has_room);
 	RUN(every_receive_completes_once_whoever_comes_first);
 	fake.nodes = nodes;

@@ -104,6 +104,8 @@ static void the_spi_of_esp_counts(void)
 	f.key.esp_spi = htonl(5);
 	CHECK(vb_rss_hash_of(&hash, &f, VB_LAYER_IPV4) == by_addresses); /* it has no ESP */
 	CHECK(vb_rss_hash_of(&hash, &f, VB_LAYER_IPV4 | VB_LAYER_ESP) != by_addresses);
+	f.key.ip_flags = VB_IP_MORE_FRAGMENTS; /* the later ones have none */
+	CHECK(vb_rss_hash_of(&hash, &f, VB_LAYER_IPV4 | VB_LAYER_ESP) == by_addresses);
 }
 
 static int parse(uint8_t function, uint8_t len, uint8_t *key, uint64_t fields)

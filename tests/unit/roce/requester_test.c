@@ -302,6 +302,27 @@ static void retries_are_spent_when_nothing_comes(void)
 	CHECK(fx.done[0].status == VB_WORK_RETRY_EXC_ERR && fx.events == 1);
 }
 
+static void a_repetition_that_may_not_leave_yet_spends_no_retry(void)
+{
+	uint64_t t = 4096 << 8, now = 1 + t;
+
+	fx_init(&fx); /* retry_cnt 1 */
+	fx_post(&fx, VB_VERB_SEND, 1);
+	fx_drain(&fx, 1);
+	vb_roce_repeat_waits(&fx.qp, 1 + 100 * t); /* nothing is to be repeated yet */
+	CHECK(vb_roce_deadline(&fx.qp) == now);
+	vb_roce_timeout(&fx.qp, now);
+	CHECK(fx.qp.stats.timeouts == 1);
+	vb_roce_repeat_waits(&fx.qp, now + 100 * t);
+	now += 100 * t;
+	vb_roce_timeout(&fx.qp, now);
+	CHECK(fx.qp.stats.timeouts == 1 && !fx.events && fx_drain(&fx, now) == 1);
+	vb_roce_repeat_waits(&fx.qp, now + 100 * t); /* it may be answered now */
+	CHECK(vb_roce_deadline(&fx.qp) == now + 2 * t);
+	vb_roce_timeout(&fx.qp, now + 2 * t);
+	completed(1, VB_WORK_RETRY_EXC_ERR);
+}
+
 /* IBA 9.7.6.1: a timer may take up to four times its value. */
 static void retries_come_after_once_twice_then_four_times_the_timer(void)
 {
@@ -1174,6 +1195,7 @@ int main(void)
 	RUN(a_gap_is_sent_again_from_its_start);
 	RUN(what_is_answered_meanwhile_is_not_sent_again);
 	RUN(retries_are_spent_when_nothing_comes);
+	RUN(a_repetition_that_may_not_leave_yet_spends_no_retry);
 	RUN(retries_come_after_once_twice_then_four_times_the_timer);
 	RUN(an_answer_gives_the_retries_back);
 	RUN(a_sequence_nak_does_not_put_off_the_end);
