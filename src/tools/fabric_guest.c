@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "fabric/proto/proto.h"
+#include "tools/progress.h"
 #include "tools/run_paths.h"
 #include "tools/verbena.h"
 #include "util/env.h"
@@ -93,6 +94,9 @@ static bool await_socket(const struct guest *g, int said)
 
 	for (int ms = 0; ms < START_MS; ms += STEP_MS) {
 		struct pollfd p = {.fd = said, .events = POLLIN};
+
+		if (len == sizeof(text) - 1) /* its last words matter */
+			len = 0;
 		ssize_t n = poll(&p, 1, STEP_MS) > 0 ? read(said, text + len, sizeof(text) - 1 - len) : -1;
 
 		if (is_there(g->socket))
@@ -100,8 +104,10 @@ static bool await_socket(const struct guest *g, int said)
 		if (!n)
 			break;
 		len += n > 0 ? (size_t)n : 0;
+		cmd_progress_show("... waits for the fabric at %s", g->host);
 	}
 	text[len] = '\0';
+	cmd_progress_clear();
 	fputs(len ? text : "verbena run: verbena-fabric has not started\n", stderr);
 	return false;
 }
@@ -126,7 +132,7 @@ static bool start_fabric(const struct guest *g)
 }
 
 /* Programs look at the port at once; a subnet manager needs a moment to bring it up. If there is none, they see that. */
-static void await_active(void)
+static void await_active(const struct guest *g)
 {
 	struct vb_fabric_port_is is = {.error = ENODEV};
 
@@ -134,11 +140,12 @@ static void await_active(void)
 		if (vb_fabric_ask(VB_FABRIC_PORT, 1, "", &is, sizeof(is)) != sizeof(is) ||
 		    (!is.error && is.port.state == PORT_ACTIVE))
 			return;
+		cmd_progress_show("... waits until the port of %s is Active", g->node);
 		poll(NULL, 0, STEP_MS);
 	}
 }
 
-/* Programs that start together have one fabric process, and all wait for its port. */
+/* Programs that start together have one fabric process, and find its port Active: the first one has the lock so long. */
 static bool find_or_start(const struct guest *g)
 {
 	char path[PATH_MAX + 8];
@@ -152,13 +159,15 @@ static bool find_or_start(const struct guest *g)
 			close(lock);
 		return false;
 	}
-	bool there = is_there(g->socket), started = !there && start_fabric(g);
-	bool known = (there || started) && !setenv("VERBENA_FABRIC", g->socket, 1);
+	cmd_progress_begin();
+	bool started = !is_there(g->socket);
+	bool there = (!started || start_fabric(g)) && !setenv("VERBENA_FABRIC", g->socket, 1);
 
-	if (started && known)
-		await_active();
+	if (there && started)
+		await_active(g);
+	cmd_progress_clear();
 	close(lock);
-	return known;
+	return there;
 }
 
 bool fabric_guest_start(void)

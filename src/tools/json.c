@@ -25,13 +25,18 @@ static size_t utf8_length(const unsigned char *s)
 	return n;
 }
 
+/* A control character of 8 bits, which terminals obey. */
+static bool is_control(const char *s, size_t n)
+{
+	return n == 2 && (unsigned char)s[0] == 0xc2 && (unsigned char)s[1] < 0xa0;
+}
+
 void cmd_print_utf8(FILE *f, const char *s)
 {
 	while (*s) {
 		size_t n = utf8_length((const unsigned char *)s);
-		bool control = n == 2 && (unsigned char)s[0] == 0xc2 && (unsigned char)s[1] < 0xa0;
 
-		if (!n || control)
+		if (!n || is_control(s, n))
 			fputc('?', f);
 		else
 			fwrite(s, 1, n, f);
@@ -49,6 +54,8 @@ void cmd_print_json_string(const char *s)
 			putchar('?');
 		else if ((unsigned char)*s < 0x20 || *s == 0x7f)
 			printf("\\u%04x", *s);
+		else if (is_control(s, n))
+			printf("\\u%04x", (unsigned char)s[1]);
 		else
 			printf("%s%.*s", *s == '"' || *s == '\\' ? "\\" : "", (int)n, s);
 		s += n ? n : 1;

@@ -175,9 +175,9 @@ void pcapng_statistics(struct pcapng *p, const struct pcapng_statistics *s)
 
 /* --- the file --- */
 
-/* A file that is there already gets payload only if its contents are nobody else's to read, and if no other command
- * writes it, which keeps a lock (EBUSY). */
-static int claim_output(int fd)
+/* A file that is there already gets payload only if its contents are nobody else's to read. One that this command has
+ * made may seem to be another user's, where the file system says whose all files are (vfat, NFS). */
+static int claim_old_output(int fd)
 {
 	struct stat st;
 
@@ -185,11 +185,21 @@ static int claim_output(int fd)
 		return errno;
 	if ((S_ISREG(st.st_mode) || S_ISFIFO(st.st_mode)) && st.st_uid != geteuid())
 		return EPERM;
+	return S_ISREG(st.st_mode) && fchmod(fd, 0600) ? errno : 0;
+}
+
+/* No other command writes the file: whoever does keeps a lock (EBUSY). */
+static int lock_output(int fd)
+{
+	struct stat st;
+
+	if (fstat(fd, &st))
+		return errno;
 	if (!S_ISREG(st.st_mode))
 		return 0;
 	if (flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK)
 		return EBUSY;
-	return fchmod(fd, 0600) || ftruncate(fd, 0) ? errno : 0;
+	return ftruncate(fd, 0) ? errno : 0;
 }
 
 /* Returns a descriptor, or -1 with errno. In a directory that all may write, another user can have prepared the name. */
@@ -197,11 +207,14 @@ static int open_output(const char *path)
 {
 	int flags = O_WRONLY | O_CLOEXEC | O_NOCTTY | O_NOFOLLOW;
 	int fd = open(path, flags | O_CREAT | O_EXCL, 0600);
+	bool is_old = fd < 0 && errno == EEXIST;
 
-	if (fd < 0 && errno == EEXIST)
+	if (is_old)
 		fd = open(path, flags);
-	int err = fd < 0 ? errno : claim_output(fd);
+	int err = fd < 0 ? errno : is_old ? claim_old_output(fd) : 0;
 
+	if (!err)
+		err = lock_output(fd);
 	if (fd >= 0 && err)
 		close(fd);
 	errno = err;

@@ -68,11 +68,14 @@ one_host() { # shared memory still serves the programs of one host
 		[ $(($(came $A) - before)) -lt 5000000 ]
 }
 check "programs of one host do not use the network" one_host
-ping_by_name() {
+rping_listens() { # on the second host
 	rm -f "$work/server.out"
-	timeout $((40 * SLOW)) "${on_b[@]}" "${run[@]}" rping -s -C 3 -a 10.1.0.3 >"$work/server.out" 2>&1 &
+	timeout $((40 * SLOW)) "${on_b[@]}" "${run[@]}" stdbuf -oL rping -s -d -C 3 -a 10.1.0.3 >"$work/server.out" 2>&1 &
 	server=$!
-	sleep 0.5 # a request that comes earlier waits for it
+	wait_for 20 grep -q rdma_listen "$work/server.out"
+}
+ping_by_name() {
+	rping_listens
 	timeout $((40 * SLOW)) "${on_a[@]}" "${run[@]}" rping -c -C 3 -a 10.1.0.3 >"$work/client.out" 2>&1 || { said_by_both; return 1; }
 	wait $server
 	return 0
@@ -93,6 +96,17 @@ is_refused() { # REASON NODE SECRET HOST
 check "a guest with another secret" is_refused 'another secret' host4 "$work/other" $V4_B
 check "a guest that wants no node of the fabric" is_refused 'no channel adapter of this name' nobody "$work/secret" $V4_B
 check "a guest whose host has no fabric" is_refused 'no fabric process' host4 "$work/secret" $V4_B:4799
+two_at_once() {
+	local i pids=()
+	for i in 1 2; do
+		as_guest host4 "$work/secret" $V4_B ibstat >"$work/tool.$i" 2>&1 &
+		pids+=($!)
+	done
+	wait "${pids[@]}"
+	cat "$work"/tool.?
+	[ "$(grep -l 'State: Active' "$work"/tool.? | wc -l)" = 2 ]
+}
+check "two programs that start together find the guest's port Active" two_at_once
 guest_talks() {
 	start_server ibv_rc_pingpong -d ib0 -n 100 -c
 	as_guest host4 "$work/secret" $V4_B ibv_rc_pingpong -d ib0 -n 100 -c -p "$port" "$HOST" >"$work/client.out" 2>&1 && wait $server && return 0
@@ -101,9 +115,7 @@ guest_talks() {
 }
 check "a guest's program talks to one of the other host" guest_talks
 guest_pings() { # the addresses have come with the topology
-	timeout $((40 * SLOW)) "${on_b[@]}" "${run[@]}" rping -s -C 3 -a 10.1.0.3 >"$work/server.out" 2>&1 &
-	server=$!
-	sleep 0.5
+	rping_listens
 	as_guest host4 "$work/secret" $V4_B rping -c -C 3 -a 10.1.0.3 >"$work/client.out" 2>&1 && wait $server && return 0
 	said_by_both
 	return 1
