@@ -36,6 +36,11 @@ bool client_is_behind(const struct client *c)
 	return false;
 }
 
+bool client_flush(struct client *c)
+{
+	return false;
+}
+
 void client_drop_waiting(struct client *c, void (*each)(void *arg, const uint8_t *bytes, size_t len), void *arg)
 {
 }
