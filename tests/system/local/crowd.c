@@ -2,6 +2,7 @@
 // queues, DMA handles, extended queue pairs; each makes and destroys its own, too
 // follows: rdma-core Documentation/libibverbs.md ("Thread safety"): all calls are safe in any thread
 // SPDX-License-Identifier: MIT
+#include "counters.h"
 #include "pair.h"
 
 #include <endian.h>
@@ -15,26 +16,10 @@
 #define SLICE 64u /* bytes of a thread: the program's data is its own affair */
 
 /* Declared here, because our headers are those of 44.0. */
-struct cntr;
-struct cntr_attr {
-	uint32_t comp_mask;
-	int type;
-	uint32_t flags;
-};
-struct attach_attr {
-	uint32_t comp_mask, op_mask;
-};
 struct dmah_attr {
 	uint32_t comp_mask, cpu_id;
 	uint8_t ph, tph_mem_type;
 };
-struct cntr *ibv_create_comp_cntr(struct ibv_context *context, struct cntr_attr *attr);
-int ibv_destroy_comp_cntr(struct cntr *cntr);
-int ibv_qp_attach_comp_cntr(struct ibv_qp *qp, struct cntr *cntr, struct attach_attr *attr);
-int ibv_set_err_comp_cntr(struct cntr *cntr, uint64_t value);
-int ibv_inc_comp_cntr(struct cntr *cntr, uint64_t amount);
-int ibv_read_comp_cntr(struct cntr *cntr, uint64_t *value);
-int ibv_read_err_comp_cntr(struct cntr *cntr, uint64_t *value);
 void *ibv_alloc_dmah(struct ibv_context *context, struct dmah_attr *attr);
 int ibv_dealloc_dmah(void *dmah);
 

@@ -86,15 +86,6 @@ static unsigned has_paths(struct vn_disk *d, int kind)
 	return bits;
 }
 
-#define SOON(condition)                                                \
-	do {                                                           \
-		for (unsigned tries = 0; !(condition); tries++) {      \
-			if (tries > LONG_MS / 5)                       \
-				CHECK_FAILED("never: %s", #condition); \
-			usleep(5000);                                  \
-		}                                                      \
-	} while (0)
-
 static void write_then_read(struct vn_disk *d)
 {
 	static uint8_t value;
@@ -128,7 +119,7 @@ static void the_paths_are_those_that_the_log_lists(void)
 	ports[0].lists = 1 << 1 | 1 << 2; /* the service itself need not be a path */
 	struct vn_disk *d = disk_by(1 << 0);
 
-	SOON(has_paths(d, CONNECTED) == (1 << 1 | 1 << 2));
+	UNTIL(has_paths(d, CONNECTED) == (1 << 1 | 1 << 2));
 	SAME(has_paths(d, LISTED), 1 << 1 | 1 << 2);
 	write_then_read(d);
 	SAME(ports[0].connects + ports[0].served, 0);
@@ -147,7 +138,7 @@ static void without_a_path_in_the_log_a_disk_does_not_open(void)
 	port_kill(&ports[0]);
 	SAME(open_by(1 << 0, &d, why), -ECONNREFUSED);
 	d = disk_by(1 << 0 | 1 << 1); /* the second service answers */
-	SOON(has_paths(d, CONNECTED) == (1 << 1 | 1 << 2));
+	UNTIL(has_paths(d, CONNECTED) == (1 << 1 | 1 << 2));
 	vn_close(d);
 	port_open(&ports[0]);
 }
@@ -159,18 +150,18 @@ static void paths_come_and_go_with_events(void)
 		ports[i].lists = 1 << 0 | 1 << 1;
 	struct vn_disk *d = disk_by(1 << 0);
 
-	SOON(has_paths(d, CONNECTED) == (1 << 0 | 1 << 1));
+	UNTIL(has_paths(d, CONNECTED) == (1 << 0 | 1 << 1));
 	for (unsigned round = 0; round < 3; round++) { /* each event is reported again, places are used again */
 		for (unsigned i = 0; i < PORTS; i++)
 			port_list(&ports[i], ALL);
-		SOON(has_paths(d, CONNECTED) == ALL);
+		UNTIL(has_paths(d, CONNECTED) == ALL);
 		for (unsigned i = 0; i < PORTS; i++)
 			port_list(&ports[i], 1 << 0 | 1 << 2);
 		usleep(100000);
 		SAME(has_paths(d, CONNECTED), ALL); /* one that works is used until it breaks */
 		write_then_read(d);
 		port_kill(&ports[1]);
-		SOON(has_paths(d, LISTED) == (1 << 0 | 1 << 2));
+		UNTIL(has_paths(d, LISTED) == (1 << 0 | 1 << 2));
 		write_then_read(d);
 		port_open(&ports[1]);
 		usleep(100000);
@@ -185,15 +176,15 @@ static void when_the_service_dies_another_target_is_asked(void)
 	ports[1].lists = ports[2].lists = 1 << 1 | 1 << 2; /* as the others see it after a while */
 	struct vn_disk *d = disk_by(1 << 0);
 
-	SOON(has_paths(d, CONNECTED) == ALL);
+	UNTIL(has_paths(d, CONNECTED) == ALL);
 	port_kill(&ports[0]);
-	SOON(has_paths(d, LISTED) == (1 << 1 | 1 << 2));
+	UNTIL(has_paths(d, LISTED) == (1 << 1 | 1 << 2));
 	write_then_read(d);
 	port_open(&ports[0]);
 	ports[0].lists = 0; /* it is starting */
 	port_list(&ports[1], ALL);
 	port_list(&ports[2], ALL);
-	SOON(has_paths(d, CONNECTED) == ALL);
+	UNTIL(has_paths(d, CONNECTED) == ALL);
 	write_then_read(d);
 	vn_close(d);
 }
@@ -203,7 +194,7 @@ static void a_log_without_paths_ends_none(void)
 	begin_ports();
 	struct vn_disk *d = disk_by(ALL);
 
-	SOON(has_paths(d, CONNECTED) == ALL);
+	UNTIL(has_paths(d, CONNECTED) == ALL);
 	for (unsigned i = 0; i < PORTS; i++)
 		port_list(&ports[i], 0);
 	usleep(100000);
@@ -212,7 +203,7 @@ static void a_log_without_paths_ends_none(void)
 		port_kill(&ports[i]);
 	write_then_read(d);
 	port_open(&ports[0]);
-	SOON(has_paths(d, CONNECTED) == (1 << 0 | 1 << 2));
+	UNTIL(has_paths(d, CONNECTED) == (1 << 0 | 1 << 2));
 	SAME(has_paths(d, LISTED), ALL);
 	vn_close(d);
 	port_open(&ports[1]);
@@ -223,14 +214,14 @@ static void while_no_path_is_usable_all_services_are_asked(void)
 	begin_ports();
 	struct vn_disk *d = disk_by(1 << 0);
 
-	SOON(has_paths(d, CONNECTED) == ALL);
+	UNTIL(has_paths(d, CONNECTED) == ALL);
 	port_kill(&ports[1]);
 	port_kill(&ports[2]);
 	port_list(&ports[0], 1 << 0); /* cut off from the others, it does not see that they return */
-	SOON(has_paths(d, LISTED) == 1 << 0);
+	UNTIL(has_paths(d, LISTED) == 1 << 0);
 	port_access(&ports[0], NV_ANA_INACCESSIBLE);
 	port_open(&ports[2]);
-	SOON(has_paths(d, USED) == 1 << 2);
+	UNTIL(has_paths(d, USED) == 1 << 2);
 	write_then_read(d);
 	vn_close(d);
 	port_open(&ports[1]);
@@ -247,7 +238,7 @@ static void a_service_without_events_is_asked_from_time_to_time(void)
 
 	SAME(has_paths(d, LISTED), 1 << 0);
 	ports[0].lists = ALL;
-	SOON(has_paths(d, CONNECTED) == ALL);
+	UNTIL(has_paths(d, CONNECTED) == ALL);
 	vn_close(d);
 }
 
@@ -261,7 +252,7 @@ static void a_log_that_keeps_changing_is_read_again(void)
 	SAME(has_paths(d, LISTED), 1 << 0);
 	ports[0].restless = 10;
 	port_list(&ports[0], ALL);
-	SOON(has_paths(d, CONNECTED) == ALL);
+	UNTIL(has_paths(d, CONNECTED) == ALL);
 	SAME(ports[0].restless, 0);
 	vn_close(d);
 }
@@ -303,7 +294,7 @@ static void a_disk_whose_targets_are_gone_is_given_up(void)
 	o.reconnect_pause_ms = 20;
 	snprintf(url, sizeof(url), "nvme+tcp://127.0.0.1:%u/" PORTS_NQN "?discover", ports[0].number);
 	SAME(vn_open(url, &o, &d, NULL, 0), 0);
-	SOON(has_paths(d, CONNECTED) == ALL);
+	UNTIL(has_paths(d, CONNECTED) == ALL);
 	for (unsigned i = 0; i < PORTS; i++)
 		port_kill(&ports[i]);
 	if (!vn_write(d, data, LENGTH, 0, 0, note_end, NULL)) {
@@ -311,7 +302,7 @@ static void a_disk_whose_targets_are_gone_is_given_up(void)
 			vn_poll(d, 1000);
 		SAME(ended, -ENOTCONN);
 	}
-	SOON(vn_write_wait(d, data, LENGTH, 0, 0) == -ESHUTDOWN);
+	UNTIL(vn_write_wait(d, data, LENGTH, 0, 0) == -ESHUTDOWN);
 	vn_close(d);
 	for (unsigned i = 0; i < PORTS; i++)
 		port_open(&ports[i]);

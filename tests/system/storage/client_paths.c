@@ -13,7 +13,6 @@
 
 #define LENGTH 4096u
 #define REQUESTS 8u
-#define ENDLESS 60000 /* ms: longer than anything here takes */
 
 static uint8_t data[REQUESTS][LENGTH], back[LENGTH];
 
@@ -68,16 +67,6 @@ static struct vn_path_info path_of(struct vn_disk *d, unsigned i)
 	SAME(vn_paths(d, all, PORTS), PORTS);
 	return all[i];
 }
-
-/* Waits until it is so. */
-#define UNTIL(condition)                                               \
-	do {                                                           \
-		for (unsigned tries = 0; !(condition); tries++) {      \
-			if (tries > ENDLESS / 10)                      \
-				CHECK_FAILED("never: %s", #condition); \
-			usleep(10000);                                 \
-		}                                                      \
-	} while (0)
 
 static unsigned served(void)
 {

@@ -1,19 +1,15 @@
 // nvme_passthrough.c - preloaded: the target's core as /dev/nvme99 and its namespace as /dev/nvme99n1, for nvme(1)
 // follows: linux/nvme_ioctl.h; NVM Express Base 1.4
 // SPDX-License-Identifier: MIT
-#undef _FILE_OFFSET_BITS /* open(2) and open64(2) are two names here */
-#include <dlfcn.h>
+#include "preloaded.h"
+
 #include <errno.h>
-#include <fcntl.h>
 #include <linux/nvme_ioctl.h>
-#include <stdarg.h>
 #include <sys/ioctl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "../../unit/storage/host.h"
 
-#define FDS 1024
 #define SIZE (16u << 20)
 
 enum kind { FOREIGN, CONTROLLER, NAMESPACE };
@@ -25,8 +21,6 @@ static enum kind kind_of(int fd)
 {
 	return fd >= 0 && fd < FDS ? (enum kind)kinds[fd] : FOREIGN;
 }
-
-#define REAL(name) ((__typeof__(&(name)))dlsym(RTLD_NEXT, #name))
 
 /* A controller with two namespaces, the second of which cannot be written. */
 static void begin_target(void)
@@ -44,7 +38,7 @@ static void begin_target(void)
 	io = host_io(admin, 1);
 }
 
-static int open_device(const char *path)
+static int open_ours(const char *path)
 {
 	enum kind k = !strcmp(path, "/dev/nvme99") ? CONTROLLER : !strcmp(path, "/dev/nvme99n1") ? NAMESPACE : FOREIGN;
 
@@ -58,40 +52,13 @@ static int open_device(const char *path)
 	return fd;
 }
 
-#define OPENS(name)                                                                       \
-	__attribute__((visibility("default"))) int name(const char *path, int flags, ...) \
-	{                                                                                 \
-		va_list ap;                                                               \
-		int fd = open_device(path);                                               \
-                                                                                          \
-		va_start(ap, flags);                                                      \
-		mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(ap, mode_t) : 0;     \
-		va_end(ap);                                                               \
-		return fd != -2 ? fd : REAL(name)(path, flags, mode);                     \
-	}
-OPENS(open)
-OPENS(open64)
-
-/* … as programs with _FORTIFY_SOURCE call them */
-int __open64_2(const char *path, int flags);
-__attribute__((visibility("default"))) int __open64_2(const char *path, int flags)
+static void show_ours(int fd, mode_t *mode, dev_t *rdev)
 {
-	return open64(path, flags);
+	if (kind_of(fd) == NAMESPACE)
+		*mode = (*mode & ~(mode_t)S_IFMT) | S_IFBLK;
 }
 
-#define STATS(name, type)                                                        \
-	__attribute__((visibility("default"))) int name(int fd, struct type *st) \
-	{                                                                        \
-		int e = REAL(name)(fd, st);                                      \
-                                                                                 \
-		if (!e && kind_of(fd) == NAMESPACE)                              \
-			st->st_mode = (st->st_mode & ~(mode_t)S_IFMT) | S_IFBLK; \
-		return e;                                                        \
-	}
-STATS(fstat, stat)
-STATS(fstat64, stat64)
-
-__attribute__((visibility("default"))) int close(int fd)
+STANDS int close(int fd)
 {
 	if (kind_of(fd))
 		kinds[fd] = FOREIGN;
@@ -154,7 +121,7 @@ static int reset_controller(void)
 	return 0;
 }
 
-__attribute__((visibility("default"))) int ioctl(int fd, unsigned long request, ...)
+STANDS int ioctl(int fd, unsigned long request, ...)
 {
 	va_list ap;
 

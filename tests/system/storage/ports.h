@@ -6,10 +6,24 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <unistd.h>
+
+#include "../../support/check.h"
 
 #define PORTS 3u
 #define PORTS_NQN "nqn.2026-01.test:ports"
 #define PORTS_BLOCKS 512u
+#define ENDLESS 60000 /* ms: longer than anything in these tests takes */
+
+/* Waits until it is so. */
+#define UNTIL(condition)                                               \
+	do {                                                           \
+		for (unsigned tries = 0; !(condition); tries++) {      \
+			if (tries > ENDLESS / 5)                       \
+				CHECK_FAILED("never: %s", #condition); \
+			usleep(5000);                                  \
+		}                                                      \
+	} while (0)
 
 struct port {
 	unsigned number;

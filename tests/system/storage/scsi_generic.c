@@ -2,24 +2,20 @@
 // follows: sg(4), SG_IO; SRP (ANSI INCITS 365, T10/1415-D)
 // SPDX-License-Identifier: MIT
 // /dev/sgverbenaP.L is unit L for the initiator port P. SCSI_GENERIC_AT: "PORT GUID" of a target at 127.0.0.1
-#undef _FILE_OFFSET_BITS /* open(2) and open64(2) are two names here */
-#include <dlfcn.h>
+#include "preloaded.h"
+
 #include <errno.h>
-#include <fcntl.h>
 #include <linux/fs.h>
 #include <scsi/sg.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
-#include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "../../support/check.h"
 #include "srp_host.h"
 
-#define FDS 1024
 #define MAJOR 21          /* of the kernel's sg driver */
 #define DID_ERROR 0x07    /* host_status */
 #define DRIVER_SENSE 0x08 /* driver_status */
@@ -34,8 +30,6 @@ static struct unit *unit_of(int fd)
 	return fd >= 0 && fd < FDS && units[fd].host ? &units[fd] : NULL;
 }
 
-#define REAL(name) ((__typeof__(&(name)))dlsym(RTLD_NEXT, #name))
-
 /* ---- opening ---- */
 
 /* A new initiator is told of a power on. It is nothing that these programs expect. */
@@ -49,8 +43,7 @@ static void take_attentions(struct unit *u)
 	} while (r.status == SC_CHECK_CONDITION && r.sense[2] == SC_UNIT_ATTENTION);
 }
 
-/* The descriptor, or -2: another file */
-static int open_unit(const char *path)
+static int open_ours(const char *path)
 {
 	const char *at = getenv("SCSI_GENERIC_AT");
 	unsigned port, lun;
@@ -74,40 +67,13 @@ static int open_unit(const char *path)
 	return fd;
 }
 
-#define OPENS(name)                                                                       \
-	__attribute__((visibility("default"))) int name(const char *path, int flags, ...) \
-	{                                                                                 \
-		va_list ap;                                                               \
-		int fd = open_unit(path);                                                 \
-                                                                                          \
-		va_start(ap, flags);                                                      \
-		mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(ap, mode_t) : 0;     \
-		va_end(ap);                                                               \
-		return fd != -2 ? fd : REAL(name)(path, flags, mode);                     \
-	}
-OPENS(open)
-OPENS(open64)
-
-/* … as programs with _FORTIFY_SOURCE call them */
-int __open64_2(const char *path, int flags);
-__attribute__((visibility("default"))) int __open64_2(const char *path, int flags)
+static void show_ours(int fd, mode_t *mode, dev_t *rdev)
 {
-	return open64(path, flags);
+	if (unit_of(fd))
+		*rdev = makedev(MAJOR, 0);
 }
 
-#define STATS(name, type)                                                        \
-	__attribute__((visibility("default"))) int name(int fd, struct type *st) \
-	{                                                                        \
-		int e = REAL(name)(fd, st);                                      \
-                                                                                 \
-		if (!e && unit_of(fd))                                           \
-			st->st_rdev = makedev(MAJOR, 0);                         \
-		return e;                                                        \
-	}
-STATS(fstat, stat)
-STATS(fstat64, stat64)
-
-__attribute__((visibility("default"))) int stat64(const char *path, struct stat64 *st)
+STANDS int stat64(const char *path, struct stat64 *st)
 {
 	bool ours = !strncmp(path, "/dev/sgverbena", 14);
 	int e = REAL(stat64)(ours ? "/dev/null" : path, st);
@@ -117,7 +83,7 @@ __attribute__((visibility("default"))) int stat64(const char *path, struct stat6
 	return e;
 }
 
-__attribute__((visibility("default"))) int close(int fd)
+STANDS int close(int fd)
 {
 	struct unit *u = unit_of(fd);
 
@@ -212,7 +178,7 @@ static int reset_unit(struct unit *u)
 	return -1;
 }
 
-__attribute__((visibility("default"))) int ioctl(int fd, unsigned long request, ...)
+STANDS int ioctl(int fd, unsigned long request, ...)
 {
 	struct unit *u = unit_of(fd);
 	va_list ap;
