@@ -85,6 +85,8 @@ struct vb_path_ops {
 	 * sq_lock. */
 	enum vb_datagram_result (*datagram)(struct vb_qp *qp, struct vb_swqe *w);
 	void (*datagrams_end)(struct vb_qp *qp);
+	/* The same as kick for the requests before end, a position like sq_head. NULL: the path makes packets. */
+	enum vb_sq_status (*kick_until)(struct vb_qp *qp, uint32_t end);
 };
 
 /* Called after the QP's state or its send queue changed: sends what can be sent. Under sq_lock only. */

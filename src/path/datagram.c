@@ -34,6 +34,7 @@ const struct vb_path_ops vb_datagram_path_ops = {
         .ring = true,
         .socket = true,
         .kick = vb_local_kick_datagrams,
+        .kick_until = vb_local_kick_datagrams_until,
         .settle = vb_local_settle,
         .visit = vb_local_visit,
         .deadline = vb_local_deadline,

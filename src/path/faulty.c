@@ -208,7 +208,7 @@ static enum vb_sq_status faulty_kick(struct vb_qp *qp)
 
 	if (end == qp->sq_head)
 		return path->kick(qp);
-	enum vb_sq_status status = qp->rate.kbps ? vb_path_kick_limited(qp, end) : vb_local_kick_until(qp, end);
+	enum vb_sq_status status = path->kick_until(qp, end);
 
 	vb_timer_at(qp->node, qp->fault.due[end & qp->sq_mask]);
 	return status;

@@ -12,11 +12,10 @@ static const struct vb_path_ops *const unlimited[] = {&vb_local_path_ops, &vb_ib
 static struct vb_lock fill_lock;
 static struct vb_path_ops limited[PATHS];
 
-enum vb_sq_status vb_path_kick_limited(struct vb_qp *qp, uint32_t end)
+static enum vb_sq_status limited_kick_until(struct vb_qp *qp, uint32_t end)
 {
 	uint32_t granted = vb_rate_grant(qp, end);
-	enum vb_sq_status status =
-	        qp->type == IBV_QPT_UD ? vb_local_kick_datagrams_until(qp, granted) : vb_local_kick_until(qp, granted);
+	enum vb_sq_status status = vb_path_unlimited(vb_path_plain(qp))->kick_until(qp, granted);
 
 	if (qp->rate.due)
 		vb_timer_at(qp->node, qp->rate.due);
@@ -25,7 +24,7 @@ enum vb_sq_status vb_path_kick_limited(struct vb_qp *qp, uint32_t end)
 
 static enum vb_sq_status limited_kick(struct vb_qp *qp)
 {
-	return vb_path_kick_limited(qp, qp->sq_head);
+	return limited_kick_until(qp, qp->sq_head);
 }
 
 static uint64_t limited_deadline(struct vb_qp *qp)
@@ -54,6 +53,7 @@ static void fill(unsigned i)
 		struct vb_path_ops ops = *unlimited[i];
 
 		ops.kick = limited_kick;
+		ops.kick_until = limited_kick_until;
 		ops.deadline = limited_deadline;
 		ops.forget_sends = limited_forget_sends;
 		limited[i] = ops;

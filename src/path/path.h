@@ -29,8 +29,6 @@ const struct vb_path_ops *vb_path_plain(const struct vb_qp *qp);
  * or a pace of its own, stays as it is. */
 const struct vb_path_ops *vb_path_limited(const struct vb_path_ops *ops);
 const struct vb_path_ops *vb_path_unlimited(const struct vb_path_ops *ops);
-/* Sends the requests before `end` as far as the limit allows: shared memory, and datagrams. Under sq_lock. */
-enum vb_sq_status vb_path_kick_limited(struct vb_qp *qp, uint32_t end);
 
 static inline void vb_path_use(struct vb_qp *qp, const struct vb_path_ops *ops)
 {

@@ -15,6 +15,7 @@ const struct vb_path_ops vb_local_path_ops = {
         .name = "same host",
         .ring = true,
         .kick = vb_local_kick,
+        .kick_until = vb_local_kick_until,
         .settle = vb_local_settle,
         .visit = vb_local_visit,
         .deadline = vb_local_deadline,
