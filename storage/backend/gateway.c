@@ -73,6 +73,12 @@ static bool is_alive(struct ng *g, const char *name)
 	return w && *w->client && !has_failed(g, w->client);
 }
 
+/* Its lease is over, or the cluster has confirmed that it takes nothing of it any more. */
+static bool is_gone(struct ng *g, const char *client)
+{
+	return has_failed(g, client) || same(client, g->fenced);
+}
+
 /* An owner that has missed a beat, and does not answer either, is not waited for any longer. One that lives after all loses
  * no write by that: it is blocklisted, tells its hosts, and joins again. */
 static bool owner_lives(struct ng *g)
@@ -362,7 +368,7 @@ uint32_t ng_others(struct ng *g, struct nb_port ports[NG_PORTS])
 	for (uint32_t i = 0; i < g->seen.count; i++) {
 		const struct ng_gateway *w = &g->seen.gateways[i];
 
-		if (!*w->client || same(w->name, g->name) || has_failed(g, w->client))
+		if (!*w->client || same(w->name, g->name) || is_gone(g, w->client))
 			continue;
 		for (uint32_t k = 0; k < w->port_count; k++) {
 			ports[n] = w->ports[k];

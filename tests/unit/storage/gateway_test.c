@@ -688,6 +688,17 @@ static void the_ports_of_those_that_live_are_listed(void)
 	SAME(ng_others(&a, ports), 0);
 	look(&b, 4002 + NG_LEASE_MS);
 	SAME(ng_others(&b, ports), 0);
+	/* one that was shut out is not waited for, although it may live */
+	both_up(&a, &b);
+	a.port_count = 1;
+	strcpy(a.ports[0].address, "192.0.2.1");
+	look(&a, 4000);
+	look(&b, 4001);
+	strcpy(b.silent, "1");
+	SAME(look(&b, 4002 + NG_SILENT_MS), NG_FENCE);
+	SAME(ng_others(&b, ports), 1);
+	ng_fenced(&b);
+	SAME(ng_others(&b, ports), 0);
 }
 
 static void a_gateway_that_leaves_gives_the_image_up(void)
