@@ -2,8 +2,9 @@
 # follows: NVMe over Fabrics 1.1; NVMe/TCP transport (TP 8000); NVM Express Base 1.4, 6.10 to 6.13
 # SPDX-License-Identifier: MIT
 # reserve.py PORT NQN HOST COMMAND…: prints the result of each command on a line. HOST is a number; commands are
-# register:KEY, acquire:KEY:TYPE, preempt:KEY:VICTIM:TYPE, clear:KEY, read, write, report
-import socket, struct, sys
+# register:KEY, acquire:KEY:TYPE, preempt:KEY:VICTIM:TYPE, clear:KEY, read, write, report. A command that this path cannot execute for
+# now (a status of type 3) is repeated for a minute
+import socket, struct, sys, time
 
 NAMES = {0: "good", 0x83: "conflict"}
 
@@ -69,7 +70,7 @@ def report(io):
     return 0, " type=%d persists=%d" % (data[4], data[9]) + "".join(" host%d=%d%s" % (e[3], e[2], "*" * e[1]) for e in entries)
 
 
-def run(io, word):
+def attempt(io, word):
     verb, *n = word.split(":")
     n = [int(x) for x in n]
     more = ""
@@ -87,7 +88,16 @@ def run(io, word):
         status = io.command(0x02, cdw=[0, 0, 7], length=4096)[0]
     else:
         status, more = report(io)
-    print("%s: %s%s" % (verb, NAMES.get(status, "%#x" % status), more))
+    return status, more
+
+
+def run(io, word):
+    end = time.monotonic() + 60
+    status, more = attempt(io, word)
+    while status >> 8 == 3 and time.monotonic() < end:
+        time.sleep(0.2)
+        status, more = attempt(io, word)
+    print("%s: %s%s" % (word.split(":")[0], NAMES.get(status, "%#x" % status), more))
 
 
 def connect(port, nqn, host):
