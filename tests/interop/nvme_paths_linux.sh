@@ -56,8 +56,8 @@ link_of() { # hosts|ceph NAME disabled|forwarding
 # --- the cluster and the gateways ---
 cluster_up() {
 	local image
-	ceph_up && wait_for 60 osds_up 3 || { tail -n 20 "$cluster"/*.out; return 1; }
-	printf '%s\n' "osd pool create disks 4" "osd pool application enable disks rbd" | ceph && wait_for 60 clean || return 1
+	ceph_up && osds_up 3 || { tail -n 20 "$cluster"/*.out; return 1; }
+	printf '%s\n' "osd pool create disks 4" "osd pool application enable disks rbd" | ceph && clean || return 1
 	for image in "${images[@]}"; do client rbd create "disks/$image" --size 64M || return 1; done
 }
 in_member() { ip netns exec "$L$1" env "VERBENA_RUNTIME=$work/run$1" "CLOCK_JUMP=$work/jump" "${@:2}"; } # NAME COMMAND…

@@ -49,7 +49,9 @@ cut() { ip -n "${netns}b" link set "port$1" down; }  # HOST
 join() { ip -n "${netns}b" link set "port$1" up; } # HOST
 
 # --- configuration ---
-# Each daemon would poll for 1 ms after each message, too many for two cores. A queue longer than its buffers aborts a daemon; the default of 32,768 buffers would be 4 GiB each
+# The manager's modules take seconds to load, and nothing here asks them. Changes and figures are told sooner than by default.
+# Each daemon would poll for 1 ms after each message, too many for two cores. A queue longer than its buffers aborts a
+# daemon; the default of 32,768 buffers would be 4 GiB each
 ceph_conf() {
 	local i
 	cat <<-END
@@ -73,6 +75,9 @@ ceph_conf() {
 		mds_data = $cluster/mds
 		keyring = $([ "$auth" = none ] && echo /dev/null || echo "$cluster/keyring")
 		mgr_pool = false
+		mgr_module_path = $cluster
+		mgr_stats_period = 1
+		paxos_propose_interval = 0.1
 		mon_data_avail_crit = 1
 		mon_data_avail_warn = 1
 		mon_osd_min_down_reporters = 1
@@ -121,8 +126,8 @@ ceph_kill() { # SIGNAL NAME…: and waits for the end; fails if one of them does
 	shift
 	for name; do kill "-$signal" "$(program_of "${ceph_pids[$name]}")" 2>/dev/null; done
 	for name; do
-		if ! wait_for 20 gone "${ceph_pids[$name]}"; then
-			echo "$name did not end within $((20 * SLOW)) s of SIG$signal"
+		if ! wait_for 60 gone "${ceph_pids[$name]}"; then
+			echo "$name did not end within $((60 * SLOW)) s of SIG$signal"
 			kill -9 "$(program_of "${ceph_pids[$name]}")" 2>/dev/null
 			status=1
 		fi
@@ -173,20 +178,10 @@ ceph_down() {
 }
 
 # --- its state ---
-osds_up() { ceph osd stat 2>/dev/null | grep -q " $1 up"; } # N
-clean() { # all placement groups are active and have all their copies
-	ceph pg stat --format json 2>/dev/null | python3 -c '
-import json, sys
-summary = json.load(sys.stdin)["pg_summary"]
-sys.exit(summary["num_pgs"] == 0 or any(s["name"] != "active+clean" for s in summary["num_pg_by_state"]))'
-}
-# deep_scrubbed SINCE: every placement group was read and compared by all its OSDs since then. pg dump writes local times
-deep_scrubbed() {
-	ceph pg dump pgs --format json 2>/dev/null | python3 -c '
-import json, sys
-pgs = json.load(sys.stdin)["pg_stats"]
-sys.exit(not pgs or any(pg["last_deep_scrub_stamp"] < sys.argv[1] for pg in pgs))' "$1"
-}
+# ceph_is SECONDS STATE: waits for it. States are those of ceph_wait.py, which is for the Python that Ceph is for
+ceph_is() { LIMIT=$(($1 + 30)) client /usr/bin/python3 "$ROOT/tests/support/ceph_wait.py" $(($1 * SLOW)) "${@:2}"; }
+osds_up() { ceph_is 60 up "$1"; } # N
+clean() { ceph_is 120 clean; }    # all placement groups are active and have all their copies
 no_scrub_errors() { # a placement group reports them together with the time of its scrub; the cluster's health comes later
 	ceph pg dump pgs --format json 2>/dev/null | python3 -c '
 import json, sys
@@ -197,5 +192,5 @@ sys.exit(bool(bad))'
 deep_scrub_finds_nothing() {
 	local since
 	since=$(date +%Y-%m-%dT%H:%M:%S)
-	ceph osd deep-scrub all && wait_for 60 deep_scrubbed "$since" && no_scrub_errors
+	ceph osd deep-scrub all && ceph_is 60 scrubbed "$since" && no_scrub_errors
 }

@@ -1,10 +1,10 @@
 #!/bin/bash
-# ceph.sh - a Ceph cluster of Debian's unmodified programs on the RDMA messenger: one host, then three hosts
+# ceph.sh - a Ceph cluster of Debian's unmodified programs on the RDMA messenger: one on one host, beside it one on three hosts
 # follows: docs/ceph.md; rados(8), rbd(8), ceph-fuse(8), radosgw(8)
 # SPDX-License-Identifier: MIT
 # By hand: CEPH=long also runs the control by TCP, all clients, kills, rdma_cm and iWARP; CEPH=control only the control;
-# CEPH=kills only ten minutes of kills at random (CEPH_KILLS: seconds; CEPH_SEED: which). CEPH_PARTS: some of control, memory,
-# roce, cm, iwarp
+# CEPH=kills only ten minutes of kills at random (CEPH_KILLS: seconds; CEPH_SEED: which);
+# CEPH=gateways only the cases of several gateways, CEPH_TIMES times. CEPH_PARTS: some of control, memory, roce, cm, iwarp
 source "$(dirname "$0")/../../support/lib.sh"
 need ceph-mon ceph-mgr ceph-osd monmaptool rados rbd python3 fio ip
 [ "$(id -u)" = 0 ] || { skip ceph "only root makes network namespaces"; exit 0; }
@@ -15,12 +15,14 @@ source "$(dirname "$0")/ceph_gateways.sh"
 source "$(dirname "$0")/ceph_caps.sh"
 store=bluestore
 
+shell=$BASHPID # that has started the daemons in ceph_pids
 ceph_cleanup() {
 	local status=$?
-	[ $BASHPID = $$ ] || return
+	[ $BASHPID = "$shell" ] || return
 	trap - EXIT INT TERM
 	ceph_down
 	[ $hosts = one ] || ceph_network_gone
+	[ $BASHPID = $$ ] || exit $status
 	(exit $status)
 	cleanup
 }
@@ -28,13 +30,13 @@ trap ceph_cleanup EXIT
 trap 'exit 130' INT TERM
 
 up() {
-	ceph_up && wait_for 60 osds_up 3 && return 0
+	ceph_up && osds_up 3 && return 0
 	tail -n 20 "$cluster"/*.out
 	return 1
 }
 pools() {
 	printf '%s\n' "osd pool create p 4" "osd erasure-code-profile set two-and-one k=2 m=1 crush-failure-domain=osd" \
-		"osd pool create ec 4 4 erasure two-and-one" "osd pool create disks 4" "osd pool application enable disks rbd" | ceph && wait_for 60 clean
+		"osd pool create ec 4 4 erasure two-and-one" "osd pool create disks 4" "osd pool application enable disks rbd" | ceph && clean
 }
 # The bytes that the queue pairs of all hosts have sent
 sent() {
@@ -63,7 +65,7 @@ bench() { # POOL
 }
 fio_on() { # ENGINE POOL ARGS…
 	at 0 env "CEPH_CONF=$cluster/ceph.conf" timeout -k 5 $((90 * SLOW)) fio --name=x --ioengine="$1" --clientname=admin --pool="$2" --rw=randwrite \
-		--bs=16k --size=16m --iodepth=8 --verify=crc32c --verify_fatal=1 --verify_state_save=0 "${@:3}"
+		--bs=16k --size=8m --iodepth=8 --verify=crc32c --verify_fatal=1 --verify_state_save=0 "${@:3}"
 }
 disk() { client rbd create "disks/$1" --size 64M; }
 
@@ -100,10 +102,10 @@ found() {
 }
 killed() {
 	sleep 1
-	ceph_kill KILL osd2 && wait_for 40 osds_up 2 && sleep 2 && osd_start 2 && wait_for 60 osds_up 3 && wait_for 120 clean
+	ceph_kill KILL osd2 && osds_up 2 && sleep 2 && osd_start 2 && osds_up 3 && clean
 }
 cut_off() {
-	cut 2 && wait_for 60 osds_up 2 && sleep 2 && join 2 && wait_for 90 osds_up 3 && wait_for 120 clean
+	cut 2 && osds_up 2 && sleep 2 && join 2 && osds_up 3 && clean
 }
 
 # Daemons are killed at random and started again while fio writes, and reads everything that it has written, each block with
@@ -136,7 +138,7 @@ killed_at_random() {
 	load=$!
 	while [ $((SECONDS - began)) -lt "$seconds" ] && ! gone $load; do
 		kill_some || { status=1; break; }
-		wait_for 60 osds_up 3 && wait_for 120 clean || { echo "not clean"; ceph -s; status=1; break; }
+		osds_up 3 && clean || { echo "not clean"; ceph -s; status=1; break; }
 	done
 	wait $load || status=1
 	tail -n 25 "$work/fio.out"
@@ -148,14 +150,13 @@ cephfs() {
 	printf '%s\n' "osd pool create fs.meta 4" "osd pool create fs.data 4" "fs new fs fs.meta fs.data" | ceph || return 1
 	daemon mds 0 ceph-mds -i m
 	rm -rf "$work/mount" && mkdir "$work/mount"
-	wait_for 60 active_mds && at 0 ceph-fuse --conf "$cluster/ceph.conf" "$work/mount" || return 1
+	ceph_is 60 mds && at 0 ceph-fuse --conf "$cluster/ceph.conf" "$work/mount" || return 1
 	mkdir "$work/mount/tree" && cp -r "$ROOT/docs" "$work/mount/tree" && sync -f "$work/mount" && umount "$work/mount" &&
 		at 0 ceph-fuse --conf "$cluster/ceph.conf" "$work/mount" && diff -r "$ROOT/docs" "$work/mount/tree/docs"
 	local status=$?
 	umount "$work/mount"
 	return $status
 }
-active_mds() { ceph mds stat 2>/dev/null | grep -q up:active; }
 
 # s3_says METHOD RESOURCE ARGS…: a request with a signature of version 2, by a program that knows nothing of Verbena
 s3_says() {
@@ -177,7 +178,7 @@ outside() { # a program that knows nothing of Verbena
 
 # use HOW: a cluster, from the first daemon to the last; CASES beside those of every cluster
 use() {
-	local how=$1 before=$failed
+	local how=$1 before=$failed i
 	check "$how: monitor, manager and three OSDs come up" up
 	if [ $failed -gt "$before" ]; then # the rest would only wait
 		ceph_down
@@ -193,7 +194,7 @@ use() {
 	check "$how: rados bench writes, reads in sequence and at random" bench p
 	! in_it disk || check "$how: fio's rbd engine finds what it wrote on a disk" rbd_disk
 	! in_it gateway || gateway_cases "$how"
-	! in_it gateway || several_gateways_cases "$how"
+	! in_it gateways || for ((i = 0; i < ${CEPH_TIMES:-1}; i++)); do several_gateways_cases "$how"; done
 	! in_it all || check "$how: rbd bench" client rbd bench --io-type write --io-total 16M --io-size 64K disks/d
 	! in_it all || check "$how: fio's rados engine finds what it wrote" fio_on rados p "--conf=$cluster/ceph.conf"
 	# ip netns exec would mount it out of sight
@@ -209,34 +210,56 @@ use() {
 in_it() { [[ " $cases " = *" $1 "* ]]; } # CASE
 rbd_disk() { disk d && fio_on rbd disks --rbdname=d; }
 
-long=no cases="disk gateway"
+long=no cases="disk gateway gateways"
 case ${CEPH:-} in
-long | control) long=yes cases="disk gateway all killed scrub" ;;
+long | control) long=yes cases="disk gateway gateways all killed scrub" ;;
 kills) cases="kills scrub" ;;
+gateways) cases="gateways" ;;
 esac
 part() { [[ " ${CEPH_PARTS:-control memory roce cm iwarp} " = *" $1 "* ]]; } # NAME
-[ $long = no ] || ! part control || use "TCP, one host"
-[ "${CEPH:-}" != control ] || finish
-
-messenger=async+rdma
-rdma_options=("ms_async_rdma_device_name = roce_lo" "ms_async_rdma_gid_idx = 1")
-auth=cephx
-[ $long = no ] || cases+=" kills"
-! part memory || use "shared memory, one host"
-[ "${CEPH:-}" != kills ] || finish
-
-auth=none
-hosts=three cases="cut scrub"
-[ $long = no ] || cases="disk all killed cut scrub" # the gateway listens on one host
-check "three hosts" ceph_network
-rdma_options=("ms_async_rdma_device_name = roce_net0" "ms_async_rdma_gid_idx = 1")
-! part roce || use "RoCE, three hosts"
-if [ $long = yes ]; then
+three_hosts() {
+	auth=none hosts=three cases="cut scrub"
+	[ $long = no ] || cases="disk all killed cut scrub" # the gateway listens on one host
+	check "three hosts" ceph_network
+	rdma_options=("ms_async_rdma_device_name = roce_net0" "ms_async_rdma_gid_idx = 1")
+	! part roce || use "RoCE, three hosts"
+	[ $long = yes ] || return 0
 	by_cm=("ms_async_rdma_type = iwarp" "ms_async_rdma_cm = true")
 	rdma_options+=("${by_cm[@]}")
 	! part cm || use "RoCE by rdma_cm, three hosts"
 	export VERBENA_DEVICES=iwarp:net0
 	rdma_options=("ms_async_rdma_device_name = iwarp_net0" "ms_async_rdma_gid_idx = 0" "${by_cm[@]}")
 	! part iwarp || use "iWARP, three hosts"
+}
+# Another cluster, in a shell and a folder of its own: most of the time each of the two waits
+beside() { # COMMAND…
+	trap ceph_cleanup EXIT # bash forgets it in a shell of its own
+	trap 'exit 130' INT TERM
+	shell=$BASHPID work=$work/beside failed=0
+	cluster=$work/ceph
+	mkdir -p "$work"
+	"$@"
+	exit $((failed > 0))
+}
+
+[ $long = no ] || ! part control || use "TCP, one host"
+[ "${CEPH:-}" != control ] || finish
+
+messenger=async+rdma
+second=
+if [ -z "${CEPH:-}" ]; then
+	(beside three_hosts) >"$work/beside.out" 2>&1 &
+	second=$!
+fi
+rdma_options=("ms_async_rdma_device_name = roce_lo" "ms_async_rdma_gid_idx = 1")
+auth=cephx
+[ $long = no ] || cases+=" kills"
+! part memory || use "shared memory, one host"
+if [ -n "$second" ]; then
+	wait $second || failed=$((failed + 1))
+	cat "$work/beside.out"
+	grep -q ' all daemons end' "$work/beside.out" || check "the cluster of three hosts gets to its end" false
+elif [ $long = yes ]; then
+	three_hosts
 fi
 finish

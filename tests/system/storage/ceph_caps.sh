@@ -13,13 +13,13 @@ lacks() { # CLIENT MESSAGE ARGS…
 	refused_with "$2" --ceph-user "$1" --ceph-keyring "$keys" --export "${@:3}"
 }
 caps_missing() {
-	local osd="needs the capability osd 'profile rbd"
-	lacks stranger "lets client.stranger not in" rbd:disks/g && lacks none "lets client.none not in" rbd:disks/g &&
-		lacks noosd "client.noosd $osd pool=disks'" rbd:disks/g && lacks elsewhere "client.elsewhere $osd pool=disks'" rbd:disks/g &&
-		lacks elsewhere "client.elsewhere $osd-read-only pool=disks'" rbd:disks/g --read-only &&
-		lacks reader "client.reader $osd pool=disks'" rbd:disks/g &&
-		lacks nofence "client.nofence needs the capability mon 'profile rbd'" rbd:disks/g &&
-		lacks nofence "client.nofence needs the capability mon 'profile rbd'" rbd:disks/g --gateway n --nqn "$gateway_url"
+	local osd="needs the capability osd 'profile rbd" mon="needs the capability mon 'profile rbd'"
+	at_once 'lacks stranger "lets client.stranger not in" rbd:disks/g' 'lacks none "lets client.none not in" rbd:disks/g' \
+		'lacks noosd "client.noosd $osd pool=disks" rbd:disks/g' 'lacks elsewhere "client.elsewhere $osd pool=disks" rbd:disks/g' &&
+		at_once 'lacks elsewhere "client.elsewhere $osd-read-only pool=disks" rbd:disks/g --read-only' \
+			'lacks reader "client.reader $osd pool=disks" rbd:disks/g' \
+			'lacks nofence "client.nofence $mon" rbd:disks/g' \
+			'lacks nofence "client.nofence $mon" rbd:disks/g --gateway n --nqn "$gateway_url"'
 }
 # The target that runs: what it cannot add is said in a line, the rest goes on
 caps_others() {
@@ -35,11 +35,11 @@ caps_others() {
 		json.dump(c, open(file, "w"))
 	END
 	said=$(wc -l <"$work/gateway.err")
-	kill -HUP "$(program_of "$gateway")" && wait_for 30 gateway_said 4 "$said" || { cat "$work/gateway.err"; return 1; }
+	kill -HUP "$(program_of "$gateway")" && wait_for 60 gateway_said 4 "$said" || { cat "$work/gateway.err"; return 1; }
 	tail -n +$((said + 1)) "$work/gateway.err" | tee "$work/caps.said"
 	[ "$(grep -c 'capability\|not in' "$work/caps.said")" = 4 ] && gateway_says '"nsid": 7' && grep '"nsid": 8' "$work/status" && ! grep '"nsid": [3456]' "$work/status" &&
 		on_disk tcp read @ 0 1m | cmp - "$work/zeros" && on_disk tcp read "@?nsid=7" 0 4k >"$work/read" && on_disk tcp write "@?nsid=8" 4k < <(head -c 4096 "$work/zeros") &&
-		gateway_config disks/g && kill -HUP "$(program_of "$gateway")" && wait_for 10 gateway_lacks_old
+		gateway_config disks/g && kill -HUP "$(program_of "$gateway")" && wait_for 60 gateway_lacks_old
 }
 gateway_said() { tail -n +$(($2 + 1)) "$work/gateway.err" | grep "read again.*$1 items failed"; } # N LINES
 gateway_lacks_old() { ! gateway_says '"nsid": 8'; }

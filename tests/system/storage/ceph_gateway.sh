@@ -25,15 +25,15 @@ gateway_up() {
 	: >"$work/gateway.out"
 	at 0 "$target" --config "$work/gateway.json" >"$work/gateway.out" 2>"$work/gateway.err" </dev/null &
 	gateway=$!
-	wait_for 30 gateway_listens || { cat "$work/gateway.err"; return 1; }
+	wait_for 60 gateway_listens || { cat "$work/gateway.err"; return 1; }
 }
 gateway_listens() { [ "$(wc -l <"$work/gateway.out")" -ge 2 ] || gone "$gateway"; }
 on_disk() { # TRANSPORT VERB ARGS…: @ stands for the disk
 	local transport=$1
 	shift
-	at 0 timeout -k 5 $((60 * SLOW)) "$disk_tool" "${@/#@/nvme+$transport://127.0.0.1:$gateway_port/$gateway_url}"
+	at 0 timeout -k 5 $((120 * SLOW)) "$disk_tool" "${@/#@/nvme+$transport://127.0.0.1:$gateway_port/$gateway_url}"
 }
-gateway_says() { at 0 timeout -k 5 30 "$target" status --port "$gateway_port" >"$work/status" && grep -q "$1" "$work/status"; }
+gateway_says() { at 0 timeout -k 5 60 "$target" status --port "$gateway_port" >"$work/status" && grep -q "$1" "$work/status"; }
 
 gateway_verifies() { # TRANSPORT
 	head -c 5000000 /dev/urandom >"$work/source" && on_disk "$1" copy "$work/source" @ && on_disk "$1" read @ 0 5000192 | cmp -n 5000000 - "$work/source" &&
@@ -41,17 +41,17 @@ gateway_verifies() { # TRANSPORT
 }
 gateway_has_size() { on_disk tcp info @ | grep -q "^size *$1 "; }
 resized() {
-	gateway_has_size 33554432 && client rbd resize --no-progress disks/g --size 48M && wait_for 10 gateway_has_size 50331648
+	gateway_has_size 33554432 && client rbd resize --no-progress disks/g --size 48M && wait_for 60 gateway_has_size 50331648
 }
 gateway_writable() { ! gateway_says '"readonly": true'; }
 snapshot() {
 	local status
 	client rbd snap create --no-progress disks/g@s && head -c 1M /dev/zero >"$work/zeros" && on_disk tcp write @ 0 <"$work/zeros" || return 1
-	gateway_config disks/g@s && kill -HUP "$(program_of "$gateway")" && wait_for 10 gateway_says '"readonly": true' &&
+	gateway_config disks/g@s && kill -HUP "$(program_of "$gateway")" && wait_for 60 gateway_says '"readonly": true' &&
 		on_disk rdma read @ 0 1m | cmp -n 1048576 - "$work/source" || return 1
 	on_disk tcp write @ 0 <"$work/zeros"
 	status=$?
-	gateway_config disks/g && kill -HUP "$(program_of "$gateway")" && wait_for 10 gateway_writable &&
+	gateway_config disks/g && kill -HUP "$(program_of "$gateway")" && wait_for 60 gateway_writable &&
 		[ $status -gt 0 ] && [ $status -lt 99 ] && on_disk tcp read @ 0 1m | cmp - "$work/zeros"
 }
 osds() { # SIGNAL: to all of them
@@ -63,7 +63,7 @@ cluster_stops() {
 	osds STOP || return 1
 	on_disk tcp copy "$work/source" @ &
 	copy=$!
-	wait_for 20 gateway_says '"late": [1-9]'
+	wait_for 60 gateway_says '"late": [1-9]'
 	osds CONT
 	wait $copy && on_disk rdma read @ 0 5000192 | cmp -n 5000000 - "$work/source"
 }
@@ -74,30 +74,44 @@ gateway_notices() { # by the next request; the OSDs hear of the blocklist after 
 blocklisted() {
 	local address reader
 	address=$(client rbd status disks/g | sed -n 's/.*watcher=\([^ ]*\) .*/\1/p' | head -1)
-	ceph osd blocklist add "$address" && wait_for 20 gateway_notices && grep "has shut this target out" "$work/gateway.err" || return 1
+	ceph osd blocklist add "$address" && wait_for 60 gateway_notices && grep "has shut this target out" "$work/gateway.err" || return 1
 	on_disk tcp read @ 0 1m >"$work/read" &
 	reader=$!
 	sleep 1
 	! gone $reader &&
-		[ ! -s "$work/read" ] && kill -HUP "$(program_of "$gateway")" && wait_for 20 gateway_says '"shut_out": false' && wait $reader &&
+		[ ! -s "$work/read" ] && kill -HUP "$(program_of "$gateway")" && wait_for 60 gateway_says '"shut_out": false' && wait $reader &&
 		cmp "$work/read" "$work/zeros"
 }
+at_once() { # LINE…: commands of which each waits for the cluster. All succeed
+	local line pid status=0 pids=() n=0
+	for line; do
+		(trap - EXIT; eval "$line") >"$work/once.$n" 2>&1 &
+		pids+=($!)
+		n=$((n + 1))
+	done
+	for pid in "${pids[@]}"; do
+		wait "$pid" || status=1
+	done
+	cat "$work"/once.*
+	rm "$work"/once.*
+	return $status
+}
 refused_with() { # MESSAGE ARGS…
-	local status
-	at 0 timeout -k 5 60 "$target" --port 0 --ceph-conf "$cluster/ceph.conf" "${@:2}" >"$work/refused" 2>&1
+	local status said
+	said=$(at 0 timeout -k 5 60 "$target" --port 0 --ceph-conf "$cluster/ceph.conf" "${@:2}" 2>&1)
 	status=$?
-	cat "$work/refused"
-	[ $status = 1 ] && [ "$(wc -l <"$work/refused")" = 1 ] && grep -qF "$1" "$work/refused"
+	echo "$said"
+	[ $status = 1 ] && [ "$(wc -l <<<"$said")" = 1 ] && grep -qF "$1" <<<"$said"
 }
 bad_names() {
 	client rbd create disks/unlocked --size 1M --image-feature layering || return 1
-	refused_with "pool nowhere: No such file" --export rbd:nowhere/g && refused_with "image none: No such file" --export rbd:disks/none &&
-		refused_with "image g@none: No such file" --export rbd:disks/g@none && refused_with "POOL/IMAGE" --export rbd:disks &&
-		refused_with "no exclusive lock" --export rbd:disks/unlocked &&
-		refused_with "/nowhere: No such file" --ceph-conf /nowhere --export rbd:disks/g
+	at_once 'refused_with "pool nowhere: No such file" --export rbd:nowhere/g' 'refused_with "image none: No such file" --export rbd:disks/none' \
+		'refused_with "image g@none: No such file" --export rbd:disks/g@none' 'refused_with "POOL/IMAGE" --export rbd:disks' \
+		'refused_with "no exclusive lock" --export rbd:disks/unlocked' \
+		'refused_with "/nowhere: No such file" --ceph-conf /nowhere --export rbd:disks/g'
 }
 gateway_ends() {
-	kill "$(program_of "$gateway")" && wait_for 20 gone "$gateway" && wait "$gateway" && [ -z "$(client rbd status disks/g | grep watcher=)" ]
+	kill "$(program_of "$gateway")" && wait_for 60 gone "$gateway" && wait "$gateway" && [ -z "$(client rbd status disks/g | grep watcher=)" ]
 }
 
 gateway_cases() { # HOW
