@@ -15,11 +15,16 @@ source "$(dirname "$0")/ceph_gateways.sh"
 source "$(dirname "$0")/ceph_caps.sh"
 store=bluestore
 
+second=        # the other cluster's shell
 shell=$BASHPID # that has started the daemons in ceph_pids
 ceph_cleanup() {
-	local status=$?
+	local status=$? p
 	[ $BASHPID = "$shell" ] || return
-	trap - EXIT INT TERM
+	trap - EXIT
+	trap '' INT TERM # another signal would end the shell of the other cluster, and leave its network
+	for p in $(jobs -p); do # a signal to the shell that has started a program would not reach the program
+		[ "$p" = "$second" ] || kill -9 "$(program_of "$p")"
+	done 2>/dev/null
 	ceph_down
 	[ $hosts = one ] || ceph_network_gone
 	[ $BASHPID = $$ ] || exit $status
@@ -235,7 +240,7 @@ three_hosts() {
 beside() { # COMMAND…
 	trap ceph_cleanup EXIT # bash forgets it in a shell of its own
 	trap 'exit 130' INT TERM
-	shell=$BASHPID work=$work/beside failed=0
+	shell=$BASHPID second= work=$work/beside failed=0
 	cluster=$work/ceph
 	mkdir -p "$work"
 	"$@"
@@ -246,7 +251,6 @@ beside() { # COMMAND…
 [ "${CEPH:-}" != control ] || finish
 
 messenger=async+rdma
-second=
 if [ -z "${CEPH:-}" ]; then
 	(beside three_hosts) >"$work/beside.out" 2>&1 &
 	second=$!
