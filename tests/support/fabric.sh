@@ -80,7 +80,7 @@ ends_with() { # NODE NODE COMMAND ARGS…: it cuts all ways while they talk: an 
 	VERBENA_NODE=$2 start_client ib_send_lat -d ib0 -D 10 -u 12
 	sleep 0.5
 	"${@:3}" || return 1
-	wait_for 5 sees_cut || { said_by_both; rc=1; }
+	wait_for 20 sees_cut || { said_by_both; rc=1; }
 	kill "$server" "$client" 2>/dev/null
 	wait "$server" "$client"
 	return $rc

@@ -180,9 +180,6 @@ static void turn(struct server *s)
 
 	s->now = server_now();
 	vb_fabric_time(s->fabric, s->now);
-	clients_time(s);
-	cms_time(s);
-	peers_time(s);
 	for (int i = 0; i < n; i++) {
 		void *what = events[i].data.ptr;
 		struct peer *p = peer_of(s, what);
@@ -200,6 +197,10 @@ static void turn(struct server *s)
 		else
 			client_event(s, what, events[i].events);
 	}
+	/* after what has come: this process may have been without a processor, and what it waits for may be there */
+	clients_time(s);
+	cms_time(s);
+	peers_time(s);
 	joined_tell(s);
 	links_time(s);
 	peers_tell(s);

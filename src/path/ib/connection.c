@@ -151,7 +151,10 @@ static void ib_in_child(struct vb_node *node)
 
 static unsigned ib_poll(struct vb_node *node, bool finish)
 {
-	return atomic_load_explicit(&node->io->link->up, memory_order_relaxed) ? vb_roce_poll_port(node->io->link) : 0;
+	if (!atomic_load_explicit(&node->io->link->up, memory_order_relaxed))
+		return 0;
+	vb_roce_datagrams_poll(node->io->link);
+	return vb_roce_poll_port(node->io->link);
 }
 
 static void ib_watch(struct vb_node *node, bool watch)
@@ -166,6 +169,8 @@ static uint64_t ib_due(struct vb_node *node)
 	bool links = atomic_load_explicit(&node->io->transport[VB_TRANSPORT_IB].users, memory_order_relaxed);
 	uint64_t waits = links ? vb_roce_port_due(node->io->link) : 0;
 
+	if (links && !waits)
+		waits = vb_roce_datagrams_due(node->io->link);
 	return waits && (!report || waits < report) ? waits : report;
 }
 

@@ -11,6 +11,8 @@
 #include "frame/segment.h"
 #include "util/guard.h"
 
+#define AGAIN VB_MS(1) /* ns; pause before a sleeping program retries datagrams that the kernel did not accept */
+
 static struct vb_tx *tx_of_datagram(struct vb_qp *qp, const struct vb_swqe *w)
 {
 	return vb_tx_of(vb_roce_sockets_for(qp), qp->qp.qp_num, w->ud_qpn);
@@ -74,6 +76,33 @@ void vb_roce_datagrams_end(struct vb_qp *qp)
 	struct vb_tx *tx = qp->datagram.tx_open;
 
 	qp->datagram.tx_open = NULL;
-	if (tx)
-		vb_tx_end(tx);
+	if (!tx || vb_tx_end(tx))
+		return;
+	/* their requests complete now, and perhaps the queue pair never sends again */
+	atomic_store(&vb_roce_sockets_for(qp)->datagrams_wait, true);
+	vb_timer_at(qp->node, vb_now() + AGAIN);
+}
+
+uint64_t vb_roce_datagrams_due(const struct vb_roce_sockets *s)
+{
+	bool wait = atomic_load_explicit(&s->datagrams_wait, memory_order_relaxed);
+
+	return wait && atomic_load_explicit(&s->up, memory_order_relaxed) ? vb_now() + AGAIN : 0;
+}
+
+void vb_roce_datagrams_again(struct vb_roce_sockets *s)
+{
+	bool wait = false;
+
+	atomic_store(&s->datagrams_wait, false);
+	for (unsigned i = 0; i < VB_TX_COUNT; i++) {
+		if (!vb_tx_waits(s->tx[i]))
+			continue;
+		if (vb_tx_begin(s->tx[i], NULL))
+			vb_tx_end(s->tx[i]);
+		else
+			wait = true;
+	}
+	if (wait)
+		atomic_store(&s->datagrams_wait, true);
 }

@@ -27,7 +27,7 @@
 #define BUFFER 65536u       /* bytes; the longest datagram that UDP_GRO makes */
 #define ENOUGH (2 * BUFFER) /* bytes; larger batches would not stay in the near cache */
 #define ECN_CE 3
-#define PATIENCE VB_MS(20) /* ns: so long a datagram waits for a receive */
+#define PATIENCE VB_MS(150) /* ns: so long a datagram waits for a receive, less than LINK_LIFETIME */
 
 struct vb_roce_rx {
 	int fd;

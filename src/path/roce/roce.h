@@ -41,6 +41,8 @@ struct vb_roce_sockets {
 	bool framed;
 	struct vb_roce_rx *rx;
 	struct vb_tx *tx[VB_TX_COUNT];
+	/* some whose requests have completed are in a sender, because the kernel had no room */
+	atomic_bool datagrams_wait;
 
 	/* packets for programs that the broker has not introduced yet (forward.c). Under progress */
 	struct vb_roce_waiting *held;
@@ -101,6 +103,14 @@ unsigned vb_roce_poll(struct vb_node *node);
 unsigned vb_roce_poll_port(struct vb_roce_sockets *s); /* the same for a port on a fabric */
 /* When that is to be done again although nothing has come, ns; 0: never. */
 uint64_t vb_roce_port_due(const struct vb_roce_sockets *s);
+/* When datagrams that wait are to be sent again by a poll, ns; 0: none wait. */
+uint64_t vb_roce_datagrams_due(const struct vb_roce_sockets *s);
+void vb_roce_datagrams_again(struct vb_roce_sockets *s); /* sends them. Under progress */
+static inline void vb_roce_datagrams_poll(struct vb_roce_sockets *s)
+{
+	if (__builtin_expect(atomic_load_explicit(&s->datagrams_wait, memory_order_relaxed), 0))
+		vb_roce_datagrams_again(s);
+}
 
 /* Addresses and arrival time of a packet. */
 struct vb_roce_arrival {

@@ -50,14 +50,22 @@ static void roce_free(struct vb_node *node)
 static unsigned roce_poll(struct vb_node *node, bool finish)
 {
 	(void)finish;
-	return atomic_load_explicit(&node->io->roce->up, memory_order_relaxed) ? vb_roce_poll(node) : 0;
+	if (!atomic_load_explicit(&node->io->roce->up, memory_order_relaxed))
+		return 0;
+	vb_roce_datagrams_poll(node->io->roce);
+	return vb_roce_poll(node);
+}
+
+static uint64_t earlier_of(uint64_t a, uint64_t b)
+{
+	return a && (!b || a < b) ? a : b;
 }
 
 static uint64_t roce_due(struct vb_node *node)
 {
-	uint64_t forward = vb_roce_forward_due(node), lost = vb_roce_lost_at(node);
+	uint64_t due = earlier_of(vb_roce_forward_due(node), vb_roce_lost_at(node));
 
-	return lost && (lost < forward || !forward) ? lost : forward;
+	return earlier_of(due, vb_roce_datagrams_due(node->io->roce));
 }
 
 /* Adds the counters of existing queue pairs. Under progress. */
@@ -116,11 +124,6 @@ void vb_roce_arm_sockets(struct vb_node *node, struct vb_roce_sockets *s)
 	vb_lock(&node->progress);
 	vb_roce_rx_arm(s->rx, vb_fault_is_armed(VB_FAULT_ARM_ROCE_RX));
 	vb_unlock(&node->progress);
-}
-
-static uint64_t earlier_of(uint64_t a, uint64_t b)
-{
-	return a && (!b || a < b) ? a : b;
 }
 
 uint64_t vb_roce_serve_faults_of(struct vb_node *node, struct vb_roce_sockets *s)

@@ -3,7 +3,7 @@
 # follows: IBA volume 1, 10.9 (partitions), 16.1.3.5 (PortCounters); perftest(1), ibv_rc_pingpong(1), man/verbena-fabric.8
 # SPDX-License-Identifier: MIT
 source "$(dirname "$0")/../../support/fabric.sh"
-LIMIT=20
+LIMIT=60
 start_fabric --generate fat-tree:4,2,3
 guid_of() { ctl show "$1" | sed -n 's/.* guid 0x\([0-9a-f]*\).*/\1/p' | head -1; }
 cat >"$work/partitions" <<-END

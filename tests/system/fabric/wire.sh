@@ -3,7 +3,7 @@
 # follows: IBA volume 1, 7.7 (LRH), 7.8 (VCRC), 16.1.3.5 (PortCounters); perftest(1), ibv_rc_pingpong(1), man/verbena-fabric.8
 # SPDX-License-Identifier: MIT
 source "$(dirname "$0")/../../support/fabric.sh"
-LIMIT=20
+LIMIT=60
 export VERBENA_WIRE=always
 start_fabric --generate fat-tree:3,2,2
 sm host1 &
