@@ -9,6 +9,7 @@
 #include "abi/port.h"
 #include "fault/set.h"
 #include "core/device.h"
+#include "core/static_rate.h"
 
 static struct vb_device *device_of(struct ibv_context *context)
 {
@@ -90,21 +91,12 @@ int vb_query_port(struct ibv_context *context, uint8_t port, struct _compat_ibv_
 /* In units of 100 Mb/s, lanes multiplied in. */
 int vb_query_port_speed(struct ibv_context *context, uint32_t port, uint64_t *speed)
 {
-	/* IBA 14.2.5.6 (PortInfo): LinkSpeedActive is one bit per speed, from 2.5 Gb/s; LinkWidthActive one per width.
-	 */
-	static const unsigned lane[] = {25, 50, 100, 100, 140, 250, 500, 1000}, lanes[] = {1, 4, 8, 12, 2};
 	struct ibv_port_attr attr;
-	uint64_t product = 0;
 	int err = vb_query_port_attr(device_of(context), port, &attr);
 
-	if (err)
-		return err;
-	for (unsigned s = 0; s < sizeof(lane) / sizeof(*lane); s++)
-		for (unsigned w = 0; w < sizeof(lanes) / sizeof(*lanes); w++)
-			if (attr.active_speed >> s == 1 && attr.active_width >> w == 1)
-				product = lane[s] * lanes[w];
-	*speed = product;
-	return 0;
+	if (!err)
+		*speed = vb_port_mbps(&attr) / 100;
+	return err;
 }
 
 int vb_query_gid(struct ibv_context *context, uint8_t port, int index, union ibv_gid *gid)

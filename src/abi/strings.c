@@ -2,6 +2,7 @@
 // follows: ibv_node_type_str(3), ibv_event_type_str(3); the texts are those of rdma-core, on which scripts rely
 // SPDX-License-Identifier: MIT
 #include "abi/dispatch.h"
+#include "core/newer.h"
 
 /* Numbers without an entry read "unknown". */
 static const char *lookup(const char *const *table, unsigned n, unsigned i)
@@ -10,9 +11,6 @@ static const char *lookup(const char *const *table, unsigned n, unsigned i)
 }
 
 #define LOOKUP(table, i) lookup(table, sizeof(table) / sizeof(*(table)), (unsigned)(i))
-
-/* The headers of 44.0 have no name for this number. */
-enum { EVENT_DEVICE_SPEED_CHANGE = IBV_EVENT_WQ_FATAL + 1 };
 
 VB_EXPORT const char *ibv_node_type_str(enum ibv_node_type node_type)
 {
@@ -66,7 +64,7 @@ VB_EXPORT const char *ibv_event_type_str(enum ibv_event_type event)
 	        [IBV_EVENT_CLIENT_REREGISTER] = "client reregistration",
 	        [IBV_EVENT_GID_CHANGE] = "GID table change",
 	        [IBV_EVENT_WQ_FATAL] = "WQ fatal",
-	        [EVENT_DEVICE_SPEED_CHANGE] = "Device link speed change",
+	        [VB_IBV_EVENT_DEVICE_SPEED_CHANGE] = "Device link speed change",
 	};
 
 	return LOOKUP(texts, event);

@@ -98,6 +98,17 @@ static unsigned port_change(bool was_up, bool is_up)
 	return is_up ? VB_DEV_PORT_UP : VB_DEV_PORT_DOWN;
 }
 
+/* A link that is down, or that of a virtual interface, tells no speed. */
+static unsigned speed_change(struct vb_device *dev, const struct vb_netdev *nd)
+{
+	uint32_t was = dev->speed;
+
+	if (!vb_netdev_is_up(nd) || !nd->speed_mbps || nd->speed_mbps == was)
+		return 0;
+	dev->speed = nd->speed_mbps;
+	return was ? VB_DEV_SPEED : 0;
+}
+
 /* The GID is the MAC address, then zeros. lo has no MAC and uses bytes of its GUID. */
 static bool update_iwarp_gid(struct vb_device *dev)
 {
@@ -141,6 +152,7 @@ void vb_device_apply(struct vb_device *dev, const struct vb_netdev *nd)
 		dev->pending |= change;
 		if (vb_mtu_of_ip_mtu(dev->nd.mtu) != vb_mtu_of_ip_mtu(nd->mtu))
 			dev->pending |= VB_DEV_MTU;
+		dev->pending |= speed_change(dev, nd);
 		dev->nd = *nd;
 	}
 	if (dev->lids && vb_lid_of(&dev->nd) != lid)

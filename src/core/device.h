@@ -28,6 +28,7 @@ enum {
 	VB_DEV_PKEY_CHANGE = 1 << 6,
 	VB_DEV_SM_CHANGE = 1 << 7,
 	VB_DEV_REREGISTER = 1 << 8, /* the subnet manager wants clients to register again */
+	VB_DEV_SPEED = 1 << 9,      /* the link has come up with another speed, or has got another one */
 	VB_DEV_GONE = 1 << 4,       /* the interface does not exist any more; reported once, and does not return */
 };
 
@@ -52,6 +53,7 @@ struct vb_device {
 	_Atomic uint32_t lids_of_ib; /* LMC << 16 | LID of port, which datagrams read without the lock */
 	struct vb_gid_table gids;
 	unsigned pending; /* VB_DEV_ bits not yet returned by vb_device_refresh */
+	uint32_t speed;   /* Mb/s: the last one of the link while it was up; 0: it has told none yet */
 	bool gone;
 
 	/* Counters in this process. Of queue pairs that have left their path: under node->progress. Of destroyed CQs, as

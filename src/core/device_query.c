@@ -64,8 +64,8 @@ static void with_paging(struct ibv_device_attr_ex *attr, bool iwarp)
 		attr->odp_caps.per_transport_caps.uc_odp_caps = datagrams | IBV_ODP_SUPPORT_WRITE;
 		attr->odp_caps.per_transport_caps.ud_odp_caps = datagrams;
 	}
-	if (attr->orig_attr.device_cap_flags & IBV_DEVICE_XRC)
-		attr->xrc_odp_caps = all & ~(uint32_t)IBV_ODP_SUPPORT_RECV; /* it receives by shared queues only */
+	if (attr->orig_attr.device_cap_flags & IBV_DEVICE_XRC) /* it receives by shared queues only */
+		attr->xrc_odp_caps = attr->odp_caps.per_transport_caps.rc_odp_caps & ~(uint32_t)IBV_ODP_SUPPORT_RECV;
 }
 
 /* Work queues, segmentation, checksums and VLANs serve raw packet queue pairs alone. */

@@ -1,4 +1,4 @@
-// newer.h - numbers and a slot that verbs.h got after rdma-core 44.0, for RDMA FLUSH and ATOMIC WRITE
+// newer.h - numbers and a slot that verbs.h got after rdma-core 44.0: RDMA FLUSH, ATOMIC WRITE, an asynchronous event
 // follows: rdma-core 60, libibverbs/verbs.h (numbers and layouts only); IBA annexes A19 (FLUSH), A20 (ATOMIC WRITE)
 // SPDX-License-Identifier: MIT
 #ifndef VB_CORE_NEWER_H
@@ -16,6 +16,9 @@ enum {
 	VB_IBV_ACCESS_FLUSH_GLOBAL = 1 << 8,
 	VB_IBV_ACCESS_FLUSH_PERSISTENT = 1 << 9,
 };
+
+/* Of enum ibv_event_type. It is about the device, so its port_num is 0. */
+enum { VB_IBV_EVENT_DEVICE_SPEED_CHANGE = IBV_EVENT_WQ_FATAL + 1 };
 
 /* Of struct ibv_odp_caps. */
 enum { VB_IBV_ODP_SUPPORT_FLUSH = 1 << 6, VB_IBV_ODP_SUPPORT_ATOMIC_WRITE = 1 << 7 };

@@ -1,5 +1,5 @@
 // opcode.c - the table of send queue operations and their properties
-// follows: IBA volume 1, table 97 (operations by transport service), annex A14 (XRC); ibv_post_send(3), ibv_wr_post(3)
+// follows: IBA volume 1, table 97 (operations by transport service), annexes A14 (XRC), A19, A20; ibv_post_send(3), ibv_wr_post(3)
 // SPDX-License-Identifier: MIT
 #include "core/opcode.h"
 
@@ -33,7 +33,7 @@ const struct vb_wr_info vb_wr_info[VB_WR_OPCODES] = {
 
 uint64_t vb_wr_send_ops(uint8_t qp_type, bool iwarp)
 {
-	unsigned types = VB_QPT_BIT(qp_type) | (qp_type == IBV_QPT_RC && !iwarp ? VB_QPT_RC_OF_IB : 0);
+	unsigned types = VB_QPT_BIT(qp_type) | (RC & VB_QPT_BIT(qp_type) && !iwarp ? VB_QPT_RC_OF_IB : 0);
 	uint64_t ops = 0;
 
 	for (int i = 0; i < VB_WR_OPCODES; i++)

@@ -10,7 +10,7 @@
 
 #define VB_QPT_BIT(type) (1u << (type))
 
-/* RC of InfiniBand and RoCE, not of iWARP. ibv_post_send looks for it if the type's own bit is not set. */
+/* RC and XRC of InfiniBand and RoCE, not RC of iWARP. ibv_post_send looks for it if the type's own bit is not set. */
 #define VB_QPT_RC_OF_IB (1u << 15)
 
 enum {

@@ -34,10 +34,10 @@ static inline uint64_t sge_sum(const struct ibv_sge *sge, int n)
 	return length;
 }
 
-/* An atomic write of RC, but not of iWARP. A flush has no place in struct ibv_send_wr. */
+/* An atomic write of RC or XRC, but not of iWARP. A flush has no place in struct ibv_send_wr. */
 static bool is_atomic_write(const struct vb_qp *qp, const struct ibv_send_wr *wr)
 {
-	return wr->opcode == IBV_WR_ATOMIC_WRITE && qp->type == IBV_QPT_RC && !vb_qp_is_iwarp(qp);
+	return wr->opcode == IBV_WR_ATOMIC_WRITE && vb_qp_is_reliable(qp) && !vb_qp_is_iwarp(qp);
 }
 
 /* Checks the queue, the request and the operation, in the order of the man page's errors. 0 or errno. */

@@ -10,6 +10,7 @@
 #include "core/handle.h"
 #include "core/qp.h"
 #include "core/sq.h"
+#include "core/static_rate.h"
 #include "core/verbs.h"
 #include "core/xrc.h"
 #include "frame/packet.h"
@@ -167,8 +168,27 @@ static uint32_t mtu_of_port(const struct vb_qp *qp)
 	return vb_query_port_attr(ctx_of(qp)->dev, 1, &port) ? VB_PAYLOAD_MAX : 128u << port.active_mtu;
 }
 
+/* The limit by the static rate of a connected queue pair's path. 0: none. */
+static uint32_t kbps_of_path(const struct vb_qp *qp)
+{
+	struct ibv_port_attr port;
+
+	if (!qp->attr.ah_attr.static_rate || qp->type == IBV_QPT_XRC_RECV ||
+	    vb_query_port_attr(ctx_of(qp)->dev, 1, &port))
+		return 0;
+	return vb_static_kbps(qp->attr.ah_attr.static_rate, &port);
+}
+
+/* The lower one of both limits. */
+static uint32_t kbps_of(const struct vb_qp *qp)
+{
+	uint32_t path = kbps_of_path(qp), own = qp->attr.rate_limit;
+
+	return !path || (own && own < path) ? own : path;
+}
+
 /* Takes over a rate limit. wish: its bursts and packets; NULL: the adapter chooses. Under progress + sq_lock. */
-static void take_rate(struct vb_qp *qp, const struct ibv_qp_rate_limit_attr *wish, uint32_t mtu)
+static void take_rate(struct vb_qp *qp, uint32_t kbps, const struct ibv_qp_rate_limit_attr *wish, uint32_t mtu)
 {
 	uint32_t packet = mtu + VB_RATE_HEADERS, burst = wish ? wish->max_burst_sz : 0;
 
@@ -178,7 +198,7 @@ static void take_rate(struct vb_qp *qp, const struct ibv_qp_rate_limit_attr *wis
 		burst = UC_BURST;
 	if (!qp->rate.kbps) /* nothing has counted since the last limit, and positions go round */
 		qp->rate.granted = qp->sq_emit;
-	vb_rate_set(&qp->rate, qp->attr.rate_limit, burst, wish ? wish->typical_pkt_sz : 0, packet, mtu, vb_now());
+	vb_rate_set(&qp->rate, kbps, burst, wish ? wish->typical_pkt_sz : 0, packet, mtu, vb_now());
 	vb_path_limit(qp);
 }
 
@@ -204,7 +224,7 @@ static int modify_held(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mas
                        const struct ibv_qp_rate_limit_attr *limit)
 {
 	bool iwarp = vb_qp_is_iwarp(qp) && !here;
-	uint32_t mtu = mask & IBV_QP_RATE_LIMIT ? mtu_of_port(qp) : 0;
+	uint32_t mtu = mask & (IBV_QP_RATE_LIMIT | IBV_QP_AV) ? mtu_of_port(qp) : 0;
 	enum ibv_qp_state cur, next;
 	enum vb_sq_status status = VB_SQ_GOOD;
 
@@ -239,8 +259,8 @@ again:
 	if (cur == IBV_QPS_SQE) /* the thread whose request has failed may not have flushed the others yet */
 		qp->path->settle(qp);
 	vb_qp_take_attr(qp, attr, mask);
-	if (mask & IBV_QP_RATE_LIMIT)
-		take_rate(qp, limit, mtu);
+	if (mask & IBV_QP_RATE_LIMIT || (mask & IBV_QP_AV && kbps_of(qp) != qp->rate.kbps))
+		take_rate(qp, kbps_of(qp), limit, mtu);
 	if (!iwarp || next != IBV_QPS_RTR) /* iWARP: the state stays as it is */
 		status = enter_state(qp, cur, next);
 	unlock_both(qp);

@@ -55,7 +55,9 @@ enum vb_position { VB_MIDDLE = 0, VB_FIRST = 1, VB_LAST = 2, VB_ONLY = VB_FIRST 
 	X(0xb3, XRC_CMP_SWAP, XRC, CMP_SWAP, ONLY, VB_EXT_XRCETH | VB_EXT_ATOMIC)                 \
 	X(0xb4, XRC_FETCH_ADD, XRC, FETCH_ADD, ONLY, VB_EXT_XRCETH | VB_EXT_ATOMIC)               \
 	X(0xb6, XRC_SEND_LAST_INV, XRC, SEND, LAST, VB_EXT_XRCETH | VB_EXT_IETH)                  \
-	X(0xb7, XRC_SEND_ONLY_INV, XRC, SEND, ONLY, VB_EXT_XRCETH | VB_EXT_IETH)
+	X(0xb7, XRC_SEND_ONLY_INV, XRC, SEND, ONLY, VB_EXT_XRCETH | VB_EXT_IETH)                  \
+	X(0xbc, XRC_FLUSH, XRC, FLUSH, ONLY, VB_EXT_XRCETH | VB_EXT_FETH | VB_EXT_RETH)           \
+	X(0xbd, XRC_ATOMIC_WRITE, XRC, ATOMIC_WRITE, ONLY, VB_EXT_XRCETH | VB_EXT_RETH)
 
 /*
  * X(code, name, service, operation, position, extension headers). Other properties are derived. RD has no rows.

@@ -12,6 +12,7 @@ static void on_meet_reply(void *node, uint64_t tag, int err, const struct vb_pee
 static void on_introduced(void *node, const struct vb_peer_info *info)
 {
 	vb_peer_on_introduced(node, info);
+	vb_roce_introduced(node);
 }
 
 static void on_reattached(void *node)

@@ -12,7 +12,7 @@
 
 #ifdef __LP64__
 struct imports {
-	bool connects, gids;
+	bool connects, gids, ports;
 };
 
 /* The dynamic section of the executable, which the dynamic linker has read before us. */
@@ -77,6 +77,7 @@ static void read_imports(const struct dynamic *d, int table, struct imports *fou
 			continue;
 		found->connects = found->connects || !strcmp(name, "ibv_modify_qp");
 		found->gids = found->gids || strstr(name, "gid");
+		found->ports = found->ports || !strcmp(name, "ibv_query_port");
 	}
 }
 
@@ -102,7 +103,7 @@ bool vb_knows_lids_only(void)
 		struct imports found = {0};
 
 		dl_iterate_phdr(look_at_first, &found);
-		known = is = found.connects && !found.gids ? 2 : 1;
+		known = is = found.connects && found.ports && !found.gids ? 2 : 1;
 		if (is == 2)
 			vb_log(VB_LOG_INFO,
 			       "the program asks for no GID, so its RoCE adapters have LIDs (VERBENA_LIDS=0: they have none)");

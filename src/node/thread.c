@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "core/device.h"
+#include "core/newer.h"
 #include "node/control.h"
 #include "node/io.h"
 #include "node/lines_reader.h"
@@ -82,6 +83,8 @@ void vb_network_changed(struct vb_node *node)
 		for (unsigned k = 0; k < sizeof(events) / sizeof(*events); k++)
 			if (bits & events[k].bit)
 				vb_async_raise(c, events[k].type, PORT);
+		if (bits & VB_DEV_SPEED)
+			vb_async_raise(c, (enum ibv_event_type)VB_IBV_EVENT_DEVICE_SPEED_CHANGE, NULL);
 		if (bits & VB_DEV_GONE)
 			vb_async_raise(c, IBV_EVENT_DEVICE_FATAL, NULL);
 	}

@@ -136,6 +136,22 @@ void rcm_device_gone(struct rcm_device *dev)
 	unlock_devices(cancel);
 }
 
+/* A call on a synchronous id waits for an event of its own, and would take this one for it. */
+static void tell_move(struct rcm_id *id, const struct rcm_device *dev)
+{
+	for (; id; id = id->next)
+		if (id->source.dev == dev && id->state != RCM_REMOVED && id->delivers_events && !id->sync)
+			rcm_post(id, RDMA_CM_EVENT_ADDR_CHANGE, 0);
+}
+
+void rcm_device_moved(struct rcm_device *dev)
+{
+	rcm_lock();
+	tell_move(rcm.ids, dev);
+	tell_move(rcm.listeners, dev);
+	rcm_unlock();
+}
+
 /* Its only GID is a MAC address, so the addresses are those of the interface. */
 static bool find_in_iwarp(struct rcm_device *dev, const uint8_t gid[16], uint32_t ifindex, struct rcm_source *out)
 {

@@ -50,6 +50,7 @@ struct rcm_device {
 	struct ibv_pd *pd;
 	struct ibv_xrcd *xrcd;
 	uint64_t guid;
+	union ibv_gid first; /* made of the interface's hardware address; the watching thread's */
 	uint8_t max_initiator_depth, max_responder_resources, ack_delay;
 	bool iwarp, fabric; /* fabric: it is on an InfiniBand fabric (rdmacm/fabric.h) */
 	bool gone;          /* its interface has gone */
@@ -372,7 +373,9 @@ bool rcm_local_address(const uint8_t gid[16], uint32_t ifindex);
 int rcm_device_pd(struct rcm_device *dev);    /* 0 or errno */
 int rcm_device_xrcd(struct rcm_device *dev);  /* 0 or errno */
 void rcm_device_gone(struct rcm_device *dev); /* no lock held */
-void rcm_devices_forget(void);                /* in a child of fork() */
+/* Its hardware address has changed. No lock held. */
+void rcm_device_moved(struct rcm_device *dev);
+void rcm_devices_forget(void); /* in a child of fork() */
 
 /* watch.c */
 void rcm_watch(struct rcm_device *dev);

@@ -1,9 +1,10 @@
-// watch.c - reports adapters that are removed while the program waits
-// follows: rdma_get_cm_event(3) (RDMA_CM_EVENT_DEVICE_REMOVAL), ibv_get_async_event(3)
+// watch.c - reports adapters that are removed, or get another hardware address, while the program waits
+// follows: rdma_get_cm_event(3) (RDMA_CM_EVENT_DEVICE_REMOVAL, RDMA_CM_EVENT_ADDR_CHANGE), ibv_get_async_event(3)
 // SPDX-License-Identifier: MIT
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <string.h>
 #include <sys/epoll.h>
 
 #include "rdmacm/rdmacm.h"
@@ -11,6 +12,17 @@
 
 /* The program reads the asynchronous events of id->verbs, so these are read from a context of our own. */
 static int watched = -1;
+
+/* The first GID of RoCE and of iWARP is made of the hardware address. */
+static bool has_moved(struct rcm_device *dev)
+{
+	union ibv_gid first;
+
+	if (dev->fabric || ibv_query_gid(dev->watch, 1, 0, &first) || !memcmp(&first, &dev->first, sizeof(first)))
+		return false;
+	dev->first = first;
+	return true;
+}
 
 static void take_async_events(struct rcm_device *dev)
 {
@@ -21,6 +33,8 @@ static void take_async_events(struct rcm_device *dev)
 	enum ibv_event_type type = event.event_type;
 
 	ibv_ack_async_event(&event);
+	if (type == IBV_EVENT_GID_CHANGE && has_moved(dev))
+		rcm_device_moved(dev);
 	if (type != IBV_EVENT_DEVICE_FATAL)
 		return;
 	epoll_ctl(watched, EPOLL_CTL_DEL, dev->watch->async_fd, NULL);
@@ -68,7 +82,7 @@ void rcm_watch(struct rcm_device *dev)
 	}
 	dev->watch = ibv_open_device(dev->verbs->device);
 	dev->gone |= !dev->watch && errno == ENODEV;
-	if (dev->watch)
+	if (dev->watch && !ibv_query_gid(dev->watch, 1, 0, &dev->first))
 		epoll_ctl(watched, EPOLL_CTL_ADD, dev->watch->async_fd, &ev);
 }
 

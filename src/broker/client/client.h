@@ -52,7 +52,7 @@ struct vb_peer_info {
 struct vb_roce_grant {
 	int err, lane_fd, lifeline_fd;
 	uint32_t nlanes;
-	bool relayed, holder_known;
+	bool relayed, split, holder_known; /* split: lanes below VB_FOREIGN_LANES share half of the sockets */
 	uid_t holder_uid;
 };
 

@@ -121,6 +121,7 @@ static void give_roce_grant(struct vb_incoming *in, const struct vb_broker_ops *
 		g.lane_fd = in->fds[0];
 		g.lifeline_fd = m->relayed ? -1 : in->fds[1];
 		g.nlanes = m->nlanes;
+		g.split = m->split;
 	}
 	ops->roce_reply(arg, &g);
 }

@@ -52,10 +52,12 @@ enum vb_msg_type {
 	VB_MSG_ATTACH = 0x01,   /* vb_msg_attach, ngids × 16 bytes; descriptors: seg, doorbell, wake */
 	VB_MSG_SET_GIDS = 0x02, /* vb_msg_set_gids, n × 16 bytes */
 	VB_MSG_MEET = 0x03,
-	VB_MSG_STATUS = 0x04,      /* the head alone */
-	VB_MSG_DETACH = 0x05,      /* the head alone. A program that leaves without it counts as dead */
-	VB_MSG_ROCE = 0x10,        /* the head alone: asks for the receiving socket of the program's lane */
-	VB_MSG_ROCE_GROUP = 0x11,  /* vb_msg_roce_group, from programs whose datagrams are relayed. No answer */
+	VB_MSG_STATUS = 0x04, /* the head alone */
+	VB_MSG_DETACH = 0x05, /* the head alone. A program that leaves without it counts as dead */
+	VB_MSG_ROCE = 0x10,   /* the head alone: asks for the receiving socket of the program's lane */
+	VB_MSG_ROCE_GROUP =
+	        0x11, /* vb_msg_roce_group, from programs whose datagrams are relayed, or who share a socket. No
+	                            * answer, but the latter are introduced to each other */
 	VB_MSG_CM_OPEN = 0x20,     /* the head alone: the program takes part in queue pair 1. No answer */
 	VB_MSG_CM_CLOSE = 0x21,    /* the head alone: the program leaves queue pair 1, its bindings end. No answer */
 	VB_MSG_CM_SEND = 0x22,     /* vb_msg_cm_mad */
@@ -151,7 +153,9 @@ struct vb_msg_roce_reply {
 	int32_t err;
 	uint32_t nlanes;     /* sockets in the group: lane 0 has the first, the others share the rest */
 	uint32_t holder_uid; /* if holder_known: the user who holds the UDP port (err EADDRINUSE) */
-	uint8_t holder_known, relayed, zero[2];
+	uint8_t holder_known, relayed;
+	uint8_t split; /* the group serves several users: lanes below VB_FOREIGN_LANES have its first half */
+	uint8_t zero;
 };
 
 /* The lane joins or leaves a multicast group on an interface. */

@@ -358,6 +358,10 @@ static bool on_roce_group(struct vb_broker *b, struct vb_session *s, const void 
 	memcpy(&m, msg, sizeof(m));
 	if (s->foreign && s->groups_changed++ < VB_GROUP_CHANGES)
 		vb_hold_group(&b->hold, s->lane, m.group, m.ifindex, m.join);
+	if (!s->foreign) {
+		s->in_groups = true;
+		vb_session_introduce_sharers(b, s);
+	}
 	return true;
 }
 

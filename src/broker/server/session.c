@@ -352,6 +352,38 @@ static int give_lane(struct vb_broker *b, struct vb_session *s, int *fd, struct 
 	return vb_hold_give(&b->hold, &b->config.rt, s->lane, s->foreign, fd, holder);
 }
 
+/* Has it flushed when the event loop gets there: the caller may be in a flush itself. */
+static void flush_soon(struct vb_broker *b, struct vb_session *s)
+{
+	struct epoll_event ev = {.events = s->interest | EPOLLOUT,
+	                         .data.u64 = vb_source_key(VB_SRC_SOCK, s->slot, s->gen)};
+
+	if (s->full || epoll_ctl(b->epoll_fd, EPOLL_CTL_MOD, s->sock, &ev))
+		return;
+	s->interest = ev.events;
+	s->full = true;
+}
+
+static bool may_share(const struct vb_session *s)
+{
+	return s && s->lane && !s->foreign && !s->elsewhere;
+}
+
+void vb_session_introduce_sharers(struct vb_broker *b, struct vb_session *s)
+{
+	if (!b->hold.n || b->hold.n == VB_LANE_COUNT || !may_share(s))
+		return;
+	for (uint32_t lane = 1; lane < VB_LANE_COUNT; lane++) {
+		struct vb_session *other = b->holder[lane];
+
+		if (other == s || !may_share(other) || !(s->in_groups || other->in_groups))
+			continue;
+		vb_lane_set_add(&s->introduce, lane);
+		vb_lane_set_add(&other->introduce, s->lane);
+		flush_soon(b, other);
+	}
+}
+
 static int send_roce_reply(struct vb_broker *b, struct vb_session *s)
 {
 	struct vb_holder holder;
@@ -366,6 +398,7 @@ static int send_roce_reply(struct vb_broker *b, struct vb_session *s)
 	        .holder_uid = holder.uid,
 	        .holder_known = holder.known,
 	        .relayed = s->foreign,
+	        .split = !err && geteuid() == 0,
 	};
 
 	fds[1] = b->hold.lifeline;
@@ -374,8 +407,11 @@ static int send_roce_reply(struct vb_broker *b, struct vb_session *s)
 		close(fds[0]);
 		vb_gsi_on_port(b);
 	}
-	if (!sent)
+	if (!sent) {
 		s->roce_due = false;
+		if (!err)
+			vb_session_introduce_sharers(b, s);
+	}
 	return sent;
 }
 

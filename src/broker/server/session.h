@@ -41,6 +41,7 @@ struct vb_session {
 	bool stalled;                /* too many descriptors are in flight: send again after a pause */
 	bool attached_due, roce_due; /* ATTACHED, ROCE_REPLY are to be sent */
 	uint32_t groups_changed;     /* how often it has joined or left a multicast group */
+	bool in_groups;              /* so it has, on a socket that it may share */
 	int64_t roce_asked_at;       /* ms: its last ROCE request; limits those of another user's program */
 	bool detached;               /* it has sent DETACH */
 	uint32_t nanswers, nparked;
@@ -141,6 +142,9 @@ void vb_session_refuse(struct vb_broker *b, struct vb_session *s, int err, const
 void vb_session_drop_fds(const struct vb_session *s, const int *fds, int nfds);
 /* Returns 0, EAGAIN (the socket is full), ETOOMANYREFS (out of memory or of descriptors in flight: try again later),
  * or another errno: the connection is broken. */
+/* Programs that share a socket pass datagrams to a group on to each other, so they have to meet. Introduces those that have
+ * been in a group to this one, and this one, if it has been, to all. */
+void vb_session_introduce_sharers(struct vb_broker *b, struct vb_session *s);
 int vb_session_send(struct vb_session *s, const void *msg, size_t len, const int *fds, int nfds);
 void vb_lane_release(struct vb_broker *b, uint32_t lane);
 

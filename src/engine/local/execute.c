@@ -267,9 +267,9 @@ enum vb_verdict vb_local_execute(struct vb_qp *qp, struct vb_local_req *q)
 	case VB_REC_ATOMIC:
 		return vb_qp_is_reliable(qp) ? do_atomic(qp, q) : VB_VERDICT_DROP;
 	case VB_REC_ATOMIC_WRITE:
-		return qp->type == IBV_QPT_RC ? vb_local_atomic_write(qp, q) : VB_VERDICT_DROP;
+		return vb_qp_is_reliable(qp) ? vb_local_atomic_write(qp, q) : VB_VERDICT_DROP;
 	case VB_REC_FLUSH:
-		return qp->type == IBV_QPT_RC ? vb_local_flush(qp, q) : VB_VERDICT_DROP;
+		return vb_qp_is_reliable(qp) ? vb_local_flush(qp, q) : VB_VERDICT_DROP;
 	case VB_REC_VERDICT:
 		return do_verdict(qp, q);
 	default:

@@ -248,7 +248,7 @@ static bool response_fits(const struct vb_roce_qp *qp, const struct vb_work_sent
 	if (p->info->op == VB_OP_ATOMIC_ACK)
 		return vb_roce_is_atomic(s);
 	if (vb_roce_is_placed(s))
-		return p->bth.opcode == VB_RC_READ_RESPONSE_ONLY && !p->payload_len;
+		return p->bth.opcode == (VB_RC_READ_RESPONSE_ONLY | vb_roce_service(qp)) && !p->payload_len;
 	if (s->work.verb != VB_VERB_READ)
 		return false;
 	bool last = seq + 1 == s->seq + s->packets;

@@ -1,19 +1,21 @@
 // passed.c - requests to an XRC target that its owner passes on, because another one has the SRQ
-// follows: IBA volume 1, annex A14 (XRC), 9.7.5 (acknowledgements)
+// follows: IBA volume 1, annexes A14 (XRC), A19, A20; 9.7.5 (acknowledgements)
 // SPDX-License-Identifier: MIT
 #include "engine/roce/machine.h"
 
 /* They are in sequence, and count as received. The owner says when they are executed: then they are acknowledged. */
 
-/* An atomic waits for its result. */
-static void add_atomic(struct vb_roce_qp *qp, const struct vb_packet *p)
+/* An atomic waits for its result, a flush and an atomic write until they are executed. */
+static void add_answer(struct vb_roce_qp *qp, const struct vb_packet *p)
 {
-	struct vb_roce_resource r = {.atomic = true,
+	bool atomic = p->info->ext & VB_EXT_ATOMIC;
+	struct vb_roce_resource r = {.atomic = atomic,
+	                             .placed = atomic ? 0 : p->info->op,
 	                             .waits = true,
 	                             .psn = p->bth.psn,
 	                             .packets = 1,
-	                             .va = p->atomic.va,
-	                             .rkey = p->atomic.rkey,
+	                             .va = atomic ? p->atomic.va : p->reth.va,
+	                             .rkey = atomic ? p->atomic.rkey : p->reth.rkey,
 	                             .msn = (qp->rs.msn + 1) & VB_MSN_MASK};
 
 	vb_roce_resource_add(qp, &r);
@@ -26,8 +28,8 @@ bool vb_roce_pass_on(struct vb_roce_qp *qp, const struct vb_packet *p, const uin
 
 	if (!qp->ops->pass(qp->own, p, payload, &rs->in, p->bth.psn, rs->msn))
 		return false;
-	if (p->info->ext & VB_EXT_ATOMIC)
-		add_atomic(qp, p);
+	if (p->info->flags & VB_ANSWERED)
+		add_answer(qp, p);
 	rs->kept_in = write && !(p->info->flags & VB_FIRST) && p->info->ext & VB_EXT_IMMDT;
 	if (rs->kept_in) {
 		rs->in_before = rs->in;
@@ -61,7 +63,7 @@ void vb_roce_passed_result(struct vb_roce_qp *qp, struct vb_psn psn, uint64_t va
 	for (uint32_t i = qp->rs.res_head; i != qp->rs.res_tail; i++) {
 		struct vb_roce_resource *r = &qp->rs.res[i % VB_ROCE_MAX_RESOURCES];
 
-		if (r->atomic && r->waits && vb_psn_equal(r->psn, psn)) {
+		if (r->waits && vb_psn_equal(r->psn, psn)) {
 			r->original = value;
 			r->waits = false;
 		}

@@ -193,9 +193,9 @@ static enum state check_key(struct job *j)
 /* XRC: the process that has the SRQ executes it. */
 static enum state pass_request(struct job *j)
 {
-	bool atomic = j->p->info->ext & VB_EXT_ATOMIC;
-
-	if (atomic && (j->p->atomic.va & 7 || !vb_roce_resource_room(j->qp)))
+	if (j->p->info->ext & VB_EXT_ATOMIC && j->p->atomic.va & 7)
+		return ERROR_INVALID;
+	if (j->flags & VB_ANSWERED && !vb_roce_resource_room(j->qp))
 		return ERROR_INVALID;
 	return vb_roce_pass_on(j->qp, j->p, j->payload) ? COMPLETE : ERROR_BUSY;
 }

@@ -118,7 +118,7 @@ struct vb_roce_resource {
 	uint64_t va, original;
 	uint32_t rkey, length, msn;
 	uint32_t srqn;       /* XRC */
-	bool waits;          /* an atomic that was passed on, without a result yet */
+	bool waits;          /* it was passed on, and is not executed yet; not a read */
 	uint32_t end_length; /* bytes of the response up to the end of the current answer */
 };
 
@@ -321,7 +321,7 @@ void vb_roce_input(struct vb_roce_qp *qp, const struct vb_packet *packet, const 
 void vb_roce_passed_again(struct vb_roce_qp *qp);
 /* More of them were executed: ops->oldest_passed says which. */
 void vb_roce_passed_executed(struct vb_roce_qp *qp, uint64_t now);
-/* The result of the atomic with this PSN. */
+/* The request with this PSN is executed. value: the result of an atomic. */
 void vb_roce_passed_result(struct vb_roce_qp *qp, struct vb_psn psn, uint64_t value);
 /* The packet with this PSN found no receive. It, and all behind it, must come again. */
 void vb_roce_passed_rnr(struct vb_roce_qp *qp, struct vb_psn psn, uint32_t msn);

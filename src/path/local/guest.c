@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/newer.h"
 #include "engine/local/relay.h"
 #include "engine/local/responder.h"
 #include "engine/local/ring.h"
@@ -137,7 +138,7 @@ static struct vb_qp *guest_new(struct vb_xrcd *by, const struct vb_relay_ask *a)
 	struct vb_qp *guest = vb_qp_make_target(by->xrcd.context, by);
 	/* the target has checked what it allows */
 	const struct ibv_qp_attr attr = {.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
-	                                                    IBV_ACCESS_REMOTE_ATOMIC,
+	                                                    IBV_ACCESS_REMOTE_ATOMIC | VB_IBV_ACCESS_FLUSH_GLOBAL,
 	                                 .path_mtu = (enum ibv_mtu)a->path_mtu,
 	                                 .max_dest_rd_atomic = VB_RD_ATOM_SLOTS,
 	                                 .dest_qp_num = a->qpn};

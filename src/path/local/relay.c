@@ -379,13 +379,13 @@ static void executed(struct vb_qp *qp)
 
 	w->done++;
 	r->alone = r->alone && w->done != w->sent;
-	if (e.type != VB_REC_ATOMIC)
+	if (e.type != VB_REC_ATOMIC && e.type != VB_REC_ATOMIC_WRITE && e.type != VB_REC_FLUSH)
 		return;
 	uint64_t old = atomic_load_explicit(&w->shared->atomic_result[VB_RELAY_SLOT], memory_order_relaxed);
 
-	if (qp->roce)
+	if (qp->roce) /* which now sends the answer; that of the other two has no data */
 		vb_roce_path_result(qp, e.psn, old);
-	else
+	else if (e.type == VB_REC_ATOMIC)
 		atomic_store_explicit(&qp->shared->atomic_result[e.slot % VB_RD_ATOM_SLOTS], old, memory_order_relaxed);
 }
 

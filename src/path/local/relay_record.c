@@ -1,6 +1,7 @@
 // relay_record.c - passes on what a requester of this host sends to an XRC target
-// follows: IBA volume 1, 9.7.4.1 (checks of the responder); annex A14 (XRC)
+// follows: IBA volume 1, 9.7.4.1 (checks of the responder); annexes A14 (XRC), A19, A20
 // SPDX-License-Identifier: MIT
+#include "core/place.h"
 #include "engine/local/responder.h"
 #include "path/local/relay_state.h"
 #include "util/units.h"
@@ -8,9 +9,11 @@
 #define STALL_MAX \
 	VB_MS(100) /* ns: how long a record waits in the ring, and others behind it, for room in the next ring */
 
-/* IBA 9.7.4.1.4: what the target does not allow is an invalid request. */
+/* IBA 9.7.4.1.4: what the target does not allow is an invalid request. The guest looks at the rest. */
 static bool is_allowed(const struct vb_qp *qp, const struct vb_local_req *q)
 {
+	struct vb_feth flush = vb_feth_of((uint32_t)q->ext.compare_add);
+
 	switch (q->type) {
 	case VB_REC_SEND:
 		return true;
@@ -19,6 +22,11 @@ static bool is_allowed(const struct vb_qp *qp, const struct vb_local_req *q)
 	case VB_REC_ATOMIC:
 		return qp->attr.max_dest_rd_atomic && vb_local_allows(qp, IBV_ACCESS_REMOTE_ATOMIC) &&
 		       !(q->ext.remote_addr & 7);
+	case VB_REC_ATOMIC_WRITE:
+		return qp->attr.max_dest_rd_atomic && vb_local_allows(qp, IBV_ACCESS_REMOTE_WRITE);
+	case VB_REC_FLUSH:
+		return qp->attr.max_dest_rd_atomic && vb_feth_is_known(flush) &&
+		       vb_local_allows(qp, vb_flush_access(flush.type));
 	default:
 		return false;
 	}
@@ -50,6 +58,7 @@ enum vb_verdict vb_relay_record(struct vb_qp *qp, struct vb_local_req *q)
 {
 	struct vb_relay *r = qp->xrc.relay;
 	bool atomic = q->type == VB_REC_ATOMIC, last = q->flags & VB_RECF_LAST;
+	bool carries = q->type == VB_REC_SEND || q->type == VB_REC_WRITE;
 
 	if (q->type == VB_REC_READ) {
 		q->there = true;
@@ -63,7 +72,7 @@ enum vb_verdict vb_relay_record(struct vb_qp *qp, struct vb_local_req *q)
 	                          .flags = q->flags & ~(q->type == VB_REC_WRITE ? VB_RECF_MAY_HOLD : 0),
 	                          .srqn = q->rec.ack,
 	                          .imm = q->rec.imm,
-	                          .length = q->rec.length,
+	                          .length = carries ? q->rec.length : 0,
 	                          .ext = q->ext,
 	                          .payload = q->payload,
 	                          .psn = qp->local.epsn,
@@ -71,14 +80,12 @@ enum vb_verdict vb_relay_record(struct vb_qp *qp, struct vb_local_req *q)
 	                          .count = qp->local.taken,
 	                          .alone = atomic};
 
-	if (atomic) {
+	if (atomic)
 		VB_REC_SLOT(&what.ext) = VB_RELAY_SLOT;
-		what.length = 0;
-	}
 	if (!vb_relay_put(qp, &what))
 		return wait_for_room(qp, q);
 	r->stalled_since = 0;
-	qp->local.received_bytes[0] += atomic ? 0 : q->rec.length;
+	qp->local.received_bytes[0] += q->type == VB_REC_ATOMIC_WRITE ? VB_ATOMIC_WRITE_LEN : what.length;
 	if (last)
 		vb_local_count_taken(qp);
 	return VB_VERDICT_OK;

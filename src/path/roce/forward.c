@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "broker/proto/proto.h"
 #include "capture/capture.h"
 #include "engine/local/ring.h"
 #include "path/roce/roce.h"
@@ -167,6 +168,28 @@ void vb_roce_forward(struct vb_node *node, const struct vb_roce_arrival *a, uint
 		VB_COUNT(forwarded, 1);
 	else
 		VB_COUNT(drop_forward, 1);
+}
+
+uint32_t vb_roce_sharing(const struct vb_roce_sockets *s)
+{
+	if (!s || s->relayed || s->framed || !s->nlanes || s->nlanes == VB_LANE_COUNT)
+		return 0;
+	return s->split ? s->nlanes / 2 - 1 : s->nlanes - 1;
+}
+
+void vb_roce_forward_group(struct vb_node *node, const struct vb_roce_arrival *a, const uint8_t *bytes, size_t len)
+{
+	const struct vb_roce_sockets *s = node->io->roce;
+	uint32_t apart = vb_roce_sharing(s), end = s->split ? VB_FOREIGN_LANES : VB_LANE_COUNT;
+
+	if (!apart || !vb_gid_is_multicast(a->flow.dst))
+		return;
+	for (uint32_t lane = 1 + (node->lane - 1) % apart; lane < end; lane += apart) {
+		struct vb_peer *p = atomic_load_explicit(&node->peers[lane], memory_order_acquire);
+
+		if (p && !p->self && vb_peer_alive(p))
+			vb_roce_forward(node, a, lane << VB_LANE_SHIFT, bytes, len);
+	}
 }
 
 void vb_roce_take_forwarded(struct vb_node *node, const uint8_t *record, uint32_t length)

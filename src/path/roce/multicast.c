@@ -17,7 +17,8 @@ int vb_roce_request_lane(struct vb_node *node)
 	return err == ENETUNREACH ? EOPNOTSUPP : err;
 }
 
-/* Asks the broker to join or leave the group for us, because the keeper owns the socket. The broker sends no answer. */
+/* Tells the broker that we join or leave the group. If the keeper reads our socket, it does that for us; if we share the
+ * socket, the broker introduces us to the others. It sends no answer. */
 static int ask_for_membership(struct vb_node *node, const union ibv_gid *group, uint32_t ifindex, bool join)
 {
 	struct vb_msg_roce_group m = {.ifindex = ifindex, .join = join};
@@ -37,13 +38,9 @@ void vb_roce_join_again(struct vb_node *node)
 	vb_mutex_unlock(&node->mcast_lock);
 }
 
-int vb_roce_membership(struct vb_node *node, const union ibv_gid *group, uint32_t ifindex, bool join)
+static int set_membership(struct vb_node *node, const union ibv_gid *group, uint32_t ifindex, bool join)
 {
 	int fd = node->io->roce->lane_fd, r;
-
-	VB_MAY_WAIT(); /* for the broker's socket, or for the kernel's lock of network interfaces */
-	if (node->io->roce->relayed)
-		return ask_for_membership(node, group, ifindex, join);
 
 	if (vb_gid_is_ipv4(group->raw)) {
 		struct ip_mreqn m = {.imr_ifindex = (int)ifindex};
@@ -58,6 +55,31 @@ int vb_roce_membership(struct vb_node *node, const union ibv_gid *group, uint32_
 	}
 	/* EADDRINUSE: another program that shares the socket has joined the group */
 	return r && errno != EADDRINUSE ? errno : 0;
+}
+
+/* Who shares a socket leaves a group for the others as well, so these join it again. They hear of that as of a join: the
+ * broker introduces the program to them. */
+void vb_roce_introduced(struct vb_node *node)
+{
+	if (!vb_roce_sharing(node->io->roce))
+		return;
+	vb_mutex_lock(&node->mcast_lock, VB_RANK_GROUPS);
+	for (const struct vb_mcast *m = node->mcasts; m; m = m->next)
+		if (!m->lid)
+			set_membership(node, &m->group, m->ifindex, true);
+	vb_mutex_unlock(&node->mcast_lock);
+}
+
+int vb_roce_membership(struct vb_node *node, const union ibv_gid *group, uint32_t ifindex, bool join)
+{
+	VB_MAY_WAIT(); /* for the broker's socket, or for the kernel's lock of network interfaces */
+	if (node->io->roce->relayed)
+		return ask_for_membership(node, group, ifindex, join);
+	int err = set_membership(node, group, ifindex, join);
+
+	if (!err && vb_roce_sharing(node->io->roce)) /* if the broker is away, it is told when it is back */
+		ask_for_membership(node, group, ifindex, join);
+	return err;
 }
 
 void vb_roce_multicast(struct vb_node *node, struct vb_roce_rx *rx, const struct vb_roce_arrival *a,

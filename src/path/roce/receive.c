@@ -319,10 +319,15 @@ static void take_whole_packet(struct vb_node *node, struct vb_roce_rx *rx, struc
 	/* DestQP, the only field read before the packet is known to be ours */
 	uint32_t qpn = vb_bth_dest_qpn(bytes);
 
-	if (VB_QP_LANE(qpn) != node->lane && qpn != VB_QPN_MULTICAST && !rx->framed)
+	if (VB_QP_LANE(qpn) != node->lane && qpn != VB_QPN_MULTICAST && !rx->framed) {
 		forward_packet(node, a, qpn, bytes, n);
-	else
-		vb_roce_packet(node, rx, a, bytes, n);
+		return;
+	}
+	vb_roce_packet(node, rx, a, bytes, n);
+	if (__builtin_expect(qpn == VB_QPN_MULTICAST, 0) && !rx->framed) {
+		unlock_qp(rx);
+		vb_roce_forward_group(node, a, bytes, n);
+	}
 }
 
 static void take_released(struct vb_node *node, struct vb_roce_rx *rx)

@@ -34,6 +34,8 @@ struct vb_roce_sockets {
 	/* lane_fd is a channel instead of a socket of the group, because root runs the broker and we are another
 	 * user */
 	bool relayed;
+	uint32_t nlanes;          /* sockets of the group; set with lane_fd, as is the next */
+	bool split;               /* programs of our user share the first half of them */
 	_Atomic uint64_t lost_at; /* time to ask for a new channel after ours has ended; 0: ours has not ended */
 	atomic_bool up;
 	/* lane_fd is a port of a simulated InfiniBand fabric: messages are packets one behind the other, each from LRH to
@@ -178,6 +180,11 @@ uint64_t vb_tx_serve_faults(struct vb_tx *tx);
 
 /* --- packets for other programs and groups: forward.c, multicast.c. Under progress --- */
 
+/* Of how many lanes one shares the socket of this process? 0: it has a socket of its own, or none. */
+uint32_t vb_roce_sharing(const struct vb_roce_sockets *s);
+/* Forwards a datagram for a multicast group, which has arrived on a socket that others share: each of them gets it, and looks
+ * whether it is in the group. No sq_lock held. */
+void vb_roce_forward_group(struct vb_node *node, const struct vb_roce_arrival *a, const uint8_t *bytes, size_t len);
 /* Forwards a packet for another lane to that lane's program, by ring. Holds it until the broker has introduced the
  * program. */
 void vb_roce_forward(struct vb_node *node, const struct vb_roce_arrival *a, uint32_t qpn, const uint8_t *bytes,

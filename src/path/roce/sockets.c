@@ -179,6 +179,8 @@ static int take_grant(struct vb_node *node, struct vb_roce_sockets *s, const str
 		err = reopen_lane(node, s, g->lane_fd);
 	} else {
 		s->relayed = g->relayed;
+		s->nlanes = g->nlanes;
+		s->split = g->split;
 		err = open_lane(node, s, g->lane_fd);
 	}
 	if (s->rx && s->lifeline_fd < 0) /* also if epoll_ctl failed: the lane is then polled, and needs the lifeline */
@@ -263,7 +265,7 @@ void vb_roce_reattached(struct vb_node *node)
 	io->roce->unsent = io->roce->asked == VB_LANE_ASKED;
 	vb_unlock(&io->questions_lock);
 	vb_roce_send_question(node);
-	if (io->roce->relayed)
+	if (io->roce->relayed || vb_roce_sharing(io->roce))
 		vb_roce_join_again(node); /* the old broker may have left messages unread */
 }
 

@@ -1,7 +1,8 @@
 // xrc.c - RoCE packets to an XRC target for SRQs of other processes
-// follows: IBA volume 1, annex A14 (XRC); docs/roce.md, "Extended reliable connections"
+// follows: IBA volume 1, annexes A14 (XRC), A19, A20; docs/roce.md, "Extended reliable connections"
 // SPDX-License-Identifier: MIT
 #include <arpa/inet.h>
+#include <string.h>
 
 #include "engine/local/relay.h"
 #include "path/roce/roce.h"
@@ -26,13 +27,39 @@ static unsigned flags_of(const struct vb_packet *p)
 	       (p->info->op == VB_OP_FETCH_ADD ? VB_RECF_FETCH_ADD : 0);
 }
 
+static struct vb_rec_ext ext_of_atomic(const struct vb_packet *p)
+{
+	bool adds = p->info->op == VB_OP_FETCH_ADD;
+
+	return (struct vb_rec_ext){.remote_addr = p->atomic.va,
+	                           .rkey = p->atomic.rkey,
+	                           .compare_add = adds ? p->atomic.swap_add : p->atomic.compare,
+	                           .swap = p->atomic.swap_add};
+}
+
+/* The range of a whole region has no length. */
+static struct vb_rec_ext ext_of_flush(const struct vb_packet *p)
+{
+	return (struct vb_rec_ext){.remote_addr = p->reth.va,
+	                           .rkey = p->reth.rkey,
+	                           .compare_add = vb_feth_word(p->feth),
+	                           .swap = p->feth.level ? 0 : p->reth.length};
+}
+
+static struct vb_rec_ext ext_of_word(const struct vb_packet *p, const uint8_t *payload)
+{
+	struct vb_rec_ext ext = {.remote_addr = p->reth.va, .rkey = p->reth.rkey, .total = sizeof(ext.swap)};
+
+	memcpy(&ext.swap, payload, sizeof(ext.swap)); /* the engine has checked its length */
+	return ext;
+}
+
 bool vb_roce_pass(void *own, const struct vb_packet *p, const uint8_t *payload, const struct vb_roce_inbound *in,
                   struct vb_psn psn, uint32_t msn)
 {
 	struct vb_relayed what = {.flags = flags_of(p),
 	                          .srqn = in->srqn,
 	                          .imm = p->info->ext & VB_EXT_IMMDT ? htonl(p->immdt.data) : p->ieth.rkey,
-	                          .length = p->payload_len,
 	                          .payload = payload,
 	                          .psn = psn.v,
 	                          .count = msn};
@@ -40,21 +67,27 @@ bool vb_roce_pass(void *own, const struct vb_packet *p, const uint8_t *payload, 
 	switch (p->info->op) {
 	case VB_OP_SEND:
 		what.type = VB_REC_SEND;
+		what.length = p->payload_len;
 		break;
 	case VB_OP_WRITE:
 		what.type = VB_REC_WRITE;
+		what.length = p->payload_len;
 		what.ext = (struct vb_rec_ext){.remote_addr = in->va, .rkey = in->rkey, .total = in->whole};
 		/* the packets before it are acknowledged, and not repeated if it finds no receive */
 		what.alone = what.flags & VB_RECF_IMM && !(what.flags & VB_RECF_FIRST);
 		break;
+	case VB_OP_FLUSH:
+		what.type = VB_REC_FLUSH;
+		what.ext = ext_of_flush(p);
+		break;
+	case VB_OP_ATOMIC_WRITE:
+		what.type = VB_REC_ATOMIC_WRITE;
+		what.ext = ext_of_word(p, payload);
+		break;
 	default:
 		what.type = VB_REC_ATOMIC;
 		what.alone = true;
-		what.ext = (struct vb_rec_ext){.remote_addr = p->atomic.va,
-		                               .rkey = p->atomic.rkey,
-		                               .compare_add = p->info->op == VB_OP_FETCH_ADD ? p->atomic.swap_add
-		                                                                             : p->atomic.compare,
-		                               .swap = p->atomic.swap_add};
+		what.ext = ext_of_atomic(p);
 	}
 	return vb_relay_put(own, &what);
 }

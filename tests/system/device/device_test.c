@@ -59,6 +59,30 @@ static void changes_of_the_interface_are_handed_out_once(void)
 	vb_device_put(dev);
 }
 
+static unsigned change_to(struct vb_device *dev, struct vb_netdev *nd, bool up, uint32_t mbps)
+{
+	nd->flags = up ? IFF_UP | IFF_RUNNING : IFF_UP;
+	nd->speed_mbps = mbps;
+	vb_device_apply(dev, nd);
+	return vb_device_take_pending(dev) & ~(unsigned)(VB_DEV_PORT_UP | VB_DEV_PORT_DOWN);
+}
+
+/* A link that is down tells no speed. */
+static void another_speed_of_the_link_is_a_change(void)
+{
+	struct vb_netdev nd = eth0();
+	struct vb_device *dev = vb_device_new(&nd, "roce_eth0", 1);
+
+	SAME(change_to(dev, &nd, true, 10000), 0); /* it had told none */
+	SAME(change_to(dev, &nd, true, 25000), VB_DEV_SPEED);
+	SAME(change_to(dev, &nd, true, 25000), 0);
+	SAME(change_to(dev, &nd, false, 0), 0);
+	SAME(change_to(dev, &nd, true, 25000), 0);
+	SAME(change_to(dev, &nd, false, 10000), 0);
+	SAME(change_to(dev, &nd, true, 10000), VB_DEV_SPEED);
+	vb_device_put(dev);
+}
+
 static void a_device_that_is_gone_stays_valid_and_down(void)
 {
 	struct vb_netdev nd = eth0();
@@ -295,6 +319,7 @@ int main(void)
 {
 	RUN(the_mtu_follows_rxes_rule);
 	RUN(changes_of_the_interface_are_handed_out_once);
+	RUN(another_speed_of_the_link_is_a_change);
 	RUN(a_device_that_is_gone_stays_valid_and_down);
 	RUN(queries_out_of_range_fail_as_documented);
 	RUN(attributes_are_the_kernels_text);

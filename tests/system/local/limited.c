@@ -199,6 +199,46 @@ static void long_writes_have_their_time(void)
 		CHECK(!memcmp(b.m.p + COUNT * BURST + 3 * k * BURST + 100, b.m.p + k * BURST + 100, 3 * BURST - 100));
 }
 
+#define LARGE (1u << 20)
+
+/* The time that a link of 2.5 Gb/s needs for so many megabytes, without the millisecond that may leave at once. */
+static uint64_t least_us(unsigned megabytes)
+{
+	return (uint64_t)megabytes * LARGE * 8 / 2500 - 1000;
+}
+
+static uint64_t time_of_writes(uint8_t static_rate, unsigned n)
+{
+	const struct conf c = {.static_rate = static_rate};
+	struct link from, to;
+	struct dev d;
+	struct mem m;
+
+	dev_open(&d);
+	mem_make(&m, &d, 2 * LARGE);
+	link_make(&from, &d, &c);
+	link_make(&to, &d, &c);
+	link_to(&from, &to.me);
+	link_to(&to, &from.me);
+	uint64_t start = now_us(CLOCK_MONOTONIC);
+
+	for (unsigned i = 0; i < n; i++)
+		POST(&from, IBV_WR_RDMA_WRITE, i, &m, 0, LARGE,
+		     .far = (struct far){(uintptr_t)m.p + LARGE, m.mr->rkey, 0});
+	for (unsigned i = 0; i < n; i++)
+		expect(from.scq, i, IBV_WC_SUCCESS);
+	start = now_us(CLOCK_MONOTONIC) - start;
+	SAME(limit_of(from.qp), 0); /* which is another limit */
+	return start;
+}
+
+/* A rate that the port does not reach limits nothing. How fast it is then depends on the machine. */
+static void a_static_rate_limits_its_path(void)
+{
+	CHECK(time_of_writes(IBV_RATE_2_5_GBPS, 8) >= least_us(8));
+	time_of_writes(IBV_RATE_1200_GBPS, 8);
+}
+
 /* Nobody computes while requests wait for their turn. */
 static void waiting_costs_nothing(void)
 {
@@ -301,6 +341,7 @@ static const struct test tests[] = {
         {"UC messages arrive no faster than the limit says", keeps_its_rate_uc, 0},
         {"UD messages arrive no faster than the limit says", keeps_its_rate_ud, 0},
         {"writes longer than a burst take their time", long_writes_have_their_time, 0},
+        {"the static rate of an address vector limits a connected queue pair", a_static_rate_limits_its_path, 0},
         {"nobody computes while requests wait", waiting_costs_nothing, 0},
         {"requests that wait are flushed", an_end_flushes_what_waits, 0},
         {"a reset ends the limit", a_reset_ends_the_limit, 0},

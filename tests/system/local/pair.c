@@ -441,6 +441,7 @@ void link_rtr(struct link *l, const struct addr *it)
 	        .min_rnr_timer = (uint8_t) or (k->rnr_timer, 1),
 	        .ah_attr = {.is_global = 1,
 	                    .port_num = 1,
+	                    .static_rate = k->static_rate,
 	                    .grh = {.dgid = it->gid, .sgid_index = (uint8_t)l->d->gid_index, .hop_limit = 64}},
 	};
 	int mask = IBV_QP_STATE;

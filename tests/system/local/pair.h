@@ -93,8 +93,9 @@ struct conf {
 	int rnr_timer; /* [1: 10 us] */
 	int rd;        /* [16; -1: 0] */
 	bool sig_all;
-	uint32_t psn; /* [number of the QP] */
-	uint32_t cqe; /* [depth + rdepth + 16] */
+	uint8_t static_rate; /* enum ibv_rate */
+	uint32_t psn;        /* [number of the QP] */
+	uint32_t cqe;        /* [depth + rdepth + 16] */
 	struct ibv_srq *srq;
 	struct ibv_cq *scq, *rcq;         /* [own ones] */
 	struct ibv_comp_channel *channel; /* of its own receive CQ */

@@ -1,11 +1,20 @@
 // xrc_ends.c - the two ends of an XRC connection: the initiator, and what a process does that has an SRQ
-// follows: IBA volume 1, annex A14 (XRC); ibv_open_xrcd(3), ibv_create_srq_ex(3), ibv_create_qp_ex(3)
+// follows: IBA volume 1, annexes A14 (XRC), A19 (FLUSH), A20; ibv_open_xrcd(3), ibv_create_srq_ex(3), ibv_create_qp_ex(3)
 // SPDX-License-Identifier: MIT
 #include "xrc_ends.h"
 
 #include <fcntl.h>
 
 #define PSN 0xfffffeu /* wraps around */
+
+/* The headers of 44.0 do not have these. */
+enum { WC_FLUSH = 8, WITH_FLUSH = 1 << 11, ACCESS_FLUSH_GLOBAL = 1 << 8, GLOBAL = 1, RANGE = 0 };
+
+struct later_qp_ex {
+	struct ibv_qp_ex ex;
+	void (*wr_flush)(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t remote_addr, size_t len, uint8_t type,
+	                 uint8_t level);
+};
 
 /* --- domains and SRQs --- */
 
@@ -111,7 +120,8 @@ struct ibv_qp *xrc_target_make(struct ibv_context *ctx, struct ibv_xrcd *x)
 	struct ibv_qp *qp = ibv_create_qp_ex(ctx, &a);
 
 	CHECK(qp);
-	initialise(qp, IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC);
+	initialise(qp,
+	           IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC | ACCESS_FLUSH_GLOBAL);
 	return qp;
 }
 
@@ -122,14 +132,18 @@ void xrc_target_connect(struct ibv_qp *qp, const struct dev *d, uint32_t initiat
 
 void xrc_initiator_open(struct xrc_initiator *i)
 {
-	struct ibv_qp_init_attr a = {.qp_type = IBV_QPT_XRC_SEND, .cap = {.max_send_wr = 128, .max_send_sge = 1}};
+	struct ibv_qp_init_attr_ex a = {.qp_type = IBV_QPT_XRC_SEND,
+	                                .cap = {.max_send_wr = 128, .max_send_sge = 1},
+	                                .comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+	                                .send_ops_flags = WITH_FLUSH};
 
 	i->id = 0;
 	dev_open(&i->d);
 	mem_make(&i->m, &i->d, XRC_SIZE);
 	CHECK((i->cq = ibv_create_cq(i->d.ctx, 512, NULL, NULL, 0)));
 	a.send_cq = i->cq;
-	CHECK((i->qp = ibv_create_qp(i->d.pd, &a)));
+	a.pd = i->d.pd;
+	CHECK((i->qp = ibv_create_qp_ex(i->d.ctx, &a)));
 	initialise(i->qp, 0);
 }
 
@@ -169,10 +183,24 @@ uint64_t xrc_request(struct xrc_initiator *i, uint32_t len, struct ibv_send_wr *
 	return wr->wr_id;
 }
 
+uint64_t xrc_flush(struct xrc_initiator *i, const struct xrc_srq *to, uint32_t rkey, size_t len)
+{
+	struct ibv_qp_ex *x = ibv_qp_to_qp_ex(i->qp);
+
+	ibv_wr_start(x);
+	x->wr_id = ++i->id;
+	x->wr_flags = IBV_SEND_SIGNALED;
+	((struct later_qp_ex *)x)->wr_flush(x, rkey, to->far.addr, len, GLOBAL, RANGE);
+	ibv_wr_set_xrc_srqn(x, to->number);
+	SAME(ibv_wr_complete(x), 0);
+	return i->id;
+}
+
 /* --- all operations --- */
 
 static const uint32_t lengths[] = {0, 1, 100, 1024, 1025, 5000, 20000, 300000, XRC_SIZE};
 #define LENGTHS (sizeof(lengths) / sizeof(*lengths))
+#define PLACED 20u /* atomic writes */
 
 void xrc_take_all(int fd, struct xrc_taker *of, unsigned n)
 {
@@ -211,6 +239,47 @@ void xrc_take_all(int fd, struct xrc_taker *of, unsigned n)
 	CHECK(wc.wc_flags & IBV_WC_WITH_INV && wc.invalidated_rkey == mr->rkey);
 	meet_up(fd);
 	SAME(ibv_dereg_mr(mr), 0);
+	CHECK((mr = ibv_reg_mr(last->pd, last->m.p, XRC_SIZE, ALL_ACCESS | ACCESS_FLUSH_GLOBAL)));
+	tell(fd, &mr->rkey, sizeof(mr->rkey)); /* WRITEs, atomic writes, flushes */
+	meet_up(fd);
+	for (unsigned k = 0; k < PLACED; k++)
+		SAME(((uint64_t *)(void *)last->m.p)[k], 1000 + k);
+	CHECK(holds(last->m.p + 4096, 5000, PLACED - 1));
+	SAME(ibv_dereg_mr(mr), 0);
+}
+
+/* What is written, stored by an atomic write, and flushed is there when the flush is done. More than may be outstanding at
+ * once. */
+static void request_placed(struct xrc_initiator *i, int fd, const struct xrc_srq *to)
+{
+	uint64_t id = 0;
+	uint32_t key;
+
+	hear(fd, &key, sizeof(key));
+	for (unsigned k = 0; k < PLACED; k++) {
+		uint64_t word = 1000 + k;
+
+		fill(i->m.p, 5000, k);
+		uint64_t write =
+		        XRC_REQUEST(i, 5000, to, .opcode = IBV_WR_RDMA_WRITE, .wr.rdma = {to->far.addr + 4096, key});
+		expect(i->cq, write, IBV_WC_SUCCESS);
+		memcpy(i->m.p, &word, sizeof(word));
+		struct ibv_wc wc = expect(
+		        i->cq,
+		        XRC_REQUEST(i, 8, to, .opcode = IBV_WR_ATOMIC_WRITE, .wr.rdma = {to->far.addr + 8 * k, key}),
+		        IBV_WC_SUCCESS);
+		SAME(wc.opcode, IBV_WC_ATOMIC_WRITE);
+	}
+	for (unsigned k = 0; k < PLACED; k++) {
+		XRC_REQUEST(i, 8, to, .opcode = IBV_WR_ATOMIC_WRITE, .wr.rdma = {to->far.addr + 8 * (PLACED - 1), key});
+		id = xrc_flush(i, to, key, 8192);
+	}
+	for (unsigned k = 2 * PLACED; k; k--) {
+		struct ibv_wc wc = expect(i->cq, id + 1 - k, IBV_WC_SUCCESS);
+
+		SAME(wc.opcode, k % 2 ? WC_FLUSH : IBV_WC_ATOMIC_WRITE);
+	}
+	meet_up(fd);
 }
 
 static void request_one_length(struct xrc_initiator *i, int fd, const struct xrc_srq *to, uint32_t len, unsigned k)
@@ -256,4 +325,5 @@ void xrc_request_all(struct xrc_initiator *i, int fd, const struct xrc_srq *to, 
 	hear(fd, &key, sizeof(key));
 	expect(i->cq, XRC_REQUEST(i, 8, to, .opcode = IBV_WR_SEND_WITH_INV, .invalidate_rkey = key), IBV_WC_SUCCESS);
 	meet_up(fd);
+	request_placed(i, fd, last);
 }

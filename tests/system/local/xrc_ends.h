@@ -29,6 +29,8 @@ void xrc_initiator_close(struct xrc_initiator *i);
 uint64_t xrc_request(struct xrc_initiator *i, uint32_t len, struct ibv_send_wr *wr);
 #define XRC_REQUEST(i, len, to, ...) \
 	xrc_request(i, len, &(struct ibv_send_wr){.qp_type.xrc.remote_srqn = (to)->number, __VA_ARGS__})
+/* Posts a flush of len bytes there. rkey: of a region with ACCESS_FLUSH_GLOBAL. */
+uint64_t xrc_flush(struct xrc_initiator *i, const struct xrc_srq *to, uint32_t rkey, size_t len);
 #define XRC_REMOTE(to) .wr.rdma = {(to)->far.addr, (to)->far.rkey}
 
 int xrc_domain_try(struct ibv_context *ctx, int fd, int oflags, struct ibv_xrcd **x); /* returns the errno */

@@ -632,7 +632,7 @@ static void calls_out_of_turn_are_refused(void)
 	MUST(rdma_destroy_id(id));
 }
 
-static void an_adapter_that_goes_is_told_of(void)
+static void an_adapter_that_moves_and_goes_is_told_of(void)
 {
 	union address a = at("198.51.100.7", 0);
 	char dir[] = "/tmp/rdmacm.XXXXXX";
@@ -650,6 +650,10 @@ static void an_adapter_that_goes_is_told_of(void)
 	ch = rdma_create_event_channel();
 	id = new_id(ch, RDMA_PS_TCP);
 	MUST(rdma_bind_addr(id, &a.sa));
+	CHECK(!event_waits(ch));
+	ip("link set going address 02:00:00:00:00:77");
+	next_is(ch, RDMA_CM_EVENT_ADDR_CHANGE, NULL);
+	ip("addr add 198.51.100.8/24 dev going"); /* another change of the GIDs */
 	CHECK(!event_waits(ch));
 	ip("link del going");
 	next_is(ch, RDMA_CM_EVENT_DEVICE_REMOVAL, NULL);
@@ -750,7 +754,7 @@ int main(int argc, char **argv)
 	        T(vendor_options_of_a_peer_are_those_of_nobody_at_first),
 	        T(names_of_a_fabric_are_refused),
 	        T(calls_out_of_turn_are_refused),
-	        T(an_adapter_that_goes_is_told_of),
+	        T(an_adapter_that_moves_and_goes_is_told_of),
 	        T(a_child_starts_anew),
 	};
 

@@ -116,7 +116,7 @@ static bool is_possible(const struct plan *p)
 	    (!wrongs[p->wrong].large || p->type == UD || !((SENDS | WRITES | OP(READ)) >> p->operation & 1)))
 		return false;
 	if (p->type == XRC && p->wrong != WRONG_NOTHING)
-		return !p->large && (FEW | OP(WRITE_IMM)) >> p->operation & 1;
+		return !p->large && (FEW | OP(WRITE_IMM) | PLACES) >> p->operation & 1;
 	return p->operation != OP_FLUSH || (p->wrong != WRONG_EMPTY && p->wrong != WRONG_EMPTY_RIGHT);
 }
 

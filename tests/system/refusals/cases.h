@@ -25,8 +25,8 @@ enum { CONNECTED = RC | UC, ANY = RC | UC | UD, RELIABLE = RC | XRC, EVERY = ANY
 	X(INV, "local-inv", IBV_WR_LOCAL_INV, CONNECTED | XRC)                 \
 	X(BIND, "bind-2", IBV_WR_BIND_MW, CONNECTED | XRC)                     \
 	X(BIND_1, "bind-1", IBV_WR_BIND_MW, CONNECTED | XRC)                   \
-	X(STORE, "atomic-write", IBV_WR_ATOMIC_WRITE, RC)                      \
-	X(FLUSH, "flush", (enum ibv_wr_opcode)14, RC)
+	X(STORE, "atomic-write", IBV_WR_ATOMIC_WRITE, RELIABLE)                \
+	X(FLUSH, "flush", (enum ibv_wr_opcode)14, RELIABLE)
 
 enum operation {
 #define X(name, text, opcode, types) OP_##name,

@@ -260,6 +260,8 @@ static int post_flush(struct end *e, const struct hello *it)
 	x->wr_id = 1;
 	x->wr_flags = IBV_SEND_SIGNALED;
 	((struct later_qp_ex *)x)->wr_flush(x, it->rkey, remote_address(e->p, it), plan_length(e->p), 1, 0);
+	if (e->p->type == XRC)
+		ibv_wr_set_xrc_srqn(x, it->srqn);
 	return ibv_wr_complete(x);
 }
 

@@ -12,6 +12,7 @@
 #include "path/roce/roce.h"
 
 #define COUNTED(name) atomic_load(&vb_counters.name)
+#define CASTS 10u
 
 static const union ibv_gid group = {.raw = {[10] = 0xff, 0xff, 239, 1, 2, 3}},
                            other_group = {.raw = {[10] = 0xff, 0xff, 239, 1, 2, 4}};
@@ -90,6 +91,89 @@ static void members_of_a_group_each_get_what_is_for_it_once(void)
 	CHECK(!system("ip link del cable"));
 }
 
+/* From `from` on, in any order: who passes one on may be slower than who reads the next. None comes twice, and those of the
+ * second half each come. Some of the first may be lost, before the programs have met, or while one leaves the group. */
+static void takes_each_once(struct ibv_cq *cq, uint32_t from)
+{
+	bool came[2 * CASTS] = {false};
+
+	for (unsigned sure = 0; sure < CASTS;) {
+		struct ibv_wc wc = wait_wc(cq);
+		uint32_t n = wc.byte_len - 40 - 50 - from;
+
+		SAME(wc.status, IBV_WC_SUCCESS);
+		CHECK(n < 2 * CASTS && !came[n]);
+		came[n] = true;
+		sure += n >= CASTS;
+	}
+}
+
+static void cast_twice(struct stranger *s, uint32_t from)
+{
+	for (uint32_t i = from; i < from + 2 * CASTS; i++) {
+		if (i == from + CASTS)
+			sleep_ms(300);
+		cast(s, &group, i);
+	}
+}
+
+static void shares(int fd, void *arg)
+{
+	struct stranger s;
+
+	stranger_meet_at(&s, &(struct conf){.type = IBV_QPT_UD}, "roce_cable", "192.0.2.1");
+	for (uint64_t i = 0; i < 64; i++)
+		post_recv(&s.l, i, &s.m, i * 256, 256);
+	if (arg)
+		CHECK(!ibv_attach_mcast(s.l.qp, &group, 0));
+	meet_up(fd);
+	if (arg)
+		takes_each_once(s.l.rcq, 0);
+	meet_up(fd);
+	if (arg)
+		takes_each_once(s.l.rcq, 2 * CASTS);
+	meet_up(fd);
+	expect_none(s.l.rcq, 20);
+}
+
+/* VERBENA_LANES: each datagram is read by one of them, in turns nobody knows. The one that leaves the group does not take the
+ * others along. */
+static void programs_that_share_a_socket_each_get_what_is_for_their_group(void)
+{
+	struct stranger s;
+	struct peer in[2], out;
+
+	if (system("ip link add cable type veth peer name other && ip addr add 192.0.2.1/24 dev cable && "
+	           "ip addr add 192.0.2.9/24 dev cable && ip link set cable up && ip link set other up"))
+		skip("no interface with multicast can be made here");
+	setenv("VERBENA_LANES", "2", 1);
+	stranger_meet_at(&s, &(struct conf){.type = IBV_QPT_UD}, "roce_cable", "192.0.2.1");
+	for (uint64_t i = 0; i < 64; i++)
+		post_recv(&s.l, i, &s.m, i * 256, 256);
+	CHECK(!ibv_attach_mcast(s.l.qp, &group, 0));
+	for (int i = 0; i < 2; i++)
+		in[i] = start(shares, &(int){1}); /* they come later, and are in the group, too */
+	out = start(shares, NULL);
+	for (int i = 0; i < 2; i++)
+		meet_up(in[i].fd);
+	meet_up(out.fd);
+	cast_twice(&s, 0);
+	takes_each_once(s.l.rcq, 0);
+	for (int i = 0; i < 2; i++)
+		meet_up(in[i].fd);
+	meet_up(out.fd);
+	CHECK(!ibv_detach_mcast(s.l.qp, &group, 0));
+	cast_twice(&s, 2 * CASTS);
+	for (int i = 0; i < 2; i++)
+		meet_up(in[i].fd);
+	meet_up(out.fd);
+	expect_none(s.l.rcq, 20);
+	for (int i = 0; i < 2; i++)
+		finish(&in[i]);
+	finish(&out);
+	CHECK(!system("ip link del cable"));
+}
+
 static struct ibv_qp *ready_qp(struct dev *d, struct ibv_cq *cq, uint32_t flags)
 {
 	struct ibv_qp_init_attr_ex a = {.send_cq = cq,
@@ -161,6 +245,8 @@ int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
 	        {"members of a group each get what is for it, once", members_of_a_group_each_get_what_is_for_it_once},
+	        {"programs that share a socket each get what is for their group",
+	         programs_that_share_a_socket_each_get_what_is_for_their_group},
 	        {"a queue pair may refuse what it sends to its group", a_queue_pair_may_refuse_its_own},
 	};
 

@@ -41,8 +41,8 @@ static void every_other_opcode_is_a_hole(void)
 		rows += vb_opcode_info((uint8_t)code) != NULL;
 	CHECK(rows == ref_opcodes_len);
 	CHECK(!vb_opcode_info(0x15) && !vb_opcode_info(0x18) && !vb_opcode_info(0x36) && !vb_opcode_info(0x60));
-	CHECK(!vb_opcode_info(0x44) && !vb_opcode_info(0xb5) && !vb_opcode_info(0xb8) && !vb_opcode_info(0x80) &&
-	      !vb_opcode_info(0xff));
+	CHECK(!vb_opcode_info(0x44) && !vb_opcode_info(0xb5) && !vb_opcode_info(0xb8) && !vb_opcode_info(0xbe) &&
+	      !vb_opcode_info(0x80) && !vb_opcode_info(0xff));
 }
 
 static unsigned flags_of(enum vb_opcode code)
@@ -65,6 +65,8 @@ static void flags_say_what_a_packet_asks_for(void)
 	CHECK(flags_of(VB_RC_CMP_SWAP) == (VB_REQUEST | VB_ANSWERED));
 	CHECK(flags_of(VB_RC_FLUSH) == (VB_REQUEST | VB_ANSWERED));
 	CHECK(flags_of(VB_RC_ATOMIC_WRITE) == (VB_REQUEST | VB_ANSWERED | VB_PAYLOAD));
+	CHECK(flags_of(VB_XRC_FLUSH) == flags_of(VB_RC_FLUSH));
+	CHECK(flags_of(VB_XRC_ATOMIC_WRITE) == flags_of(VB_RC_ATOMIC_WRITE));
 	CHECK(flags_of(VB_RC_READ_RESPONSE_MIDDLE) == (VB_RESPONSE | VB_PAYLOAD));
 	CHECK(flags_of(VB_RC_ACK) == VB_RESPONSE);
 	CHECK(flags_of(VB_RC_ATOMIC_ACK) == VB_RESPONSE);

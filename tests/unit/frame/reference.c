@@ -186,5 +186,7 @@ const struct ref_opcode ref_opcodes[] = {
         {180, "XRC_FETCH_ADD", 44, "xt", 0, 1, 1},
         {182, "XRC_SEND_LAST_INV", 20, "xv", 1, 0, 1},
         {183, "XRC_SEND_ONLY_INV", 20, "xv", 1, 1, 1},
+        {188, "XRC_FLUSH", 36, "xfr", 0, 1, 1},
+        {189, "XRC_ATOMIC_WRITE", 32, "xr", 1, 1, 1},
 };
 const size_t ref_opcodes_len = sizeof(ref_opcodes) / sizeof(*ref_opcodes);

@@ -51,6 +51,26 @@ static void each_request_packet_names_the_srq(void)
 	sends(VB_XRC_SEND_ONLY_INV, 111, 5);
 }
 
+static void a_flush_and_an_atomic_write_name_the_srq(void)
+{
+	begin(VB_ROCE_XRC_INITIATOR);
+	struct vb_work *w = fx_post(&fx, VB_VERB_FLUSH, 1000);
+	w->srqn = FX_SRQ + 1;
+	w->imm = 1;
+	sends(VB_XRC_FLUSH, 100, 0);
+	CHECK(p.feth.type == 1 && !p.feth.level && p.reth.length == 1000);
+	w = fx_post(&fx, VB_VERB_ATOMIC_WRITE, 8);
+	w->srqn = FX_SRQ + 1;
+	w->swap_add = 0x0102030405060708;
+	sends(VB_XRC_ATOMIC_WRITE, 101, 8);
+	SAME(p.reth.length, 8);
+	p = fx_packet(&fx, VB_XRC_READ_RESPONSE_ONLY, 100, 0);
+	fx_in(&fx, &p, 2);
+	p = fx_packet(&fx, VB_XRC_READ_RESPONSE_ONLY, 101, 0);
+	fx_in(&fx, &p, 2);
+	CHECK(fx.dones == 2 && fx.done[0].status == VB_WORK_SUCCESS && fx.done[1].status == VB_WORK_SUCCESS);
+}
+
 static void an_initiator_takes_the_answers_of_xrc_only(void)
 {
 	begin(VB_ROCE_XRC_INITIATOR);
@@ -92,6 +112,10 @@ static void request(uint8_t opcode, uint32_t psn, uint32_t len, uint32_t srqn)
 		p.payload_len = 0;
 	if (opcode == VB_XRC_WRITE_FIRST)
 		p.reth.length = 3 * FX_MTU;
+	if (opcode == VB_XRC_FLUSH) {
+		p.feth.type = 1;
+		p.payload_len = 0;
+	}
 	fx_in(&fx, &p, 1);
 }
 
@@ -120,6 +144,12 @@ static void a_target_serves_the_srqs_in_turns(void)
 	answers(VB_XRC_ACK, 105, 0);
 	request(VB_XRC_FETCH_ADD, 106, 0, FX_SRQ);
 	answers(VB_XRC_ATOMIC_ACK, 106, 0);
+	request(VB_XRC_ATOMIC_WRITE, 107, 8, FX_SRQ + 1);
+	CHECK(fx.selected == FX_SRQ + 1 && fx.words == 1);
+	answers(VB_XRC_READ_RESPONSE_ONLY, 107, 0);
+	request(VB_XRC_FLUSH, 108, 8, FX_SRQ);
+	CHECK(fx.selected == FX_SRQ && fx.flushes == 1);
+	answers(VB_XRC_READ_RESPONSE_ONLY, 108, 0);
 	SAME(fx.events, 0);
 }
 
@@ -146,13 +176,14 @@ static void is_refused(uint32_t psn)
 
 static void a_wrong_srq_is_an_invalid_request(void)
 {
-	static const uint8_t opcodes[] = {VB_XRC_SEND_ONLY, VB_XRC_WRITE_ONLY, VB_XRC_READ_REQUEST, VB_XRC_CMP_SWAP};
+	static const uint8_t opcodes[] = {VB_XRC_SEND_ONLY, VB_XRC_WRITE_ONLY, VB_XRC_READ_REQUEST,
+	                                  VB_XRC_CMP_SWAP,  VB_XRC_FLUSH,      VB_XRC_ATOMIC_WRITE};
 
 	for (unsigned i = 0; i < sizeof(opcodes); i++) {
 		begin(VB_ROCE_XRC_TARGET);
 		request(opcodes[i], 100, opcodes[i] == VB_XRC_CMP_SWAP ? 0 : 8, FX_SRQ + 2);
 		is_refused(100);
-		CHECK(fx.receives == 8 && !fx.receipts && !fx.atomics && fx.region[7] == 1);
+		CHECK(fx.receives == 8 && !fx.receipts && !fx.atomics && !fx.flushes && !fx.words && fx.region[7] == 1);
 	}
 }
 
@@ -185,6 +216,7 @@ static void the_shortcut_for_middle_packets_takes_none_of_xrc(void)
 int main(void)
 {
 	RUN(each_request_packet_names_the_srq);
+	RUN(a_flush_and_an_atomic_write_name_the_srq);
 	RUN(an_initiator_takes_the_answers_of_xrc_only);
 	RUN(an_initiator_takes_no_requests);
 	RUN(a_target_serves_the_srqs_in_turns);
