@@ -41,11 +41,21 @@ const struct vb_mr_shared *vb_mr_check_null(const struct vb_mr_shared *e, uint32
 	return e;
 }
 
+/* A peer's access to a null region, at any address. deviates: ibv_alloc_null_mr(3) says that such a region has no rkey.
+ * mlx5 takes its lkey as one, and perftest's servers (--use-null-mr) give it to their clients. */
+static bool null_allows(const struct vb_mr_view *v, uint32_t pd, uint64_t length, uint32_t access, uint64_t *va)
+{
+	if (!(v->access & VB_MR_NULL) || v->pd || v->window != pd || length > VB_MAX_MSG_SZ)
+		return false;
+	*va = access == IBV_ACCESS_REMOTE_WRITE ? v->iova : v->addr;
+	return access == IBV_ACCESS_REMOTE_WRITE || access == IBV_ACCESS_REMOTE_READ;
+}
+
 bool vb_mr_view_allows(const struct vb_mr_view *v, uint32_t pd, uint32_t qpn, uint64_t addr, uint64_t length,
                        uint32_t access, uint64_t *va)
 {
 	if (!vb_mr_view_is_of(v, pd, qpn) || (v->access & access) != access)
-		return false;
+		return null_allows(v, pd, length, access, va);
 	if (addr < v->iova || length > v->length || addr - v->iova > v->length - length)
 		return false;
 	*va = v->addr + (addr - v->iova);

@@ -52,7 +52,8 @@ static bool handle_ends(struct vb_mr *mr)
 static void free_handle(struct vb_mr *mr, bool last)
 {
 	struct vb_mr *origin = origin_of(mr);
-	struct vb_pd *pd = mr->pd;
+	struct vb_context *ctx = VB_CONTEXT_OF(mr);
+	struct vb_pd *pd = mr->access & VB_MR_NULL ? NULL : mr->pd;
 
 	if (last) {
 		vb_region_unmap(origin->map);
@@ -61,7 +62,10 @@ static void free_handle(struct vb_mr *mr, bool last)
 	}
 	if (mr != origin)
 		vb_object_free(mr, &mr->made);
-	vb_pd_drop(pd);
+	if (pd)
+		vb_pd_drop(pd);
+	else
+		vb_context_drop(ctx);
 }
 
 void vb_mr_release(struct vb_node *node, struct vb_mr *mr)

@@ -62,6 +62,8 @@ static bool ranges_exist(struct vb_node *node)
 	return exist;
 }
 
+/* It keeps its context, but not its PD, which may be deallocated before. Programs rely on that (perftest), because mlx5's
+ * null region is no object of the kernel. */
 struct ibv_mr *vb_alloc_null_mr(struct ibv_pd *pd)
 {
 	int err = EINVAL;
@@ -74,8 +76,15 @@ struct ibv_mr *vb_alloc_null_mr(struct ibv_pd *pd)
 		errno = err;
 		return NULL;
 	}
-	return vb_mr_new(pd, &(struct vb_mr){.mr.length = SIZE_MAX,
-	                                     .iova = (uintptr_t)sink,
-	                                     .access = VB_MR_NULL | IBV_ACCESS_LOCAL_WRITE,
-	                                     .start = (uintptr_t)zeros});
+	struct vb_mr *mr = vb_mr_enter(pd,
+	                               &(struct vb_mr){.mr.length = SIZE_MAX,
+	                                               .iova = (uintptr_t)sink,
+	                                               .access = VB_MR_NULL | IBV_ACCESS_LOCAL_WRITE,
+	                                               .start = (uintptr_t)zeros},
+	                               0);
+
+	if (!mr)
+		return NULL;
+	vb_context_hold(vb_ctx(pd->context));
+	return &mr->mr;
 }

@@ -123,32 +123,39 @@ static int sink_receive(void *own, uint32_t offset, uint32_t len, struct iovec *
 
 /* --- memory that the peer accesses --- */
 
-static enum vb_iw_denial iwarp_check_target(void *own, uint32_t stag, uint64_t to, uint64_t len, enum vb_right access)
+/* *at: the address of the memory in this process, if it may be used. */
+static enum vb_iw_denial find_target(struct vb_qp *qp, uint32_t stag, uint64_t to, uint64_t len, uint32_t right,
+                                     uint64_t *at)
 {
-	struct vb_qp *qp = own;
 	const struct vb_mr_view *v = &qp->iwarp->known.view;
-	uint32_t right = vb_ibv_access_of(access);
 
 	if (!vb_queue_find_region(qp, &qp->iwarp->known, stag))
 		return VB_IW_INVALID_STAG;
+	if (to + len >= to && vb_mr_view_allows(v, vb_pd_id(qp->pd), qp->qp.qp_num, to, len, right, at))
+		return VB_IW_GRANTED;
 	if (!vb_mr_view_is_of(v, vb_pd_id(qp->pd), qp->qp.qp_num))
 		return VB_IW_NOT_OURS;
 	if (to + len < to)
 		return VB_IW_WRAP;
-	if (to < v->iova || len > v->length || to - v->iova > v->length - len)
-		return VB_IW_BOUNDS;
-	return (v->access & right) == right ? VB_IW_GRANTED : VB_IW_ACCESS;
+	return to < v->iova || len > v->length || to - v->iova > v->length - len ? VB_IW_BOUNDS : VB_IW_ACCESS;
+}
+
+static enum vb_iw_denial iwarp_check_target(void *own, uint32_t stag, uint64_t to, uint64_t len, enum vb_right access)
+{
+	uint64_t at;
+
+	return find_target(own, stag, to, len, vb_ibv_access_of(access), &at);
 }
 
 static int iwarp_target(void *own, uint32_t stag, uint64_t to, uint32_t len, enum vb_right access, struct iovec *iov)
 {
-	const struct vb_mr_view *v = &((struct vb_qp *)own)->iwarp->known.view;
+	uint64_t at;
 
-	if (iwarp_check_target(own, stag, to, len, access) != VB_IW_GRANTED)
+	if (find_target(own, stag, to, len, vb_ibv_access_of(access), &at) != VB_IW_GRANTED)
 		return -1;
 	if (!len)
 		return 0;
-	iov[0] = (struct iovec){(void *)(uintptr_t)(v->addr + (to - v->iova)), len};
+	iov[0] = (struct iovec){(void *)(uintptr_t)at, len};
 	return 1;
 }
 

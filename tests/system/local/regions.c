@@ -149,7 +149,7 @@ static void exposed_peer(int fd, void *arg)
 	meet_up(fd);
 }
 
-static void a_null_region_is_closed_to_peers(void)
+static void peers_write_to_and_read_from_a_null_region_but_add_nothing(void)
 {
 	struct peer p = start(exposed_peer, NULL);
 	struct dev d;
@@ -162,10 +162,16 @@ static void a_null_region_is_closed_to_peers(void)
 	struct far far = far_hear(p.fd);
 
 	side_join(&l, p.fd);
-	POST(&l, .op = IBV_WR_RDMA_READ, .id = 1, .m = &m, .len = 8, .far = far);
+	memset(m.p, 0xee, 4096);
+	POST(&l, .op = IBV_WR_RDMA_WRITE, .id = 1, .m = &m, .len = 4096, .far = {.addr = 0xdead, .rkey = far.rkey});
+	expect(l.scq, 1, IBV_WC_SUCCESS);
+	POST(&l, .op = IBV_WR_RDMA_READ, .id = 2, .m = &m, .len = 4000, .far = {.addr = 0xdead, .rkey = far.rkey});
+	expect(l.scq, 2, IBV_WC_SUCCESS);
+	CHECK(is_zero(m.p, 4000) && m.p[4000] == 0xee);
+	POST(&l, .op = IBV_WR_ATOMIC_FETCH_AND_ADD, .id = 3, .m = &m, .len = 8, .far = far);
 	struct ibv_wc wc = wait_wc(l.scq);
 
-	CHECK(wc.wr_id == 1 && wc.status == (over_iwarp ? wc.status : IBV_WC_REM_ACCESS_ERR) && wc.status);
+	CHECK(wc.wr_id == 3 && wc.status == (over_iwarp ? wc.status : IBV_WC_REM_ACCESS_ERR) && wc.status);
 	meet_up(p.fd);
 	finish(&p);
 }
@@ -398,7 +404,8 @@ int main(int argc, char **argv)
 	static const struct test tests[] = {
 	        {"null regions read as zeros and swallow what is written",
 	         null_regions_read_as_zeros_and_swallow_what_is_written},
-	        {"a null region is closed to peers", a_null_region_is_closed_to_peers},
+	        {"peers write to and read from a null region, but add nothing",
+	         peers_write_to_and_read_from_a_null_region_but_add_nothing},
 	        {"device memory is written, read, sent and received", device_memory_is_written_read_sent_and_received},
 	        {"a dma-buf is written, read, sent and received", a_dma_buf_is_written_read_sent_and_received},
 	};
