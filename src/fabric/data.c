@@ -184,6 +184,26 @@ static void enter_vl(uint8_t *bytes, const struct vb_link_packet *p, uint8_t vl)
 	vb_vcrc_encode(bytes, p->len - VB_VCRC_LEN);
 }
 
+/* Each link that it has passed, with the lane that it had there. */
+static void show_on_links(const struct trip *t)
+{
+	uint8_t bytes[4 * VB_LRH_WORDS_MOST + VB_VCRC_LEN];
+	const struct vb_fabric_way *w = &t->c->way;
+
+	memcpy(bytes, t->bytes, t->p->len);
+	for (unsigned i = 0; i < w->ports; i += 2) {
+		struct vb_fabric_port *out = w->port[i];
+
+		if (!out->node->away) { /* otherwise it has come in with its lane */
+			uint8_t vl = vb_fabric_vl_of(out, i ? w->port[i - 1] : out, t->p->lrh.sl);
+
+			bytes[0] = (uint8_t)(vl << 4 | (bytes[0] & 15));
+			vb_vcrc_encode(bytes, t->p->len - VB_VCRC_LEN);
+		}
+		t->f->ops->show(t->f->own, out, bytes, t->p->len);
+	}
+}
+
 /* By the way that is known, or by one that is found now, from where it starts or has come in. */
 static struct vb_fabric_port *go(const struct trip *t, struct vb_fabric_port *from, uint8_t *bytes,
                                  bool (*along)(const struct trip *t, struct vb_fabric_port *from))
@@ -200,6 +220,8 @@ static struct vb_fabric_port *go(const struct trip *t, struct vb_fabric_port *fr
 		c->changes = whole ? t->f->changes + 1 : 0;
 	}
 	vb_fabric_count(c->way.port, c->way.ports, 1, 4u * p->lrh.words);
+	if (__builtin_expect(t->f->captures, 0))
+		show_on_links(t);
 	if (!whole || (!c->way.end->node->away && !arrives(t, c->way.end)))
 		return NULL;
 	enter_vl(bytes, p, c->vl);

@@ -142,6 +142,10 @@ struct vb_fabric_ops {
 	void (*cross)(void *own, struct vb_fabric_port *out, const uint8_t *bytes, size_t len, unsigned hops);
 	/* The same for a datagram to a group. */
 	void (*cross_group)(void *own, struct vb_fabric_port *out, const struct vb_fabric_datagram *d);
+	/* While captures is not 0: a packet, from LRH to VCRC, passes the cable of a port, out of this end. */
+	void (*show)(void *own, struct vb_fabric_port *out, const uint8_t *bytes, size_t len);
+	/* The same for a datagram to a group. */
+	void (*show_group)(void *own, struct vb_fabric_port *out, const struct vb_fabric_datagram *d);
 };
 
 struct vb_fabric {
@@ -155,6 +159,7 @@ struct vb_fabric {
 	uint64_t now, next_tid;
 	struct vb_fabric_trap *traps;
 	size_t trap_count;
+	unsigned captures;   /* the owner's: how many want to see what passes the cables */
 	uint64_t changes;    /* grows with whatever may change a port or a way */
 	uint64_t group_turn; /* counts multicast datagrams, from any number */
 	/* datagrams that are under way: a ring, because one may cause others */

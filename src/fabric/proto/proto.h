@@ -55,6 +55,7 @@ enum vb_fabric_verb {
 	VB_FABRIC_CM_RECV, /* to a program, as the next two */
 	VB_FABRIC_SA_IS,
 	VB_FABRIC_MEMBER_LOST, /* struct vb_fabric_sa_is: a membership that a new subnet manager does not give again */
+	VB_FABRIC_CAPTURE,     /* as CTL; then each message is a record of a file: server/capture.c */
 };
 
 #define VB_FABRIC_NAME 68 /* of a node, with its end */

@@ -257,6 +257,7 @@ static int ctl_stat(struct server *s, char **w, FILE *out)
 	fprintf(out, "%-20s %" PRIu64 "\n", "lost_for_programs", s->lost);
 	fprintf(out, "%-20s %" PRIu64 "\n", "cm_forged", s->forged);
 	fprintf(out, "%-20s %" PRIu64 "\n", "guests_refused", s->strangers);
+	fprintf(out, "%-20s %" PRIu64 "\n", "lost_for_captures", s->captures_lost);
 	fprintf(out, "%-20s %zu\n", "traps_pending", s->fabric->trap_count);
 	return 0;
 }
@@ -310,6 +311,22 @@ static const struct {
                 {"print", "", 0, 0, ctl_print},
                 {"stop", "", 0, 0, ctl_stop}};
 
+int ctl_capture(struct server *s, char *words, struct vb_fabric_node **n, struct vb_fabric_port **p, FILE *out)
+{
+	char *w[WORDS_MOST + 1] = {0};
+	unsigned count = split_words(words, w);
+
+	*n = NULL;
+	*p = NULL;
+	if (count > 2)
+		return fails(out, EINVAL, "capture [NODE [PORT]] is how it is written");
+	if (count == 2 && !(*p = port_for(s, w[0], w[1], out)))
+		return ENOENT;
+	if (count && !(*n = own_node_for(s, w[0], out)))
+		return ENOENT;
+	return 0;
+}
+
 int ctl_command(struct server *s, char *command, FILE *out)
 {
 	char *words[WORDS_MOST + 1] = {0};
@@ -324,7 +341,7 @@ int ctl_command(struct server *s, char *command, FILE *out)
 			return fails(out, EINVAL, "%s %s is how it is written", commands[i].name, commands[i].usage);
 		return commands[i].run(s, words, out);
 	}
-	fails(out, 0, "no such command; there are:");
+	fails(out, 0, "no such command; there are:\n  capture [NODE [PORT]]");
 	for (size_t i = 0; i < sizeof(commands) / sizeof(*commands); i++)
 		fprintf(out, "  %s %s\n", commands[i].name, commands[i].usage);
 	return fails(out, EINVAL, "  add FILE");

@@ -46,7 +46,7 @@ static const char usage[] =
         "\n"
         "Commands: link NODE PORT up|down, node NODE on|off, add FILE, describe NODE TEXT,\n"
         "counters NODE PORT [NAME=VALUE…], pkeys NODE PORT [P_KEY…], trap NODE PORT NUMBER,\n"
-        "address [NODE [ADDRESS|none]], show [NODE], peers, states, stat, print, stop\n";
+        "address [NODE [ADDRESS|none]], capture [NODE [PORT]], show [NODE], peers, states, stat, print, stop\n";
 
 __attribute__((format(printf, 1, 2))) static int complain(const char *fmt, ...)
 {
@@ -341,12 +341,11 @@ static int run_fabric(struct server *s, struct settings *o)
 /* --- ctl --- */
 
 /* The words of the command as one text, behind the verb. file: the text that "add" brings, NULL for others. */
-static char *command_text(int argc, char **argv, const char *file)
+static char *command_text(uint32_t verb, int argc, char **argv, const char *file)
 {
 	char *text = NULL;
 	size_t len = 0;
 	FILE *out = open_memstream(&text, &len);
-	uint32_t verb = VB_FABRIC_CTL;
 
 	if (!out)
 		return NULL;
@@ -381,7 +380,7 @@ static int print_reply(int sock)
 
 static int run_ctl(const char *path, int argc, char **argv)
 {
-	bool add = argc == 2 && !strcmp(argv[0], "add");
+	bool add = argc == 2 && !strcmp(argv[0], "add"), capture = !strcmp(argv[0], "capture");
 	size_t len = 0;
 	char *file = add ? read_whole(argv[1], &len) : NULL;
 
@@ -391,7 +390,7 @@ static int run_ctl(const char *path, int argc, char **argv)
 		return complain("ctl: --socket or VERBENA_FABRIC says which fabric");
 	if (add)
 		file[len] = '\0'; /* read_whole leaves room */
-	char *text = command_text(argc, argv, file);
+	char *text = command_text(capture ? VB_FABRIC_CAPTURE : VB_FABRIC_CTL, argc - capture, argv + capture, file);
 	free(file);
 	if (text && strlen(text + sizeof(uint32_t)) > VB_FABRIC_CTL_MOST) {
 		free(text);
@@ -400,6 +399,8 @@ static int run_ctl(const char *path, int argc, char **argv)
 	int sock = text ? vb_fabric_connect_to(path) : -1;
 	int rc = sock < 0 ? errno : vb_fabric_say(sock, text, sizeof(uint32_t) + strlen(text + sizeof(uint32_t)), -1);
 	rc = rc ? complain("%s: %s", path, strerror(rc)) : print_reply(sock);
+	if (!rc && capture)
+		rc = capture_write(sock);
 	if (sock >= 0)
 		close(sock);
 	free(text);

@@ -13,6 +13,7 @@
 #include "fabric/proto/proto.h"
 
 struct address;
+struct capture;
 struct client;
 struct cm;
 struct cm_late;
@@ -64,8 +65,10 @@ struct server {
 	size_t numbered;                    /* nodes that have been given an address of the network */
 	uint32_t network_next, network_end; /* the next IPv4 address, and the broadcast address; 0: no network */
 	struct link *links;
-	struct peer *peers;    /* the other processes of the fabric */
-	struct guests *guests; /* NULL: there may be none */
+	struct capture *captures;
+	uint64_t captures_lost; /* records that their readers were too slow for */
+	struct peer *peers;     /* the other processes of the fabric */
+	struct guests *guests;  /* NULL: there may be none */
 	bool takes_guests;
 	uint64_t strangers; /* those who wanted to be guests and have another secret */
 	uint64_t linger;    /* ns: it ends when it has had no program for so long; 0: it stays */
@@ -194,6 +197,18 @@ void link_reads(struct link *l);
 void links_time(struct server *s);
 uint64_t links_deadline(const struct server *s);
 
+/* --- capture.c: what passes the cables, for people --- */
+
+/* p NULL: of all ports of the node; n NULL too: of all nodes. NULL: no memory. */
+struct capture *capture_open(struct server *s, const struct vb_fabric_node *n, const struct vb_fabric_port *p,
+                             struct client *c);
+void capture_close(struct capture *k);
+/* As in struct vb_fabric_ops. */
+void captures_see(void *server, struct vb_fabric_port *out, const uint8_t *bytes, size_t len);
+void captures_see_group(void *server, struct vb_fabric_port *out, const struct vb_fabric_datagram *d);
+/* The other end: writes what comes to standard output, as a file for tshark(1). Returns the exit status. */
+int capture_write(int sock);
+
 /* --- away.c: which nodes are in other processes --- */
 
 struct peer_settings {
@@ -272,5 +287,7 @@ void issm_event(struct server *s);
 
 /* Carries out a command: words separated by spaces, or "add" and a text. Returns an errno; the text says why. */
 int ctl_command(struct server *s, char *command, FILE *out);
+/* [NODE [PORT]]: whose packets a capture wants; NULL: all. Returns an errno; the text says why. */
+int ctl_capture(struct server *s, char *words, struct vb_fabric_node **n, struct vb_fabric_port **p, FILE *out);
 
 #endif
