@@ -374,6 +374,9 @@ static bool take_ask(struct client *c, struct vb_fabric_ask *ask)
 	case VB_FABRIC_ADDRESS:
 		take_address(c, ask);
 		return true;
+	case VB_FABRIC_KEEP:
+		answer(c->fd, keep_add(c->server, c->fd), 0);
+		return true;
 	case VB_FABRIC_PORT:
 	case VB_FABRIC_JOIN:
 		answer_port(c, ask);

@@ -188,6 +188,21 @@ static int ctl_trap(struct server *s, char **w, FILE *out)
 	return fails(out, EINVAL, "traps that are made by a command: 129, 130, 131, 144");
 }
 
+static int ctl_lid(struct server *s, char **w, FILE *out)
+{
+	struct vb_fabric_port *p = port_for(s, w[1], w[2], out);
+	char *end;
+	unsigned long lid = strtoul(w[3], &end, 0);
+
+	if (!p)
+		return ENOENT;
+	if (*end || end == w[3] || !lid || lid >= VB_LID_MULTICAST || p->node->sw)
+		return fails(out, EINVAL, "a port of a channel adapter has a LID from 1 to 0x%x", VB_LID_MULTICAST - 1);
+	p->info.lid = (uint16_t)lid;
+	s->fabric->changes++;
+	return 0;
+}
+
 static void show_port(const struct vb_fabric_port *p, FILE *out)
 {
 	static const char *const states[] = {"?", "Down", "Init", "Armed", "Active"};
@@ -258,6 +273,7 @@ static int ctl_stat(struct server *s, char **w, FILE *out)
 	fprintf(out, "%-20s %" PRIu64 "\n", "cm_forged", s->forged);
 	fprintf(out, "%-20s %" PRIu64 "\n", "guests_refused", s->strangers);
 	fprintf(out, "%-20s %" PRIu64 "\n", "lost_for_captures", s->captures_lost);
+	fprintf(out, "%-20s %zu\n", "programs_kept_for", s->kept);
 	fprintf(out, "%-20s %zu\n", "traps_pending", s->fabric->trap_count);
 	return 0;
 }
@@ -302,6 +318,7 @@ static const struct {
                 {"describe", "NODE TEXT", 2, 2, ctl_describe},
                 {"counters", "NODE PORT [NAME=VALUE…]", 2, WORDS_MOST - 2, ctl_counters},
                 {"pkeys", "NODE PORT [P_KEY…]", 2, WORDS_MOST - 2, ctl_pkeys},
+                {"lid", "NODE PORT LID", 3, 3, ctl_lid},
                 {"trap", "NODE PORT NUMBER", 3, 3, ctl_trap},
                 {"address", "[NODE [ADDRESS|none]]", 0, 2, ctl_addresses},
                 {"show", "[NODE]", 0, 1, ctl_show},

@@ -45,7 +45,7 @@ static const char usage[] =
         "  --secret FILE       only processes with the same bytes in FILE are peers\n"
         "\n"
         "Commands: link NODE PORT up|down, node NODE on|off, add FILE, describe NODE TEXT,\n"
-        "counters NODE PORT [NAME=VALUE…], pkeys NODE PORT [P_KEY…], trap NODE PORT NUMBER,\n"
+        "counters NODE PORT [NAME=VALUE…], pkeys NODE PORT [P_KEY…], lid NODE PORT LID, trap NODE PORT NUMBER,\n"
         "address [NODE [ADDRESS|none]], capture [NODE [PORT]], show [NODE], peers, states, stat, print, stop\n";
 
 __attribute__((format(printf, 1, 2))) static int complain(const char *fmt, ...)
@@ -162,7 +162,7 @@ static int wait_ms(const struct server *s)
 	                              links_deadline(s),
 	                              cms_deadline(s),
 	                              peers_deadline(s),
-	                              s->linger && !s->clients ? s->idle_since + s->linger : UINT64_MAX};
+	                              s->linger && !s->clients && !s->keeps ? s->idle_since + s->linger : UINT64_MAX};
 	uint64_t due = UINT64_MAX, now = server_now();
 
 	for (size_t i = 0; i < sizeof(deadlines) / sizeof(*deadlines); i++)
@@ -197,14 +197,14 @@ static void turn(struct server *s)
 			guests_event(s);
 		else if (p)
 			peer_event(p);
-		else
+		else if (!keep_ended(s, what))
 			client_event(s, what, events[i].events);
 	}
 	joined_tell(s);
 	links_time(s);
 	peers_tell(s);
 	guests_leave(s);
-	if (s->clients)
+	if (s->clients || s->keeps)
 		s->idle_since = s->now;
 	else if (s->linger && s->now - s->idle_since >= s->linger)
 		s->stop = true;
@@ -242,6 +242,7 @@ static int serve(struct server *s, const struct peer_settings *o)
 	while (!s->stop)
 		turn(s);
 	clients_close(s);
+	keeps_close(s);
 	cms_end(s);
 	issm_close(s);
 	unlink(s->path);
@@ -429,7 +430,6 @@ static bool fabric_option(struct server *s, struct settings *o, int c)
 		o->own = optarg;
 		return true;
 	case 'l':
-		o->peers.address = o->peers.address_room;
 		return peers_listen(&o->peers, optarg);
 	case 'S':
 		o->secret = optarg;

@@ -19,6 +19,7 @@ struct cm;
 struct cm_late;
 struct guests;
 struct joined;
+struct keep;
 struct link;
 struct peer;
 
@@ -73,6 +74,8 @@ struct server {
 	uint64_t strangers; /* those who wanted to be guests and have another secret */
 	uint64_t linger;    /* ns: it ends when it has had no program for so long; 0: it stays */
 	uint64_t idle_since;
+	struct keep *keeps; /* programs that keep it, as if they were connected */
+	size_t kept;
 	uint64_t changes_told,
 	        tell_at;    /* what programs know of fabric->changes; when they hear of the rest, 0: nothing is new */
 	uint8_t address[8]; /* of this process: the first half of all its ports' addresses */
@@ -247,6 +250,14 @@ void guests_close(struct server *s);
 void guests_event(struct server *s);
 /* Those that are gone lose their nodes. The end of a turn. */
 void guests_leave(struct server *s);
+
+/* --- keep.c --- */
+
+/* The program at the other end of the socket keeps this process until it ends. Returns an errno. */
+int keep_add(struct server *s, int sock);
+/* epoll has told about `what`. False: it is none of them. */
+bool keep_ended(struct server *s, const void *what);
+void keeps_close(struct server *s);
 
 /* --- guest_self.c --- */
 
