@@ -11,7 +11,11 @@
 /*
  * A program that does not read fast enough gets what its socket holds, and LINK_QUEUE bytes that wait here. While these
  * wait, no more is read from the programs that have sent them: their own sockets fill, and they wait. So nothing is
- * lost. It ends after LINK_LIFETIME: what waits is discarded, and so is all that follows, until the program reads again.
+ * lost. It ends when the patience for that program does: what waits is discarded, and so is all that follows, until the
+ * program reads again.
+ *
+ * Others wait for LINK_LIFETIME at most. What the program reads buys more time, LINK_WORTH for a byte, and so do times in which
+ * nobody waits, a part of them. So those who send to a program that hardly reads are not held up by it for long.
  */
 struct link {
 	struct server *server;
@@ -24,6 +28,8 @@ struct link {
 	struct link *waits_for;       /* it has sent what waits there */
 	const struct peer *waits_way; /* so too */
 	uint64_t waits_until;
+	uint64_t patience, counted_at; /* ns: so long others wait for it, from counted_at on */
+	bool awaited;
 	bool stalled;
 };
 
@@ -67,7 +73,9 @@ int link_open(struct server *s, const struct vb_fabric_link_ask *ask, struct cli
 	                   .client = c,
 	                   .port = p,
 	                   .qpn = ask->qpn,
-	                   .mask = ask->mask};
+	                   .mask = ask->mask,
+	                   .patience = LINK_LIFETIME,
+	                   .counted_at = s->now};
 	if (l->next)
 		l->next->at = &l->next;
 	if (l->next_here)
@@ -79,12 +87,31 @@ int link_open(struct server *s, const struct vb_fabric_link_ask *ask, struct cli
 
 /* --- waiting --- */
 
+static void count_patience(struct link *l)
+{
+	enum { REGAINED = 8 }; /* of so much time in which nobody waits, one part */
+	uint64_t t = l->server->now - l->counted_at, more = l->patience + t / REGAINED;
+
+	l->counted_at = l->server->now;
+	if (l->awaited)
+		l->patience -= t < l->patience ? t : l->patience;
+	else
+		l->patience = more < LINK_LIFETIME ? more : LINK_LIFETIME;
+}
+
+uint64_t link_await(struct link *l)
+{
+	count_patience(l);
+	l->awaited = true;
+	return l->server->now + l->patience;
+}
+
 static void hold_back(struct link *l, struct link *until_it_reads)
 {
 	if (l->waits_for || l->waits_way)
 		return;
 	l->waits_for = until_it_reads;
-	l->waits_until = l->server->now + LINK_LIFETIME;
+	l->waits_until = link_await(until_it_reads);
 	client_pause(l->client, true);
 }
 
@@ -105,16 +132,23 @@ static void release_link(struct link *l)
 
 void link_caught_up(struct link *l)
 {
+	count_patience(l);
+	l->awaited = false;
 	for (struct link *o = l->server->links; o; o = o->next)
 		if (o->waits_for == l)
 			release_link(o);
 	peers_caught_up(l->server, l);
 }
 
-void link_reads(struct link *l)
+void link_reads(struct link *l, size_t bytes)
 {
-	uint64_t until = l->server->now + LINK_LIFETIME;
+	uint64_t until;
 
+	count_patience(l);
+	l->patience += bytes * LINK_WORTH;
+	if (l->patience > LINK_LIFETIME)
+		l->patience = LINK_LIFETIME;
+	until = l->server->now + l->patience;
 	for (struct link *o = l->server->links; o; o = o->next)
 		if (o->waits_for == l)
 			o->waits_until = until;

@@ -195,7 +195,7 @@ static void end_run(struct peer *p)
 	if (!to || !link_give(to, run, p->run_len) || p->waits_for)
 		return;
 	p->waits_for = to;
-	p->waits_until = p->server->now + LINK_LIFETIME;
+	p->waits_until = link_await(to);
 }
 
 static void add_to_run(struct peer *p, struct link *to, const uint8_t *bytes, size_t len)

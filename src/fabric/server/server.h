@@ -179,6 +179,8 @@ void groups_free(struct groups *g);
 
 #define LINK_QUEUE (1u << 20)    /* bytes that wait for a program, or for another process */
 #define LINK_LIFETIME 250000000u /* ns; so long others wait for a program that does not read */
+#define LINK_WORTH 1000u         /* ns; so much longer for a byte that it reads */
+#define LINK_MESSAGE 1024u       /* bytes that a message counts beside its own */
 
 /* Returns an errno. */
 int link_open(struct server *s, const struct vb_fabric_link_ask *ask, struct client *c, struct link **link);
@@ -196,7 +198,9 @@ void links_go_on(struct server *s, const struct peer *p);
 /* The program has read all that waited for it. */
 void link_caught_up(struct link *l);
 /* It has read some of that: others wait on. */
-void link_reads(struct link *l);
+void link_reads(struct link *l, size_t bytes);
+/* Somebody waits for it from now on. Returns until when. */
+uint64_t link_await(struct link *l);
 void links_time(struct server *s);
 uint64_t links_deadline(const struct server *s);
 
