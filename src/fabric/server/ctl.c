@@ -71,6 +71,36 @@ static struct vb_fabric_port *port_for(struct server *s, const char *name, const
 	return p;
 }
 
+/* NAME=NUMBER. False: it is another name, or none that fits. */
+static bool number_of(const char *word, const char *name, unsigned long most, unsigned long *number)
+{
+	size_t n = strlen(name);
+	char *end;
+
+	if (strncmp(word, name, n) != 0 || word[n] < '0' || word[n] > '9')
+		return false;
+	*number = strtoul(word + n, &end, 10);
+	return !*end && *number <= most;
+}
+
+/* Both directions, if both ends are here. */
+static int set_pace(struct vb_fabric_port *p, char **w, FILE *out)
+{
+	enum { LATENCY_MOST = 10000000, RATE_MOST = 1000000 };
+	unsigned long rate = 0, latency = 0;
+	bool made = true;
+
+	for (; *w; w++)
+		if (!number_of(*w, "rate=", RATE_MOST, &rate) && !number_of(*w, "latency=", LATENCY_MOST, &latency))
+			return fails(out, EINVAL,
+			             "a link goes up or down, or has rate=Mb/s and latency=µs, %d and %d at most",
+			             RATE_MOST, LATENCY_MOST);
+	made = vb_fabric_set_pace(p, (uint32_t)rate, latency * 1000);
+	if (!p->peer->node->away)
+		made &= vb_fabric_set_pace(p->peer, (uint32_t)rate, latency * 1000);
+	return made ? 0 : fails(out, ENOMEM, "no memory");
+}
+
 static int ctl_link(struct server *s, char **w, FILE *out)
 {
 	struct vb_fabric_port *p = port_for(s, w[1], w[2], out);
@@ -78,10 +108,12 @@ static int ctl_link(struct server *s, char **w, FILE *out)
 
 	if (!p)
 		return ENOENT;
-	if (!down && strcmp(w[3], "up") != 0)
-		return fails(out, EINVAL, "a link goes up or down");
 	if (!p->peer)
 		return fails(out, ENOTCONN, "port %u of \"%s\" has no cable", p->num, p->node->id);
+	if (!down && strcmp(w[3], "up") != 0)
+		return set_pace(p, w + 3, out);
+	if (w[4])
+		return fails(out, EINVAL, "a link goes up or down alone");
 	vb_fabric_cut(p, down);
 	return 0;
 }
@@ -213,6 +245,8 @@ static void show_port(const struct vb_fabric_port *p, FILE *out)
 		fprintf(out, " %s \"%s\"[%u]", vb_topology_rate_text(&p->info, rate), p->peer->node->id, p->peer->num);
 	if (!p->node->sw)
 		fprintf(out, " lid %u sm lid %u%s", p->info.lid, p->info.sm_lid, p->host ? " programs" : "");
+	if (p->pace)
+		fprintf(out, " rate %u Mb/s latency %" PRIu64 " us", p->pace->mbit, p->pace->latency / 1000);
 	fprintf(out, "%s\n", p->cut ? " cut" : "");
 }
 
@@ -313,7 +347,7 @@ static const struct {
 	const char *name, *usage;
 	unsigned fewest, most; /* words after the name */
 	int (*run)(struct server *s, char **w, FILE *out);
-} commands[] = {{"link", "NODE PORT up|down", 3, 3, ctl_link},
+} commands[] = {{"link", "NODE PORT up|down|[rate=MBIT] [latency=US]", 3, 4, ctl_link},
                 {"node", "NODE on|off", 2, 2, ctl_node},
                 {"describe", "NODE TEXT", 2, 2, ctl_describe},
                 {"counters", "NODE PORT [NAME=VALUE…]", 2, WORDS_MOST - 2, ctl_counters},

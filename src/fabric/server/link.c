@@ -31,6 +31,8 @@ struct link {
 	uint64_t patience, counted_at; /* ns: so long others wait for it, from counted_at on */
 	bool awaited;
 	bool stalled;
+	size_t late; /* bytes that it has sent and that have not arrived yet */
+	bool waits_late;
 };
 
 static struct link *link_for(const struct vb_fabric_port *p, uint32_t qpn)
@@ -106,13 +108,18 @@ uint64_t link_await(struct link *l)
 	return l->server->now + l->patience;
 }
 
+static void settle_pause(struct link *l)
+{
+	client_pause(l->client, l->waits_for || l->waits_way || l->waits_late);
+}
+
 static void hold_back(struct link *l, struct link *until_it_reads)
 {
 	if (l->waits_for || l->waits_way)
 		return;
 	l->waits_for = until_it_reads;
 	l->waits_until = link_await(until_it_reads);
-	client_pause(l->client, true);
+	settle_pause(l);
 }
 
 static void hold_for_credit(struct link *l, const struct peer *way)
@@ -120,14 +127,22 @@ static void hold_for_credit(struct link *l, const struct peer *way)
 	if (l->waits_for || l->waits_way)
 		return;
 	l->waits_way = way;
-	client_pause(l->client, true);
+	settle_pause(l);
 }
 
 static void release_link(struct link *l)
 {
 	l->waits_for = NULL;
 	l->waits_way = NULL;
-	client_pause(l->client, false);
+	settle_pause(l);
+}
+
+/* A link takes no more than it sends. */
+void link_is_late(struct link *l, ssize_t bytes)
+{
+	l->late += (size_t)bytes;
+	l->waits_late = l->late > (l->waits_late ? LINK_LATE / 2 : LINK_LATE);
+	settle_pause(l);
 }
 
 void link_caught_up(struct link *l)
@@ -204,6 +219,7 @@ uint64_t links_deadline(const struct server *s)
 
 void link_close(struct link *l)
 {
+	late_forget(l->server, l);
 	link_caught_up(l);
 	*l->at = l->next;
 	if (l->next)
@@ -243,20 +259,37 @@ static void deliver(struct link *from, const struct run *r)
 		hold_back(from, r->to);
 }
 
-/* The program that gets the packet. NULL: nobody, or it has left for another process. */
+void link_arrives(struct link *from, struct link *to, const uint8_t *bytes, size_t len)
+{
+	if (link_give(to, bytes, len) && from)
+		hold_back(from, to);
+}
+
+void link_leaves(struct link *from, struct vb_fabric_port *out, const uint8_t *bytes, size_t len, unsigned hops)
+{
+	if (peer_offer(out, bytes, len, hops) && from)
+		hold_for_credit(from, out->peer->node->where);
+}
+
+/* The program that gets the packet now. NULL: nobody, it has left for another process, or it is late. */
 static struct link *receiver_of(struct link *l, uint8_t *bytes, const struct vb_link_packet *p,
                                 enum vb_link_verdict verdict)
 {
 	struct vb_fabric_port *end = vb_fabric_carry(l->port, &l->course, bytes, p, verdict);
-	if (end && end->node->away) {
-		if (peer_offer(end->peer, bytes, p->len, l->course.hops))
-			hold_for_credit(l, end->node->where);
+	bool leaves = end && end->node->away;
+	struct link *to = end && !leaves ? link_at(end, bytes + p->transport_at) : NULL;
+
+	if (end && !leaves && !to)
+		l->server->fabric->drops.nobody++;
+	if ((to || leaves) && l->course.due) {
+		late_put(l->server,
+		         &(struct late_packet){
+		                 .due = l->course.due, .from = l, .to = to, .end = end, .hops = l->course.hops},
+		         bytes, p->len);
 		return NULL;
 	}
-	struct link *to = end ? link_at(end, bytes + p->transport_at) : NULL;
-
-	if (end && !to)
-		l->server->fabric->drops.nobody++;
+	if (leaves)
+		link_leaves(l, end->peer, bytes, p->len, l->course.hops);
 	return to;
 }
 

@@ -44,7 +44,7 @@ static const char usage[] =
         "  --linger SECONDS    end when no program has been there for so long\n"
         "  --secret FILE       only processes with the same bytes in FILE are peers\n"
         "\n"
-        "Commands: link NODE PORT up|down, node NODE on|off, add FILE, describe NODE TEXT,\n"
+        "Commands: link NODE PORT up|down, link NODE PORT [rate=MBIT] [latency=US], node NODE on|off, add FILE, describe NODE TEXT,\n"
         "counters NODE PORT [NAME=VALUE…], pkeys NODE PORT [P_KEY…], lid NODE PORT LID, trap NODE PORT NUMBER,\n"
         "address [NODE [ADDRESS|none]], capture [NODE [PORT]], show [NODE], peers, states, stat, print, stop\n";
 
@@ -154,12 +154,14 @@ static int server_listen(const char *path)
 	return -1;
 }
 
-static int wait_ms(const struct server *s)
+/* ns. UINT64_MAX: for ever */
+static uint64_t wait_ns(const struct server *s)
 {
 	const uint64_t deadlines[] = {vb_fabric_deadline(s->fabric),
 	                              clients_deadline(s),
 	                              joined_deadline(s),
 	                              links_deadline(s),
+	                              late_deadline(s),
 	                              cms_deadline(s),
 	                              peers_deadline(s),
 	                              s->linger && !s->clients && !s->keeps ? s->idle_since + s->linger : UINT64_MAX};
@@ -167,16 +169,25 @@ static int wait_ms(const struct server *s)
 
 	for (size_t i = 0; i < sizeof(deadlines) / sizeof(*deadlines); i++)
 		due = deadlines[i] < due ? deadlines[i] : due;
-	if (due == UINT64_MAX)
-		return -1;
-	uint64_t ms = due <= now ? 0 : (due - now) / NS_PER_MS_ + 1;
-	return ms < INT_MAX ? (int)ms : INT_MAX;
+	return due == UINT64_MAX ? due : due <= now ? 0 : due - now;
+}
+
+/* Links that take time need waits below a millisecond. Kernels before 5.11, and emulators, have none. */
+static int wait_for_events(const struct server *s, struct epoll_event *events)
+{
+	uint64_t ns = wait_ns(s), ms = ns / NS_PER_MS_ + (ns != 0);
+	const struct timespec t = {(time_t)(ns / 1000000000), (long)(ns % 1000000000)};
+	int n = s->late_packets ? epoll_pwait2(s->epoll, events, EVENTS, &t, NULL) : -1;
+
+	if (n >= 0 || (s->late_packets && errno != ENOSYS))
+		return n;
+	return epoll_wait(s->epoll, events, EVENTS, ns == UINT64_MAX ? -1 : ms < INT_MAX ? (int)ms : INT_MAX);
 }
 
 static void turn(struct server *s)
 {
 	struct epoll_event events[EVENTS];
-	int n = epoll_wait(s->epoll, events, EVENTS, wait_ms(s));
+	int n = wait_for_events(s, events);
 
 	s->now = server_now();
 	vb_fabric_time(s->fabric, s->now);
@@ -201,6 +212,7 @@ static void turn(struct server *s)
 			client_event(s, what, events[i].events);
 	}
 	joined_tell(s);
+	late_time(s);
 	links_time(s);
 	peers_tell(s);
 	guests_leave(s);
@@ -241,6 +253,7 @@ static int serve(struct server *s, const struct peer_settings *o)
 		return complain("%s: %s", s->issm_dir, strerror(rc ? rc : errno));
 	while (!s->stop)
 		turn(s);
+	late_free(s);
 	clients_close(s);
 	keeps_close(s);
 	cms_end(s);

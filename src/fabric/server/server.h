@@ -7,6 +7,7 @@
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <sys/types.h>
 
 #include "fabric/agent/agent.h"
 #include "fabric/fabric.h"
@@ -20,6 +21,7 @@ struct cm_late;
 struct guests;
 struct joined;
 struct keep;
+struct late;
 struct link;
 struct peer;
 
@@ -66,6 +68,8 @@ struct server {
 	size_t numbered;                    /* nodes that have been given an address of the network */
 	uint32_t network_next, network_end; /* the next IPv4 address, and the broadcast address; 0: no network */
 	struct link *links;
+	struct late *late_packets, *late_last; /* under way; in the order in which they arrive */
+	size_t late_bytes;
 	struct capture *captures;
 	uint64_t captures_lost; /* records that their readers were too slow for */
 	struct peer *peers;     /* the other processes of the fabric */
@@ -179,6 +183,7 @@ void groups_free(struct groups *g);
 
 #define LINK_QUEUE (1u << 20)    /* bytes that wait for a program, or for another process */
 #define LINK_LIFETIME 250000000u /* ns; so long others wait for a program that does not read */
+#define LINK_LATE (4u << 20)     /* bytes of a program that may be under way on links that take time */
 #define LINK_WORTH 1000u         /* ns; so much longer for a byte that it reads */
 #define LINK_MESSAGE 1024u       /* bytes that a message counts beside its own */
 
@@ -187,6 +192,11 @@ int link_open(struct server *s, const struct vb_fabric_link_ask *ask, struct cli
 void link_close(struct link *l);
 /* A train from the program. Its bytes are changed. */
 void link_take(struct link *l, uint8_t *bytes, size_t n);
+/* A packet that was late: for a program, or for the cable of out. from NULL: nobody has to wait for it. */
+void link_arrives(struct link *from, struct link *to, const uint8_t *bytes, size_t len);
+void link_leaves(struct link *from, struct vb_fabric_port *out, const uint8_t *bytes, size_t len, unsigned hops);
+/* So many bytes of this program more, or less, are late. */
+void link_is_late(struct link *l, ssize_t bytes);
 /* Those who get packets for the queue pair in this BTH. NULL: nobody. */
 struct link *link_at(const struct vb_fabric_port *p, const uint8_t *bth);
 /* Packets for a program, from another process. True: it reads too slowly, and they wait. */
@@ -203,6 +213,23 @@ void link_reads(struct link *l, size_t bytes);
 uint64_t link_await(struct link *l);
 void links_time(struct server *s);
 uint64_t links_deadline(const struct server *s);
+
+/* --- late.c: packets on links that take time --- */
+
+struct late_packet {
+	uint64_t due;
+	struct link *from, *to; /* from NULL: it has come from another process. to NULL: it leaves for another one */
+	struct vb_fabric_port *end; /* its node is away if it leaves */
+	unsigned hops;
+};
+
+void late_put(struct server *s, const struct late_packet *k, const uint8_t *bytes, size_t len);
+/* Those that are due go on. */
+void late_time(struct server *s);
+uint64_t late_deadline(const struct server *s);
+/* The program ends. */
+void late_forget(struct server *s, const struct link *l);
+void late_free(struct server *s);
 
 /* --- capture.c: what passes the cables, for people --- */
 
