@@ -184,7 +184,7 @@ void groups_free(struct groups *g);
 #define LINK_QUEUE (1u << 20)    /* bytes that wait for a program, or for another process */
 #define LINK_LIFETIME 250000000u /* ns; so long others wait for a program that does not read */
 #define LINK_LATE (4u << 20)     /* bytes of a program that may be under way on links that take time */
-#define LINK_WORTH 1000u         /* ns; so much longer for a byte that it reads */
+#define LINK_WORTH 2000u         /* ns; so much longer for a byte that it reads */
 #define LINK_MESSAGE 1024u       /* bytes that a message counts beside its own */
 
 /* Returns an errno. */
