@@ -332,10 +332,9 @@ struct vb_local_qp {
 	uint32_t rd_outstanding; /* reads by ring and atomics in flight */
 	uint32_t rd_slot;        /* next result slot */
 	uint32_t map_key;        /* the R_Key of which `mapped` is known */
-	uint8_t mapped;          /* a hint: is that region mapped here (enum vb_mapped) */
-	uint16_t
-	        remote_pkey; /* on a fabric: the remote P_Key that was last seen to match, or VB_IB_UNCHECKED; else 0 */
-	uint32_t remote_gen; /* remote->gen when it was linked */
+	/* on a fabric: remote->partition that was last seen to match, or VB_IB_UNCHECKED; else 0 */
+	uint32_t remote_partition;
+	uint32_t remote_gen;         /* remote->gen when it was linked */
 	struct vb_peer *peer;        /* RC, UC: the peer's process, once met */
 	struct vb_qp_shared *remote; /* the peer's QP in its segment; NULL: not linked */
 	uint64_t acked_base;         /* the count like ssn_una that corresponds to remote->acked == 0 */
@@ -347,6 +346,7 @@ struct vb_local_qp {
 	uint32_t acked_read, ack_in_read;
 	uint32_t looks; /* visits that found nothing published */
 	uint8_t retry_left, rnr_left;
+	uint8_t mapped;            /* a hint: is that region mapped here (enum vb_mapped) */
 	uint8_t stall;             /* checks in a row in which a record looked dropped */
 	bool gone;                 /* the peer's program has ended; the deadline covers all retries */
 	uint64_t last_ring_end;    /* where the last record of this QP ends in the ring */

@@ -61,12 +61,22 @@ uint16_t vb_ib_pkey(struct vb_device *dev, unsigned index);
 int vb_ib_check_av(struct vb_device *dev, const struct ibv_ah_attr *av, union ibv_gid *sgid);
 struct vb_ib_route vb_ib_route_of(const struct ibv_ah_attr *av, uint16_t pkey, bool both);
 
-/* What peers on this host read of a queue pair's partition: 0 unless its adapter is on a fabric. */
-#define VB_IB_SHARED_PKEY(pkey) (1u << 16 | ((pkey)&0x7fff ? (pkey) : 0))
-#define VB_IB_UNCHECKED 0x8000 /* no such P_Key is shared */
+/* What peers on this host read of a queue pair: its P_Key, or 0, and above it the LID from which a connected one takes packets.
+ * 0: its adapter is on no fabric. */
+#define VB_IB_ANY_LID 0xffffu
+#define VB_IB_SHARED(pkey, from) ((uint32_t)(from) << 16 | ((pkey)&0x7fff ? (pkey) : 0))
+#define VB_IB_UNCHECKED 0x8000 /* is never shared */
 static inline bool vb_ib_partitions_match(uint32_t a, uint32_t b)
 {
-	return a >> 16 == b >> 16 && (!(a >> 16) || vb_pkeys_match((uint16_t)a, (uint16_t)b));
+	return !(a >> 16) == !(b >> 16) && (!(a >> 16) || vb_pkeys_match((uint16_t)a, (uint16_t)b));
+}
+
+/* IBA 9.6.1.2: does a queue pair that shares this take what comes by the way? way NULL: that of datagrams, or there is none. */
+static inline bool vb_ib_takes_from(uint32_t shared, const struct vb_ib_way *way)
+{
+	uint32_t from = shared >> 16;
+
+	return !way || !from || from == VB_IB_ANY_LID || from == atomic_load_explicit(&way->slid, memory_order_relaxed);
 }
 
 #endif

@@ -294,7 +294,7 @@ static int enter_table(struct vb_qp *qp)
 	qp->shared = vb_seg_qp(node->seg, qp->qp.qp_num);
 	atomic_store(&qp->shared->qpn, qp->qp.qp_num);
 	atomic_store(&qp->shared->type, qp->type);
-	atomic_store(&qp->shared->partition, qp->ib ? VB_IB_SHARED_PKEY(0) : 0);
+	atomic_store(&qp->shared->partition, qp->ib ? VB_IB_SHARED(0, VB_IB_ANY_LID) : 0);
 	atomic_store(&qp->shared->pd, vb_pd_id(qp->pd));
 	atomic_store(&qp->shared->access, 0);
 	vb_qp_arm_wr(qp); /* under progress, as vb_path_arm: rules that are armed now see this QP, or this sees them */

@@ -86,7 +86,7 @@ struct vb_qp_shared {
 	_Atomic uint32_t
 	        pingpong; /* not 0: small writes to this QP may come in the ring, because its program polls for a completion */
 	_Atomic uint32_t unheard;   /* in RTR, without a packet yet: the owner must see the first request */
-	_Atomic uint32_t partition; /* VB_IB_SHARED_PKEY (core/ib.h), or 0 */
+	_Atomic uint32_t partition; /* VB_IB_SHARED (core/ib.h), or 0 */
 	uint32_t reserved0[1];
 	/* line 1: written by the responder */
 	_Atomic uint64_t acked; /* requests executed since RTR, in order */

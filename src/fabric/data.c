@@ -3,6 +3,8 @@
 // SPDX-License-Identifier: MIT
 #include "fabric/internal.h"
 
+#include <stdlib.h>
+
 #include "frame/fields.h"
 #include "frame/header.h"
 
@@ -184,6 +186,46 @@ static void enter_vl(uint8_t *bytes, const struct vb_link_packet *p, uint8_t vl)
 	vb_vcrc_encode(bytes, p->len - VB_VCRC_LEN);
 }
 
+/* Each link that it has passed, with the lane that it had there. */
+static void show_on_links(const struct trip *t)
+{
+	uint8_t bytes[4 * VB_LRH_WORDS_MOST + VB_VCRC_LEN];
+	const struct vb_fabric_way *w = &t->c->way;
+
+	memcpy(bytes, t->bytes, t->p->len);
+	for (unsigned i = 0; i < w->ports; i += 2) {
+		struct vb_fabric_port *out = w->port[i];
+
+		if (!out->node->away) { /* otherwise it has come in with its lane */
+			uint8_t vl = vb_fabric_vl_of(out, i ? w->port[i - 1] : out, t->p->lrh.sl);
+
+			bytes[0] = (uint8_t)(vl << 4 | (bytes[0] & 15));
+			vb_vcrc_encode(bytes, t->p->len - VB_VCRC_LEN);
+		}
+		t->f->ops->show(t->f->own, out, bytes, t->p->len);
+	}
+}
+
+/* Each link begins with a packet when it has sent those before it, and when the packet has come. */
+static void take_time(const struct trip *t)
+{
+	const struct vb_fabric_way *w = &t->c->way;
+	uint64_t at = t->f->now;
+
+	for (unsigned i = 0; i < w->ports; i += 2) {
+		struct vb_fabric_pace *pace = w->port[i]->pace;
+
+		if (!pace)
+			continue;
+		if (at < pace->free_at)
+			at = pace->free_at;
+		at += pace->mbit ? t->p->len * 8000 / pace->mbit : 0;
+		pace->free_at = at;
+		at += pace->latency;
+	}
+	t->c->due = at > t->f->now ? at : 0;
+}
+
 /* By the way that is known, or by one that is found now, from where it starts or has come in. */
 static struct vb_fabric_port *go(const struct trip *t, struct vb_fabric_port *from, uint8_t *bytes,
                                  bool (*along)(const struct trip *t, struct vb_fabric_port *from))
@@ -200,6 +242,11 @@ static struct vb_fabric_port *go(const struct trip *t, struct vb_fabric_port *fr
 		c->changes = whole ? t->f->changes + 1 : 0;
 	}
 	vb_fabric_count(c->way.port, c->way.ports, 1, 4u * p->lrh.words);
+	if (__builtin_expect(t->f->captures, 0))
+		show_on_links(t);
+	c->due = 0;
+	if (__builtin_expect(t->f->paces, 0))
+		take_time(t);
 	if (!whole || (!c->way.end->node->away && !arrives(t, c->way.end)))
 		return NULL;
 	enter_vl(bytes, p, c->vl);
@@ -226,6 +273,27 @@ struct vb_fabric_port *vb_fabric_carry_on(struct vb_fabric_port *in, struct vb_f
 	else
 		return go(&t, in, bytes, travel_on);
 	return NULL;
+}
+
+bool vb_fabric_set_pace(struct vb_fabric_port *p, uint32_t mbit, uint64_t latency)
+{
+	struct vb_fabric *f = p->node->fabric;
+
+	if (!p->pace && (mbit || latency)) {
+		p->pace = calloc(1, sizeof(*p->pace));
+		if (!p->pace)
+			return false;
+		f->paces++;
+	} else if (p->pace && !mbit && !latency) {
+		free(p->pace);
+		p->pace = NULL;
+		f->paces--;
+	}
+	if (p->pace) {
+		p->pace->mbit = mbit;
+		p->pace->latency = latency;
+	}
+	return true;
 }
 
 void vb_fabric_discard(struct vb_fabric_port *end, uint64_t packets)

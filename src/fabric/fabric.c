@@ -26,6 +26,7 @@ static void free_port(struct vb_fabric_port *p)
 	free(p->guids);
 	free(p->sl2vl);
 	free(p->vl_arb);
+	free(p->pace);
 }
 
 static void free_node(struct vb_fabric_node *n)

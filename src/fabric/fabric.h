@@ -75,6 +75,13 @@ struct vb_fabric_datagram {
 
 struct vb_fabric_node;
 
+/* What a cable costs packets of programs, out of one of its ends. */
+struct vb_fabric_pace {
+	uint32_t mbit;    /* Mb/s; 0: as many as come */
+	uint64_t latency; /* ns */
+	uint64_t free_at; /* ns: when all that was sent has left */
+};
+
 struct vb_fabric_port {
 	struct vb_fabric_node *node;
 	struct vb_fabric_port *peer; /* the other end of the cable, NULL: none */
@@ -87,11 +94,12 @@ struct vb_fabric_port {
 	/* tables that are made when they are first written; NULL: as after a reset */
 	uint16_t *pkeys;
 	uint64_t *guids;
-	uint8_t *sl2vl;      /* 8 bytes for each input port (CA: one) */
-	uint8_t *vl_arb;     /* 4 blocks of 64 bytes */
-	void *host;          /* the programs on this port: the owner's */
-	void *links;         /* those that send and receive packets on it: so too */
-	uint64_t group_turn; /* the last multicast datagram that came in here */
+	uint8_t *sl2vl;              /* 8 bytes for each input port (CA: one) */
+	uint8_t *vl_arb;             /* 4 blocks of 64 bytes */
+	struct vb_fabric_pace *pace; /* NULL: it costs no time */
+	void *host;                  /* the programs on this port: the owner's */
+	void *links;                 /* those that send and receive packets on it: so too */
+	uint64_t group_turn;         /* the last multicast datagram that came in here */
 	struct vb_fabric_port *group_next;
 	uint8_t num;
 	bool cut; /* the administrator has pulled the cable */
@@ -142,6 +150,10 @@ struct vb_fabric_ops {
 	void (*cross)(void *own, struct vb_fabric_port *out, const uint8_t *bytes, size_t len, unsigned hops);
 	/* The same for a datagram to a group. */
 	void (*cross_group)(void *own, struct vb_fabric_port *out, const struct vb_fabric_datagram *d);
+	/* While captures is not 0: a packet, from LRH to VCRC, passes the cable of a port, out of this end. */
+	void (*show)(void *own, struct vb_fabric_port *out, const uint8_t *bytes, size_t len);
+	/* The same for a datagram to a group. */
+	void (*show_group)(void *own, struct vb_fabric_port *out, const struct vb_fabric_datagram *d);
 };
 
 struct vb_fabric {
@@ -155,6 +167,8 @@ struct vb_fabric {
 	uint64_t now, next_tid;
 	struct vb_fabric_trap *traps;
 	size_t trap_count;
+	unsigned paces;      /* ports that have one */
+	unsigned captures;   /* the owner's: how many want to see what passes the cables */
 	uint64_t changes;    /* grows with whatever may change a port or a way */
 	uint64_t group_turn; /* counts multicast datagrams, from any number */
 	/* datagrams that are under way: a ring, because one may cause others */
@@ -281,6 +295,7 @@ struct vb_fabric_course {
 	struct vb_fabric_way way;
 	unsigned hops; /* switches on it */
 	uint8_t vl;    /* on the last link */
+	uint64_t due;  /* ns: when the last packet arrives, if that is later than now; otherwise 0 */
 };
 
 /* A packet, well formed but for its VCRC perhaps (verdict), that a program sends on a port. Returns the port where it
@@ -291,6 +306,8 @@ struct vb_fabric_port *vb_fabric_carry(struct vb_fabric_port *from, struct vb_fa
 /* Goes on with one that comes in by the cable of a port whose other end is away, after so many switches. */
 struct vb_fabric_port *vb_fabric_carry_on(struct vb_fabric_port *in, struct vb_fabric_course *c, uint8_t *bytes,
                                           const struct vb_link_packet *p, enum vb_link_verdict verdict, unsigned hops);
+/* False: no memory. Both 0: it has no pace any more. */
+bool vb_fabric_set_pace(struct vb_fabric_port *p, uint32_t mbit, uint64_t latency);
 /* Packets that did not fit a queue at the end of a way. */
 void vb_fabric_discard(struct vb_fabric_port *end, uint64_t packets);
 

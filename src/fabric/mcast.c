@@ -57,14 +57,18 @@ static void arrive(struct copies *c, struct vb_fabric_port *p)
 	c->f->ops->deliver_to_group(c->f->own, p, d);
 }
 
-static void count_copy(struct vb_fabric_port *out, struct vb_fabric_port *in, uint32_t bytes)
+static void count_copy(const struct copies *c, struct vb_fabric_port *out, struct vb_fabric_port *in)
 {
+	uint32_t bytes = c->d->bytes;
+
 	out->counters.xmit_pkts++;
 	out->counters.multicast_xmit++;
 	out->counters.xmit_data += bytes / 4;
 	in->counters.rcv_pkts++;
 	in->counters.multicast_rcv++;
 	in->counters.rcv_data += bytes / 4;
+	if (c->f->captures)
+		c->f->ops->show_group(c->f->own, out, c->d);
 }
 
 /* The receiving half of a link. Where tables lead round in a circle, a copy ends at the port where one was before, so that
@@ -79,7 +83,7 @@ static void enter_port(struct copies *c, struct vb_fabric_port *out, struct vb_f
 		LOST(c, hop_limit);
 	} else {
 		vb_fabric_data_came(in);
-		count_copy(out, in, c->d->bytes);
+		count_copy(c, out, in);
 		in->group_turn = c->f->group_turn;
 		in->group_next = NULL;
 		*c->last = in;
@@ -106,7 +110,7 @@ static void send_copy(struct copies *c, struct vb_fabric_port *from, struct vb_f
 	} else if (!partition_lets_pass(out, c->d, VB_ENFORCE_OUT)) {
 		LOST(c, bad_pkey);
 	} else if (in->node->away) {
-		count_copy(out, in, c->d->bytes);
+		count_copy(c, out, in);
 		c->f->ops->cross_group(c->f->own, out, c->d);
 	} else {
 		enter_port(c, out, in);

@@ -25,7 +25,16 @@ static enum step ended_because(uint64_t *counter)
 }
 #define DROPPED(w, why) ended_because(&(w)->f->drops.why)
 
-static void count_transmit(struct vb_fabric_port *out, struct vb_fabric_port *in)
+static void show_datagram(const struct walk *w, struct vb_fabric_port *out)
+{
+	uint8_t bytes[VB_FABRIC_MAD_PACKET];
+
+	if (w->fl->is_smp)
+		vb_smp_encode(w->fl->packet.mad, &w->fl->smp);
+	w->f->ops->show(w->f->own, out, bytes, vb_fabric_encode(bytes, &w->fl->packet));
+}
+
+static void count_transmit(const struct walk *w, struct vb_fabric_port *out, struct vb_fabric_port *in)
 {
 	enum { WORDS = (8 + 12 + 8 + VB_MAD_LEN + 4) / 4 }; /* LRH, BTH, DETH, MAD, ICRC */
 
@@ -35,6 +44,8 @@ static void count_transmit(struct vb_fabric_port *out, struct vb_fabric_port *in
 	in->counters.rcv_pkts++;
 	in->counters.unicast_rcv++;
 	in->counters.rcv_data += WORDS;
+	if (w->f->captures)
+		show_datagram(w, out);
 }
 
 /* --- partitions --- */
@@ -97,7 +108,7 @@ static enum step leave(struct walk *w, struct vb_fabric_port *out)
 
 	if (w->fl->is_smp)
 		vb_smp_encode(w->fl->packet.mad, &w->fl->smp);
-	count_transmit(out, out->peer);
+	count_transmit(w, out, out->peer);
 	w->f->ops->cross(w->f->own, out, bytes, vb_fabric_encode(bytes, &w->fl->packet), w->lid_hops);
 	return ENDED;
 }
@@ -119,7 +130,7 @@ static bool comes_in(struct walk *w)
 		VB_DROP(w->f, bad_pkey);
 		return false;
 	}
-	count_transmit(in->peer, in);
+	count_transmit(w, in->peer, in);
 	return true;
 }
 
@@ -143,7 +154,7 @@ static enum step transmit(struct walk *w, struct vb_fabric_port *out)
 		return leave(w, out);
 	if (!w->fl->is_smp && !gmp_enters(w, in))
 		return DROPPED(w, bad_pkey);
-	count_transmit(out, in);
+	count_transmit(w, out, in);
 	w->at = in;
 	w->starts = false;
 	return GO_ON;

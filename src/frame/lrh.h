@@ -7,6 +7,7 @@
 #include "frame/net.h"
 
 #define VB_LRH_LEN 8
+#define VB_LRH_WORDS_MOST 0x7ff /* its length field has 11 bits */
 #define VB_VCRC_LEN 2
 #define VB_LINK_FRONT_MAX (VB_LRH_LEN + VB_GRH_LEN)
 #define VB_VL_MANAGEMENT 15

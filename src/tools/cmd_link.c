@@ -107,6 +107,21 @@ static unsigned show_present(const struct request *r, const struct vb_links *l, 
 	return shown;
 }
 
+static unsigned show_ib(const struct request *r, bool first, const struct vb_link_ib *k)
+{
+	if (!r->json) {
+		printf("%-20s %-6s %s%s%s line %u\n", VB_LINKS_IB, "ib", k->fabric, *k->node ? " " : "", k->node,
+		       k->line);
+		return 1;
+	}
+	printf("%s{\"name\": \"" VB_LINKS_IB "\", \"type\": \"ib\", \"fabric\": ", first ? "" : ",\n ");
+	cmd_print_json_string(k->fabric);
+	fputs(", \"node\": ", stdout);
+	cmd_print_json_string(k->node);
+	printf(", \"line\": %u}", k->line);
+	return 1;
+}
+
 static int show_links(const struct request *r)
 {
 	static bool seen[VB_LINKS_MAX];
@@ -132,6 +147,8 @@ static int show_links(const struct request *r)
 	for (unsigned i = 0; i < l.n; i++)
 		if (!seen[i] && (!only || !strcmp(only, l.link[i].name)))
 			show_row(r, !shown++, l.link[i].name, l.link[i].iwarp, l.link[i].netdev, "absent", &l.link[i]);
+	if (l.ib.line && (!only || !strcmp(only, VB_LINKS_IB)))
+		shown += show_ib(r, !shown, &l.ib);
 	if (r->json)
 		puts("]}");
 	if (only && !shown)
@@ -166,7 +183,7 @@ static int read_words(const struct request *r, struct vb_link *k, unsigned *seen
 			k->down = !strcmp(value, "down");
 		} else if (!strcmp(key, "type")) {
 			if (strcmp(value, "roce") != 0 && strcmp(value, "iwarp") != 0)
-				return misuse("the type is roce or iwarp", value);
+				return misuse("the type is roce or iwarp, or ib in a line of its own", value);
 			k->iwarp = !strcmp(value, "iwarp");
 			*seen |= 1;
 		} else if (!strcmp(key, "netdev")) {
@@ -211,6 +228,46 @@ static bool fits_others(const struct link_file *f, const struct vb_link *k, cons
 	return true;
 }
 
+static bool is_ib_request(const struct request *r)
+{
+	for (int i = 2; i + 1 < r->argc; i += 2)
+		if (!strcmp(r->argv[i], "type") && !strcmp(r->argv[i + 1], "ib"))
+			return true;
+	return false;
+}
+
+/* The words stand in the line as they are, so they have no blanks and begin no comment. */
+static int add_ib(const struct request *r, struct link_file *f)
+{
+	struct vb_link_ib k = {.line = 0};
+	char line[512];
+
+	for (int i = 2; i < r->argc; i += 2) {
+		const char *value = i + 1 < r->argc ? r->argv[i + 1] : NULL;
+		const char *why = NULL;
+
+		if (strcmp(r->argv[i], "type") != 0)
+			why = vb_links_set_ib(&k, r->argv[i], value);
+		else if (!value || strcmp(value, "ib") != 0)
+			why = "a setting is there twice";
+		if (!why && strpbrk(value, " \t\n#"))
+			why = "a value has a blank or #";
+		if (why)
+			return misuse(why, r->argv[i]);
+	}
+	if (strcmp(r->argv[1], VB_LINKS_IB) != 0)
+		return misuse("an adapter of type ib is called " VB_LINKS_IB, NULL);
+	if (!*k.fabric)
+		return misuse("type ib needs a fabric: its socket, or udp:HOST", NULL);
+	if (!select_path(r, f->path) || !link_file_open(f))
+		return FAILED;
+	if (f->links.ib.line || vb_links_named(&f->links, VB_LINKS_IB))
+		return cmd_complain("link", "there is an adapter '" VB_LINKS_IB "' already (%s)", f->path), FAILED;
+	snprintf(line, sizeof(line), "link " VB_LINKS_IB " type ib fabric %s%s%s%s%s\n", k.fabric,
+	         *k.node ? " node " : "", k.node, *k.secret ? " secret " : "", k.secret);
+	return link_file_store(f, 0, line) ? OK : FAILED;
+}
+
 static int add_link(const struct request *r, struct link_file *f)
 {
 	struct vb_link k = {.line = 0};
@@ -219,6 +276,8 @@ static int add_link(const struct request *r, struct link_file *f)
 
 	if (!vb_links_is_name(r->argv[1]))
 		return misuse("no name of an adapter", r->argv[1]);
+	if (is_ib_request(r))
+		return add_ib(r, f);
 	strcpy(k.name, r->argv[1]);
 	int status = read_words(r, &k, &seen);
 
@@ -292,6 +351,8 @@ static int delete_link(const struct request *r, struct link_file *f)
 		return FAILED;
 	const struct vb_link *old = vb_links_named(&f->links, r->argv[1]);
 
+	if (f->links.ib.line && !strcmp(r->argv[1], VB_LINKS_IB))
+		return link_file_store(f, f->links.ib.line, NULL) ? OK : FAILED;
 	if (old)
 		return link_file_store(f, old->line, NULL) ? OK : FAILED;
 	if (find_automatic(r->argv[1], &k))

@@ -17,6 +17,7 @@
 #include "tools/sysfs_tree.h"
 #include "tools/verbena.h"
 #include "util/env.h"
+#include "util/links.h"
 #include "util/runtime.h"
 #include "util/settings.h"
 
@@ -226,6 +227,25 @@ static void warn_about(const char *path)
 		        path, why);
 }
 
+/* A file may name the fabric. Variables go before it, also empty ones. */
+static void take_fabric_from_file(void)
+{
+	static struct vb_links links;
+	const char *devices = vb_env("VERBENA_DEVICES");
+	char path[VB_LINKS_ROOM];
+
+	if (vb_env("VERBENA_FABRIC") || (devices && *devices))
+		return;
+	vb_links_load(&links, path, false);
+	if (!links.ib.line)
+		return;
+	setenv("VERBENA_FABRIC", links.ib.fabric, 1);
+	if (*links.ib.node)
+		setenv("VERBENA_NODE", links.ib.node, 0);
+	if (*links.ib.secret)
+		setenv("VERBENA_FABRIC_SECRET", links.ib.secret, 0);
+}
+
 int cmd_run(int argc, char **argv)
 {
 	bool want_shim = true;
@@ -245,6 +265,7 @@ int cmd_run(int argc, char **argv)
 	if (!fault_environment_is_right("run"))
 		return EXIT_BAD_FAULT;
 	vb_settings_leave_to_program();
+	take_fabric_from_file();
 	if (!fabric_guest_start() || !set_environment(want_shim))
 		return EXIT_OURS;
 	if (run_find_program(argv[i], X_OK, path))

@@ -145,6 +145,15 @@ static void await_active(const struct guest *g)
 	}
 }
 
+/* This process becomes the program, which may be a shell: the fabric process stays while it runs. Where that cannot be, as from
+ * another PID namespace, it stays while programs use it. */
+static void keep_for_program(void)
+{
+	struct vb_fabric_reply r;
+
+	vb_fabric_ask(VB_FABRIC_KEEP, 0, "", &r, sizeof(r));
+}
+
 /* Programs that start together have one fabric process, and find its port Active: the first one has the lock so long. */
 static bool find_or_start(const struct guest *g)
 {
@@ -163,6 +172,8 @@ static bool find_or_start(const struct guest *g)
 	bool started = !is_there(g->socket);
 	bool there = (!started || start_fabric(g)) && !setenv("VERBENA_FABRIC", g->socket, 1);
 
+	if (there)
+		keep_for_program();
 	if (there && started)
 		await_active(g);
 	cmd_progress_clear();

@@ -22,11 +22,20 @@ struct vb_link {
 	unsigned line; /* its number, from 1 */
 };
 
+/* The line of the adapter on an InfiniBand fabric, for `verbena run`:
+ * "link ib0 type ib fabric SOCKET|udp:HOST[:PORT] [node NODE] [secret FILE]". */
+#define VB_LINKS_IB "ib0"
+struct vb_link_ib {
+	char fabric[192], node[68], secret[192]; /* as VERBENA_FABRIC, VERBENA_NODE and VERBENA_FABRIC_SECRET */
+	unsigned line;                           /* 0: there is none */
+};
+
 struct vb_links {
 	bool automatic;          /* interfaces without a RoCE line have their RoCE adapter: "automatic off" ends that */
 	unsigned automatic_line; /* the last line that says so, or 0 */
 	unsigned n;
 	struct vb_link link[VB_LINKS_MAX];
+	struct vb_link_ib ib;
 };
 
 /* Is told each line that is wrong. line is 0 if the file as a whole is meant. */
@@ -40,6 +49,9 @@ bool vb_links_is_name(const char *name);
 bool vb_links_is_netdev(const char *name);
 /* 256, 512, 1024, 2048 or 4096; 0 if the text is none of them. */
 unsigned vb_links_mtu(const char *text);
+
+/* One of its settings. Returns why it is wrong, or NULL. */
+const char *vb_links_set_ib(struct vb_link_ib *k, const char *key, const char *value);
 
 /* The line of the adapter of an interface, or NULL. */
 const struct vb_link *vb_links_of(const struct vb_links *l, const char *netdev, bool iwarp);

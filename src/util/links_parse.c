@@ -85,7 +85,7 @@ static const char *read_setting(struct vb_link *k, unsigned *seen, const char *k
 	switch (i) {
 	case 0:
 		k->iwarp = !strcmp(value, "iwarp");
-		return k->iwarp || !strcmp(value, "roce") ? NULL : "the type is neither roce nor iwarp";
+		return k->iwarp || !strcmp(value, "roce") ? NULL : "the type is none of roce, iwarp and ib";
 	case 1:
 		if (!vb_links_is_netdev(value))
 			return "netdev is no name of an interface";
@@ -100,6 +100,51 @@ static const char *read_setting(struct vb_link *k, unsigned *seen, const char *k
 	}
 }
 
+const char *vb_links_set_ib(struct vb_link_ib *k, const char *key, const char *value)
+{
+	char *to = !strcmp(key, "fabric") ? k->fabric : !strcmp(key, "node") ? k->node : k->secret;
+	size_t most = to == k->node ? sizeof(k->node) : sizeof(k->fabric);
+
+	if (to == k->secret && strcmp(key, "secret") != 0)
+		return "an unknown word; with type ib come fabric, node and secret, each with a value";
+	if (*to)
+		return "a setting is there twice";
+	if (!value || !*value)
+		return "a setting has no value";
+	if (strlen(value) >= most)
+		return "a value is too long";
+	strcpy(to, value);
+	return NULL;
+}
+
+static const char *read_ib(struct vb_links *l, char **words, int n, unsigned line)
+{
+	struct vb_link_ib k = {.line = line};
+	const char *why = NULL;
+
+	for (int i = 2; i < n && !why; i += 2)
+		if (strcmp(words[i], "type") != 0)
+			why = vb_links_set_ib(&k, words[i], i + 1 < n ? words[i + 1] : NULL);
+	if (why)
+		return why;
+	if (strcmp(words[1], VB_LINKS_IB) != 0)
+		return "an adapter of type ib is called " VB_LINKS_IB;
+	if (!*k.fabric)
+		return "fabric is missing";
+	if (l->ib.line || vb_links_named(l, VB_LINKS_IB))
+		return "an earlier line has the same name";
+	l->ib = k;
+	return NULL;
+}
+
+static bool is_ib(char **words, int n)
+{
+	for (int i = 2; i + 1 < n; i += 2)
+		if (!strcmp(words[i], "type") && !strcmp(words[i + 1], "ib"))
+			return true;
+	return false;
+}
+
 static const char *read_link(struct vb_links *l, char **words, int n, unsigned line)
 {
 	struct vb_link k = {.line = line};
@@ -107,6 +152,8 @@ static const char *read_link(struct vb_links *l, char **words, int n, unsigned l
 
 	if (n < 2 || !vb_links_is_name(words[1]))
 		return "no name of an adapter: letters, digits, _ . and -, 63 at most";
+	if (is_ib(words, n))
+		return read_ib(l, words, n, line);
 	strcpy(k.name, words[1]);
 	for (int i = 2; i < n; i += 2) {
 		const char *why = read_setting(&k, &seen, words[i], i + 1 < n ? words[i + 1] : NULL);
@@ -116,7 +163,7 @@ static const char *read_link(struct vb_links *l, char **words, int n, unsigned l
 	}
 	if ((seen & 3) != 3)
 		return "type or netdev is missing";
-	if (vb_links_named(l, k.name))
+	if (vb_links_named(l, k.name) || (l->ib.line && !strcmp(k.name, VB_LINKS_IB)))
 		return "an earlier line has the same name";
 	if (vb_links_of(l, k.netdev, k.iwarp))
 		return "an earlier line has an adapter of this type on the same interface";
@@ -154,6 +201,7 @@ unsigned vb_links_parse(struct vb_links *l, const char *text, size_t len, vb_lin
 
 	l->automatic = true;
 	l->automatic_line = l->n = 0;
+	l->ib.line = 0;
 	for (const char *end = text + len; text < end; number++) {
 		const char *newline = memchr(text, '\n', (size_t)(end - text));
 		size_t n = (size_t)((newline ? newline : end) - text);

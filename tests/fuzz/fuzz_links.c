@@ -28,6 +28,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		assert(vb_links_is_name(k->name) && vb_links_is_netdev(k->netdev) && k->line);
 		assert(vb_links_named(&l, k->name) == k && vb_links_of(&l, k->netdev, k->iwarp) == k);
 	}
+	if (l.ib.line)
+		assert(*l.ib.fabric && memchr(l.ib.fabric, 0, sizeof(l.ib.fabric)) &&
+		       memchr(l.ib.node, 0, sizeof(l.ib.node)) && !vb_links_named(&l, VB_LINKS_IB));
 	free(text);
 	return 0;
 }

@@ -45,7 +45,8 @@ bool vb_local_link(struct vb_qp *qp)
 
 	if (!(gen & 1) || atomic_load(&r->qpn) != qp->attr.dest_qp_num || atomic_load(&r->type) != type_of_peer(qp) ||
 	    atomic_load(&r->dest_qpn) != qp->qp.qp_num ||
-	    !vb_ib_partitions_match(partition, atomic_load(&qp->shared->partition)))
+	    !vb_ib_partitions_match(partition, atomic_load(&qp->shared->partition)) ||
+	    !vb_ib_takes_from(partition, qp->local.way))
 		return false;
 	/* IBA 9.7.1: the requester's next PSN must be the responder's expected PSN */
 	if (vb_qp_is_reliable(qp) &&
@@ -53,7 +54,7 @@ bool vb_local_link(struct vb_qp *qp)
 		return false;
 	qp->local.remote = r;
 	qp->local.remote_gen = gen;
-	qp->local.remote_pkey = (uint16_t)partition;
+	qp->local.remote_partition = partition;
 	qp->local.acked_base = qp->local.ssn_una - acked;
 	qp->local.nak_seen = VB_RING_NAK_COUNTER(atomic_load_explicit(&r->nak, memory_order_relaxed));
 	return true;
@@ -61,11 +62,12 @@ bool vb_local_link(struct vb_qp *qp)
 
 bool vb_local_look_apart(struct vb_qp *qp)
 {
-	uint32_t theirs = atomic_load_explicit(&qp->local.remote->partition, memory_order_relaxed);
+	uint32_t theirs = atomic_load_explicit(&qp->local.remote->partition, memory_order_relaxed),
+	         ours = atomic_load_explicit(&qp->shared->partition, memory_order_relaxed);
 
-	if (!vb_ib_partitions_match(theirs, atomic_load_explicit(&qp->shared->partition, memory_order_relaxed)))
+	if (!vb_ib_partitions_match(theirs, ours) || !vb_ib_takes_from(theirs, qp->local.way))
 		return true;
-	qp->local.remote_pkey = (uint16_t)theirs;
+	qp->local.remote_partition = theirs;
 	return false;
 }
 

@@ -37,14 +37,15 @@ static inline bool vb_local_linked(struct vb_qp *qp)
 		return atomic_load_explicit(&remote->gen, memory_order_acquire) == qp->local.remote_gen;
 	return vb_local_link(qp);
 }
-/* IBA 10.9: on a fabric, are the queue pairs of no common partition any more? Checked before each send. */
+/* On a fabric: are the queue pairs of no common partition any more (IBA 10.9), or does the other one take packets from another
+ * LID than ours (9.6.1.2)? Checked before each send. */
 bool vb_local_look_apart(struct vb_qp *qp);
 static inline bool vb_local_is_apart(struct vb_qp *qp)
 {
 	const struct vb_qp_shared *remote = qp->local.remote;
 
-	return __builtin_expect(remote && (uint16_t)atomic_load_explicit(&remote->partition, memory_order_relaxed) !=
-	                                          qp->local.remote_pkey,
+	return __builtin_expect(remote && atomic_load_explicit(&remote->partition, memory_order_relaxed) !=
+	                                          qp->local.remote_partition,
 	                        0) &&
 	       vb_local_look_apart(qp);
 }

@@ -255,7 +255,7 @@ static void input_connected(struct vb_qp *qp, struct vb_local_req *q)
 
 static void input_ud(struct vb_qp *qp, struct vb_local_req *q)
 {
-	uint32_t theirs = VB_REC_UD_IS_IB(&q->ext) ? VB_IB_SHARED_PKEY(VB_REC_UD_PKEY(&q->ext)) : 0;
+	uint32_t theirs = VB_REC_UD_IS_IB(&q->ext) ? VB_IB_SHARED(VB_REC_UD_PKEY(&q->ext), VB_IB_ANY_LID) : 0;
 
 	if (!vb_ib_partitions_match(theirs, atomic_load_explicit(&qp->shared->partition, memory_order_relaxed))) {
 		VB_COUNT(drop_qkey, 1);

@@ -180,6 +180,27 @@ struct vb_cable_tell {
 	uint8_t bytes[VB_CABLE_PIECE];
 };
 
+/* The topology, of which several pieces are asked for at once, so that a long way costs no turn for each. A piece that is lost is
+ * asked for again. */
+#define VB_CABLE_WINDOW 64 /* pieces: what the smallest socket buffers hold */
+struct vb_cable_text {
+	char *bytes; /* malloc'd, whole + 1 */
+	uint32_t whole;
+	uint32_t pieces, first, next; /* first that is missing, and first that has not been asked for */
+	uint8_t *have;
+};
+
+/* The answer for `at` 0 begins it. False: too large, or empty, or there is no memory. */
+bool vb_cable_text_begin(struct vb_cable_text *x, const struct vb_cable_tell *t);
+/* Which piece to ask for now. False: none. */
+bool vb_cable_text_next(struct vb_cable_text *x, uint32_t *at);
+/* False: the answer is of another text. */
+bool vb_cable_text_take(struct vb_cable_text *x, const struct vb_cable_tell *t);
+/* Those that were asked for have not come: they are asked for again. */
+void vb_cable_text_again(struct vb_cable_text *x);
+bool vb_cable_text_is_whole(const struct vb_cable_text *x);
+void vb_cable_text_free(struct vb_cable_text *x);
+
 /* The key of a secret. Without one: that of answers to strangers. */
 struct vb_sip_key vb_cable_key(const void *secret, size_t len);
 void vb_cable_ask_encode(uint8_t d[VB_CABLE_ASK_LEN], const struct vb_sip_key *key, const struct vb_cable_ask *a);

@@ -55,6 +55,8 @@ enum vb_fabric_verb {
 	VB_FABRIC_CM_RECV, /* to a program, as the next two */
 	VB_FABRIC_SA_IS,
 	VB_FABRIC_MEMBER_LOST, /* struct vb_fabric_sa_is: a membership that a new subnet manager does not give again */
+	VB_FABRIC_CAPTURE,     /* as CTL; then each message is a record of a file: server/capture.c */
+	VB_FABRIC_KEEP,        /* reply: struct vb_fabric_reply. A guest's process stays while the asking one runs */
 };
 
 #define VB_FABRIC_NAME 68 /* of a node, with its end */
@@ -71,7 +73,7 @@ enum vb_fabric_verb {
 #define VB_FABRIC_GROUPS 256     /* multicast groups of a program */
 #define VB_FABRIC_PAYLOAD 4096   /* of a multicast datagram */
 
-struct vb_fabric_ask { /* ATTACH, CA, FILE, ISSM, PORT, JOIN, ADDRESS */
+struct vb_fabric_ask { /* ATTACH, CA, FILE, ISSM, PORT, JOIN, ADDRESS, KEEP */
 	uint32_t verb, port;
 	char node[VB_FABRIC_NAME]; /* "": the first CA */
 	char path[VB_FABRIC_PATH];

@@ -1,6 +1,7 @@
 // away.c - which nodes of the topology are in other processes: --peer and --own
 // follows: man/verbena-fabric.8; fnmatch(3)
 // SPDX-License-Identifier: MIT
+#include <arpa/inet.h>
 #include <fnmatch.h>
 #include <stdlib.h>
 
@@ -46,9 +47,17 @@ bool peer_add(struct server *s, const char *text)
 	return true;
 }
 
+/* [::] means all addresses, those of IPv4 too: a peer of IPv4 gets a socket of that family. */
 bool peers_listen(struct peer_settings *o, const char *text)
 {
-	return split_host(text, strlen(text), o->address_room, sizeof(o->address_room), o->port);
+	struct in6_addr address;
+
+	if (!split_host(text, strlen(text), o->address_room, sizeof(o->address_room), o->port))
+		return false;
+	bool all = inet_pton(AF_INET6, o->address_room, &address) == 1 && IN6_IS_ADDR_UNSPECIFIED(&address);
+
+	o->address = all ? NULL : o->address_room;
+	return true;
 }
 
 /* --- patterns --- */

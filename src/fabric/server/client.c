@@ -89,7 +89,9 @@ const struct vb_fabric_ops server_fabric_ops = {.deliver = on_deliver,
                                                 .is_attached = joined_are_attached,
                                                 .deliver_to_group = joined_deliver,
                                                 .cross = peer_cross,
-                                                .cross_group = peer_cross_group};
+                                                .cross_group = peer_cross_group,
+                                                .show = captures_see,
+                                                .show_group = captures_see_group};
 
 /* --- from the program --- */
 
@@ -239,6 +241,28 @@ static void take_ctl(struct client *c, char *command)
 	free(text);
 }
 
+/* After the reply, which may say that it cannot be. */
+static void take_capture(struct client *c, char *command)
+{
+	struct vb_fabric_node *n;
+	struct vb_fabric_port *p;
+	char *text = NULL;
+	size_t len = 0;
+	FILE *out = open_memstream(&text, &len);
+
+	if (!out)
+		return;
+	int rc = ctl_capture(c->server, command, &n, &p, out);
+
+	if (!rc && (c->file || c->joined || c->link || c->capture))
+		rc = EBUSY;
+	if (!rc && !(c->capture = capture_open(c->server, n, p, c)))
+		rc = ENOMEM;
+	fclose(out);
+	answer_text(c, rc, text, len);
+	free(text);
+}
+
 static void take_file(struct client *c, const struct vb_fabric_ask *ask)
 {
 	struct vb_fabric_node *n = server_ca(c->server, ask->node);
@@ -350,6 +374,9 @@ static bool take_ask(struct client *c, struct vb_fabric_ask *ask)
 	case VB_FABRIC_ADDRESS:
 		take_address(c, ask);
 		return true;
+	case VB_FABRIC_KEEP:
+		answer(c->fd, keep_add(c->server, c->fd), 0);
+		return true;
 	case VB_FABRIC_PORT:
 	case VB_FABRIC_JOIN:
 		answer_port(c, ask);
@@ -382,6 +409,11 @@ static bool take_message(struct client *c, uint8_t *bytes, size_t n, int fd)
 	if (verb == VB_FABRIC_CTL && n > sizeof(verb)) {
 		bytes[n] = '\0';
 		take_ctl(c, (char *)bytes + sizeof(verb));
+		return true;
+	}
+	if (verb == VB_FABRIC_CAPTURE) {
+		bytes[n] = '\0';
+		take_capture(c, (char *)bytes + sizeof(verb));
 		return true;
 	}
 	if (verb == VB_FABRIC_LINK && n == sizeof(struct vb_fabric_link_ask)) {
@@ -435,6 +467,8 @@ static void client_close(struct server *s, struct client *c)
 		join_close(c->joined);
 	if (c->link)
 		link_close(c->link);
+	if (c->capture)
+		capture_close(c->capture);
 	client_drop_all(c);
 	close(c->fd);
 	*c->at = c->next;

@@ -11,10 +11,11 @@ struct client {
 	struct client *next, **at;
 	struct server *server;
 	int fd;
-	struct vb_agent_file *file;        /* of a umad port */
-	struct joined *joined;             /* of a verbs device */
-	struct cm *cm;                     /* of a connection manager, which has file too */
-	struct link *link;                 /* of its packets */
+	struct vb_agent_file *file; /* of a umad port */
+	struct joined *joined;      /* of a verbs device */
+	struct cm *cm;              /* of a connection manager, which has file too */
+	struct link *link;          /* of its packets */
+	struct capture *capture;
 	const struct vb_fabric_node *node; /* of the last four */
 	bool paused;
 	struct queued *first, **last; /* messages that wait for room in its socket */

@@ -100,15 +100,16 @@ static void drop_first(struct client *c)
 
 bool client_flush(struct client *c)
 {
-	bool reads = false;
+	size_t reads = 0;
 
-	for (; c->first && put(c->fd, c->first->bytes, c->first->len, c->first->fd); reads = true)
+	while (c->first && put(c->fd, c->first->bytes, c->first->len, c->first->fd)) {
+		reads += c->first->len + LINK_MESSAGE;
 		drop_first(c);
-	if (c->first) {
-		if (c->link && reads)
-			link_reads(c->link);
-		return reads;
 	}
+	if (c->link && reads)
+		link_reads(c->link, reads);
+	if (c->first)
+		return reads;
 	watch(c);
 	if (c->joined)
 		join_caught_up(c->joined);

@@ -71,6 +71,36 @@ static struct vb_fabric_port *port_for(struct server *s, const char *name, const
 	return p;
 }
 
+/* NAME=NUMBER. False: it is another name, or none that fits. */
+static bool number_of(const char *word, const char *name, unsigned long most, unsigned long *number)
+{
+	size_t n = strlen(name);
+	char *end;
+
+	if (strncmp(word, name, n) != 0 || word[n] < '0' || word[n] > '9')
+		return false;
+	*number = strtoul(word + n, &end, 10);
+	return !*end && *number <= most;
+}
+
+/* Both directions, if both ends are here. */
+static int set_pace(struct vb_fabric_port *p, char **w, FILE *out)
+{
+	enum { LATENCY_MOST = 10000000, RATE_MOST = 1000000 };
+	unsigned long rate = 0, latency = 0;
+	bool made = true;
+
+	for (; *w; w++)
+		if (!number_of(*w, "rate=", RATE_MOST, &rate) && !number_of(*w, "latency=", LATENCY_MOST, &latency))
+			return fails(out, EINVAL,
+			             "a link goes up or down, or has rate=Mb/s and latency=µs, %d and %d at most",
+			             RATE_MOST, LATENCY_MOST);
+	made = vb_fabric_set_pace(p, (uint32_t)rate, latency * 1000);
+	if (!p->peer->node->away)
+		made &= vb_fabric_set_pace(p->peer, (uint32_t)rate, latency * 1000);
+	return made ? 0 : fails(out, ENOMEM, "no memory");
+}
+
 static int ctl_link(struct server *s, char **w, FILE *out)
 {
 	struct vb_fabric_port *p = port_for(s, w[1], w[2], out);
@@ -78,10 +108,12 @@ static int ctl_link(struct server *s, char **w, FILE *out)
 
 	if (!p)
 		return ENOENT;
-	if (!down && strcmp(w[3], "up") != 0)
-		return fails(out, EINVAL, "a link goes up or down");
 	if (!p->peer)
 		return fails(out, ENOTCONN, "port %u of \"%s\" has no cable", p->num, p->node->id);
+	if (!down && strcmp(w[3], "up") != 0)
+		return set_pace(p, w + 3, out);
+	if (w[4])
+		return fails(out, EINVAL, "a link goes up or down alone");
 	vb_fabric_cut(p, down);
 	return 0;
 }
@@ -188,6 +220,21 @@ static int ctl_trap(struct server *s, char **w, FILE *out)
 	return fails(out, EINVAL, "traps that are made by a command: 129, 130, 131, 144");
 }
 
+static int ctl_lid(struct server *s, char **w, FILE *out)
+{
+	struct vb_fabric_port *p = port_for(s, w[1], w[2], out);
+	char *end;
+	unsigned long lid = strtoul(w[3], &end, 0);
+
+	if (!p)
+		return ENOENT;
+	if (*end || end == w[3] || !lid || lid >= VB_LID_MULTICAST || p->node->sw)
+		return fails(out, EINVAL, "a port of a channel adapter has a LID from 1 to 0x%x", VB_LID_MULTICAST - 1);
+	p->info.lid = (uint16_t)lid;
+	s->fabric->changes++;
+	return 0;
+}
+
 static void show_port(const struct vb_fabric_port *p, FILE *out)
 {
 	static const char *const states[] = {"?", "Down", "Init", "Armed", "Active"};
@@ -198,6 +245,8 @@ static void show_port(const struct vb_fabric_port *p, FILE *out)
 		fprintf(out, " %s \"%s\"[%u]", vb_topology_rate_text(&p->info, rate), p->peer->node->id, p->peer->num);
 	if (!p->node->sw)
 		fprintf(out, " lid %u sm lid %u%s", p->info.lid, p->info.sm_lid, p->host ? " programs" : "");
+	if (p->pace)
+		fprintf(out, " rate %u Mb/s latency %" PRIu64 " us", p->pace->mbit, p->pace->latency / 1000);
 	fprintf(out, "%s\n", p->cut ? " cut" : "");
 }
 
@@ -257,6 +306,8 @@ static int ctl_stat(struct server *s, char **w, FILE *out)
 	fprintf(out, "%-20s %" PRIu64 "\n", "lost_for_programs", s->lost);
 	fprintf(out, "%-20s %" PRIu64 "\n", "cm_forged", s->forged);
 	fprintf(out, "%-20s %" PRIu64 "\n", "guests_refused", s->strangers);
+	fprintf(out, "%-20s %" PRIu64 "\n", "lost_for_captures", s->captures_lost);
+	fprintf(out, "%-20s %zu\n", "programs_kept_for", s->kept);
 	fprintf(out, "%-20s %zu\n", "traps_pending", s->fabric->trap_count);
 	return 0;
 }
@@ -296,11 +347,12 @@ static const struct {
 	const char *name, *usage;
 	unsigned fewest, most; /* words after the name */
 	int (*run)(struct server *s, char **w, FILE *out);
-} commands[] = {{"link", "NODE PORT up|down", 3, 3, ctl_link},
+} commands[] = {{"link", "NODE PORT up|down|[rate=MBIT] [latency=US]", 3, 4, ctl_link},
                 {"node", "NODE on|off", 2, 2, ctl_node},
                 {"describe", "NODE TEXT", 2, 2, ctl_describe},
                 {"counters", "NODE PORT [NAME=VALUE…]", 2, WORDS_MOST - 2, ctl_counters},
                 {"pkeys", "NODE PORT [P_KEY…]", 2, WORDS_MOST - 2, ctl_pkeys},
+                {"lid", "NODE PORT LID", 3, 3, ctl_lid},
                 {"trap", "NODE PORT NUMBER", 3, 3, ctl_trap},
                 {"address", "[NODE [ADDRESS|none]]", 0, 2, ctl_addresses},
                 {"show", "[NODE]", 0, 1, ctl_show},
@@ -309,6 +361,22 @@ static const struct {
                 {"stat", "", 0, 0, ctl_stat},
                 {"print", "", 0, 0, ctl_print},
                 {"stop", "", 0, 0, ctl_stop}};
+
+int ctl_capture(struct server *s, char *words, struct vb_fabric_node **n, struct vb_fabric_port **p, FILE *out)
+{
+	char *w[WORDS_MOST + 1] = {0};
+	unsigned count = split_words(words, w);
+
+	*n = NULL;
+	*p = NULL;
+	if (count > 2)
+		return fails(out, EINVAL, "capture [NODE [PORT]] is how it is written");
+	if (count == 2 && !(*p = port_for(s, w[0], w[1], out)))
+		return ENOENT;
+	if (count && !(*n = own_node_for(s, w[0], out)))
+		return ENOENT;
+	return 0;
+}
 
 int ctl_command(struct server *s, char *command, FILE *out)
 {
@@ -324,7 +392,7 @@ int ctl_command(struct server *s, char *command, FILE *out)
 			return fails(out, EINVAL, "%s %s is how it is written", commands[i].name, commands[i].usage);
 		return commands[i].run(s, words, out);
 	}
-	fails(out, 0, "no such command; there are:");
+	fails(out, 0, "no such command; there are:\n  capture [NODE [PORT]]");
 	for (size_t i = 0; i < sizeof(commands) / sizeof(*commands); i++)
 		fprintf(out, "  %s %s\n", commands[i].name, commands[i].usage);
 	return fails(out, EINVAL, "  add FILE");

@@ -11,7 +11,7 @@
 #include "fabric/server/peer.h"
 #include "fabric/topology.h"
 
-enum { ASK_AGAIN_MS = 200, ASKS = 20, REFUSED_ASKS = 5, TEXT_MOST = 64 << 20 };
+enum { ASK_AGAIN_MS = 200, ASKS = 20, REFUSED_ASKS = 5 };
 #define PATIENCE (VB_CABLE_SILENCE + 1000000000u) /* ns: the guest before us may have ended a moment ago */
 
 static const char *const answers[] = {
@@ -27,8 +27,7 @@ struct fetch {
 	struct vb_cable_tell tell;
 	bool refused;   /* by ICMP: nobody listens there */
 	uint64_t until; /* so long we wait for a channel adapter that is taken */
-	char *text;
-	size_t len, whole;
+	struct vb_cable_text text;
 };
 
 static int guest_fails(const struct peer *p, const char *why)
@@ -39,7 +38,7 @@ static int guest_fails(const struct peer *p, const char *why)
 
 /* --- one question --- */
 
-/* Is it the answer? */
+/* An answer to one of our questions? */
 static bool hear(struct fetch *f, int ms)
 {
 	struct pollfd fd = {.fd = f->peer->fd, .events = POLLIN};
@@ -47,8 +46,7 @@ static bool hear(struct fetch *f, int ms)
 	ssize_t n = poll(&fd, 1, ms) > 0 ? recv(fd.fd, d, sizeof(d), MSG_DONTWAIT) : -1;
 
 	f->refused = f->refused || (n < 0 && errno == ECONNREFUSED);
-	if (n <= 0 || !vb_cable_tell_decode(&f->tell, d, (size_t)n) || f->tell.nonce != f->ask.nonce ||
-	    f->tell.at != f->ask.at)
+	if (n <= 0 || !vb_cable_tell_decode(&f->tell, d, (size_t)n) || f->tell.nonce != f->ask.nonce)
 		return false;
 	return vb_cable_is_sealed(&f->key, d, (size_t)n) ||
 	       (f->tell.answer == VB_CABLE_BAD_SECRET && vb_cable_is_sealed(&f->strangers, d, (size_t)n));
@@ -63,7 +61,7 @@ static int ask_once(struct fetch *f)
 		if (send(f->peer->fd, f->peer->ask, sizeof(f->peer->ask), MSG_NOSIGNAL) < 0)
 			f->refused = f->refused || errno == ECONNREFUSED;
 		for (uint64_t until = server_now() + ASK_AGAIN_MS * 1000000ull, now; (now = server_now()) < until;)
-			if (hear(f, (int)((until - now) / 1000000 + 1)))
+			if (hear(f, (int)((until - now) / 1000000 + 1)) && f->tell.at == f->ask.at)
 				return 0;
 	}
 	return guest_fails(f->peer, f->refused ? "no fabric process listens there"
@@ -86,41 +84,54 @@ static int ask(struct fetch *f)
 
 /* --- the topology --- */
 
-/* False: what it has begun with is another text than the rest. */
-static bool add_to_text(struct fetch *f)
+static void ask_for_pieces(struct fetch *f)
 {
-	const struct vb_cable_tell *t = &f->tell;
+	uint8_t d[VB_CABLE_ASK_LEN];
 
-	if (!f->len)
-		f->whole = t->whole;
-	if (t->whole != f->whole || !t->len || t->len > f->whole - f->len)
-		return false;
-	memcpy(f->text + f->len, t->bytes, t->len);
-	f->len += t->len;
-	return true;
+	while (vb_cable_text_next(&f->text, &f->ask.at)) {
+		vb_cable_ask_encode(d, &f->key, &f->ask);
+		send(f->peer->fd, d, sizeof(d), MSG_NOSIGNAL);
+	}
+}
+
+/* The pieces behind the first. 0; EAGAIN: it is another text now; ETIMEDOUT. */
+static int fetch_rest(struct fetch *f)
+{
+	uint64_t heard = server_now(), now;
+
+	for (int silent = 0; !vb_cable_text_is_whole(&f->text) && silent < ASKS;) {
+		ask_for_pieces(f);
+		if (hear(f, ASK_AGAIN_MS)) {
+			if (f->tell.answer != VB_CABLE_YES || !vb_cable_text_take(&f->text, &f->tell))
+				return EAGAIN;
+			heard = server_now();
+			silent = 0;
+		}
+		now = server_now();
+		if (now - heard >= ASK_AGAIN_MS * 1000000ull) {
+			vb_cable_text_again(&f->text);
+			heard = now;
+			silent++;
+		}
+	}
+	return vb_cable_text_is_whole(&f->text) ? 0 : ETIMEDOUT;
 }
 
 static int fetch_text(struct fetch *f)
 {
-	for (int again = 0; again < ASKS; again++) {
-		f->len = f->whole = 0;
-		do {
-			f->ask.at = (uint32_t)f->len;
-			if (ask(f))
-				return -1;
-			if (!f->len) {
-				free(f->text);
-				f->text = f->tell.whole <= TEXT_MOST ? malloc(f->tell.whole + 1u) : NULL;
-			}
-			if (!f->text)
-				return guest_fails(f->peer, "its topology is too large");
-		} while (add_to_text(f) && f->len < f->whole);
-		if (f->whole && f->len == f->whole) {
-			f->text[f->len] = '\0';
-			return 0;
-		}
+	int rc = EAGAIN;
+
+	for (int again = 0; again < ASKS && rc == EAGAIN; again++) {
+		vb_cable_text_free(&f->text);
+		f->ask.at = 0;
+		if (ask(f))
+			return -1;
+		if (!vb_cable_text_begin(&f->text, &f->tell))
+			return guest_fails(f->peer, "its topology is too large");
+		rc = fetch_rest(f);
 	}
-	return guest_fails(f->peer, "its topology changes all the time");
+	return !rc ? 0
+	           : guest_fails(f->peer, rc == EAGAIN ? "its topology changes all the time" : "it has fallen silent");
 }
 
 static bool take_addresses(struct server *s, char *text)
@@ -143,11 +154,11 @@ static bool take_addresses(struct server *s, char *text)
 static int read_text(struct server *s, struct fetch *f)
 {
 	struct vb_topology_error e = {0};
-	size_t topology = strlen(f->text);
+	size_t topology = strlen(f->text.bytes);
 
-	if (!vb_topology_read(s->fabric, f->text, topology, &e))
+	if (!vb_topology_read(s->fabric, f->text.bytes, topology, &e))
 		return guest_fails(f->peer, e.reason);
-	return topology == f->len || take_addresses(s, f->text + topology + 1)
+	return topology == f->text.whole || take_addresses(s, f->text.bytes + topology + 1)
 	               ? 0
 	               : guest_fails(f->peer, "its addresses cannot be read");
 }
@@ -199,7 +210,7 @@ int guest_start(struct server *s, const char *host, const char **own, const stru
 		return guest_fails(f.peer, strerror(errno));
 	int rc = connect_host(f.peer) || fetch_text(&f) || read_text(s, &f) ? -1 : 0;
 
-	free(f.text);
+	vb_cable_text_free(&f.text);
 	const struct vb_fabric_node *n = rc ? NULL : vb_fabric_find(s->fabric, *own);
 
 	if (!rc && !n)

@@ -11,7 +11,11 @@
 /*
  * A program that does not read fast enough gets what its socket holds, and LINK_QUEUE bytes that wait here. While these
  * wait, no more is read from the programs that have sent them: their own sockets fill, and they wait. So nothing is
- * lost. It ends after LINK_LIFETIME: what waits is discarded, and so is all that follows, until the program reads again.
+ * lost. It ends when the patience for that program does: what waits is discarded, and so is all that follows, until the
+ * program reads again.
+ *
+ * Others wait for LINK_LIFETIME at most. What the program reads buys more time, LINK_WORTH for a byte, and so do times in which
+ * nobody waits, a part of them. So those who send to a program that hardly reads are not held up by it for long.
  */
 struct link {
 	struct server *server;
@@ -24,7 +28,11 @@ struct link {
 	struct link *waits_for;       /* it has sent what waits there */
 	const struct peer *waits_way; /* so too */
 	uint64_t waits_until;
+	uint64_t patience, counted_at; /* ns: so long others wait for it, from counted_at on */
+	bool awaited;
 	bool stalled;
+	size_t late; /* bytes that it has sent and that have not arrived yet */
+	bool waits_late;
 };
 
 static struct link *link_for(const struct vb_fabric_port *p, uint32_t qpn)
@@ -67,7 +75,9 @@ int link_open(struct server *s, const struct vb_fabric_link_ask *ask, struct cli
 	                   .client = c,
 	                   .port = p,
 	                   .qpn = ask->qpn,
-	                   .mask = ask->mask};
+	                   .mask = ask->mask,
+	                   .patience = LINK_LIFETIME,
+	                   .counted_at = s->now};
 	if (l->next)
 		l->next->at = &l->next;
 	if (l->next_here)
@@ -79,13 +89,37 @@ int link_open(struct server *s, const struct vb_fabric_link_ask *ask, struct cli
 
 /* --- waiting --- */
 
+static void count_patience(struct link *l)
+{
+	enum { REGAINED = 8 }; /* of so much time in which nobody waits, one part */
+	uint64_t t = l->server->now - l->counted_at, more = l->patience + t / REGAINED;
+
+	l->counted_at = l->server->now;
+	if (l->awaited)
+		l->patience -= t < l->patience ? t : l->patience;
+	else
+		l->patience = more < LINK_LIFETIME ? more : LINK_LIFETIME;
+}
+
+uint64_t link_await(struct link *l)
+{
+	count_patience(l);
+	l->awaited = true;
+	return l->server->now + l->patience;
+}
+
+static void settle_pause(struct link *l)
+{
+	client_pause(l->client, l->waits_for || l->waits_way || l->waits_late);
+}
+
 static void hold_back(struct link *l, struct link *until_it_reads)
 {
 	if (l->waits_for || l->waits_way)
 		return;
 	l->waits_for = until_it_reads;
-	l->waits_until = l->server->now + LINK_LIFETIME;
-	client_pause(l->client, true);
+	l->waits_until = link_await(until_it_reads);
+	settle_pause(l);
 }
 
 static void hold_for_credit(struct link *l, const struct peer *way)
@@ -93,28 +127,43 @@ static void hold_for_credit(struct link *l, const struct peer *way)
 	if (l->waits_for || l->waits_way)
 		return;
 	l->waits_way = way;
-	client_pause(l->client, true);
+	settle_pause(l);
 }
 
 static void release_link(struct link *l)
 {
 	l->waits_for = NULL;
 	l->waits_way = NULL;
-	client_pause(l->client, false);
+	settle_pause(l);
+}
+
+/* A link takes no more than it sends. */
+void link_is_late(struct link *l, ssize_t bytes)
+{
+	l->late += (size_t)bytes;
+	l->waits_late = l->late > (l->waits_late ? LINK_LATE / 2 : LINK_LATE);
+	settle_pause(l);
 }
 
 void link_caught_up(struct link *l)
 {
+	count_patience(l);
+	l->awaited = false;
 	for (struct link *o = l->server->links; o; o = o->next)
 		if (o->waits_for == l)
 			release_link(o);
 	peers_caught_up(l->server, l);
 }
 
-void link_reads(struct link *l)
+void link_reads(struct link *l, size_t bytes)
 {
-	uint64_t until = l->server->now + LINK_LIFETIME;
+	uint64_t until;
 
+	count_patience(l);
+	l->patience += bytes * LINK_WORTH;
+	if (l->patience > LINK_LIFETIME)
+		l->patience = LINK_LIFETIME;
+	until = l->server->now + l->patience;
 	for (struct link *o = l->server->links; o; o = o->next)
 		if (o->waits_for == l)
 			o->waits_until = until;
@@ -170,6 +219,7 @@ uint64_t links_deadline(const struct server *s)
 
 void link_close(struct link *l)
 {
+	late_forget(l->server, l);
 	link_caught_up(l);
 	*l->at = l->next;
 	if (l->next)
@@ -209,20 +259,37 @@ static void deliver(struct link *from, const struct run *r)
 		hold_back(from, r->to);
 }
 
-/* The program that gets the packet. NULL: nobody, or it has left for another process. */
+void link_arrives(struct link *from, struct link *to, const uint8_t *bytes, size_t len)
+{
+	if (link_give(to, bytes, len) && from)
+		hold_back(from, to);
+}
+
+void link_leaves(struct link *from, struct vb_fabric_port *out, const uint8_t *bytes, size_t len, unsigned hops)
+{
+	if (peer_offer(out, bytes, len, hops) && from)
+		hold_for_credit(from, out->peer->node->where);
+}
+
+/* The program that gets the packet now. NULL: nobody, it has left for another process, or it is late. */
 static struct link *receiver_of(struct link *l, uint8_t *bytes, const struct vb_link_packet *p,
                                 enum vb_link_verdict verdict)
 {
 	struct vb_fabric_port *end = vb_fabric_carry(l->port, &l->course, bytes, p, verdict);
-	if (end && end->node->away) {
-		if (peer_offer(end->peer, bytes, p->len, l->course.hops))
-			hold_for_credit(l, end->node->where);
+	bool leaves = end && end->node->away;
+	struct link *to = end && !leaves ? link_at(end, bytes + p->transport_at) : NULL;
+
+	if (end && !leaves && !to)
+		l->server->fabric->drops.nobody++;
+	if ((to || leaves) && l->course.due) {
+		late_put(l->server,
+		         &(struct late_packet){
+		                 .due = l->course.due, .from = l, .to = to, .end = end, .hops = l->course.hops},
+		         bytes, p->len);
 		return NULL;
 	}
-	struct link *to = end ? link_at(end, bytes + p->transport_at) : NULL;
-
-	if (end && !to)
-		l->server->fabric->drops.nobody++;
+	if (leaves)
+		link_leaves(l, end->peer, bytes, p->len, l->course.hops);
 	return to;
 }
 

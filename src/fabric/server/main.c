@@ -44,9 +44,9 @@ static const char usage[] =
         "  --linger SECONDS    end when no program has been there for so long\n"
         "  --secret FILE       only processes with the same bytes in FILE are peers\n"
         "\n"
-        "Commands: link NODE PORT up|down, node NODE on|off, add FILE, describe NODE TEXT,\n"
-        "counters NODE PORT [NAME=VALUE…], pkeys NODE PORT [P_KEY…], trap NODE PORT NUMBER,\n"
-        "address [NODE [ADDRESS|none]], show [NODE], peers, states, stat, print, stop\n";
+        "Commands: link NODE PORT up|down, link NODE PORT [rate=MBIT] [latency=US], node NODE on|off, add FILE, describe NODE TEXT,\n"
+        "counters NODE PORT [NAME=VALUE…], pkeys NODE PORT [P_KEY…], lid NODE PORT LID, trap NODE PORT NUMBER,\n"
+        "address [NODE [ADDRESS|none]], capture [NODE [PORT]], show [NODE], peers, states, stat, print, stop\n";
 
 __attribute__((format(printf, 1, 2))) static int complain(const char *fmt, ...)
 {
@@ -154,29 +154,40 @@ static int server_listen(const char *path)
 	return -1;
 }
 
-static int wait_ms(const struct server *s)
+/* ns. UINT64_MAX: for ever */
+static uint64_t wait_ns(const struct server *s)
 {
 	const uint64_t deadlines[] = {vb_fabric_deadline(s->fabric),
 	                              clients_deadline(s),
 	                              joined_deadline(s),
 	                              links_deadline(s),
+	                              late_deadline(s),
 	                              cms_deadline(s),
 	                              peers_deadline(s),
-	                              s->linger && !s->clients ? s->idle_since + s->linger : UINT64_MAX};
+	                              s->linger && !s->clients && !s->keeps ? s->idle_since + s->linger : UINT64_MAX};
 	uint64_t due = UINT64_MAX, now = server_now();
 
 	for (size_t i = 0; i < sizeof(deadlines) / sizeof(*deadlines); i++)
 		due = deadlines[i] < due ? deadlines[i] : due;
-	if (due == UINT64_MAX)
-		return -1;
-	uint64_t ms = due <= now ? 0 : (due - now) / NS_PER_MS_ + 1;
-	return ms < INT_MAX ? (int)ms : INT_MAX;
+	return due == UINT64_MAX ? due : due <= now ? 0 : due - now;
+}
+
+/* Links that take time need waits below a millisecond. Kernels before 5.11, and emulators, have none. */
+static int wait_for_events(const struct server *s, struct epoll_event *events)
+{
+	uint64_t ns = wait_ns(s), ms = ns / NS_PER_MS_ + (ns != 0);
+	const struct timespec t = {(time_t)(ns / 1000000000), (long)(ns % 1000000000)};
+	int n = s->late_packets ? epoll_pwait2(s->epoll, events, EVENTS, &t, NULL) : -1;
+
+	if (n >= 0 || (s->late_packets && errno != ENOSYS))
+		return n;
+	return epoll_wait(s->epoll, events, EVENTS, ns == UINT64_MAX ? -1 : ms < INT_MAX ? (int)ms : INT_MAX);
 }
 
 static void turn(struct server *s)
 {
 	struct epoll_event events[EVENTS];
-	int n = epoll_wait(s->epoll, events, EVENTS, wait_ms(s));
+	int n = wait_for_events(s, events);
 
 	s->now = server_now();
 	vb_fabric_time(s->fabric, s->now);
@@ -194,7 +205,7 @@ static void turn(struct server *s)
 			guests_event(s);
 		else if (p)
 			peer_event(p);
-		else
+		else if (!keep_ended(s, what))
 			client_event(s, what, events[i].events);
 	}
 	/* after what has come: this process may have been without a processor, and what it waits for may be there */
@@ -202,10 +213,11 @@ static void turn(struct server *s)
 	cms_time(s);
 	peers_time(s);
 	joined_tell(s);
+	late_time(s);
 	links_time(s);
 	peers_tell(s);
 	guests_leave(s);
-	if (s->clients)
+	if (s->clients || s->keeps)
 		s->idle_since = s->now;
 	else if (s->linger && s->now - s->idle_since >= s->linger)
 		s->stop = true;
@@ -242,7 +254,9 @@ static int serve(struct server *s, const struct peer_settings *o)
 		return complain("%s: %s", s->issm_dir, strerror(rc ? rc : errno));
 	while (!s->stop)
 		turn(s);
+	late_free(s);
 	clients_close(s);
+	keeps_close(s);
 	cms_end(s);
 	issm_close(s);
 	unlink(s->path);
@@ -342,12 +356,11 @@ static int run_fabric(struct server *s, struct settings *o)
 /* --- ctl --- */
 
 /* The words of the command as one text, behind the verb. file: the text that "add" brings, NULL for others. */
-static char *command_text(int argc, char **argv, const char *file)
+static char *command_text(uint32_t verb, int argc, char **argv, const char *file)
 {
 	char *text = NULL;
 	size_t len = 0;
 	FILE *out = open_memstream(&text, &len);
-	uint32_t verb = VB_FABRIC_CTL;
 
 	if (!out)
 		return NULL;
@@ -382,7 +395,7 @@ static int print_reply(int sock)
 
 static int run_ctl(const char *path, int argc, char **argv)
 {
-	bool add = argc == 2 && !strcmp(argv[0], "add");
+	bool add = argc == 2 && !strcmp(argv[0], "add"), capture = !strcmp(argv[0], "capture");
 	size_t len = 0;
 	char *file = add ? read_whole(argv[1], &len) : NULL;
 
@@ -392,7 +405,7 @@ static int run_ctl(const char *path, int argc, char **argv)
 		return complain("ctl: --socket or VERBENA_FABRIC says which fabric");
 	if (add)
 		file[len] = '\0'; /* read_whole leaves room */
-	char *text = command_text(argc, argv, file);
+	char *text = command_text(capture ? VB_FABRIC_CAPTURE : VB_FABRIC_CTL, argc - capture, argv + capture, file);
 	free(file);
 	if (text && strlen(text + sizeof(uint32_t)) > VB_FABRIC_CTL_MOST) {
 		free(text);
@@ -401,6 +414,8 @@ static int run_ctl(const char *path, int argc, char **argv)
 	int sock = text ? vb_fabric_connect_to(path) : -1;
 	int rc = sock < 0 ? errno : vb_fabric_say(sock, text, sizeof(uint32_t) + strlen(text + sizeof(uint32_t)), -1);
 	rc = rc ? complain("%s: %s", path, strerror(rc)) : print_reply(sock);
+	if (!rc && capture)
+		rc = capture_write(sock);
 	if (sock >= 0)
 		close(sock);
 	free(text);
@@ -429,7 +444,6 @@ static bool fabric_option(struct server *s, struct settings *o, int c)
 		o->own = optarg;
 		return true;
 	case 'l':
-		o->peers.address = o->peers.address_room;
 		return peers_listen(&o->peers, optarg);
 	case 'S':
 		o->secret = optarg;

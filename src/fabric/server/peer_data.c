@@ -195,7 +195,7 @@ static void end_run(struct peer *p)
 	if (!to || !link_give(to, run, p->run_len) || p->waits_for)
 		return;
 	p->waits_for = to;
-	p->waits_until = p->server->now + LINK_LIFETIME;
+	p->waits_until = link_await(to);
 }
 
 static void add_to_run(struct peer *p, struct link *to, const uint8_t *bytes, size_t len)
@@ -250,17 +250,20 @@ static void take_data_packet(struct peer *p, struct peer_end *e, unsigned hops, 
 
 	if (!end)
 		return;
-	if (end->node->away) {
-		if (peer_offer(end->peer, bytes, k->len, hops + e->course.hops))
-			p->waits_way = end->node->where;
-		return;
-	}
-	struct link *to = link_at(end, bytes + k->transport_at);
+	bool leaves = end->node->away;
+	struct link *to = leaves ? NULL : link_at(end, bytes + k->transport_at);
 
-	if (to)
-		add_to_run(p, to, bytes, k->len);
-	else
+	if (!leaves && !to)
 		p->server->fabric->drops.nobody++;
+	else if (e->course.due)
+		late_put(p->server,
+		         &(struct late_packet){
+		                 .due = e->course.due, .to = to, .end = end, .hops = hops + e->course.hops},
+		         bytes, k->len);
+	else if (to)
+		add_to_run(p, to, bytes, k->len);
+	else if (peer_offer(end->peer, bytes, k->len, hops + e->course.hops))
+		p->waits_way = end->node->where;
 }
 
 struct peer_end *peer_end_at(struct peer *p, uint64_t guid, uint8_t port)

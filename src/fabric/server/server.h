@@ -7,17 +7,21 @@
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <sys/types.h>
 
 #include "fabric/agent/agent.h"
 #include "fabric/fabric.h"
 #include "fabric/proto/proto.h"
 
 struct address;
+struct capture;
 struct client;
 struct cm;
 struct cm_late;
 struct guests;
 struct joined;
+struct keep;
+struct late;
 struct link;
 struct peer;
 
@@ -64,12 +68,18 @@ struct server {
 	size_t numbered;                    /* nodes that have been given an address of the network */
 	uint32_t network_next, network_end; /* the next IPv4 address, and the broadcast address; 0: no network */
 	struct link *links;
-	struct peer *peers;    /* the other processes of the fabric */
-	struct guests *guests; /* NULL: there may be none */
+	struct late *late_packets, *late_last; /* under way; in the order in which they arrive */
+	size_t late_bytes;
+	struct capture *captures;
+	uint64_t captures_lost; /* records that their readers were too slow for */
+	struct peer *peers;     /* the other processes of the fabric */
+	struct guests *guests;  /* NULL: there may be none */
 	bool takes_guests;
 	uint64_t strangers; /* those who wanted to be guests and have another secret */
 	uint64_t linger;    /* ns: it ends when it has had no program for so long; 0: it stays */
 	uint64_t idle_since;
+	struct keep *keeps; /* programs that keep it, as if they were connected */
+	size_t kept;
 	uint64_t changes_told,
 	        tell_at;    /* what programs know of fabric->changes; when they hear of the rest, 0: nothing is new */
 	uint8_t address[8]; /* of this process: the first half of all its ports' addresses */
@@ -173,12 +183,20 @@ void groups_free(struct groups *g);
 
 #define LINK_QUEUE (1u << 20)    /* bytes that wait for a program, or for another process */
 #define LINK_LIFETIME 250000000u /* ns; so long others wait for a program that does not read */
+#define LINK_LATE (4u << 20)     /* bytes of a program that may be under way on links that take time */
+#define LINK_WORTH 2000u         /* ns; so much longer for a byte that it reads */
+#define LINK_MESSAGE 1024u       /* bytes that a message counts beside its own */
 
 /* Returns an errno. */
 int link_open(struct server *s, const struct vb_fabric_link_ask *ask, struct client *c, struct link **link);
 void link_close(struct link *l);
 /* A train from the program. Its bytes are changed. */
 void link_take(struct link *l, uint8_t *bytes, size_t n);
+/* A packet that was late: for a program, or for the cable of out. from NULL: nobody has to wait for it. */
+void link_arrives(struct link *from, struct link *to, const uint8_t *bytes, size_t len);
+void link_leaves(struct link *from, struct vb_fabric_port *out, const uint8_t *bytes, size_t len, unsigned hops);
+/* So many bytes of this program more, or less, are late. */
+void link_is_late(struct link *l, ssize_t bytes);
 /* Those who get packets for the queue pair in this BTH. NULL: nobody. */
 struct link *link_at(const struct vb_fabric_port *p, const uint8_t *bth);
 /* Packets for a program, from another process. True: it reads too slowly, and they wait. */
@@ -190,9 +208,40 @@ void links_go_on(struct server *s, const struct peer *p);
 /* The program has read all that waited for it. */
 void link_caught_up(struct link *l);
 /* It has read some of that: others wait on. */
-void link_reads(struct link *l);
+void link_reads(struct link *l, size_t bytes);
+/* Somebody waits for it from now on. Returns until when. */
+uint64_t link_await(struct link *l);
 void links_time(struct server *s);
 uint64_t links_deadline(const struct server *s);
+
+/* --- late.c: packets on links that take time --- */
+
+struct late_packet {
+	uint64_t due;
+	struct link *from, *to; /* from NULL: it has come from another process. to NULL: it leaves for another one */
+	struct vb_fabric_port *end; /* its node is away if it leaves */
+	unsigned hops;
+};
+
+void late_put(struct server *s, const struct late_packet *k, const uint8_t *bytes, size_t len);
+/* Those that are due go on. */
+void late_time(struct server *s);
+uint64_t late_deadline(const struct server *s);
+/* The program ends. */
+void late_forget(struct server *s, const struct link *l);
+void late_free(struct server *s);
+
+/* --- capture.c: what passes the cables, for people --- */
+
+/* p NULL: of all ports of the node; n NULL too: of all nodes. NULL: no memory. */
+struct capture *capture_open(struct server *s, const struct vb_fabric_node *n, const struct vb_fabric_port *p,
+                             struct client *c);
+void capture_close(struct capture *k);
+/* As in struct vb_fabric_ops. */
+void captures_see(void *server, struct vb_fabric_port *out, const uint8_t *bytes, size_t len);
+void captures_see_group(void *server, struct vb_fabric_port *out, const struct vb_fabric_datagram *d);
+/* The other end: writes what comes to standard output, as a file for tshark(1). Returns the exit status. */
+int capture_write(int sock);
 
 /* --- away.c: which nodes are in other processes --- */
 
@@ -233,6 +282,14 @@ void guests_event(struct server *s);
 /* Those that are gone lose their nodes. The end of a turn. */
 void guests_leave(struct server *s);
 
+/* --- keep.c --- */
+
+/* The program at the other end of the socket keeps this process until it ends. Returns an errno. */
+int keep_add(struct server *s, int sock);
+/* epoll has told about `what`. False: it is none of them. */
+bool keep_ended(struct server *s, const void *what);
+void keeps_close(struct server *s);
+
 /* --- guest_self.c --- */
 
 /* This process is a guest of another one: gets the topology from there. own: the name of its node; then its id. 0, or -1 with
@@ -272,5 +329,7 @@ void issm_event(struct server *s);
 
 /* Carries out a command: words separated by spaces, or "add" and a text. Returns an errno; the text says why. */
 int ctl_command(struct server *s, char *command, FILE *out);
+/* [NODE [PORT]]: whose packets a capture wants; NULL: all. Returns an errno; the text says why. */
+int ctl_capture(struct server *s, char *words, struct vb_fabric_node **n, struct vb_fabric_port **p, FILE *out);
 
 #endif

@@ -41,12 +41,18 @@ static struct vb_ib_route route_of(const struct vb_qp *qp, uint16_t pkey)
 	return vb_ib_route_of(&qp->attr.ah_attr, pkey, vb_qp_is_reliable(qp));
 }
 
+/* The LID from which it takes packets: that of its address. Datagrams come from all. */
+static uint16_t source_of(const struct vb_qp *qp)
+{
+	return qp->type == IBV_QPT_UD ? VB_IB_ANY_LID : qp->attr.ah_attr.dlid;
+}
+
 /* Under progress + sq_lock. */
 static void set_pkey(struct vb_qp *qp, uint16_t pkey)
 {
 	qp->local.pkey = pkey;
-	qp->local.remote_pkey = VB_IB_UNCHECKED;
-	atomic_store(&qp->shared->partition, VB_IB_SHARED_PKEY(pkey));
+	qp->local.remote_partition = VB_IB_UNCHECKED;
+	atomic_store(&qp->shared->partition, VB_IB_SHARED(pkey, source_of(qp)));
 	if (qp->roce)
 		vb_roce_path_pkey(qp);
 }
@@ -231,6 +237,7 @@ static void refresh_qp(struct vb_qp *qp, void *arg)
 		set_pkey(qp, pkey);
 	if (qp->type == IBV_QPT_UD || qp->roce)
 		return;
+	qp->local.remote_partition = VB_IB_UNCHECKED; /* our LID may be another one */
 	vb_local_cut(qp, !follow_way(qp));
 }
 

@@ -27,7 +27,10 @@
 #define BUFFER 65536u       /* bytes; the longest datagram that UDP_GRO makes */
 #define ENOUGH (2 * BUFFER) /* bytes; larger batches would not stay in the near cache */
 #define ECN_CE 3
-#define PATIENCE VB_MS(150) /* ns: so long a datagram waits for a receive, less than LINK_LIFETIME */
+/* ns: so long datagrams of a queue pair wait for receives. A program that polls may be without a processor for some 10 ms. After
+ * 250 ms the fabric process discards what waits for a program that does not read */
+#define PATIENCE VB_MS(150)
+#define EARNED VB_MS(1) /* ns: so much longer for each datagram that has found a receive */
 
 struct vb_roce_rx {
 	int fd;
@@ -410,8 +413,8 @@ static void port_lost(struct vb_roce_sockets *s)
 	atomic_store(&s->lost_at, vb_now());
 }
 
-/* The UD queue pair of a datagram, if it has no receive for it. */
-static struct vb_qp *starving_qp(struct vb_node *node, const uint8_t *bth)
+/* The UD queue pair of a datagram. */
+static struct vb_qp *datagram_qp(struct vb_node *node, const uint8_t *bth)
 {
 	uint32_t qpn = vb_bth_dest_qpn(bth);
 
@@ -422,25 +425,32 @@ static struct vb_qp *starving_qp(struct vb_node *node, const uint8_t *bth)
 
 	if (state < IBV_QPS_RTR || state == IBV_QPS_ERR || qp->qp.qp_num != qpn || qp->type != IBV_QPT_UD || !qp->roce)
 		return NULL;
-	if (!vb_rq_count(vb_rq_of(qp)))
-		return qp;
-	qp->roce->starves = false;
-	return NULL;
+	return qp;
 }
 
 /* No link loses a datagram for want of room, and a program posts its receives again as it polls. So one that comes too early
- * waits, with all that is behind it: once, until its queue pair has had a receive again. */
+ * waits, with all that is behind it. A queue pair that posts few receives must not hold up its neighbours: it has PATIENCE in
+ * all, of which each datagram that finds a receive gives EARNED back. */
 static bool awaits_receive(struct vb_node *node, struct vb_roce_rx *rx, const uint8_t *bth, uint64_t now)
 {
-	struct vb_qp *qp = starving_qp(node, bth);
-	uint64_t since = atomic_load_explicit(&rx->waits_since, memory_order_relaxed);
-	bool waits = qp && !qp->roce->starves && (!since || now - since < PATIENCE);
+	struct vb_qp *qp = datagram_qp(node, bth);
+	uint64_t since = atomic_load_explicit(&rx->waits_since, memory_order_relaxed), waited = since ? now - since : 0;
+	bool starves = qp && !vb_rq_count(vb_rq_of(qp));
 
-	if (qp && !waits)
-		qp->roce->starves = true;
-	if (!waits || !since)
-		atomic_store_explicit(&rx->waits_since, waits ? now : 0, memory_order_relaxed);
-	return waits;
+	if (starves && qp->roce->waited + waited < PATIENCE) {
+		if (!since)
+			atomic_store_explicit(&rx->waits_since, now, memory_order_relaxed);
+		return true;
+	}
+	if (since)
+		atomic_store_explicit(&rx->waits_since, 0, memory_order_relaxed);
+	if (!qp || !(qp->roce->waited | waited))
+		return false;
+	waited += qp->roce->waited;
+	if (waited > PATIENCE)
+		waited = PATIENCE;
+	qp->roce->waited = starves ? waited : waited < EARNED ? 0 : waited - EARNED;
+	return false;
 }
 
 uint64_t vb_roce_port_due(const struct vb_roce_sockets *s)

@@ -223,7 +223,7 @@ struct vb_roce_path {
 	uint32_t train;      /* consecutive posts within TRAIN_GAP */
 	uint8_t failed;      /* enum vb_work_event: the engine has failed; the queue pair must follow */
 	uint64_t wrong_icrc; /* packets that seem to be for it, and have a wrong ICRC */
-	bool starves;        /* UD: a datagram has waited for a receive in vain since it had one */
+	uint64_t waited; /* UD on a fabric: ns that datagrams have waited for receives, less what it has earned since */
 	bool touched;
 	struct vb_qp *touched_next;
 	struct vb_known known;

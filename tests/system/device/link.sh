@@ -242,6 +242,17 @@ system_file() {
 	' - "$work" "$verbena" "$conf" "$work/other"
 }
 
+fabric_line() { # what a program that verbena run starts is told
+	own 2 add ib0 type ib fabric "$work/no fabric" || return 1
+	own 0 add ib0 type ib fabric "$work/fabric" node host3 && grep -q "^link ib0 type ib fabric $work/fabric node host3$" "$conf" || return 1
+	[ "$(env -u VERBENA_NODE "$verbena" run --no-shim sh -c 'echo "$VERBENA_FABRIC $VERBENA_NODE"' 2>"$work/err")" = "$work/fabric host3" ] || return 1
+	[ -z "$(VERBENA_FABRIC='' "$verbena" run --no-shim sh -c 'echo "$VERBENA_FABRIC"' 2>"$work/err")" ] || return 1
+	own 1 add ib0 type ib fabric other && own 2 add ib1 type ib fabric other && own 2 add ib0 type ib node x || return 1
+	link 0 show ib0 && grep -q "^ib0 *ib .*host3" "$work/out" || return 1
+	link 0 show --json && grep -q '"node": "host3"' "$work/out" || return 1
+	own 0 del ib0 && ! grep -q ib0 "$conf"
+}
+check "a line names a fabric, for what verbena run starts" fabric_line
 check "add names adapters, and a RoCE adapter takes the place of the automatic one" adds
 check "set renames, changes the MTU and the state" sets
 check "show prints a table and JSON" shows

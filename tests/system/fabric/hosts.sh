@@ -18,7 +18,7 @@ start_part() { # a|b OWN PEER-ADDRESS PEER'S
 		--socket "$work/fabric-$1" "${@:5}" >>"$work/part-$1" 2>&1 &
 }
 start_a() { start_part a leaf3,spine1 $V4_B leaf4,spine2 && part_a=$!; }
-start_b() { start_part b leaf4,spine2 $V4_A leaf3,spine1 --guests && part_b=$!; }
+start_b() { start_part b leaf4,spine2 $V4_A leaf3,spine1 --guests --listen '[::]' && part_b=$!; } # of IPv4 too
 ctl() { # a|b COMMAND
 	local where="on_$1[@]"
 	"${!where}" "$FABRIC" ctl "${@:2}"
@@ -113,6 +113,10 @@ guest_talks() {
 	said_by_both
 	return 1
 }
+shell_keeps() { # it uses no device
+	as_guest host4 "$work/secret" $V4_B sh -c "'$FABRIC' ctl stat" >"$work/tool" 2>&1 && grep -q 'programs_kept_for *1$' "$work/tool" || { cat "$work/tool"; return 1; }
+}
+check "the guest's fabric process stays for a shell" shell_keeps
 check "a guest's program talks to one of the other host" guest_talks
 guest_pings() { # the addresses have come with the topology
 	rping_listens

@@ -20,7 +20,29 @@ ports_sum() { # NAME: of all ports of all switches
 }
 
 # --- programs by LID ---
-check "RC: ibv_rc_pingpong" pair host2 host5 ibv_rc_pingpong -d ib0 -n 100 -c
+captured() { # COMMAND…: what passes host5's cable meanwhile, and a question to it
+	local capture rc=0
+	ctl capture host5 1 >"$work/link.pcap" &
+	capture=$!
+	begun() { [ -s "$work/link.pcap" ]; }
+	wait_for 5 begun
+	"$@" && on host2 smpquery nodeinfo "$(lid_of host5)" >"$work/tool" || rc=1
+	kill $capture
+	wait $capture
+	return $rc
+}
+check "RC: ibv_rc_pingpong" captured pair host2 host5 ibv_rc_pingpong -d ib0 -n 100 -c
+dissected() { # opcodes of RC SENDs, and SMPs for NodeInfo, none malformed
+	tshark -n -r "$work/link.pcap" -T fields -e infiniband.lrh.vl -e infiniband.bth.opcode -e infiniband.mad.attributeid -e _ws.malformed >"$work/seen" 2>"$work/tool" || return 1
+	awk -F"\t" '$1 == "0x00" && $2 <= 4 { data++ } $1 == "0x0f" && $3 == "0x0011" { mads++ } $4 { bad++ } END { exit !(data >= 200 && mads >= 2 && !bad) }' "$work/seen" && return 0
+	sort "$work/seen" | uniq -c | sort -rn | head -20
+	return 1
+}
+if command -v tshark >/dev/null; then
+	check "tshark dissects the packets and MADs of a cable" dissected
+else
+	skip "tshark dissects the packets and MADs of a cable" "tshark is not installed"
+fi
 check "RC with a GRH" pair host2 host5 ibv_rc_pingpong -d ib0 -n 100 -g 0 -c
 check "UC: ibv_uc_pingpong" pair host2 host5 ibv_uc_pingpong -d ib0 -n 100
 check "UD: ibv_ud_pingpong" pair host2 host5 ibv_ud_pingpong -d ib0 -n 100 -c
@@ -47,6 +69,26 @@ counts() {
 	[ "$after" -ge "$data" ] && [ "$after" -lt $((data * 11 / 10)) ] || { echo "switches sent $after words of $data"; return 1; }
 }
 check "the ports of the hosts and of all switches on the way count packets and bytes" counts
+
+# --- a queue pair that hardly posts receives ---
+hardly_posts() {
+	"${CC:-gcc}" -std=gnu17 -O2 -w -o "$work/receives" "$ROOT/tests/system/fabric/receives.c" -libverbs && on host2 "$work/receives" >"$work/tool" 2>&1 && return 0
+	cat "$work/tool"
+	return 1
+}
+check "a UD queue pair that hardly posts receives does not hold up its neighbour" hardly_posts
+
+# --- links that take time ---
+takes_time() { # 3 ms there and 3 ms back; 100 Mb/s are 12.5 MB/s
+	local rc=0
+	ctl link host5 1 latency=3000 || return 1
+	pair host2 host5 ib_send_lat -d ib0 -n 10 -u 18 && awk '$1 == 2 && NF > 6 { exit !($3 >= 3000) }' "$work/client.out" || { cat "$work/client.out"; rc=1; }
+	ctl link host5 1 rate=100 || rc=1
+	pair host2 host5 ib_write_bw -d ib0 -n 30 -s 65536 -u 18 && awk '$1 == 65536 { exit !($4 > 0 && $4 <= 12.5) }' "$work/client.out" || { cat "$work/client.out"; rc=1; }
+	ctl link host5 1 rate=0 || rc=1
+	return $rc
+}
+check "a cable has a latency, then a rate" takes_time
 
 # --- damage ---
 repaired() { # RULE COUNTER: of packets that the client sends

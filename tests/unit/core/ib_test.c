@@ -126,12 +126,24 @@ static void an_address_vector_needs_a_lid(void)
 static void partitions_match_if_one_member_is_full(void)
 {
 	CHECK(vb_ib_partitions_match(0, 0)); /* neither is on a fabric */
-	CHECK(!vb_ib_partitions_match(0, VB_IB_SHARED_PKEY(0xffff)));
-	CHECK(!vb_ib_partitions_match(VB_IB_SHARED_PKEY(0), VB_IB_SHARED_PKEY(0)));
-	CHECK(!vb_ib_partitions_match(VB_IB_SHARED_PKEY(0x8000), VB_IB_SHARED_PKEY(0x8000)));
-	CHECK(!vb_ib_partitions_match(VB_IB_SHARED_PKEY(0x7fff), VB_IB_SHARED_PKEY(0x7fff)));
-	CHECK(vb_ib_partitions_match(VB_IB_SHARED_PKEY(0x7fff), VB_IB_SHARED_PKEY(0xffff)));
-	CHECK(!vb_ib_partitions_match(VB_IB_SHARED_PKEY(0x8123), VB_IB_SHARED_PKEY(0xffff)));
+	CHECK(!vb_ib_partitions_match(0, VB_IB_SHARED(0xffff, VB_IB_ANY_LID)));
+	CHECK(!vb_ib_partitions_match(VB_IB_SHARED(0, VB_IB_ANY_LID), VB_IB_SHARED(0, VB_IB_ANY_LID)));
+	CHECK(!vb_ib_partitions_match(VB_IB_SHARED(0x8000, VB_IB_ANY_LID), VB_IB_SHARED(0x8000, VB_IB_ANY_LID)));
+	CHECK(!vb_ib_partitions_match(VB_IB_SHARED(0x7fff, VB_IB_ANY_LID), VB_IB_SHARED(0x7fff, VB_IB_ANY_LID)));
+	CHECK(vb_ib_partitions_match(VB_IB_SHARED(0x7fff, VB_IB_ANY_LID), VB_IB_SHARED(0xffff, VB_IB_ANY_LID)));
+	CHECK(!vb_ib_partitions_match(VB_IB_SHARED(0x8123, VB_IB_ANY_LID), VB_IB_SHARED(0xffff, VB_IB_ANY_LID)));
+}
+
+static void a_connected_queue_pair_takes_packets_of_one_lid(void)
+{
+	struct vb_ib_way way = {.slid = 5};
+
+	CHECK(vb_ib_takes_from(VB_IB_SHARED(0xffff, 5), &way));
+	CHECK(!vb_ib_takes_from(VB_IB_SHARED(0xffff, 6), &way));
+	CHECK(vb_ib_takes_from(VB_IB_SHARED(0xffff, VB_IB_ANY_LID), &way));
+	CHECK(vb_ib_takes_from(VB_IB_SHARED(0xffff, 6), NULL));
+	CHECK(vb_ib_takes_from(0, &way)); /* it is on no fabric */
+	CHECK(vb_ib_partitions_match(VB_IB_SHARED(0xffff, 6), VB_IB_SHARED(0x7fff, 7)));
 }
 
 int main(void)
@@ -142,5 +154,6 @@ int main(void)
 	RUN(values_that_no_port_has_are_replaced);
 	RUN(an_address_vector_needs_a_lid);
 	RUN(partitions_match_if_one_member_is_full);
+	RUN(a_connected_queue_pair_takes_packets_of_one_lid);
 	return 0;
 }

@@ -472,6 +472,74 @@ static void a_guest_asks_and_is_told(void)
 	SAME(t.b.c.counts.malformed, before + 1);
 }
 
+/* The pieces of a text of this length, by a way on which each n-th answer is lost. Returns how many times it was awaited. */
+static unsigned turns_for(uint32_t whole, unsigned lost)
+{
+	static struct vb_cable_tell told[VB_CABLE_WINDOW];
+	struct vb_cable_tell a = {.whole = whole, .len = whole < VB_CABLE_PIECE ? whole : VB_CABLE_PIECE};
+	struct vb_cable_text x;
+	unsigned turns = 0, answers = 0;
+	uint32_t at;
+
+	CHECK(vb_cable_text_begin(&x, &a));
+	for (; !vb_cable_text_is_whole(&x); turns++) {
+		unsigned n = 0;
+
+		while (vb_cable_text_next(&x, &at)) {
+			CHECK(n < VB_CABLE_WINDOW && at < whole);
+			if (lost && ++answers % lost == 0)
+				continue;
+			told[n] = (struct vb_cable_tell){.at = at, .whole = whole, .len = whole - at};
+			if (told[n].len > VB_CABLE_PIECE)
+				told[n].len = VB_CABLE_PIECE;
+			memset(told[n++].bytes, (int)(1 + at / VB_CABLE_PIECE % 250), VB_CABLE_PIECE);
+		}
+		while (n) /* they overtake each other */
+			CHECK(vb_cable_text_take(&x, &told[--n]));
+		vb_cable_text_again(&x);
+	}
+	for (at = VB_CABLE_PIECE; at < whole; at++)
+		SAME((uint8_t)x.bytes[at], 1 + at / VB_CABLE_PIECE % 250);
+	SAME(x.bytes[whole], 0);
+	vb_cable_text_free(&x);
+	return turns;
+}
+
+static void a_long_text_comes_many_pieces_at_a_time(void)
+{
+	SAME(turns_for(1, 0), 0);
+	SAME(turns_for(VB_CABLE_PIECE, 0), 0);
+	SAME(turns_for(VB_CABLE_PIECE + 1, 0), 1);
+	SAME(turns_for(1000 * VB_CABLE_PIECE + 7, 0), (1000 + VB_CABLE_WINDOW - 1) / VB_CABLE_WINDOW);
+	CHECK(turns_for(1000 * VB_CABLE_PIECE, 5) < 100);
+}
+
+static void pieces_of_another_text_are_refused(void)
+{
+	struct vb_cable_tell a = {.whole = 5000, .len = VB_CABLE_PIECE};
+	struct vb_cable_text x;
+
+	CHECK(vb_cable_text_begin(&x, &a));
+	a.at = VB_CABLE_PIECE + 4;
+	CHECK(!vb_cable_text_take(&x, &a));
+	a.at = 5 * VB_CABLE_PIECE;
+	CHECK(!vb_cable_text_take(&x, &a));
+	a.at = VB_CABLE_TAKE;
+	CHECK(!vb_cable_text_take(&x, &a));
+	a.at = 4 * VB_CABLE_PIECE; /* the last one is shorter */
+	CHECK(!vb_cable_text_take(&x, &a));
+	a.at = VB_CABLE_PIECE;
+	a.whole++;
+	CHECK(!vb_cable_text_take(&x, &a));
+	vb_cable_text_free(&x);
+	a = (struct vb_cable_tell){.whole = 0};
+	CHECK(!vb_cable_text_begin(&x, &a));
+	a.whole = UINT32_MAX;
+	CHECK(!vb_cable_text_begin(&x, &a));
+	a = (struct vb_cable_tell){.whole = 5000, .len = 3};
+	CHECK(!vb_cable_text_begin(&x, &a));
+}
+
 int main(void)
 {
 	RUN(siphash_gives_what_its_authors_publish);
@@ -491,5 +559,7 @@ int main(void)
 	RUN(credit_is_no_more_than_our_own_socket_holds);
 	RUN(more_ends_than_one_datagram_has_are_told);
 	RUN(a_guest_asks_and_is_told);
+	RUN(a_long_text_comes_many_pieces_at_a_time);
+	RUN(pieces_of_another_text_are_refused);
 	return 0;
 }

@@ -261,6 +261,74 @@ static void what_a_queue_does_not_take_counts_at_its_port(void)
 	end();
 }
 
+/* --- links that take time --- */
+
+static void packets_take_the_time_of_the_links_on_their_way(void)
+{
+	begin();
+	CHECK(vb_fabric_set_pace(t.host[0], 1000, 5000)); /* 1 Gb/s: 8 ns a byte */
+	CHECK(vb_fabric_set_pace(&t.sw[1]->port[1], 0, 300));
+	t.f->now = 1000000;
+	CHECK(sent() == t.host[2]);
+	uint64_t each = 8 * (t.len + VB_VCRC_LEN);
+
+	SAME(t.course.due, 1000000 + each + 5000 + 300);
+	CHECK(sent() == t.host[2]); /* behind the first one */
+	SAME(t.course.due, 1000000 + 2 * each + 5000 + 300);
+	t.f->now = 2000000;
+	CHECK(sent() == t.host[2]);
+	SAME(t.course.due, 2000000 + each + 5000 + 300);
+	CHECK(vb_fabric_set_pace(t.host[0], 0, 0) && vb_fabric_set_pace(&t.sw[1]->port[1], 0, 0));
+	SAME(t.f->paces, 0);
+	CHECK(sent() == t.host[2]);
+	SAME(t.course.due, 0);
+	end();
+}
+
+/* --- captures --- */
+
+static struct {
+	struct vb_fabric_port *out[8];
+	uint8_t vl[8];
+	unsigned n;
+} shown;
+
+static void show(void *own, struct vb_fabric_port *out, const uint8_t *bytes, size_t len)
+{
+	struct vb_link_packet p;
+
+	CHECK(shown.n < 8);
+	SAME(vb_link_decode(&p, bytes, len), VB_LINK_OK);
+	SAME(p.len, len);
+	shown.out[shown.n] = out;
+	shown.vl[shown.n++] = p.lrh.vl;
+}
+
+static void a_capture_sees_each_link_with_its_lane(void)
+{
+	static const struct vb_fabric_ops ops = {.show = show};
+	static uint8_t lanes[5 * 8];
+
+	begin();
+	memset(lanes, 0x22, sizeof(lanes)); /* of the link between the switches */
+	t.sw[0]->port[3].sl2vl = lanes;
+	t.sw[0]->port[3].info.oper_vls = 3;
+	t.f->ops = &ops;
+	t.f->captures = 1;
+	memset(&shown, 0, sizeof(shown));
+	CHECK(sent() == t.host[2]);
+	SAME(shown.n, 3);
+	CHECK(shown.out[0] == t.host[0] && shown.out[1] == &t.sw[0]->port[3] && shown.out[2] == &t.sw[1]->port[1]);
+	SAME(shown.vl[0], 0);
+	SAME(shown.vl[1], 2);
+	SAME(shown.vl[2], 0);
+	t.flow.dlid = 40; /* no switch leads there: it has passed the first link */
+	CHECK(!sent());
+	SAME(shown.n, 4);
+	t.sw[0]->port[3].sl2vl = NULL;
+	end();
+}
+
 int main(void)
 {
 	RUN(a_packet_goes_by_the_tables_and_all_ports_count);
@@ -274,5 +342,7 @@ int main(void)
 	RUN(partitions_are_enforced_by_switches_and_at_the_end);
 	RUN(a_grh_must_name_the_port_at_the_end);
 	RUN(what_a_queue_does_not_take_counts_at_its_port);
+	RUN(packets_take_the_time_of_the_links_on_their_way);
+	RUN(a_capture_sees_each_link_with_its_lane);
 	return 0;
 }

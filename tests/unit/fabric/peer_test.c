@@ -46,11 +46,12 @@ void client_pause(struct client *c, bool pause)
 }
 
 static struct link *reader; /* whose program reads */
+static size_t read_bytes;
 
 bool client_flush(struct client *c)
 {
 	if (reader)
-		link_reads(reader);
+		link_reads(reader, read_bytes);
 	return reader;
 }
 
@@ -330,25 +331,36 @@ static void who_waits_for_credit_goes_on_when_there_is_room(void)
 	end();
 }
 
-static void a_program_that_reads_slowly_is_waited_for(void)
+/* Peer 0 waits for a program from now on. */
+static struct link *await_program(struct server *s)
 {
 	const struct vb_fabric_link_ask ask = {.port = 1, .node = "h0"};
 	struct link *l;
 
+	SAME(link_open(s, &ask, NULL, &l), 0);
+	s->peers->waits_for = l;
+	s->peers->waits_until = link_await(l);
+	return l;
+}
+
+static void a_program_that_reads_slowly_is_waited_for(void)
+{
 	begin();
 	struct server *s = &process[0].s;
 	struct peer *p = &process[0].peer;
 
-	SAME(link_open(s, &ask, NULL, &l), 0);
-	p->waits_for = l;
-	p->waits_until = 100;
 	s->now = 90;
-	link_reads(l);
+	struct link *l = await_program(s);
+
 	SAME(peer_data_deadline(p), 90 + LINK_LIFETIME);
+	s->now += LINK_LIFETIME / 2;
+	link_reads(l, LINK_QUEUE);
+	SAME(peer_data_deadline(p), s->now + LINK_LIFETIME);
 	s->now = p->waits_until;
 	reader = l; /* it has read less than epoll tells of */
+	read_bytes = 1000;
 	peer_data_time(p);
-	CHECK(p->waits_for == l && p->waits_until == s->now + LINK_LIFETIME);
+	CHECK(p->waits_for == l && p->waits_until == s->now + 1000 * LINK_WORTH);
 	reader = NULL;
 	s->now = p->waits_until;
 	peer_data_time(p);
@@ -356,6 +368,36 @@ static void a_program_that_reads_slowly_is_waited_for(void)
 	p->waits_for = l;
 	link_close(l);
 	CHECK(!p->waits_for);
+	end();
+}
+
+/* It reads one small message in each quarter of a second. */
+static void a_program_that_hardly_reads_holds_others_up_for_a_small_part_of_the_time(void)
+{
+	uint64_t waited = 0, end_at;
+
+	begin();
+	struct server *s = &process[0].s;
+	struct peer *p = &process[0].peer;
+	struct link *l = await_program(s);
+
+	for (end_at = s->now + 100ull * LINK_LIFETIME; s->now < end_at;) {
+		uint64_t begun = s->now, next = begun + LINK_LIFETIME - 1;
+
+		p->waits_for = l;
+		p->waits_until = link_await(l);
+		s->now = p->waits_until < next ? p->waits_until : next;
+		peer_data_time(p);
+		if (p->waits_for) { /* it reads just in time */
+			link_reads(l, 100 + LINK_MESSAGE);
+			link_caught_up(l);
+		}
+		CHECK(!p->waits_for);
+		waited += s->now - begun;
+		s->now = next;
+	}
+	CHECK(waited < 100ull * LINK_LIFETIME / 6);
+	link_close(l);
 	end();
 }
 
@@ -368,5 +410,6 @@ int main(void)
 	RUN(management_that_alternates_between_cables_shares_trains);
 	RUN(who_waits_for_credit_goes_on_when_there_is_room);
 	RUN(a_program_that_reads_slowly_is_waited_for);
+	RUN(a_program_that_hardly_reads_holds_others_up_for_a_small_part_of_the_time);
 	return 0;
 }
