@@ -13,6 +13,7 @@ source "$ROOT/tests/support/ceph.sh"
 source "$(dirname "$0")/ceph_gateway.sh"
 source "$(dirname "$0")/ceph_gateways.sh"
 source "$(dirname "$0")/ceph_caps.sh"
+source "$(dirname "$0")/ceph_full.sh"
 store=bluestore
 
 ceph_cleanup() {
@@ -194,6 +195,7 @@ use() {
 	! in_it disk || check "$how: fio's rbd engine finds what it wrote on a disk" rbd_disk
 	! in_it gateway || gateway_cases "$how"
 	! in_it gateway || several_gateways_cases "$how"
+	! in_it full || full_cases "$how"
 	! in_it all || check "$how: rbd bench" client rbd bench --io-type write --io-total 16M --io-size 64K disks/d
 	! in_it all || check "$how: fio's rados engine finds what it wrote" fio_on rados p "--conf=$cluster/ceph.conf"
 	# ip netns exec would mount it out of sight
@@ -211,7 +213,7 @@ rbd_disk() { disk d && fio_on rbd disks --rbdname=d; }
 
 long=no cases="disk gateway"
 case ${CEPH:-} in
-long | control) long=yes cases="disk gateway all killed scrub" ;;
+long | control) long=yes cases="disk gateway full all killed scrub" ;;
 kills) cases="kills scrub" ;;
 esac
 part() { [[ " ${CEPH_PARTS:-control memory roce cm iwarp} " = *" $1 "* ]]; } # NAME
