@@ -12,26 +12,50 @@ static const struct nb_kind *const kinds[] = {&nb_memory, &nb_null, &nb_file, &n
 #endif
 };
 
-int nb_open(const struct nb_config *config, struct nb_ring *ring, struct nb_backend **out)
+static const struct nb_kind *find_kind(const struct nb_config *config, int *error)
 {
 	uint32_t b = config->block;
 
-	if (b && (b < 512 || b > 4096 || (b & (b - 1))))
-		return EINVAL;
-	if (config->size > NB_SIZE_MAX)
-		return EFBIG;
-	for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
-		if (strcmp(kinds[i]->name, config->kind))
-			continue;
-		int error = kinds[i]->open(config, ring, out);
-
-		if (!error)
-			(*out)->kind = kinds[i];
-		return error;
-	}
+	*error = b && (b < 512 || b > 4096 || (b & (b - 1))) ? EINVAL : config->size > NB_SIZE_MAX ? EFBIG : 0;
+	if (*error)
+		return NULL;
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++)
+		if (!strcmp(kinds[i]->name, config->kind))
+			return kinds[i];
 	if (config->why)
 		snprintf(config->why, NB_WHY, "this program was built without the backend %.80s", config->kind);
-	return ENODEV;
+	*error = ENODEV;
+	return NULL;
+}
+
+int nb_open(const struct nb_config *config, struct nb_ring *ring, struct nb_backend **out)
+{
+	int error;
+	const struct nb_kind *kind = find_kind(config, &error);
+
+	if (kind && !(error = kind->open(config, ring, out)))
+		(*out)->kind = kind;
+	return error;
+}
+
+int nb_open_later(const struct nb_config *config, struct nb_ring *ring, struct nb_opening *o)
+{
+	int error;
+	struct nb_config c = *config;
+	struct nb_backend *b = NULL;
+
+	*o->why = 0;
+	c.why = o->why;
+	const struct nb_kind *kind = find_kind(&c, &error);
+
+	if (!kind)
+		return error;
+	if (kind->open_later)
+		return kind->open_later(&c, ring, o);
+	if (!(error = kind->open(&c, ring, &b)))
+		b->kind = kind;
+	o->done(o, error, b);
+	return 0;
 }
 
 void nb_submit(struct nb_backend *b, struct nb_request *r)

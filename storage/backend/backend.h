@@ -78,6 +78,7 @@ enum nb_change {
 	NB_PORTS,    /* others has changed */
 	NB_SLOW,     /* the first of some requests has been answered with NB_LATE */
 	NB_NOT_IN,   /* after NB_SHUT_OUT: it cannot be opened again, and trouble says why. Attempts go on */
+	NB_FULL,     /* the medium has no space for the first of some writes. They wait for it */
 };
 
 #define NB_ADDRESS 64u
@@ -120,6 +121,13 @@ struct nb_config {
 #define NB_WHY 256
 #define NB_SERVES 384u
 
+/* A medium that is being opened. */
+struct nb_opening {
+	/* The thread of the loop calls it, perhaps from within nb_open_later. error is 0 or an errno value. */
+	void (*done)(struct nb_opening *o, int error, struct nb_backend *b);
+	char why[NB_WHY]; /* as in the configuration */
+};
+
 struct nb_kind {
 	const char *name;
 	/* 0 or errno; fills *out except kind */
@@ -130,6 +138,8 @@ struct nb_kind {
 	/* if several gateways serve the medium; otherwise NULL */
 	void (*reserved)(struct nb_backend *b, uint64_t version);
 	void (*announce)(struct nb_backend *b, const struct nb_port *ports, uint32_t count);
+	/* NULL: open does not take long. 0: done follows; or errno */
+	int (*open_later)(const struct nb_config *config, struct nb_ring *ring, struct nb_opening *o);
 };
 
 struct nb_backend {
@@ -176,6 +186,8 @@ struct nb_backend {
 #define NB_SIZE_MAX (INT64_MAX & ~(uint64_t)4095)
 
 int nb_open(const struct nb_config *config, struct nb_ring *ring, struct nb_backend **out); /* 0 or errno */
+/* The same for a loop that serves others meanwhile. 0: done is called, once; or errno. */
+int nb_open_later(const struct nb_config *config, struct nb_ring *ring, struct nb_opening *o);
 void nb_submit(struct nb_backend *b, struct nb_request *r);
 /* Reads the present size of the medium (size 0), or sets its size. Stores the result in b->size. 0 or errno. */
 int nb_resize(struct nb_backend *b, uint64_t size);

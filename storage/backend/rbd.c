@@ -22,7 +22,7 @@ struct nb_flight {
 	struct nb_flight *next, **back;
 	uint64_t due, length, mismatch;
 	ssize_t result;
-	bool writes;
+	bool writes, again;
 	struct nb_late late;
 };
 
@@ -119,6 +119,7 @@ static void shut_out(struct nb_rbd *d)
 	d->b.fenced = true;
 	nb_rbd_shut_out(d);
 	nb_rbd_changes_end(d);
+	nb_rbd_unfit_end(d);
 	if (d->b.changed)
 		d->b.changed(&d->b, NB_SHUT_OUT);
 	if (d->gateway && !d->ended)
@@ -144,6 +145,8 @@ void nb_rbd_access(struct nb_rbd *d, enum nb_access access, bool drain, bool out
 	if (drain && !d->writing)
 		nb_rbd_gateway_drained(d->gateway);
 	show_access(d);
+	if (access != NB_HERE)
+		nb_rbd_unfit_again(d);
 	if (out)
 		shut_out(d);
 }
@@ -162,6 +165,8 @@ static void flight_ended(struct nb_post *p)
 	struct nb_rbd *d = f->rbd;
 	struct nb_request *r = f->r;
 	int error = r ? error_of(d, f, r->op) : 0;
+	uint64_t due = f->due;
+	bool unfit = nb_rbd_is_full(error), fits = f->again && r && !error;
 
 	d->heard = coarse_ms();
 	if (f->result == -NB_FENCED)
@@ -175,8 +180,12 @@ static void flight_ended(struct nb_post *p)
 		nb_rbd_late_ended(d);
 	}
 	spare_flight(f);
-	if (r)
+	if (unfit && !d->b.fenced && !d->silent)
+		nb_rbd_unfit(d, r, due, d->heard);
+	else if (r)
 		r->done(r, error);
+	if (fits)
+		nb_rbd_fits(d);
 	start_waiting(d);
 	if (d->closing && !d->outstanding) {
 		d->closing = false;
@@ -233,7 +242,7 @@ static bool belongs_elsewhere(struct nb_rbd *d, const struct nb_request *r)
 	return true;
 }
 
-static void start(struct nb_rbd *d, struct nb_request *r, uint64_t due)
+void nb_rbd_start(struct nb_rbd *d, struct nb_request *r, uint64_t due, bool again)
 {
 	rbd_completion_t c;
 
@@ -248,6 +257,7 @@ static void start(struct nb_rbd *d, struct nb_request *r, uint64_t due)
 		return;
 	}
 	f->post.run = flight_ended;
+	f->again = again;
 	int error = -d->lib->rbd_aio_create_completion(f, librbd_done, &c);
 
 	if (!error && (error = -call_librbd(f, c)))
@@ -268,7 +278,7 @@ static void start_waiting(struct nb_rbd *d)
 		if (d->b.fenced)
 			r->done(r, NB_FENCED);
 		else
-			start(d, r, r->moved);
+			nb_rbd_start(d, r, r->moved, false);
 	}
 }
 
@@ -292,7 +302,7 @@ static void image_submit(struct nb_backend *b, struct nb_request *r)
 		return;
 	}
 	if (!d->waiting && d->late_bytes < LATE_MAX) {
-		start(d, r, due);
+		nb_rbd_start(d, r, due, false);
 		return;
 	}
 	while (*at && (*at)->moved <= due) /* in the order of their deadlines, too */
@@ -343,6 +353,8 @@ static uint64_t look_for_cluster(struct nb_rbd *d, uint64_t now)
 	}
 	while (silent && d->flying.first)
 		answer_late(d->flying.first);
+	if (silent)
+		nb_rbd_unfit_end(d);
 	while (silent && d->waiting) {
 		struct nb_request *r = d->waiting;
 
@@ -366,8 +378,9 @@ static uint64_t image_turn(struct nb_clock *c, uint64_t now)
 		d->b.late++;
 		r->done(r, NB_LATE);
 	}
-	uint64_t due = d->flying.first ? d->flying.first->due : UINT64_MAX, change = nb_rbd_changes_turn(d, now);
+	uint64_t due = nb_rbd_unfit_turn(d, now), change = nb_rbd_changes_turn(d, now);
 
+	due = d->flying.first && d->flying.first->due < due ? d->flying.first->due : due;
 	due = change < due ? change : due;
 	due = look < due ? look : due;
 	return d->waiting && d->waiting->moved < due ? d->waiting->moved : due;
@@ -573,5 +586,5 @@ static void image_close(struct nb_backend *b)
 		end_image(d);
 }
 
-const struct nb_kind nb_rbd = {"rbd",       image_open,      image_submit,   image_resize,
-                               image_close, nb_rbd_reserved, nb_rbd_announce};
+const struct nb_kind nb_rbd = {"rbd",       image_open,      image_submit,    image_resize,
+                               image_close, nb_rbd_reserved, nb_rbd_announce, nb_rbd_open_later};

@@ -29,7 +29,7 @@ struct nb_rbd {
 	uint64_t fixed; /* the configured size, or 0 */
 	uint32_t wait_ms;
 	struct nb_rbd_gateway *gateway; /* NULL: it knows no others */
-	struct nb_config config;        /* a copy, if there is a gateway, to open the image again */
+	struct nb_config config;        /* a copy, if there is a gateway, to open the image again; or empty */
 
 	/* of the loop */
 	bool closing, ended;
@@ -45,6 +45,9 @@ struct nb_rbd {
 	uint64_t late_bytes;        /* of requests that were answered with NB_LATE */
 	struct nb_flights flying;   /* … that were not, in the order of their deadlines */
 	struct nb_request *waiting; /* not at librbd yet, in that order, too; moved: the deadline */
+	struct nb_request *unfit;   /* the pool has no space for them; the rest as with waiting */
+	uint64_t try_at;            /* … when the first of them goes to librbd again */
+	uint64_t refused;           /* … and when one was refused last; 0: there is space since then */
 	struct nb_flight *spare;
 	struct nb_request *changes; /* of the reservation, in order; the first is at the gateway, if change_sent */
 	bool change_sent;
@@ -73,8 +76,21 @@ struct nb_rbd *nb_rbd_new(const struct nb_config *config, struct nb_ring *ring);
 int nb_rbd_set_up(struct nb_rbd *r, const struct nb_config *config, char *why, bool *opened);
 int nb_rbd_begin(struct nb_rbd *r);                 /* the loop serves it from now on */
 void nb_rbd_abandon(struct nb_rbd *r, bool opened); /* frees it, perhaps later */
+/* rbd_later.c */
+int nb_rbd_open_later(const struct nb_config *config, struct nb_ring *ring, struct nb_opening *o);
 /* … the gateway's role has changed */
 void nb_rbd_access(struct nb_rbd *r, enum nb_access access, bool drain, bool out);
+
+/* A request to librbd. again: the pool had no space for it. */
+void nb_rbd_start(struct nb_rbd *r, struct nb_request *request, uint64_t due, bool again);
+
+/* rbd_full.c: writes for which the pool has no space */
+bool nb_rbd_is_full(int error);
+void nb_rbd_unfit(struct nb_rbd *r, struct nb_request *request, uint64_t due, uint64_t now); /* it waits */
+void nb_rbd_unfit_again(struct nb_rbd *r); /* they go to librbd, or learn that they do not belong here */
+void nb_rbd_fits(struct nb_rbd *r);        /* … because there is space */
+void nb_rbd_unfit_end(struct nb_rbd *r);   /* the image is inaccessible */
+uint64_t nb_rbd_unfit_turn(struct nb_rbd *r, uint64_t now); /* returns when to call again */
 
 /* rbd_reserve.c: changes of the reservation */
 void nb_rbd_change(struct nb_rbd *r, struct nb_request *change, uint64_t due);

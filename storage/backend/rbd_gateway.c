@@ -537,6 +537,7 @@ int nb_rbd_gateway_join(const struct nb_rbd_gateway_place *at, const char *name,
 	}
 	if (at->space)
 		w->lib->rados_ioctx_set_namespace(w->io, at->space);
+	w->lib->rados_set_pool_full_try(w->io); /* a lock is broken also in a pool that is full */
 	snprintf(w->serves, sizeof(w->serves), "%s", serves);
 	error = take_client(w, name, before);
 	if (!error)

@@ -58,7 +58,8 @@
 	X(rados_blocklist_add)           \
 	X(rados_wait_for_latest_osdmap)  \
 	X(rados_list_lockers)            \
-	X(rados_break_lock)
+	X(rados_break_lock)              \
+	X(rados_set_pool_full_try)
 
 struct nb_rbd_library {
 #define NB_RBD_FIELD(name) __typeof__(&name) name;

@@ -22,13 +22,16 @@ struct nb_rbd_cluster {
 	struct nb_rbd_cluster *next;
 	rados_t rados;
 	char *conf, *user, *keyring;
-	char fsid[64];
+	char fsid[64], why[NB_WHY];
 	uint32_t images;
+	bool connected;
+	int error;   /* it could not be made: why; it is not in the list any more */
 	bool fenced; /* the cluster has blocklisted this connection: new images need another one */
 };
 
-/* Guards the list and the fields images and fenced. Threads that open and close take it, never while they block. */
+/* Guards the list and the fields below fsid. Threads that open and close take it, never while they block. */
 static pthread_mutex_t clusters_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t clusters_changed = PTHREAD_COND_INITIALIZER; /* one is connected, or could not be */
 static struct nb_rbd_cluster *clusters;
 
 static bool same_option(const char *a, const char *b)
@@ -49,21 +52,30 @@ static void free_cluster(struct nb_rbd_cluster *c)
 	free(c);
 }
 
+/* With the lock. */
+static void unlist(struct nb_rbd_cluster *c)
+{
+	struct nb_rbd_cluster **at = &clusters;
+
+	while (*at && *at != c)
+		at = &(*at)->next;
+	if (*at)
+		*at = c->next;
+}
+
 /* Ends the connection with its last image. */
 static void let_go(const struct nb_rbd_library *lib, struct nb_rbd_cluster *c)
 {
 	pthread_mutex_lock(&clusters_lock);
 	bool last = !--c->images;
-	struct nb_rbd_cluster **at = &clusters;
 
-	while (last && *at && *at != c)
-		at = &(*at)->next;
-	if (last && *at)
-		*at = c->next;
+	if (last)
+		unlist(c);
 	pthread_mutex_unlock(&clusters_lock);
 	if (!last)
 		return;
-	lib->rados_shutdown(c->rados);
+	if (c->rados)
+		lib->rados_shutdown(c->rados);
 	free_cluster(c);
 }
 
@@ -80,8 +92,8 @@ void nb_rbd_shut_out(struct nb_rbd *r)
 struct opening {
 	struct nb_rbd rbd; /* what the thread sets goes to the caller's */
 	char *pool, *space, *image, *snap, *gateway, *before, serves[NB_SERVES];
-	struct nb_rbd_cluster *cluster; /* its options; connected already, or not */
-	bool connected;
+	struct nb_rbd_cluster *cluster;
+	bool connects; /* it is the one that makes this connection */
 	int error;
 	char why[NB_WHY];
 	pthread_mutex_t lock; /* guards the two below */
@@ -141,7 +153,38 @@ static int configure(struct opening *o, rados_t rados)
 	return 0;
 }
 
-static int join_cluster(struct opening *o)
+/* For all who wait for this connection. */
+static void settle_cluster(struct opening *o, int error)
+{
+	struct nb_rbd_cluster *c = o->cluster;
+
+	pthread_mutex_lock(&clusters_lock);
+	c->connected = !error;
+	c->error = error;
+	if (error) {
+		memcpy(c->why, o->why, NB_WHY);
+		unlist(c);
+	}
+	pthread_cond_broadcast(&clusters_changed);
+	pthread_mutex_unlock(&clusters_lock);
+}
+
+static int await_cluster(struct opening *o)
+{
+	struct nb_rbd_cluster *c = o->cluster;
+
+	pthread_mutex_lock(&clusters_lock);
+	while (!c->connected && !c->error)
+		pthread_cond_wait(&clusters_changed, &clusters_lock);
+	int error = c->error;
+
+	if (error)
+		memcpy(o->why, c->why, NB_WHY);
+	pthread_mutex_unlock(&clusters_lock);
+	return error;
+}
+
+static int connect_cluster(struct opening *o)
 {
 	struct nb_rbd_cluster *c = o->cluster;
 	const struct nb_rbd_library *lib = o->rbd.lib;
@@ -159,12 +202,17 @@ static int join_cluster(struct opening *o)
 		c->rados = NULL;
 		return error < 0 ? fails(o, error, "librados") : error;
 	}
-	pthread_mutex_lock(&clusters_lock);
-	c->images = 1;
-	c->next = clusters;
-	clusters = c;
-	pthread_mutex_unlock(&clusters_lock);
 	return 0;
+}
+
+static int join_cluster(struct opening *o)
+{
+	if (!o->connects)
+		return await_cluster(o);
+	int error = connect_cluster(o);
+
+	settle_cluster(o, error);
+	return error;
 }
 
 /* rbd_cache of the image's own configuration would override ours. */
@@ -258,6 +306,9 @@ static int open_pool(struct opening *o)
 		return fails(o, error, "pool %s", o->pool);
 	if (o->space)
 		d->lib->rados_ioctx_set_namespace(d->io, o->space);
+	/* In a pool that is full, what needs no more space is executed, and the rest refused: librbd would keep it, and
+	 * its memory with it */
+	d->lib->rados_set_pool_full_try(d->io);
 	if (d->b.readonly)
 		error = d->lib->rbd_open_read_only(d->io, o->image, &d->image, o->snap);
 	else
@@ -305,13 +356,8 @@ static void *open_in_thread(void *arg)
 {
 	struct opening *o = arg;
 
-	o->error = o->connected ? 0 : join_cluster(o);
-	bool joined = !o->error;
-
-	if (joined && (o->error = open_pool(o)))
+	if ((o->error = join_cluster(o)) || (o->error = open_pool(o)))
 		let_go(o->rbd.lib, o->cluster);
-	else if (!joined)
-		free_cluster(o->cluster);
 	pthread_mutex_lock(&o->lock);
 	bool wanted = !o->given_up;
 
@@ -351,8 +397,19 @@ static bool take_names(struct opening *o, const char *path)
 	return *o->image && !strchr(o->image, '/') && (!o->snap || *o->snap) && (!o->space || *o->space);
 }
 
-/* A connection that exists, or a new one that is not connected yet. */
-static struct nb_rbd_cluster *find_cluster(const struct nb_config *config, bool *connected)
+static struct nb_rbd_cluster *new_cluster(const struct nb_config *config)
+{
+	struct nb_rbd_cluster *c = calloc(1, sizeof(*c));
+
+	if (!c || (copy_option(&c->conf, config->ceph_conf) && copy_option(&c->user, config->ceph_user) &&
+	           copy_option(&c->keyring, config->ceph_keyring)))
+		return c;
+	free_cluster(c);
+	return NULL;
+}
+
+/* A connection that exists, that another opening makes now, or that the caller is to make. */
+static struct nb_rbd_cluster *find_cluster(const struct nb_config *config, bool *connects)
 {
 	pthread_mutex_lock(&clusters_lock);
 	struct nb_rbd_cluster *c = clusters;
@@ -360,17 +417,15 @@ static struct nb_rbd_cluster *find_cluster(const struct nb_config *config, bool 
 	while (c && (c->fenced || !same_option(c->conf, config->ceph_conf) ||
 	             !same_option(c->user, config->ceph_user) || !same_option(c->keyring, config->ceph_keyring)))
 		c = c->next;
+	*connects = !c;
+	if (*connects && (c = new_cluster(config))) {
+		c->next = clusters;
+		clusters = c;
+	}
 	if (c)
 		c->images++;
 	pthread_mutex_unlock(&clusters_lock);
-	*connected = c;
-	if (c || !(c = calloc(1, sizeof(*c))))
-		return c;
-	if (copy_option(&c->conf, config->ceph_conf) && copy_option(&c->user, config->ceph_user) &&
-	    copy_option(&c->keyring, config->ceph_keyring))
-		return c;
-	free_cluster(c);
-	return NULL;
+	return c;
 }
 
 static int start_opening(struct opening *o)
@@ -451,18 +506,18 @@ int nb_rbd_open_image(struct nb_rbd *r, const struct nb_config *config, char *wh
 	nb_rbd_serves(config, config->size, o->serves);
 	bool copied = copy_option(&o->gateway, config->gateway) && copy_option(&o->before, config->before);
 
-	o->cluster = copied ? find_cluster(config, &o->connected) : NULL;
+	o->cluster = copied ? find_cluster(config, &o->connects) : NULL;
 	if (!o->cluster || start_opening(o)) {
-		if (o->cluster && o->connected)
+		if (o->cluster && o->connects)
+			settle_cluster(o, ENOMEM);
+		if (o->cluster)
 			let_go(r->lib, o->cluster);
-		else if (o->cluster)
-			free_cluster(o->cluster);
 		free_opening(o);
 		return ENOMEM;
 	}
 	if (await_opening(o))
 		return take_result(r, o, why);
-	snprintf(why, NB_WHY, "the cluster does not answer within %d s", OPEN_S);
+	snprintf(why, NB_WHY, "the cluster does not answer within %d s, or the pool is full", OPEN_S);
 	return ETIMEDOUT;
 }
 

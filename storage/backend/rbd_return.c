@@ -43,8 +43,6 @@ bool nb_rbd_copy_config(struct nb_config *to, const struct nb_config *from)
 
 void nb_rbd_free_config(struct nb_config *c)
 {
-	if (!c->gateway) /* no copy */
-		return;
 	free((void *)(uintptr_t)c->path);
 	free((void *)(uintptr_t)c->ceph_conf);
 	free((void *)(uintptr_t)c->ceph_user);
@@ -52,7 +50,7 @@ void nb_rbd_free_config(struct nb_config *c)
 	free((void *)(uintptr_t)c->before);
 	free((void *)(uintptr_t)c->serves);
 	free((void *)(uintptr_t)c->gateway);
-	c->gateway = NULL;
+	memset(c, 0, sizeof(*c));
 }
 
 static void *open_again(void *arg)

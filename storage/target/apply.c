@@ -14,7 +14,7 @@ static bool same_text(const char *a, const char *b)
 
 /* ---- namespaces ---- */
 
-static const struct nt_config_subsystem *find_subsystem(const struct nt_config *c, const char *nqn)
+const struct nt_config_subsystem *nt_config_find_subsystem(const struct nt_config *c, const char *nqn)
 {
 	for (size_t i = 0; i < c->subsystem_count; i++)
 		if (!strcmp(c->subsystems[i].nqn, nqn))
@@ -22,7 +22,7 @@ static const struct nt_config_subsystem *find_subsystem(const struct nt_config *
 	return NULL;
 }
 
-static const struct nt_config_ns *find_ns(const struct nt_config_subsystem *s, uint32_t nsid)
+const struct nt_config_ns *nt_config_find_ns(const struct nt_config_subsystem *s, uint32_t nsid)
 {
 	for (size_t i = 0; s && i < s->ns_count; i++)
 		if (s->ns[i].nsid == nsid)
@@ -30,52 +30,11 @@ static const struct nt_config_ns *find_ns(const struct nt_config_subsystem *s, u
 	return NULL;
 }
 
-/* True if the namespace can stay, apart from its size. */
-static bool same_ns(const struct nt_config_ns *a, const struct nt_config_ns *b)
-{
-	return a && b && same_text(a->kind, b->kind) && same_text(a->path, b->path) && a->block == b->block &&
-	       a->readonly == b->readonly && a->buffered == b->buffered && a->has_uuid == b->has_uuid &&
-	       !memcmp(a->uuid, b->uuid, 16) && same_text(a->ceph_conf, b->ceph_conf) &&
-	       same_text(a->ceph_user, b->ceph_user) && same_text(a->ceph_keyring, b->ceph_keyring) &&
-	       same_text(a->gateway, b->gateway) && a->wait_ms == b->wait_ms && a->ana_group == b->ana_group &&
-	       (a->size == b->size || strcmp(a->kind, "memory"));
-}
-
-/* 0 or errno, which has been reported. */
-static int open_medium(struct nt_server *sv, const struct nt_subsystem *s, const struct nt_config_ns *c,
-                       struct nb_backend **out)
-{
-	char why[NB_WHY] = "", serves[NB_SERVES] = "", uuid[NV_UUID_TEXT] = "own";
-
-	if (c->has_uuid)
-		nv_uuid_format(c->uuid, uuid);
-	snprintf(serves, sizeof(serves), "nsid=%u,uuid=%s,nqn=%s", c->nsid, uuid, s->nqn);
-	struct nb_config b = {.kind = c->kind,
-	                      .path = c->path,
-	                      .size = c->size,
-	                      .block = c->block,
-	                      .readonly = c->readonly,
-	                      .buffered = c->buffered,
-	                      .ceph_conf = c->ceph_conf,
-	                      .ceph_user = c->ceph_user,
-	                      .ceph_keyring = c->ceph_keyring,
-	                      .gateway = c->gateway,
-	                      .serves = serves,
-	                      .wait_ms = c->wait_ms,
-	                      .why = why};
-	int error = nb_open(&b, sv->ring, out);
-
-	if (error)
-		nt_say("%s, namespace %u (%s%s%s): %s", s->nqn, c->nsid, c->kind, c->path ? " " : "",
-		       c->path ? c->path : "", *why ? why : strerror(error));
-	return error;
-}
-
 #define IDS (NT_ID_MAX / 16) /* of each gateway */
 
 /* Controllers of one subsystem have different ids, whichever gateway they are at. Without a range in the configuration
  * it is the part that the first shared medium gives. */
-static void apply_ids(struct nt_subsystem *s, const struct nt_config_subsystem *c)
+void nt_apply_ids(struct nt_subsystem *s, const struct nt_config_subsystem *c)
 {
 	const struct nb_backend *b = NULL;
 
@@ -89,70 +48,39 @@ static void apply_ids(struct nt_subsystem *s, const struct nt_config_subsystem *
 		nt_subsystem_ids(s, (uint16_t)(b->part * IDS + 1), (uint16_t)((b->part + 1) * IDS));
 }
 
-int nt_apply_ns(struct nt_server *sv, struct nt_subsystem *s, const struct nt_config_ns *c)
+/* Hosts of other namespaces do not wait for a medium that other machines share, but for one that was served before:
+ * its own hosts would find no namespace meanwhile. */
+static unsigned open_ns(struct nt_server *sv, struct nt_subsystem *s, const struct nt_config_ns *c, bool before)
 {
-	struct nb_backend *backend;
-	int error = open_medium(sv, s, c, &backend);
-
-	if (error)
-		return error;
-	struct nt_namespace *ns = nt_namespace_add(s, c->nsid, backend, c->has_uuid ? c->uuid : NULL);
-
-	if (ns) {
-		const struct nt_config_subsystem *of = find_subsystem(&sv->config, s->nqn);
-
-		ns->ana_group = c->ana_group;
-		nt_limit_namespace(ns, &c->limits);
-		if (of)
-			apply_ids(s, of);
-		return 0;
-	}
-	nb_close(backend);
-	nt_say("%s, namespace %u: there is one", s->nqn, c->nsid);
-	return EEXIST;
-}
-
-/* A medium that has shut us out lets us in again as another client. */
-static unsigned open_again(struct nt_server *sv, struct nt_namespace *ns, const struct nt_config_ns *c)
-{
-	struct nt_subsystem *s = ns->subsystem;
-	struct nb_backend *backend;
-
-	if (open_medium(sv, s, c, &backend))
-		return 1;
-	if (!same_text(backend->identity, ns->backend->identity)) { /* another image has the name now */
-		nb_close(backend);
-		nt_namespace_remove(ns);
-		return nt_apply_ns(sv, s, c) != 0;
-	}
-	nt_namespace_replace(ns, backend);
-	return 0;
+	return (!before && nt_opens_later(sv, c) ? nt_open_later(sv, s, c, 0) : nt_apply_ns(sv, s, c)) != 0;
 }
 
 static unsigned apply_ns(struct nt_server *sv, struct nt_subsystem *s, const struct nt_config_subsystem *old,
                          const struct nt_config_subsystem *new)
 {
 	unsigned wrong = 0;
+	bool before[NT_NAMESPACES_MAX + 1] = {0};
 
 	for (size_t i = 0; old && i < old->ns_count; i++) {
 		struct nt_namespace *ns = s->ns[old->ns[i].nsid];
 
-		if (ns && !same_ns(&old->ns[i], find_ns(new, old->ns[i].nsid)))
-			nt_namespace_remove(ns);
+		if (!ns || nt_same_ns(&old->ns[i], nt_config_find_ns(new, old->ns[i].nsid)))
+			continue;
+		before[ns->nsid] = true;
+		nt_namespace_remove(ns);
 	}
 	nt_listeners_let_go();
 	for (size_t i = 0; i < new->ns_count; i++) {
 		const struct nt_config_ns *c = &new->ns[i];
 		struct nt_namespace *ns = s->ns[c->nsid];
 
-		if (!ns || find_ns(new, c->nsid) != c) {
-			wrong += nt_apply_ns(sv, s, c) != 0;
+		if (nt_config_find_ns(new, c->nsid) != c) {
+			nt_say("%s, namespace %u: there is one", s->nqn, c->nsid);
+			wrong++;
 			continue;
 		}
-		if (ns->backend->fenced && !ns->backend->returns) {
-			wrong += open_again(sv, ns, c);
-			if (s->ns[c->nsid])
-				nt_limit_namespace(s->ns[c->nsid], &c->limits);
+		if (!ns || (ns->backend->fenced && !ns->backend->returns)) {
+			wrong += open_ns(sv, s, c, before[c->nsid]);
 			continue;
 		}
 		int error = nt_namespace_resize(ns, c->size);
@@ -222,7 +150,7 @@ static unsigned apply_subsystem(struct nt_server *sv, const struct nt_config_sub
 	set_text(s->model, new->model, sizeof(s->model));
 	unsigned wrong = apply_hosts(s, new) + apply_ns(sv, s, old, new);
 
-	apply_ids(s, new);
+	nt_apply_ids(s, new);
 	return wrong;
 }
 
@@ -369,7 +297,7 @@ unsigned nt_apply(struct nt_server *s, struct nt_config *config)
 	nt_peers_limit(&s->target, config->limits.connections, config->connections_per_host);
 	wrong += apply_host_limits(&s->target, config);
 	for (size_t i = 0; i < s->config.subsystem_count; i++) {
-		struct nt_subsystem *gone = find_subsystem(config, s->config.subsystems[i].nqn)
+		struct nt_subsystem *gone = nt_config_find_subsystem(config, s->config.subsystems[i].nqn)
 		                                    ? NULL
 		                                    : nt_subsystem_find(&s->target, s->config.subsystems[i].nqn);
 
@@ -377,7 +305,7 @@ unsigned nt_apply(struct nt_server *s, struct nt_config *config)
 			nt_subsystem_remove(gone);
 	}
 	for (size_t i = 0; i < config->subsystem_count; i++)
-		wrong += apply_subsystem(s, find_subsystem(&s->config, config->subsystems[i].nqn),
+		wrong += apply_subsystem(s, nt_config_find_subsystem(&s->config, config->subsystems[i].nqn),
 		                         &config->subsystems[i]);
 	apply_referrals(s, config);
 	apply_announce(&s->target, config);

@@ -107,6 +107,21 @@ static char *change_limit(struct nt_server *s, char *rest)
 
 /* ---- namespaces ---- */
 
+void nt_config_drop_ns(struct nt_config *c, const char *nqn, uint32_t nsid)
+{
+	for (size_t i = 0; i < c->subsystem_count; i++) {
+		struct nt_config_subsystem *s = &c->subsystems[i];
+
+		for (size_t k = 0; !strcmp(s->nqn, nqn) && k < s->ns_count; k++) {
+			if (s->ns[k].nsid != nsid)
+				continue;
+			nt_config_free_ns(&s->ns[k]);
+			s->ns[k] = s->ns[--s->ns_count];
+			return;
+		}
+	}
+}
+
 /* The configuration in force has what is served, so that reading the file again finds the differences. */
 static struct nt_config_subsystem *configured(struct nt_server *s, const char *nqn)
 {
@@ -162,11 +177,15 @@ static char *add_described(struct nt_server *s, struct nt_subsystem *x, struct n
 		return say_error("path=%.200s: must begin with /", ns->path);
 	if (x->ns[ns->nsid])
 		return say_error("there is a namespace %u already", ns->nsid);
+	if (nt_is_opening(s, x->nqn, ns->nsid))
+		return say_error("namespace %u is being opened", ns->nsid);
 	struct nt_config_ns *entry = c ? nt_config_ns(c) : NULL;
 
 	if (!entry)
 		return say_error("no memory");
-	int error = nt_apply_ns(s, x, ns);
+	bool later = nt_opens_later(s, ns);
+	uint64_t asker = later ? nt_control_defer(s->control) : 0;
+	int error = later ? nt_open_later(s, x, ns, asker) : nt_apply_ns(s, x, ns);
 
 	if (error) {
 		c->ns_count--;
@@ -175,7 +194,7 @@ static char *add_described(struct nt_server *s, struct nt_subsystem *x, struct n
 	}
 	*entry = *ns;
 	memset(ns, 0, sizeof(*ns));
-	return strdup("ok\n");
+	return later ? NT_LATER : strdup("ok\n");
 }
 
 static char *add_namespace(struct nt_server *s, char *rest)
@@ -215,17 +234,9 @@ static char *remove_namespace(struct nt_server *s, char *rest)
 		return say_error("remove NQN NSID");
 	if (!x || !nsid || !x->ns[nsid])
 		return say_error("there is no namespace %.10s of %.223s", number, nqn);
-	struct nt_config_subsystem *c = configured(s, nqn);
-
 	nt_namespace_remove(x->ns[nsid]);
 	nt_listeners_let_go();
-	for (size_t i = 0; c && i < c->ns_count; i++) {
-		if (c->ns[i].nsid != nsid)
-			continue;
-		nt_config_free_ns(&c->ns[i]);
-		c->ns[i] = c->ns[--c->ns_count];
-		break;
-	}
+	nt_config_drop_ns(&s->config, nqn, nsid);
 	return strdup("ok\n");
 }
 

@@ -26,6 +26,7 @@ struct asker {
 	size_t len;
 	char *answer;
 	size_t answer_len, sent;
+	uint64_t number; /* no other asker has it */
 };
 
 struct nt_control {
@@ -34,8 +35,12 @@ struct nt_control {
 	void *owner; /* for answer */
 	struct nt_watch watch;
 	struct asker askers[ASKERS];
+	struct asker *asking; /* whose line is being answered */
+	uint64_t asked;
 	struct sockaddr_un address;
 };
+
+char nt_later[1];
 
 /* ---- the socket ---- */
 
@@ -99,6 +104,13 @@ static void dismiss_asker(struct asker *a)
 	memset(a, 0, sizeof(*a));
 }
 
+static void give_answer(struct asker *a, char *answer)
+{
+	a->answer = answer;
+	a->answer_len = answer ? strlen(answer) : 0;
+	nt_loop_change(a->control->loop, &a->watch, EPOLLOUT);
+}
+
 static void listen_to(struct asker *a)
 {
 	ssize_t n = recv(a->watch.fd, a->line + a->len, sizeof(a->line) - 1 - a->len, MSG_DONTWAIT);
@@ -118,9 +130,28 @@ static void listen_to(struct asker *a)
 		return;
 	}
 	*end = 0;
-	a->answer = a->control->answer(a->control->owner, a->line);
-	a->answer_len = a->answer ? strlen(a->answer) : 0;
-	nt_loop_change(a->control->loop, &a->watch, EPOLLOUT);
+	a->control->asking = a;
+	char *answer = a->control->answer(a->control->owner, a->line);
+
+	if (answer == NT_LATER) /* until then only its end is of interest */
+		nt_loop_change(a->control->loop, &a->watch, 0);
+	else
+		give_answer(a, answer);
+}
+
+uint64_t nt_control_defer(struct nt_control *c)
+{
+	return c->asking->number;
+}
+
+void nt_control_answer(struct nt_control *c, uint64_t asker, char *answer)
+{
+	for (int i = 0; c && i < ASKERS; i++)
+		if (c->askers[i].control && c->askers[i].number == asker) {
+			give_answer(&c->askers[i], answer);
+			return;
+		}
+	free(answer);
 }
 
 static void asker_ready(struct nt_watch *w, uint32_t events)
@@ -152,6 +183,7 @@ static void somebody_asks(struct nt_watch *w, uint32_t events)
 		if (a->control)
 			continue;
 		a->control = c;
+		a->number = ++c->asked;
 		a->watch = (struct nt_watch){.fd = fd, .events = EPOLLIN, .ready = asker_ready};
 		if (!nt_loop_add(c->loop, &a->watch))
 			return;

@@ -339,9 +339,7 @@ static void reload_config(void)
 	}
 	if (!read_config(server.file, &c))
 		return;
-	unsigned wrong = nt_apply(&server, &c);
-
-	nt_say(wrong ? "the configuration was read again; %u items failed" : "the configuration was read again", wrong);
+	nt_reread(&server, nt_apply(&server, &c));
 }
 
 static void run_turn(uint64_t until)
@@ -392,6 +390,8 @@ static void stop_server(void)
 		nt_say("a medium does not answer: the last writes to it may be lost");
 		_exit(1);
 	}
+	if (nt_opening_count(&server)) /* threads that wait for a cluster use the ring */
+		_exit(0);
 }
 
 static bool set_up_server(const struct options *o, struct nt_config *c)
@@ -458,12 +458,14 @@ int main(int argc, char **argv)
 	if (served) {
 		open_control(&o);
 		print_urls(&server);
+		server.serving = true;
 		while (!server.stop) {
 			run_turn(UINT64_MAX);
 			if (server.reload)
 				reload_config();
 		}
 		nt_control_close(server.control);
+		server.control = NULL;
 	}
 	nt_config_free(&c);
 	if (server.loop && server.ring && server.target.pool) {

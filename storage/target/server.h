@@ -92,14 +92,32 @@ struct nt_server {
 	struct nt_control *control;
 	const char *file;
 	bool reload, stop;
+	bool serving;               /* hosts may be there */
+	struct nt_pending *pending; /* namespaces whose media are being opened */
+	bool reread;                /* … and the configuration was read again, of which wrong items have failed */
+	unsigned wrong;
 };
 
 /* Changes the server to config and takes ownership of it. Returns the number of items that failed; each is reported. */
 unsigned nt_apply(struct nt_server *s, struct nt_config *config);
 /* An address of this machine that others can use; for listeners on all addresses. */
 void nt_reachable_address(bool v6, char *text, size_t size);
-/* Adds a namespace. 0 or errno; an error is reported. */
+/* Subsystems and namespaces of a configuration; NULL: there is none. */
+const struct nt_config_subsystem *nt_config_find_subsystem(const struct nt_config *c, const char *nqn);
+const struct nt_config_ns *nt_config_find_ns(const struct nt_config_subsystem *s, uint32_t nsid);
+void nt_config_drop_ns(struct nt_config *c, const char *nqn, uint32_t nsid);
+void nt_apply_ids(struct nt_subsystem *s, const struct nt_config_subsystem *c); /* the range of controllers' ids */
+
+/* opening.c. An error is 0 or errno, and is reported. */
+bool nt_same_ns(const struct nt_config_ns *a, const struct nt_config_ns *b); /* … apart from its size */
+/* Adds a namespace, or opens its medium again that has shut us out. */
 int nt_apply_ns(struct nt_server *s, struct nt_subsystem *x, const struct nt_config_ns *c);
+bool nt_opens_later(const struct nt_server *s, const struct nt_config_ns *c);
+/* The same later, if the configuration has it then. asker is told (nt_control_defer); 0: nobody. */
+int nt_open_later(struct nt_server *s, struct nt_subsystem *x, const struct nt_config_ns *c, uint64_t asker);
+bool nt_is_opening(struct nt_server *s, const char *nqn, uint32_t nsid);
+uint32_t nt_opening_count(const struct nt_server *s);
+void nt_reread(struct nt_server *s, unsigned wrong); /* the configuration: says so when everything is open */
 void nt_listeners_turn(struct nt_server *s, uint64_t *next);
 
 int nt_listener_open(struct nt_listener *l, struct nt_server *s, const struct nt_config_address *a,

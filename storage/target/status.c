@@ -162,6 +162,7 @@ char *nt_status_json(const struct nt_server *s)
 	add_text(o, "backend_calls", nb_ring_name(s->ring));
 	add_number(o, "memory", s->target.memory);
 	add_number(o, "memory_used", nt_pool_used(s->target.pool));
+	add_number(o, "opening", nt_opening_count(s));
 	for (const struct nt_listener *l = s->listeners; l; l = l->next) {
 		json_object *at = json_object_new_object();
 

@@ -317,9 +317,12 @@ static void report_trouble(const struct nt_namespace *ns, enum nb_change what)
 	if (!s->target->say)
 		return;
 	if (what == NB_SLOW)
-		s->target->say("%s, namespace %u: requests get no answer: its cluster is slow or gone, or the pool is "
-		               "full; hosts are told to try again",
+		s->target->say("%s, namespace %u: requests get no answer: its cluster is slow or gone; hosts are told "
+		               "to try again",
 		               s->nqn, ns->nsid);
+	else if (what == NB_FULL)
+		s->target->say("%s, namespace %u: its pool is full: writes that need space wait for it", s->nqn,
+		               ns->nsid);
 	else if (what == NB_NOT_IN)
 		s->target->say("%s, namespace %u: it cannot be opened again yet: %s", s->nqn, ns->nsid, b->trouble);
 	else if (b->fenced)

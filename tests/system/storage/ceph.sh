@@ -13,6 +13,7 @@ source "$ROOT/tests/support/ceph.sh"
 source "$(dirname "$0")/ceph_gateway.sh"
 source "$(dirname "$0")/ceph_gateways.sh"
 source "$(dirname "$0")/ceph_caps.sh"
+source "$(dirname "$0")/ceph_full.sh"
 store=bluestore
 
 second=        # the other cluster's shell
@@ -200,6 +201,7 @@ use() {
 	! in_it disk || check "$how: fio's rbd engine finds what it wrote on a disk" rbd_disk
 	! in_it gateway || gateway_cases "$how"
 	! in_it gateways || for ((i = 0; i < ${CEPH_TIMES:-1}; i++)); do several_gateways_cases "$how"; done
+	! in_it full || full_cases "$how"
 	! in_it all || check "$how: rbd bench" client rbd bench --io-type write --io-total 16M --io-size 64K disks/d
 	! in_it all || check "$how: fio's rados engine finds what it wrote" fio_on rados p "--conf=$cluster/ceph.conf"
 	# ip netns exec would mount it out of sight
@@ -217,7 +219,7 @@ rbd_disk() { disk d && fio_on rbd disks --rbdname=d; }
 
 long=no cases="disk gateway gateways"
 case ${CEPH:-} in
-long | control) long=yes cases="disk gateway gateways all killed scrub" ;;
+long | control) long=yes cases="disk gateway gateways full all killed scrub" ;;
 kills) cases="kills scrub" ;;
 gateways) cases="gateways" ;;
 esac

@@ -126,6 +126,37 @@ chmod 666 "$work/conf.json"
 check "a configuration that everybody can write is refused" denied --config "$work/conf.json"
 chmod 644 "$work/conf.json"
 
+# An image of a cluster that is gone: librados gives up after ten seconds. Everything here comes before that
+printf '%s\n' "[global]" "mon_host = 127.0.0.1:1" "keyring = /dev/null" "auth_client_required = none" "log_file = $work/ceph.log" >"$work/ceph.conf"
+dead="{\"nsid\": 3, \"backend\": \"rbd\", \"path\": \"p/i\", \"ceph_conf\": \"$work/ceph.conf\"}"
+opens_meanwhile() {
+	says '"opening": 1' && says '"nsid": 1' && ! grep -q "namespace 3" "$work/out.err"
+}
+adds_meanwhile() {
+	local adding status
+	"$target" add nqn.2026-01.test:one nsid=4 backend=rbd path=p/j "ceph_conf=$work/ceph.conf" --port "$port" >"$work/add" 2>&1 &
+	adding=$!
+	in_time says '"opening": 2' && says '"nsid": 1' && ! grep -q "namespace" "$work/out.err" && runs $adding
+	status=$?
+	[ $status = 0 ] && "$target" add nqn.2026-01.test:one nsid=4 backend=memory size=1M --port "$port" >"$work/add4" 2>&1 && status=1
+	stops || status=1
+	wait $adding
+	grep "is being opened" "$work/add4" && return $status
+}
+config "$a"
+start --config "$work/conf.json"
+config "$a, $dead"
+kill -HUP "$pid"
+opening_or_refused() { says '"opening": 1' || grep -q "namespace 3" "$work/out.err"; }
+in_time opening_or_refused
+if grep -q "install\|without the backend" "$work/out.err"; then
+	echo "skip an image of a cluster that is gone: no librbd"
+	stops
+else
+	check "while an image of a cluster that is gone is opened, the target serves the others" opens_meanwhile
+	check "… also one that the control socket adds; and it ends at once" adds_meanwhile
+fi
+
 echo precious >"$work/file"
 start --export memory:1M --port 0 --control "$work/file"
 check "a file in the place of the control socket stays" grep -q precious "$work/file"

@@ -37,6 +37,7 @@ static pthread_cond_t more = PTHREAD_COND_INITIALIZER;
 static struct call *calls, **calls_end = &calls; /* the fields below, too */
 static bool stopped, ends;
 static int fails; /* errno of all requests */
+static int full;  /* … of writes */
 static uint32_t answered;
 char bytes[SIZE];
 uint64_t size = SIZE, size_at_watch;
@@ -63,6 +64,8 @@ static ssize_t perform(struct call *c)
 {
 	if (fails || c->client->blocklisted)
 		return fails ? -fails : -ESHUTDOWN;
+	if (full && c->op != 'r' && c->op != 'z')
+		return -full;
 	switch (c->op) {
 	case 'r':
 		if (c->offset + c->length > size)
@@ -130,6 +133,13 @@ void set_fails(int error)
 {
 	pthread_mutex_lock(&lock);
 	fails = error;
+	pthread_mutex_unlock(&lock);
+}
+
+void set_full(int error)
+{
+	pthread_mutex_lock(&lock);
+	full = error;
 	pthread_mutex_unlock(&lock);
 }
 
@@ -206,6 +216,9 @@ static void fake_pool_end(rados_ioctx_t io)
 static void fake_space(rados_ioctx_t io, const char *name)
 {
 }
+static void fake_full_try(rados_ioctx_t io)
+{
+}
 static int64_t fake_pool_id(rados_ioctx_t io)
 {
 	return 7;
@@ -266,14 +279,19 @@ static void fake_options_end(rbd_config_option_t *list, int n)
 }
 static int fake_watch(rbd_image_t i, uint64_t *handle, rbd_update_callback_t fn, void *arg)
 {
+	pthread_mutex_lock(&lock);
 	watcher = fn;
 	watcher_arg = arg;
-	size = size_at_watch ? size_at_watch : size;
+	if (size_at_watch)
+		size = size_at_watch;
+	pthread_mutex_unlock(&lock);
 	return 0;
 }
 static int fake_unwatch(rbd_image_t i, uint64_t handle)
 {
+	pthread_mutex_lock(&lock);
 	watcher = NULL;
+	pthread_mutex_unlock(&lock);
 	return 0;
 }
 static int fake_completion(void *arg, rbd_callback_t fn, rbd_completion_t *out)
@@ -541,7 +559,7 @@ static const struct nb_rbd_library fake = {fake_create,      fake_set,        fa
                                            fake_op,          fake_op_end,     fake_op_version,   fake_op_create,
                                            fake_op_write,    fake_operate,    fake_object_watch, fake_object_unwatch,
                                            fake_watch_flush, fake_notify,     fake_ack,          fake_blocklist,
-                                           fake_map,         fake_lockers,    fake_break_lock};
+                                           fake_map,         fake_lockers,    fake_break_lock,   fake_full_try};
 
 const struct nb_rbd_library *nb_rbd_load(char *why)
 {

@@ -33,6 +33,7 @@ void fake_begin(void); /* starts the thread that answers requests */
 void fake_end(void);
 void set_stopped(bool stop); /* requests wait */
 void set_fails(int error);   /* errno of all requests; 0: none */
+void set_full(int error);    /* … of those that need space */
 uint32_t answered_now(void);
 
 #endif

@@ -120,6 +120,131 @@ static void what_cannot_join_is_said_in_one_line(void)
 	all_closed();
 }
 
+static uint32_t said_full;
+
+static void count_full(struct nb_backend *backend, enum nb_change what)
+{
+	said_full += what == NB_FULL;
+}
+
+/* The writes that need space are not at librbd meanwhile. */
+static void a_pool_that_is_full_keeps_writes_waiting_and_nothing_else(void)
+{
+	static char data[4096], other[4096];
+	struct action first, second;
+
+	a = gateway("a");
+	until_access(a, NB_HERE);
+	a->changed = count_full;
+	said_full = 0;
+	bytes[0] = 0;
+	memset(data, 7, sizeof(data));
+	set_full(EDQUOT);
+	begin(&first, a, NB_WRITE, data);
+	begin(&second, a, NB_WRITE, data);
+	for (int ms = 0; ms < LONG_MS && !said_full; ms += 10)
+		one_turn(10);
+	uint32_t answers = answered_now();
+
+	for (int ms = 0; ms < LONG_MS && answered_now() == answers; ms += 10) /* one of them is tried again */
+		one_turn(10);
+	SAME(act(a, NB_READ, other), 0);
+	SAME(act(a, NB_DISCARD, NULL), 0);
+	CHECK(!first.done && !second.done && said_full == 1 && a->access == NB_HERE && !bytes[0]);
+	set_full(0);
+	for (int ms = 0; ms < LONG_MS && !(first.done && second.done); ms += 10)
+		one_turn(10);
+	CHECK(first.done && !first.error && second.done && !second.error && bytes[0] == 7);
+	SAME(said_full, 1);
+	nb_close(a);
+	all_closed();
+}
+
+/* … until its time is over: it is not executed afterwards. */
+static void a_write_that_finds_no_space_in_time_is_answered_late(void)
+{
+	static char data[4096];
+	char why[NB_WHY];
+	struct nb_config c = {.kind = "rbd", .path = "p/i", .wait_ms = 700, .why = why};
+	struct action late;
+
+	bytes[0] = 0;
+	memset(data, 9, sizeof(data));
+	SAME(nb_open(&c, ring, &a), 0);
+	set_full(ENOSPC);
+	begin(&late, a, NB_WRITE, data);
+	for (int ms = 0; ms < LONG_MS && !late.done; ms += 10)
+		one_turn(10);
+	CHECK(late.done && late.error == NB_LATE && !late.r.late && a->late == 1);
+	set_full(0);
+	for (uint64_t until = clock_ms() + 600; clock_ms() < until;)
+		one_turn(10);
+	CHECK(!bytes[0]);
+	nb_close(a);
+	all_closed();
+}
+
+struct opening {
+	struct nb_opening o;
+	bool done;
+	int error;
+	struct nb_backend *b;
+};
+
+static void opening_done(struct nb_opening *o, int error, struct nb_backend *backend)
+{
+	struct opening *x = (struct opening *)(void *)o;
+
+	x->done = true;
+	x->error = error;
+	x->b = backend;
+}
+
+/* Three images of one cluster use one connection, also if nobody waits for the first. */
+static void images_are_opened_while_the_loop_goes_on(void)
+{
+	struct nb_config c = {.kind = "rbd", .path = "p/i"};
+	struct opening x[3], wrong = {.o.done = opening_done};
+
+	for (int i = 0; i < 3; i++) {
+		x[i] = (struct opening){.o.done = opening_done};
+		SAME(nb_open_later(&c, ring, &x[i].o), 0);
+		CHECK(!x[i].done);
+	}
+	for (int ms = 0; ms < LONG_MS && !(x[0].done && x[1].done && x[2].done); ms += 10)
+		one_turn(10);
+	for (int i = 0; i < 3; i++)
+		CHECK(x[i].done && !x[i].error && x[i].b && x[i].b->size == SIZE);
+	SAME(connections, 1);
+	c.path = "p";
+	SAME(nb_open_later(&c, ring, &wrong.o), 0);
+	for (int ms = 0; ms < LONG_MS && !wrong.done; ms += 10)
+		one_turn(10);
+	CHECK(wrong.done && wrong.error == EINVAL && !wrong.b && strstr(wrong.o.why, "POOL/IMAGE"));
+	for (int i = 0; i < 3; i++)
+		nb_close(x[i].b);
+	all_closed();
+}
+
+/* A connection that cannot be made fails for all who wait for it, in the same words. */
+static void a_cluster_that_lets_nobody_in_says_so_to_all(void)
+{
+	struct nb_config c = {.kind = "rbd", .path = "p/i"};
+	struct opening x[2];
+
+	connect_error = EACCES;
+	for (int i = 0; i < 2; i++) {
+		x[i] = (struct opening){.o.done = opening_done};
+		SAME(nb_open_later(&c, ring, &x[i].o), 0);
+	}
+	for (int ms = 0; ms < LONG_MS && !(x[0].done && x[1].done); ms += 10)
+		one_turn(10);
+	for (int i = 0; i < 2; i++)
+		CHECK(x[i].done && x[i].error == EACCES && strstr(x[i].o.why, "lets client.admin not in"));
+	connect_error = 0;
+	all_closed();
+}
+
 int main(void)
 {
 	fake_begin();
@@ -128,6 +253,10 @@ int main(void)
 	RUN(a_gateway_with_a_lease_waits_for_the_cluster);
 	RUN(an_image_that_is_removed_is_said_in_one_line);
 	RUN(what_cannot_join_is_said_in_one_line);
+	RUN(a_pool_that_is_full_keeps_writes_waiting_and_nothing_else);
+	RUN(a_write_that_finds_no_space_in_time_is_answered_late);
+	RUN(images_are_opened_while_the_loop_goes_on);
+	RUN(a_cluster_that_lets_nobody_in_says_so_to_all);
 	nb_ring_close(ring);
 	fake_end();
 	return 0;
