@@ -10,7 +10,7 @@
 #include "../../support/check.h"
 #include "util/lock.h"
 
-#ifdef VB_SANITIZED
+#if defined(VB_SANITIZED) || defined(VB_EMULATED)
 #define ROUNDS 100
 #else
 #define ROUNDS 500
