@@ -32,7 +32,10 @@ for x in $V4 $V6; do
 	for p in $lat $bw; do check "$p -c XRC: GID $x" perf $p -c XRC -x $x -n 50; done
 	for p in ib_write_lat ib_write_bw; do check "$p -c UC: GID $x" perf $p -c UC -x $x -s 4096 -n 50 -t 16; done
 done
-for p in ib_write_lat ib_read_lat; do check "$p -a: all sizes, 2 bytes to 8 MiB" perf $p -x $V4 -a -n 5; done
+# -a measures the frequency for each of 23 sizes
+for p in ib_write_lat ib_read_lat; do
+	for s in 2 1024 4096 65536 8388608; do check "$p: $s bytes" perf $p -x $V4 -s $s -n 5; done
+done
 check "ib_send_bw -a: all sizes, 2 bytes to 8 MiB" perf ib_send_bw -x $V4 -a -n 5
 for p in $bw; do
 	check "$p -b: both ways" perf $p -x $V4 -b -n 100
