@@ -33,7 +33,13 @@ export V VERBENA_RUNTIME VERBENA_BROKER
 ours() { timeout -k 1 30 $V run "$@"; }
 plain() { timeout -k 1 30 "$@"; }
 names() { echo | ours /root/v/device_names; }
-# pair HOW SERVER… -- CLIENT…: both succeed. The server is up when its port is, or after a second
+# A server is up when it listens at the port of ibv_rc_pingpong and perftest, or with a device of the kernel; one that has
+# Verbena's alone is not in these tables
+up() { for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16; do sleep 0.1
+	grep -q ':4853 [0-9A-F:]* 0A' /proc/net/tcp /proc/net/tcp6 && return 0
+	rdma resource show cm_id | grep -q LISTEN && sleep 0.3 && return 0
+done; }
+# pair HOW SERVER… -- CLIENT…: both succeed
 pair() {
 	how=$1 server=
 	shift
@@ -42,7 +48,7 @@ pair() {
 	[ $how = plain ] || server="$V run $server"
 	timeout -k 1 30 $server >/tmp/server 2>&1 </dev/null &
 	pid=$!
-	sleep 2
+	up
 	$how "$@" >/tmp/client 2>&1 </dev/null
 	c=$?
 	[ $c = 0 ] || kill $pid 2>/dev/null

@@ -28,7 +28,7 @@ repeats() {
 compares() {
 	python3 "$there/table.py" check "$there/table" rxe "$work/rxe"
 }
-check "the kernel's adapter is put to every wrong use" runs 100
+check "the kernel's adapter is put to every wrong use" runs 50
 mv "$work/lines" "$work/rxe"
 check "what differs is repeated" repeats
 [ -z "${1:-}" ] || cp "$work/rxe" "$1"
@@ -39,13 +39,13 @@ free_port
 asked_by_verbena() {
 	VERBENA_LAB_S=600 "$LAB" guest "timeout -k 2 580 /root/refusals -d rxe0 -l $port" >"$work/server.out" 2>&1 &
 	"$LAB" guest "for i in \$(seq 100); do busybox netstat -ltn | grep -q ':$port ' && exit 0; sleep 0.1; done; exit 1" || return 1
-	timeout -k 2 580 "${on_here[@]}" "${run[@]}" "$work/refusals" -d roce_tap0 -c "192.0.2.2:$port" "${without[@]}" -q 100 >"$work/to-rxe" || return 1
+	timeout -k 2 580 "${on_here[@]}" "${run[@]}" "$work/refusals" -d roce_tap0 -c "192.0.2.2:$port" "${without[@]}" -q 50 >"$work/to-rxe" || return 1
 	wait $!
 }
 asked_by_rxe() {
 	timeout -k 2 580 "${on_here[@]}" "${run[@]}" "$work/refusals" -d roce_tap0 -l "$port" >"$work/server.out" 2>&1 </dev/null &
 	wait_for 20 listens "$port"
-	VERBENA_LAB_S=600 "$LAB" guest "timeout -k 2 580 /root/refusals -d rxe0 -c 192.0.2.1:$port $(printf -- '-x "%s" ' "${excluded[@]}") -q 100" >"$work/from-rxe" || return 1
+	VERBENA_LAB_S=600 "$LAB" guest "timeout -k 2 580 /root/refusals -d rxe0 -c 192.0.2.1:$port $(printf -- '-x "%s" ' "${excluded[@]}") -q 50" >"$work/from-rxe" || return 1
 	wait $!
 }
 fits() { python3 "$there/table.py" mixed "$there/table" "$1" "$work/$1"; }

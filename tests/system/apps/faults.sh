@@ -72,15 +72,15 @@ check "registration fails" refused_mr
 # --- connections ---
 if command -v rping >/dev/null; then
 	there=127.0.0.1
-	LIMIT_CM=60
-	# cm_event RULE EVENT ENV…: the server has the rule, the client sees the event
+	LIMIT_CM=60 at=7174
+	# cm_event RULE EVENT ENV…: the server at port $at has the rule, the client sees the event
 	cm_event() {
 		local s status
 		rm -f "$work/server.out"
-		env "${@:3}" VERBENA_FAULT="$1" timeout -k 2 $((LIMIT_CM * SLOW)) "${run[@]}" rping -s -a $there -C 2 >"$work/server.out" 2>&1 </dev/null &
+		env "${@:3}" VERBENA_FAULT="$1" timeout -k 2 $((LIMIT_CM * SLOW)) "${run[@]}" rping -s -a $there -p $at -C 2 >"$work/server.out" 2>&1 </dev/null &
 		s=$!
 		wait_for 20 rping_waits || { kill $s; return 1; }
-		env "${@:3}" timeout -k 2 $((LIMIT_CM * SLOW)) "${run[@]}" rping -c -a $there -C 2 >"$work/client.out" 2>&1 </dev/null
+		env "${@:3}" timeout -k 2 $((LIMIT_CM * SLOW)) "${run[@]}" rping -c -a $there -p $at -C 2 >"$work/client.out" 2>&1 </dev/null
 		status=$?
 		kill $s 2>/dev/null
 		wait $s 2>/dev/null
@@ -88,6 +88,15 @@ if command -v rping >/dev/null; then
 		[ $status != 0 ] && grep -q "$2" "$work/client.out"
 	}
 	rping_waits() { [ -n "$(ls "$VERBENA_RUNTIME" 2>/dev/null)" ] && sleep 1; }
+	# it takes a minute, so it is tried while the others are
+	never_answered() {
+		trap - EXIT
+		work=$work/never LIMIT_CM=120 at=7175
+		mkdir "$work"
+		cm_event "cm=ignore" RDMA_CM_EVENT_UNREACHABLE
+	}
+	(never_answered) >"$work/never.out" 2>&1 &
+	never=$!
 	check "a connection request is rejected" cm_event "cm=reject" "RDMA_CM_EVENT_REJECTED, error 28"
 	check "it is rejected for a reason" cm_event "cm=reject=10" "RDMA_CM_EVENT_REJECTED, error 10"
 	check "iWARP: a connection request is rejected" cm_event "cm=reject" RDMA_CM_EVENT_REJECTED VERBENA_WIRE=always VERBENA_DEVICES=iwarp:lo
@@ -95,9 +104,6 @@ if command -v rping >/dev/null; then
 	asked_twice() { VERBENA_LOG=debug VERBENA_FAULT="cm=ignore count=1" both rping -s -a $there -C 2 -- rping -c -a @ -C 2 && grep -q '^verbena: fault 1: cm: number 1$' "$work/server.out"; }
 	check "a connection request is not answered, and the next one is" asked_twice
 	check "iWARP: a connection request is not answered, and the connection ends" cm_event "cm=ignore" "RDMA_CM_EVENT_\(UNREACHABLE\|REJECTED\)" VERBENA_WIRE=always VERBENA_DEVICES=iwarp:lo
-	LIMIT_CM=120
-	check "a connection request is never answered" cm_event "cm=ignore" "RDMA_CM_EVENT_UNREACHABLE"
-	LIMIT_CM=60
 	removed() { # the client waits for an answer when its adapter goes; a busy rping may end by a failed request first
 		local s c program
 		rm -f "$work/server.out"
@@ -128,6 +134,7 @@ if command -v rping >/dev/null; then
 	}
 	check "iWARP: a cut connection ends both programs" ends_early "cut nth=20"
 	VERBENA_MPA=crc check "iWARP: a corrupted FPDU ends the connection" ends_early "corrupt nth=20"
+	never_ended() { wait $never || { cat "$work/never.out"; return 1; }; }
 fi
 
 # --- rules that make no sense: one line, and the program is not started ---
@@ -199,6 +206,9 @@ watched() {
 	grep -c event "$work/watch.out"
 }
 check "ibv_asyncwatch sees a port go and come back, and the adapter go" watched
+
+# before the commands that count the programs
+if command -v rping >/dev/null; then check "a connection request is never answered" never_ended; fi
 
 # --- at run time ---
 runtime() {

@@ -162,7 +162,7 @@ static void run(const struct job *j)
 
 static unsigned rounds(void)
 {
-	return (unsigned)count_or(under_sanitizer() ? 15 : 60);
+	return (unsigned)count_or(under_sanitizer() ? 15 : 20);
 }
 
 #define RUN_JOB(...) run(&(struct job){.rounds = rounds(), __VA_ARGS__})

@@ -24,7 +24,7 @@ static void run(const struct work *w)
 
 static unsigned ms(void)
 {
-	return (unsigned)count_or(2000);
+	return (unsigned)count_or(600);
 }
 
 static uint64_t seed(void)

@@ -48,7 +48,13 @@ measures() {
 	done
 	# its credits rely on the order of connections; on a busy machine TCP may deliver one before another
 	AGAIN=yes check "ib_send_bw -R -q 8, $where" "$@" both ib_send_bw -R -F -q 8 -s 4096 -n 50 -- ib_send_bw -R -F -q 8 -s 4096 -n 50 @
-	check "ib_read_bw -R -a, $where" "$@" both ib_read_bw -R -F -a -n 5 -- ib_read_bw -R -F -a -n 5 @
+	# -a measures the processor's frequency for each of 23 sizes
+	local s
+	if [ "$where" = IPv4 ]; then
+		check "ib_read_bw -R -a, $where" "$@" both ib_read_bw -R -F -a -n 5 -- ib_read_bw -R -F -a -n 5 @
+	else
+		for s in 2 65536 8388608; do check "ib_read_bw -R, $s bytes, $where" "$@" both ib_read_bw -R -F -s $s -n 5 -- ib_read_bw -R -F -s $s -n 5 @; done
+	fi
 	check "ib_write_bw -R -b, $where" "$@" both ib_write_bw -R -F -b -n 50 -- ib_write_bw -R -F -b -n 50 @
 	# ib_send_bw -e waits for an event instead of a credit, on any iWARP adapter
 	check "ib_read_bw -R -e, $where" "$@" both ib_read_bw -R -F -e -n 50 -- ib_read_bw -R -F -e -n 50 @

@@ -6,11 +6,13 @@ source "$(dirname "$0")/lib.sh"
 need ib_send_lat
 check "two hosts" hosts
 
-# perf PROGRAM ARGS…: both ends succeed, and the amount of data in the client's rows has crossed
+# perf PROGRAM ARGS…: both ends succeed, and the amount of data in the client's rows has crossed. -C: in cycles; otherwise
+# perftest measures the processor's frequency, for up to a second
 perf() {
-	local a b moved crossed
+	local a b moved crossed cycles=()
+	[[ $1 != *_lat ]] || cycles=(-C)
 	a=$(came $A) b=$(came $B)
-	pair "$1" -F -u 18 -d $DEV "${@:2}" || return 1
+	pair "$1" -F -u 18 -d $DEV "${cycles[@]}" "${@:2}" || return 1
 	crossed=$(($(came $A) - a + $(came $B) - b))
 	moved=$(awk '/^ *#bytes/ { head = 1; next } head && $1 ~ /^[0-9]+$/ && $2 ~ /^[0-9]+$/ && NF >= 4 { n += $1 * $2 } END { printf "%d", n }' "$work/client.out")
 	[ "$moved" -gt 0 ] && [ "$crossed" -ge "$moved" ] && return 0
@@ -30,7 +32,10 @@ for x in $V4 $V6; do
 	for p in $lat $bw; do check "$p -c XRC: GID $x" perf $p -c XRC -x $x -n 50; done
 	for p in ib_write_lat ib_write_bw; do check "$p -c UC: GID $x" perf $p -c UC -x $x -s 4096 -n 50 -t 16; done
 done
-for p in ib_write_lat ib_read_lat; do check "$p -a: all sizes, 2 bytes to 8 MiB" perf $p -x $V4 -a -C -n 5; done
+# -a measures the frequency for each of 23 sizes
+for p in ib_write_lat ib_read_lat; do
+	for s in 2 1024 4096 65536 8388608; do check "$p: $s bytes" perf $p -x $V4 -s $s -n 5; done
+done
 check "ib_send_bw -a: all sizes, 2 bytes to 8 MiB" perf ib_send_bw -x $V4 -a -n 5
 for p in $bw; do
 	check "$p -b: both ways" perf $p -x $V4 -b -n 100

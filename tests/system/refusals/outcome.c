@@ -142,7 +142,7 @@ void outcome_observe(struct end *e, unsigned first_ms, unsigned quiet_ms, struct
 		if (seen)
 			quiet = now_ms() + quiet_ms;
 		else
-			nanosleep(&(struct timespec){0, 200000}, NULL);
+			nanosleep(&(struct timespec){0, 1000000}, NULL);
 	}
 	o->state = (uint8_t)end_state(e);
 }

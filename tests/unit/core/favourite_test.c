@@ -10,7 +10,11 @@
 #include "../../support/check.h"
 #include "util/lock.h"
 
+#if defined(VB_SANITIZED) || defined(VB_EMULATED)
+#define ROUNDS 100
+#else
 #define ROUNDS 500
+#endif
 #define OFTEN 1000 /* more than a thread needs to become the favourite */
 #define OTHERS 2
 

@@ -107,12 +107,22 @@ static bool run(const struct scenario *s)
 	return r.share[0] >= s->least && other >= s->least_other;
 }
 
+/* With a sanitizer not those of minutes: they are about shares, and execute the same code as the others. */
+static bool is_wanted(const struct scenario *s, const char *text)
+{
+#ifdef VB_SANITIZED
+	if (!text && s->path.time > 20000 * MS)
+		return false;
+#endif
+	return !text || strstr(s->name, text);
+}
+
 int main(int argc, char **argv)
 {
 	bool ok = true;
 
 	for (size_t i = 0; i < sizeof(scenarios) / sizeof(scenarios[0]); i++)
-		if (argc < 2 || strstr(scenarios[i].name, argv[1]))
+		if (is_wanted(&scenarios[i], argc < 2 ? NULL : argv[1]))
 			ok &= run(&scenarios[i]);
 	return !ok;
 }
