@@ -18,8 +18,8 @@
 /* X(argument, name, field of struct vb_packet, bytes), in the order of the headers in a packet. */
 #define VB_EXTENSIONS(X, arg)             \
 	X(arg, DETH, deth, 8)             \
-	X(arg, FETH, feth, 4)             \
 	X(arg, XRCETH, xrceth, 4)         \
+	X(arg, FETH, feth, 4)             \
 	X(arg, RETH, reth, 16)            \
 	X(arg, ATOMIC, atomic, 28)        \
 	X(arg, AETH, aeth, 4)             \
