@@ -82,7 +82,7 @@ static void find_leftovers(const struct vb_runtime *rt)
 
 		if (!is_socket_name(e->d_name))
 			continue;
-		snprintf(one.name, sizeof(one.name), "%s", e->d_name);
+		snprintf(one.name, sizeof(one.name), "%.*s", (int)sizeof(one.name) - 1, e->d_name);
 		int err = vb_runtime_connect(&one, &sock);
 
 		if (!err)
