@@ -45,7 +45,8 @@ const struct vb_mr_shared *vb_mr_check_null(const struct vb_mr_shared *e, uint32
  * mlx5 takes its lkey as one, and perftest's servers (--use-null-mr) give it to their clients. */
 static bool null_allows(const struct vb_mr_view *v, uint32_t pd, uint64_t length, uint32_t access, uint64_t *va)
 {
-	if (!(v->access & VB_MR_NULL) || v->pd || v->window != pd || length > VB_MAX_MSG_SZ)
+	/* without a protection domain it would pass for a region that can be mapped: engine/local/direct.c */
+	if (!(v->access & VB_MR_NULL) || v->pd || !v->window || v->window != pd || length > VB_MAX_MSG_SZ)
 		return false;
 	*va = access == IBV_ACCESS_REMOTE_WRITE ? v->iova : v->addr;
 	return access == IBV_ACCESS_REMOTE_WRITE || access == IBV_ACCESS_REMOTE_READ;

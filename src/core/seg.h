@@ -46,8 +46,8 @@ struct vb_mr_shared {
 	_Atomic uint64_t seq;    /* odd while the owner rewrites this entry */
 	_Atomic uint64_t device; /* the number of the adapter; for the owner alone */
 	/* of a memory window, whose pd is 0: its protection domain << 32 | the QP that may use it; 0: every QP of that
-	 * protection domain. Of a null region, whose pd is 0 too: its protection domain, for the owner alone. No window has
-	 * the protection domain 0, so this is no window's */
+	 * protection domain. Of a null region, whose pd is 0 too: its protection domain. No window has the
+	 * protection domain 0, so this is no window's */
 	_Atomic uint64_t window;
 };
 

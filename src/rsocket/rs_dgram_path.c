@@ -296,7 +296,7 @@ static bool lookup_step(struct rs_dest *t, enum rdma_cm_event_type what)
 		return rdma_resolve_route(t->id, 2000) != 0;
 	if (what == RDMA_CM_EVENT_ROUTE_RESOLVED)
 		found_way(t);
-	return true;
+	return what != RDMA_CM_EVENT_ADDR_CHANGE;
 }
 
 void rs_dgram_path_ready(struct rsocket *rs)

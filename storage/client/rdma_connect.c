@@ -173,6 +173,10 @@ static int take_event(struct vn_link *l, struct vn_rdma_queue *r, enum rdma_cm_e
 
 	if (rdma_get_cm_event(r->events, &e))
 		return -errno;
+	if (e->event == RDMA_CM_EVENT_ADDR_CHANGE) { /* the hardware address of the interface: the connection stays */
+		rdma_ack_cm_event(e);
+		return -EAGAIN;
+	}
 	if (e->event != want) {
 		error = event_error(e);
 		vn_say(l->why, "%s port %s by RDMA: %s", l->host, l->service, rdma_event_str(e->event));

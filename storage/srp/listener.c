@@ -167,7 +167,7 @@ static void take_cm_event(struct sp_listener *p, struct rdma_cm_event *e)
 
 		if (what == RDMA_CM_EVENT_ESTABLISHED)
 			k->established = true;
-		else
+		else if (what != RDMA_CM_EVENT_ADDR_CHANGE)
 			k->failed = true;
 	}
 }

@@ -191,7 +191,7 @@ static void take_cm_event(struct nt_rdma *p, struct rdma_cm_event *e)
 			return;
 		rdma_destroy_id(id);
 		p->listener = NULL; /* until the adapter returns */
-	} else if (id->context && what != RDMA_CM_EVENT_ESTABLISHED) {
+	} else if (id->context && what != RDMA_CM_EVENT_ESTABLISHED && what != RDMA_CM_EVENT_ADDR_CHANGE) {
 		nt_rconn_fail(id->context);
 	}
 }

@@ -18,12 +18,14 @@ static void clear_reserved(uint8_t *headers, const struct vb_packet *p)
 	headers[8] &= 0x80;
 	if (p->info->ext & VB_EXT_DETH)
 		headers[12 + 4] = 0;
-	if (p->info->ext & VB_EXT_FETH) {
-		memset(headers + 12, 0, 3);
-		headers[12 + 3] &= 0x3f;
-	}
 	if (p->info->ext & VB_EXT_XRCETH)
 		headers[12] = 0;
+	if (p->info->ext & VB_EXT_FETH) {
+		uint8_t *feth = headers + 12 + (p->info->ext & VB_EXT_XRCETH ? 4 : 0);
+
+		memset(feth, 0, 3);
+		feth[3] &= 0x3f;
+	}
 }
 
 static void check_ok(const struct vb_packet *p, const uint8_t *bytes, size_t size)

@@ -75,10 +75,10 @@ static int iov_slice(const struct iovec *iov, int niov, uint64_t off, uint64_t n
 }
 
 /* On demand, the memory is what is mapped at the address now, not the file that was. The next key of a window may name
- * other memory. */
+ * other memory. The addresses of a null region are not those between its first and its last. */
 static bool may_be_mapped(const struct vb_mr_view *view)
 {
-	return !(view->access & (IBV_ACCESS_ON_DEMAND | VB_MR_BY_OWNER)) && !view->window;
+	return !(view->access & (IBV_ACCESS_ON_DEMAND | VB_MR_BY_OWNER | VB_MR_NULL)) && !view->window;
 }
 
 bool vb_local_look_mapped(struct vb_qp *qp, uint32_t rkey)

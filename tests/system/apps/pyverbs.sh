@@ -79,7 +79,8 @@ on_ethernet() {
 	ip link set v0 up
 	ip link set v1 up
 	for _ in $(seq 200); do ip -o link show v0 | grep -q LOWER_UP && break; sleep 0.1; done
-	for m in $modules; do module "$m" ", on Ethernet" --dev roce_v0 --gid 1; done
+	export VERBENA_WIRE=always
+	for m in $modules; do module "$m" ", packet by packet on Ethernet" --dev roce_v0 --gid 1; done
 	echo $failed >"$work/failed"
 }
 # apart FUNCTION: runs it in its own network namespace, where the port is free, with its own broker

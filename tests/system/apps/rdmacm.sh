@@ -33,6 +33,12 @@ done
 for p in ib_send_bw ib_write_bw; do
 	check "$p -R -q 8: many connections" both $p -R -F -q 8 -s 4096 -n 50 -- $p -R -F -q 8 -s 4096 -n 50 @
 done
+# it calls ibv_modify_qp, and no function about GIDs: node/lids_only.c
+no_lids() {
+	VERBENA_LOG=info both rping -s -a $there -C 2 -- rping -c -a @ -C 2 || return 1
+	! grep 'asks for no GID' "$work"/{server,client}.out
+}
+check "rping's adapters have no LIDs" no_lids
 check "ib_send_bw -R -z: what the client says about itself" both ib_send_bw -R -z -F -n 50 -- ib_send_bw -R -z -F -n 50 @
 check "ucmatose: ids that move" both ucmatose -c 4 -C 5 -m -- ucmatose -s @ -c 4 -C 5 -m
 check "ucmatose: 200 connections" both ucmatose -c 200 -C 2 -- ucmatose -s @ -c 200 -C 2

@@ -30,7 +30,9 @@
 	X(INV_EEC_STATE_ERR)  \
 	X(FATAL_ERR)          \
 	X(RESP_TIMEOUT_ERR)   \
-	X(GENERAL_ERR)
+	X(GENERAL_ERR)        \
+	X(TM_ERR)             \
+	X(TM_RNDV_INCOMPLETE)
 #define EVENTS(X)              \
 	X(CQ_ERR)              \
 	X(QP_FATAL)            \
@@ -50,7 +52,8 @@
 	X(SRQ_LIMIT_REACHED)   \
 	X(QP_LAST_WQE_REACHED) \
 	X(CLIENT_REREGISTER)   \
-	X(GID_CHANGE)
+	X(GID_CHANGE)          \
+	X(WQ_FATAL)
 #define OPCODES(X)    \
 	X(SEND)       \
 	X(RDMA_WRITE) \
@@ -230,4 +233,5 @@ void outcome_print_names(void)
 #define X(name) puts("IBV_EVENT_" #name);
 	EVENTS(X)
 #undef X
+	puts("IBV_EVENT_DEVICE_SPEED_CHANGE"); /* which the headers of rdma-core 44 do not have */
 }

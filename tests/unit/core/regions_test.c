@@ -217,6 +217,16 @@ static void a_pd_ends_before_its_null_region(void)
 	CHECK(!vb_dereg_mr(mr));
 }
 
+/* A hostile process may show such an entry, with any address. An entry without a domain may be mapped. */
+static void a_null_region_of_no_pd_allows_nothing(void)
+{
+	const struct vb_mr_view v = {.access = VB_MR_NULL, .iova = BASE, .length = 8, .addr = BASE};
+	uint64_t va;
+
+	CHECK(!vb_mr_view_allows(&v, 0, 1, 0, 8, IBV_ACCESS_REMOTE_WRITE, &va));
+	CHECK(!vb_mr_view_allows(&v, 0, 1, 0, 8, IBV_ACCESS_REMOTE_READ, &va));
+}
+
 /* --- device memory --- */
 
 static struct ibv_dm *dm_make(size_t length)
@@ -383,6 +393,7 @@ int main(void)
 	RUN(advice_is_refused_as_the_manual_says);
 	RUN(a_null_region_gives_zeros_and_swallows_bytes_also_for_peers);
 	RUN(a_pd_ends_before_its_null_region);
+	RUN(a_null_region_of_no_pd_allows_nothing);
 	RUN(as_much_device_memory_is_there_as_announced);
 	RUN(device_memory_is_copied_in_words);
 	RUN(device_memory_is_registered_from_zero);
