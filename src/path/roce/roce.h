@@ -118,6 +118,10 @@ static inline void vb_roce_datagrams_poll(struct vb_roce_sockets *s)
 		vb_roce_datagrams_again(s);
 }
 
+/* Does the datagram with this BTH wait for a receive, with all that is behind it? *waits_since: since when it does, ns; 0: it
+ * does not. starving.c. Under progress */
+bool vb_roce_awaits_receive(struct vb_node *node, _Atomic uint64_t *waits_since, const uint8_t *bth, uint64_t now);
+
 /* Addresses and arrival time of a packet. */
 struct vb_roce_arrival {
 	struct vb_flow flow;
