@@ -106,7 +106,7 @@ void vb_path_limited_in_child(void);
 void vb_maps_work(struct vb_node *node); /* maps and unmaps what was noted; progress thread */
 
 /* path/roce/sockets.c; progress thread, no lock held */
-/* Another program was introduced. If it shares our socket, it may have joined or left a group. */
+/* Another program was introduced, or this one. Who shares our socket may have joined or left a group. */
 void vb_roce_introduced(struct vb_node *node);
 void vb_roce_answered(struct vb_node *node, const struct vb_roce_grant *g); /* takes ownership of the descriptors */
 void vb_roce_reattached(struct vb_node *node); /* a new broker: asks an open question again, joins our groups again */

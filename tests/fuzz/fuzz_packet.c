@@ -340,6 +340,16 @@ bool vb_tx_waits(const struct vb_tx *tx)
 	return false;
 }
 
+bool vb_tx_push(struct vb_tx *tx)
+{
+	return true;
+}
+
+bool vb_tx_is_held(struct vb_tx *tx)
+{
+	return false;
+}
+
 bool vb_tx_end(struct vb_tx *tx)
 {
 	return true;

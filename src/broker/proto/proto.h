@@ -55,9 +55,9 @@ enum vb_msg_type {
 	VB_MSG_STATUS = 0x04, /* the head alone */
 	VB_MSG_DETACH = 0x05, /* the head alone. A program that leaves without it counts as dead */
 	VB_MSG_ROCE = 0x10,   /* the head alone: asks for the receiving socket of the program's lane */
-	VB_MSG_ROCE_GROUP =
-	        0x11, /* vb_msg_roce_group, from programs whose datagrams are relayed, or who share a socket. No
-	                            * answer, but the latter are introduced to each other */
+	/* vb_msg_roce_group, from programs whose datagrams are relayed, or that share a socket. No answer, but the latter are
+	 * introduced to each other, and, when one of them ends, to themselves */
+	VB_MSG_ROCE_GROUP = 0x11,
 	VB_MSG_CM_OPEN = 0x20,     /* the head alone: the program takes part in queue pair 1. No answer */
 	VB_MSG_CM_CLOSE = 0x21,    /* the head alone: the program leaves queue pair 1, its bindings end. No answer */
 	VB_MSG_CM_SEND = 0x22,     /* vb_msg_cm_mad */

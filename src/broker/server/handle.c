@@ -360,7 +360,7 @@ static bool on_roce_group(struct vb_broker *b, struct vb_session *s, const void 
 		vb_hold_group(&b->hold, s->lane, m.group, m.ifindex, m.join);
 	if (!s->foreign) {
 		s->in_groups = true;
-		vb_session_introduce_sharers(b, s);
+		vb_session_introduce_sharers(b, s, false);
 	}
 	return true;
 }

@@ -35,8 +35,6 @@
 #define BTH_QPN_WORD 4 /* offset of the word whose low 24 bits are the destination QP */
 #define RECEIVE_BUFFER (4 << 20)
 #define MAX_STALE (1 << 20) /* limit of datagrams to discard at a time: more than any buffer holds */
-#define FEWEST 2            /* the broker's, and one shared by all programs */
-#define FEWEST_SPLIT 4      /* the broker's, one for its own user's programs, two for those of other users */
 #define PORT_PAUSE_NS VB_MS(2)
 #define PORT_TRIES 150 /* an exiting program closes its descriptors one by one */
 
@@ -177,15 +175,20 @@ static int wait_for_port(struct vb_lane_group *g, int *family)
  * sockets than lanes, a group that serves several users has one half for its own user's programs and one for relayed
  * programs. The filter of attach_lane_filter() computes the same.
  */
+uint32_t vb_lane_socket(uint32_t n, bool split, uint32_t lane)
+{
+	uint32_t half = n / 2;
+
+	if (n == VB_LANE_COUNT || !lane)
+		return lane;
+	if (!split)
+		return 1 + (lane - 1) % (n - 1);
+	return lane < VB_FOREIGN_LANES ? 1 + (lane - 1) % (half - 1) : half + lane % half;
+}
+
 uint32_t vb_lanes_socket(const struct vb_lane_group *g, uint32_t lane)
 {
-	uint32_t half = g->n / 2;
-
-	if (g->n == VB_LANE_COUNT || !lane)
-		return lane;
-	if (!g->split)
-		return 1 + (lane - 1) % (g->n - 1);
-	return lane < VB_FOREIGN_LANES ? 1 + (lane - 1) % (half - 1) : half + lane % half;
+	return vb_lane_socket(g->n, g->split, lane);
 }
 
 /* The filter sees the datagram from the BTH on. For one that is too short it returns 0, which is lane 0. */
@@ -234,9 +237,9 @@ static uint32_t wanted_sockets(bool split)
 	const char *text = vb_env("VERBENA_LANES");
 	long n = text ? strtol(text, NULL, 10) : 0;
 
-	if (n < FEWEST || n > VB_LANE_COUNT || (n & (n - 1)))
+	if (n < VB_FEWEST_SOCKETS(false) || n > VB_LANE_COUNT || (n & (n - 1)))
 		return VB_LANE_COUNT;
-	return split && n < FEWEST_SPLIT ? FEWEST_SPLIT : (uint32_t)n;
+	return n < VB_FEWEST_SOCKETS(split) ? VB_FEWEST_SOCKETS(split) : (uint32_t)n;
 }
 
 int vb_lanes_open(struct vb_lane_group *g, uint32_t spare)

@@ -12,6 +12,8 @@
 #include "frame/fields.h"
 
 #define VB_MIN_LANE_SOCKETS 16
+/* The broker's, and one shared by all programs. split: one for programs of the broker's user, two for those of others. */
+#define VB_FEWEST_SOCKETS(split) ((split) ? 4 : 2)
 #define VB_DESCRIPTORS_EACH \
 	9 /* of a session: 5, 1 in temporary use, and for another user's program up to 8 in unread messages */
 
@@ -30,7 +32,8 @@ struct vb_lane_group {
 int vb_lanes_open(struct vb_lane_group *g, uint32_t spare);
 void vb_lanes_close(struct vb_lane_group *g);
 
-/* The index of the lane's socket. */
+/* The index of the lane's socket, in a group of n. */
+uint32_t vb_lane_socket(uint32_t n, bool split, uint32_t lane);
 uint32_t vb_lanes_socket(const struct vb_lane_group *g, uint32_t lane);
 
 /* Opens a lane's socket for a new holder, and discards packets for an earlier one. The socket stays the group's.

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "broker/server/discard.h"
+#include "broker/server/lanes.h"
 #include "broker/server/take.h"
 
 #ifndef SO_PEERPIDFD
@@ -203,6 +204,8 @@ void vb_session_close(struct vb_broker *b, struct vb_session *s, bool died)
 	b->nsessions--;
 	vb_gsi_leave(b, s);
 	if (s->lane) {
+		if (s->in_groups)
+			vb_session_introduce_sharers(b, s, true);
 		b->counters.deaths += died;
 		vb_parked_forget(b, s->lane);
 		vb_lane_release(b, s->lane);
@@ -369,17 +372,23 @@ static bool may_share(const struct vb_session *s)
 	return s && s->lane && !s->foreign && !s->elsewhere;
 }
 
-void vb_session_introduce_sharers(struct vb_broker *b, struct vb_session *s)
+void vb_session_introduce_sharers(struct vb_broker *b, struct vb_session *s, bool ends)
 {
-	if (!b->hold.n || b->hold.n == VB_LANE_COUNT || !may_share(s))
+	bool split = geteuid() == 0;
+	uint32_t n = b->hold.n;
+
+	if (n < VB_FEWEST_SOCKETS(split) || n == VB_LANE_COUNT || !may_share(s))
 		return;
 	for (uint32_t lane = 1; lane < VB_LANE_COUNT; lane++) {
 		struct vb_session *other = b->holder[lane];
 
-		if (other == s || !may_share(other) || !(s->in_groups || other->in_groups))
+		if (other == s || !may_share(other) || !(s->in_groups || other->in_groups) ||
+		    vb_lane_socket(n, split, lane) != vb_lane_socket(n, split, s->lane))
 			continue;
 		vb_lane_set_add(&s->introduce, lane);
 		vb_lane_set_add(&other->introduce, s->lane);
+		if (ends)
+			vb_lane_set_add(&other->introduce, lane);
 		flush_soon(b, other);
 	}
 }
@@ -410,7 +419,7 @@ static int send_roce_reply(struct vb_broker *b, struct vb_session *s)
 	if (!sent) {
 		s->roce_due = false;
 		if (!err)
-			vb_session_introduce_sharers(b, s);
+			vb_session_introduce_sharers(b, s, false);
 	}
 	return sent;
 }

@@ -142,10 +142,11 @@ void vb_session_refuse(struct vb_broker *b, struct vb_session *s, int err, const
 void vb_session_drop_fds(const struct vb_session *s, const int *fds, int nfds);
 /* Returns 0, EAGAIN (the socket is full), ETOOMANYREFS (out of memory or of descriptors in flight: try again later),
  * or another errno: the connection is broken. */
-/* Programs that share a socket pass datagrams to a group on to each other, so they have to meet. Introduces those that have
- * been in a group to this one, and this one, if it has been, to all. */
-void vb_session_introduce_sharers(struct vb_broker *b, struct vb_session *s);
 int vb_session_send(struct vb_session *s, const void *msg, size_t len, const int *fds, int nfds);
+/* Programs that share a socket pass datagrams to a group on to each other, so they have to meet. Introduces those that have
+ * been in a group to this one, and this one, if it has been, to all that share its socket. ends: it may have left a group before, so
+ * each of them is introduced to itself. */
+void vb_session_introduce_sharers(struct vb_broker *b, struct vb_session *s, bool ends);
 void vb_lane_release(struct vb_broker *b, uint32_t lane);
 
 /* handle.c. Handles one message and takes over its descriptors. False: the session is over, an ERROR was sent. Also

@@ -206,6 +206,12 @@ static void ib_last_report(struct vb_node *node)
 	}
 }
 
+static void ib_last_wait(struct vb_node *node)
+{
+	vb_roce_drain_held(node->io->link);
+	ib_last_report(node);
+}
+
 static void ib_free(struct vb_node *node)
 {
 	struct vb_ib_host *host = node->io->ib;
@@ -253,7 +259,7 @@ const struct vb_transport_ops vb_ib_transport = {
         .watch = ib_watch,
         .due = ib_due,
         .look = ib_look,
-        .last_wait = ib_last_report,
+        .last_wait = ib_last_wait,
         .log_counters = ib_log_counters,
         .show = ib_show,
         .arm = ib_arm,

@@ -79,8 +79,19 @@ void vb_roce_datagrams_end(struct vb_qp *qp)
 	if (!tx || vb_tx_end(tx))
 		return;
 	/* their requests complete now, and perhaps the queue pair never sends again */
-	atomic_store(&vb_roce_sockets_for(qp)->datagrams_wait, true);
-	vb_timer_at(qp->node, vb_now() + AGAIN);
+	vb_roce_datagrams_left(vb_roce_sockets_for(qp));
+}
+
+static atomic_uint *users_of(struct vb_roce_sockets *s)
+{
+	return &s->node->io->transport[s->framed ? VB_TRANSPORT_IB : VB_TRANSPORT_ROCE].users;
+}
+
+void vb_roce_datagrams_left(struct vb_roce_sockets *s)
+{
+	if (!atomic_exchange(&s->datagrams_wait, true))
+		atomic_fetch_add(users_of(s), 1);
+	vb_timer_at(s->node, vb_now() + AGAIN);
 }
 
 uint64_t vb_roce_datagrams_due(const struct vb_roce_sockets *s)
@@ -94,15 +105,10 @@ void vb_roce_datagrams_again(struct vb_roce_sockets *s)
 {
 	bool wait = false;
 
-	atomic_store(&s->datagrams_wait, false);
-	for (unsigned i = 0; i < VB_TX_COUNT; i++) {
-		if (!vb_tx_waits(s->tx[i]))
-			continue;
-		if (vb_tx_begin(s->tx[i], NULL))
-			vb_tx_end(s->tx[i]);
-		else
-			wait = true;
-	}
-	if (wait)
-		atomic_store(&s->datagrams_wait, true);
+	if (!atomic_exchange(&s->datagrams_wait, false))
+		return;
+	for (unsigned i = 0; i < VB_TX_COUNT; i++)
+		wait |= !vb_tx_push(s->tx[i]);
+	if (!wait || atomic_exchange(&s->datagrams_wait, true)) /* else they stay a user */
+		atomic_fetch_sub(users_of(s), 1);
 }

@@ -13,7 +13,9 @@
 
 /* The broker's introduction takes time, more if the other program is busy. Packets are held until then, so that the
  * first ones are not lost. */
-#define HELD_MAX 128     /* the most packets held */
+#define HELD_MAX 128 /* the most packets held */
+#define HELD_GROUPS \
+	64 /* so many hold, and those to groups are held no more: one program that is stopped gets all of them */
 #define PATIENCE VB_S(3) /* ns; a packet held for longer is dropped */
 #define AGAIN VB_US(500) /* ns; pause between attempts */
 
@@ -180,15 +182,23 @@ uint32_t vb_roce_sharing(const struct vb_roce_sockets *s)
 void vb_roce_forward_group(struct vb_node *node, const struct vb_roce_arrival *a, const uint8_t *bytes, size_t len)
 {
 	const struct vb_roce_sockets *s = node->io->roce;
-	uint32_t apart = vb_roce_sharing(s), end = s->split ? VB_FOREIGN_LANES : VB_LANE_COUNT;
+	bool upper = s->split && node->lane >= VB_FOREIGN_LANES;
+	uint32_t apart = vb_roce_sharing(s), end = s->split && !upper ? VB_FOREIGN_LANES : VB_LANE_COUNT;
 
 	if (!apart || !vb_gid_is_multicast(a->flow.dst))
 		return;
-	for (uint32_t lane = 1 + (node->lane - 1) % apart; lane < end; lane += apart) {
+	apart += upper; /* as vb_lanes_socket */
+	uint32_t first = upper ? VB_FOREIGN_LANES + node->lane % apart : 1 + (node->lane - 1) % apart;
+
+	for (uint32_t lane = first; lane < end; lane += apart) {
 		struct vb_peer *p = atomic_load_explicit(&node->peers[lane], memory_order_acquire);
 
-		if (p && !p->self && vb_peer_alive(p))
+		if (!p || p->self || !vb_peer_alive(p))
+			continue;
+		if (vb_peer_ready(p) || s->held_count < HELD_GROUPS)
 			vb_roce_forward(node, a, lane << VB_LANE_SHIFT, bytes, len);
+		else
+			VB_COUNT(drop_forward, 1);
 	}
 }
 

@@ -35,6 +35,8 @@ void vb_roce_join_again(struct vb_node *node)
 	for (const struct vb_mcast *m = node->mcasts; m; m = m->next)
 		if (!m->lid) /* those on a fabric are its process's */
 			ask_for_membership(node, &m->group, m->ifindex, true);
+	if (node->io->roce->grouped) /* while there was no broker, it may have left the socket's last group, too */
+		ask_for_membership(node, &(union ibv_gid){0}, 0, false);
 	vb_mutex_unlock(&node->mcast_lock);
 }
 
@@ -58,7 +60,7 @@ static int set_membership(struct vb_node *node, const union ibv_gid *group, uint
 }
 
 /* Who shares a socket leaves a group for the others as well, so these join it again. They hear of that as of a join: the
- * broker introduces the program to them. */
+ * broker introduces the program to them; when it ends, each of them to itself. */
 void vb_roce_introduced(struct vb_node *node)
 {
 	if (!vb_roce_sharing(node->io->roce))
@@ -77,8 +79,10 @@ int vb_roce_membership(struct vb_node *node, const union ibv_gid *group, uint32_
 		return ask_for_membership(node, group, ifindex, join);
 	int err = set_membership(node, group, ifindex, join);
 
-	if (!err && vb_roce_sharing(node->io->roce)) /* if the broker is away, it is told when it is back */
-		ask_for_membership(node, group, ifindex, join);
+	if (!err && vb_roce_sharing(node->io->roce)) {
+		node->io->roce->grouped = true;
+		ask_for_membership(node, group, ifindex, join); /* if the broker is away, it is told when it is back */
+	}
 	return err;
 }
 

@@ -189,6 +189,8 @@ void vb_roce_path_close(struct vb_qp *qp)
 #define X(name, text) vb_roce_totals.name += path->q.stats.name;
 	VB_ROCE_COUNTERS(X)
 #undef X
+	if (path->tx && vb_tx_waits(path->tx)) /* its last acknowledgement, or what UC has sent */
+		vb_roce_datagrams_left(vb_roce_sockets_for(qp));
 	atomic_fetch_sub(&qp->node->io->transport[transport_of(qp)].users, 1);
 	qp->roce = NULL;
 	atomic_store(&qp->due, 0);
@@ -367,6 +369,12 @@ void vb_roce_last_words(struct vb_qp *qp)
 	emit_packets(qp, vb_now());
 }
 
+static void roce_last_words(struct vb_qp *qp)
+{
+	if (qp->roce && !vb_tx_is_held(qp->roce->tx))
+		vb_roce_last_words(qp);
+}
+
 /* Moves the queue pair to the error state if its engine has failed. Under progress + sq_lock. */
 static void roce_settle(struct vb_qp *qp)
 {
@@ -515,7 +523,7 @@ const struct vb_path_ops vb_roce_path_ops = {
         .idle = roce_idle,
         .closing = roce_settle,
         .closed = vb_roce_path_closed,
-        .last_words = vb_roce_last_words,
+        .last_words = roce_last_words,
         .next_psns = roce_next_psns,
         .reset = vb_roce_path_reset,
 };

@@ -14,7 +14,6 @@
 
 #include "broker/proto/proto.h"
 #include "capture/capture.h"
-#include "core/rq.h"
 #include "frame/icrc.h"
 #include "frame/fields.h"
 #include "frame/lrh.h"
@@ -27,10 +26,6 @@
 #define BUFFER 65536u       /* bytes; the longest datagram that UDP_GRO makes */
 #define ENOUGH (2 * BUFFER) /* bytes; larger batches would not stay in the near cache */
 #define ECN_CE 3
-/* ns: so long datagrams of a queue pair wait for receives. A program that polls may be without a processor for some 10 ms. After
- * 250 ms the fabric process discards what waits for a program that does not read */
-#define PATIENCE VB_MS(150)
-#define EARNED VB_MS(1) /* ns: so much longer for each datagram that has found a receive */
 
 struct vb_roce_rx {
 	int fd;
@@ -47,8 +42,7 @@ struct vb_roce_rx {
 	struct vb_roce_fault *fault, *disarmed; /* fault: NULL if no rule acts on packets that arrive. Under progress */
 	unsigned next, n;                       /* of the last batch: taken; received */
 	size_t train_at;                        /* of the train that is next: taken */
-	_Atomic uint64_t
-	        waits_since; /* a datagram of it waits for a receive, ns; 0: none does. Written under progress */
+	_Atomic uint64_t waits_since;           /* a datagram of it waits for a receive, ns; 0: none does. starving.c */
 	struct vb_icrc_cache icrc;
 	struct mmsghdr mh[BATCH];
 	struct iovec iov[BATCH];
@@ -413,46 +407,6 @@ static void port_lost(struct vb_roce_sockets *s)
 	atomic_store(&s->lost_at, vb_now());
 }
 
-/* The UD queue pair of a datagram. */
-static struct vb_qp *datagram_qp(struct vb_node *node, const uint8_t *bth)
-{
-	uint32_t qpn = vb_bth_dest_qpn(bth);
-
-	if (bth[0] >> 5 != VB_UD_SEND_ONLY >> 5)
-		return NULL;
-	struct vb_qp *qp = atomic_load_explicit(&node->qps[VB_QP_INDEX(qpn)], memory_order_relaxed);
-	enum ibv_qp_state state = qp ? atomic_load_explicit(&qp->state, memory_order_relaxed) : IBV_QPS_RESET;
-
-	if (state < IBV_QPS_RTR || state == IBV_QPS_ERR || qp->qp.qp_num != qpn || qp->type != IBV_QPT_UD || !qp->roce)
-		return NULL;
-	return qp;
-}
-
-/* No link loses a datagram for want of room, and a program posts its receives again as it polls. So one that comes too early
- * waits, with all that is behind it. A queue pair that posts few receives must not hold up its neighbours: it has PATIENCE in
- * all, of which each datagram that finds a receive gives EARNED back. */
-static bool awaits_receive(struct vb_node *node, struct vb_roce_rx *rx, const uint8_t *bth, uint64_t now)
-{
-	struct vb_qp *qp = datagram_qp(node, bth);
-	uint64_t since = atomic_load_explicit(&rx->waits_since, memory_order_relaxed), waited = since ? now - since : 0;
-	bool starves = qp && !vb_rq_count(vb_rq_of(qp));
-
-	if (starves && qp->roce->waited + waited < PATIENCE) {
-		if (!since)
-			atomic_store_explicit(&rx->waits_since, now, memory_order_relaxed);
-		return true;
-	}
-	if (since)
-		atomic_store_explicit(&rx->waits_since, 0, memory_order_relaxed);
-	if (!qp || !(qp->roce->waited | waited))
-		return false;
-	waited += qp->roce->waited;
-	if (waited > PATIENCE)
-		waited = PATIENCE;
-	qp->roce->waited = starves ? waited : waited < EARNED ? 0 : waited - EARNED;
-	return false;
-}
-
 uint64_t vb_roce_port_due(const struct vb_roce_sockets *s)
 {
 	bool waits = atomic_load_explicit(&s->rx->waits_since, memory_order_relaxed);
@@ -474,7 +428,8 @@ static bool take_train(struct vb_node *node, struct vb_roce_rx *rx, uint8_t *byt
 	for (; len; bytes += p.len, len -= p.len, rx->train_at += p.len) {
 		enum vb_link_verdict verdict = vb_link_decode(&p, bytes, len);
 
-		if (verdict == VB_LINK_OK && awaits_receive(node, rx, bytes + p.transport_at, a.now))
+		if (verdict == VB_LINK_OK &&
+		    vb_roce_awaits_receive(node, &rx->waits_since, bytes + p.transport_at, a.now))
 			return false;
 		VB_COUNT(rx_packets, 1);
 		if (verdict != VB_LINK_OK) {

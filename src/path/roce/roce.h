@@ -36,6 +36,7 @@ struct vb_roce_sockets {
 	bool relayed;
 	uint32_t nlanes;          /* sockets of the group; set with lane_fd, as is the next */
 	bool split;               /* programs of our user share the first half of them */
+	bool grouped;             /* it has joined a group on a socket that it shares; under mcast_lock */
 	_Atomic uint64_t lost_at; /* time to ask for a new channel after ours has ended; 0: ours has not ended */
 	atomic_bool up;
 	/* lane_fd is a port of a simulated InfiniBand fabric: messages are packets one behind the other, each from LRH to
@@ -43,7 +44,8 @@ struct vb_roce_sockets {
 	bool framed;
 	struct vb_roce_rx *rx;
 	struct vb_tx *tx[VB_TX_COUNT];
-	/* some whose requests have completed are in a sender, because the kernel had no room */
+	/* packets whose queue pair may not send again are in a sender, because the kernel had no room. The transport has a user
+	 * more then, so that it is polled until they are sent */
 	atomic_bool datagrams_wait;
 
 	/* packets for programs that the broker has not introduced yet (forward.c). Under progress */
@@ -107,12 +109,18 @@ unsigned vb_roce_poll_port(struct vb_roce_sockets *s); /* the same for a port on
 uint64_t vb_roce_port_due(const struct vb_roce_sockets *s);
 /* When datagrams that wait are to be sent again by a poll, ns; 0: none wait. */
 uint64_t vb_roce_datagrams_due(const struct vb_roce_sockets *s);
+/* Some wait from now on, though their queue pair may send no more, or end. */
+void vb_roce_datagrams_left(struct vb_roce_sockets *s);
 void vb_roce_datagrams_again(struct vb_roce_sockets *s); /* sends them. Under progress */
 static inline void vb_roce_datagrams_poll(struct vb_roce_sockets *s)
 {
 	if (__builtin_expect(atomic_load_explicit(&s->datagrams_wait, memory_order_relaxed), 0))
 		vb_roce_datagrams_again(s);
 }
+
+/* Does the datagram with this BTH wait for a receive, with all that is behind it? *waits_since: since when it does, ns; 0: it
+ * does not. starving.c. Under progress */
+bool vb_roce_awaits_receive(struct vb_node *node, _Atomic uint64_t *waits_since, const uint8_t *bth, uint64_t now);
 
 /* Addresses and arrival time of a packet. */
 struct vb_roce_arrival {
@@ -146,11 +154,16 @@ void vb_tx_free(struct vb_tx *tx);
 struct vb_tx *vb_tx_of(struct vb_roce_sockets *s, uint32_t qpn, uint32_t dest_qpn);
 /* Returns how many packets of len bytes (without ICRC) one send call takes. */
 uint32_t vb_tx_burst(uint32_t len);
+/* Returns true if packets of an earlier call wait in the sender. */
+bool vb_tx_waits(const struct vb_tx *tx);
+/* Sends those. Returns false if some wait on, or if a thread has the sender. */
+bool vb_tx_push(struct vb_tx *tx);
+/* Does a thread have the sender, for longer than a send lasts? A signal may have interrupted it, whose handler has called
+ * exit(). */
+bool vb_tx_is_held(struct vb_tx *tx);
 /* Locks the sender for packets of this queue pair. Returns false, unlocked, if the kernel does not accept the packets of an earlier call; try again
  * after VB_TX_AGAIN. */
 bool vb_tx_begin(struct vb_tx *tx, const struct vb_qp *qp);
-/* Returns true if packets of an earlier call wait in the sender. */
-bool vb_tx_waits(const struct vb_tx *tx);
 /* bytes; a payload of at least this size may be sent from the program's memory, without a copy */
 #define VB_TX_IN_PLACE_MIN 1024u
 bool vb_tx_in_place(const struct vb_tx *tx);
@@ -175,7 +188,8 @@ void vb_tx_add_more(struct vb_tx *tx, uint32_t n, size_t len, const struct vb_tx
 bool vb_tx_end(struct vb_tx *tx);
 /* Starts or stops asking the rules of fault injection about each packet. No lock of the sender held. */
 void vb_tx_arm(struct vb_tx *tx, bool on);
-/* Sends held packets whose time has come. Returns when the next is due; ns, 0: no packet is held. */
+/* Sends what waits, and held packets whose time has come. Returns when to call it again; ns, 0: no packet is there. It
+ * does not wait for the lock either. */
 uint64_t vb_tx_serve_faults(struct vb_tx *tx);
 
 /* --- packets for other programs and groups: forward.c, multicast.c. Under progress --- */
@@ -293,7 +307,7 @@ void vb_roce_path_executed(struct vb_qp *qp);
 /* The rules of fault injection have changed for these sockets. No lock held. transport.c, as the next */
 void vb_roce_arm_sockets(struct vb_node *node, struct vb_roce_sockets *s);
 uint64_t vb_roce_serve_faults_of(struct vb_node *node, struct vb_roce_sockets *s);
-/* Waits for what rules hold of them. No lock held. */
+/* Waits for what rules hold of them, and for what waits for room. No lock held. */
 void vb_roce_drain_held(struct vb_roce_sockets *s);
 
 /* --- callbacks of the engine: ops.c --- */

@@ -9,6 +9,8 @@
 
 #define FRAME_MAX (VB_LINK_FRONT_MAX + VB_ROCE_PACKET_MAX + VB_ICRC_LEN + VB_VCRC_LEN)
 #define FULL (VB_TX_STAGE - FRAME_MAX)
+#define HOLD_TRIES \
+	10000u /* so often a program that ends looks whether a sender is free: another thread may be sending */
 
 struct vb_tx *vb_tx_new(struct vb_roce_sockets *s)
 {
@@ -54,6 +56,30 @@ uint32_t vb_tx_burst(uint32_t len)
 bool vb_tx_waits(const struct vb_tx *tx)
 {
 	return atomic_load_explicit(&tx->waits, memory_order_relaxed);
+}
+
+bool vb_tx_push(struct vb_tx *tx)
+{
+	if (!vb_tx_waits(tx))
+		return true;
+	if (!vb_trylock(&tx->lock))
+		return false;
+	bool all = !tx->n || vb_tx_flush(tx);
+
+	vb_unlock(&tx->lock);
+	return all;
+}
+
+bool vb_tx_is_held(struct vb_tx *tx)
+{
+	for (unsigned i = 0; i < HOLD_TRIES; i++) {
+		if (vb_trylock(&tx->lock)) {
+			vb_unlock(&tx->lock);
+			return false;
+		}
+		sched_yield();
+	}
+	return true;
 }
 
 bool vb_tx_begin(struct vb_tx *tx, const struct vb_qp *qp)
@@ -267,14 +293,20 @@ uint64_t vb_tx_serve_faults(struct vb_tx *tx)
 {
 	uint64_t at = 0;
 
-	if (!vb_tx_begin(tx, NULL))
-		return vb_tx_waits(tx) ? vb_now() + VB_TX_AGAIN : 0;
-	if (tx->fault) {
+	if (!atomic_load_explicit(&tx->sockets->up, memory_order_acquire))
+		return 0;
+	if (!vb_trylock(&tx->lock))
+		return vb_now() + VB_TX_AGAIN;
+	bool all = !tx->n || vb_tx_flush(tx);
+
+	tx->qpn = 0;
+	if (all && tx->fault) {
 		add_released(tx);
 		at = vb_roce_fault_due(tx->fault);
+		all = !tx->n || vb_tx_flush(tx);
 	}
-	vb_tx_end(tx);
-	return at;
+	vb_unlock(&tx->lock);
+	return all ? at : vb_now() + VB_TX_AGAIN;
 }
 
 void vb_tx_add(struct vb_tx *tx, const struct vb_roce_addr *to, size_t header_len, size_t len,

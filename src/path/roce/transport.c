@@ -19,7 +19,7 @@ static int roce_start(struct vb_node *node)
 
 #define DRAIN_MS 1000
 
-/* Sends what rules hold, at its time: a network has a packet even if its sender has ended. */
+/* Sends what waits for room, and what rules hold, at its time: a network has a packet even if its sender has ended. */
 void vb_roce_drain_held(struct vb_roce_sockets *s)
 {
 	const struct timespec ms = {0, 1000000};

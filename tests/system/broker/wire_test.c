@@ -860,6 +860,30 @@ static void programs_that_ask_one_after_the_other_always_get_their_lane(void)
 	end_all();
 }
 
+/* It takes the socket out of the group, so the other one has to join again. The broker reads its messages and its end at once. */
+static void who_leaves_a_group_of_a_shared_socket_and_ends_is_heard_of(void)
+{
+	struct vb_msg_roce_group m = {.group = {[10] = 0xff, 0xff, 239, 1, 2, 3}};
+	struct diary a, b;
+
+	own_network();
+	setenv("VERBENA_LANES", "2", 1);
+	join_as(&a, 1);
+	join_as(&b, 2);
+	SAME(wire(&a), 0);
+	SAME(wire(&b), 0);
+	CHECK(a.nlanes == (geteuid() ? 2 : 4) && !a.introductions);
+	pid_t broker = broker_pid();
+
+	CHECK(!kill(broker, SIGSTOP));
+	SAME(vb_broker_post(b.c, VB_MSG_ROCE_GROUP, &m, sizeof(m), false), 0);
+	leave(&b);
+	CHECK(!kill(broker, SIGCONT));
+	CHECK(wait_for(&a, &a.introductions, 1, LONG_MS));
+	leave(&a);
+	end_all();
+}
+
 static void with_few_descriptors_the_group_is_smaller(void)
 {
 	struct rlimit few = {.rlim_cur = 150, .rlim_max = 150};
@@ -899,6 +923,8 @@ static const struct test tests[] = {
         {"a keeper holds nothing of the broker's and sleeps", a_keeper_holds_nothing_of_the_broker_s_and_sleeps},
         {"a broker inside a program keeps the group itself", a_broker_inside_a_program_keeps_the_group_itself},
         {"with few descriptors the group is smaller", with_few_descriptors_the_group_is_smaller},
+        {"who leaves a group of a shared socket and ends is heard of",
+         who_leaves_a_group_of_a_shared_socket_and_ends_is_heard_of},
         {"programs that ask one after the other always get their lane",
          programs_that_ask_one_after_the_other_always_get_their_lane},
         {"another user's program receives without a socket of the group",

@@ -6,6 +6,7 @@
 #include <netinet/in.h>
 #include <stddef.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 
 #include "core/device.h"
 #include "engine/local/local.h"
@@ -91,30 +92,39 @@ static void members_of_a_group_each_get_what_is_for_it_once(void)
 	CHECK(!system("ip link del cable"));
 }
 
-/* From `from` on, in any order: who passes one on may be slower than who reads the next. None comes twice, and those of the
- * second half each come. Some of the first may be lost, before the programs have met, or while one leaves the group. */
+/* How many others this program can pass datagrams on to. */
+static unsigned met(const struct stranger *s)
+{
+	struct vb_node *node = vb_qp(s->l.qp)->node;
+	unsigned n = 0;
+
+	for (uint32_t lane = 1; lane < VB_LANE_COUNT; lane++) {
+		struct vb_peer *p = atomic_load(&node->peers[lane]);
+
+		n += p && !p->self && vb_peer_alive(p) && vb_peer_ready(p);
+	}
+	return n;
+}
+
+/* From `from` on, in any order: who passes one on may be slower than who reads the next. */
 static void takes_each_once(struct ibv_cq *cq, uint32_t from)
 {
-	bool came[2 * CASTS] = {false};
+	bool came[CASTS] = {false};
 
-	for (unsigned sure = 0; sure < CASTS;) {
+	for (unsigned i = 0; i < CASTS; i++) {
 		struct ibv_wc wc = wait_wc(cq);
 		uint32_t n = wc.byte_len - 40 - 50 - from;
 
 		SAME(wc.status, IBV_WC_SUCCESS);
-		CHECK(n < 2 * CASTS && !came[n]);
+		CHECK(n < CASTS && !came[n]);
 		came[n] = true;
-		sure += n >= CASTS;
 	}
 }
 
-static void cast_twice(struct stranger *s, uint32_t from)
+static void cast_all(struct stranger *s, uint32_t from)
 {
-	for (uint32_t i = from; i < from + 2 * CASTS; i++) {
-		if (i == from + CASTS)
-			sleep_ms(300);
+	for (uint32_t i = from; i < from + CASTS; i++)
 		cast(s, &group, i);
-	}
 }
 
 static void shares(int fd, void *arg)
@@ -126,12 +136,13 @@ static void shares(int fd, void *arg)
 		post_recv(&s.l, i, &s.m, i * 256, 256);
 	if (arg)
 		CHECK(!ibv_attach_mcast(s.l.qp, &group, 0));
+	WAIT_FOR(met(&s) == 3);
 	meet_up(fd);
 	if (arg)
 		takes_each_once(s.l.rcq, 0);
 	meet_up(fd);
 	if (arg)
-		takes_each_once(s.l.rcq, 2 * CASTS);
+		takes_each_once(s.l.rcq, CASTS);
 	meet_up(fd);
 	expect_none(s.l.rcq, 20);
 }
@@ -142,7 +153,11 @@ static void programs_that_share_a_socket_each_get_what_is_for_their_group(void)
 {
 	struct stranger s;
 	struct peer in[2], out;
+	char dir[256];
 
+	/* the broker of the case before may still be there, with a socket for each */
+	snprintf(dir, sizeof(dir), "%s/few", getenv("VERBENA_RUNTIME"));
+	CHECK(!mkdir(dir, 0700) && !setenv("VERBENA_RUNTIME", dir, 1) && stranger_network());
 	if (system("ip link add cable type veth peer name other && ip addr add 192.0.2.1/24 dev cable && "
 	           "ip addr add 192.0.2.9/24 dev cable && ip link set cable up && ip link set other up"))
 		skip("no interface with multicast can be made here");
@@ -154,16 +169,18 @@ static void programs_that_share_a_socket_each_get_what_is_for_their_group(void)
 	for (int i = 0; i < 2; i++)
 		in[i] = start(shares, &(int){1}); /* they come later, and are in the group, too */
 	out = start(shares, NULL);
+	WAIT_FOR(met(&s) == 3);
 	for (int i = 0; i < 2; i++)
 		meet_up(in[i].fd);
 	meet_up(out.fd);
-	cast_twice(&s, 0);
+	cast_all(&s, 0);
 	takes_each_once(s.l.rcq, 0);
 	for (int i = 0; i < 2; i++)
 		meet_up(in[i].fd);
 	meet_up(out.fd);
 	CHECK(!ibv_detach_mcast(s.l.qp, &group, 0));
-	cast_twice(&s, 2 * CASTS);
+	WAIT_FOR(!system("ip maddr show dev cable | grep -q 239.1.2.3")); /* the socket has come back */
+	cast_all(&s, CASTS);
 	for (int i = 0; i < 2; i++)
 		meet_up(in[i].fd);
 	meet_up(out.fd);
