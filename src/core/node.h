@@ -54,6 +54,9 @@ struct vb_node {
 	        held_completions; /* completions that are held back for a moment, or until a thread sleeps: path/iwarp/path.c */
 	/* ns: when the progress thread wakes for a timer; UINT64_MAX: unknown, or never */
 	_Atomic uint64_t sleep_until;
+	/* on a fabric: no message has been counted lately, and the progress thread may not look for more: the first one that is counted
+	 * clears this, and wakes it (path/ib/traffic.c) */
+	atomic_bool traffic_rests;
 	struct vb_io *io; /* node/'s part: threads, descriptors, broker */
 
 	pthread_mutex_t mcast_lock; /* joining and leaving */

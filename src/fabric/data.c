@@ -206,7 +206,8 @@ static void show_on_links(const struct trip *t)
 	}
 }
 
-/* Each link begins with a packet when it has sent those before it, and when the packet has come. */
+/* Each link begins with a packet when it has sent those before it, and when the packet has come. Packets keep their order on it, also
+ * while its rate and latency change. */
 static void take_time(const struct trip *t)
 {
 	const struct vb_fabric_way *w = &t->c->way;
@@ -220,8 +221,15 @@ static void take_time(const struct trip *t)
 		if (at < pace->free_at)
 			at = pace->free_at;
 		at += pace->mbit ? t->p->len * 8000 / pace->mbit : 0;
-		pace->free_at = at;
+		uint64_t left = at;
+
 		at += pace->latency;
+		if (at < pace->arrives_at)
+			at = pace->arrives_at;
+		if (t->f->late_full && at > t->f->now)
+			continue;
+		pace->free_at = left;
+		pace->arrives_at = at;
 	}
 	t->c->due = at > t->f->now ? at : 0;
 }
@@ -284,7 +292,7 @@ bool vb_fabric_set_pace(struct vb_fabric_port *p, uint32_t mbit, uint64_t latenc
 		if (!p->pace)
 			return false;
 		f->paces++;
-	} else if (p->pace && !mbit && !latency) {
+	} else if (p->pace && !mbit && !latency && p->pace->arrives_at <= f->now) {
 		free(p->pace);
 		p->pace = NULL;
 		f->paces--;

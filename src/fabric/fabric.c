@@ -26,13 +26,14 @@ static void free_port(struct vb_fabric_port *p)
 	free(p->guids);
 	free(p->sl2vl);
 	free(p->vl_arb);
-	free(p->pace);
 }
 
 static void free_node(struct vb_fabric_node *n)
 {
-	for (unsigned i = 0; i <= n->ports; i++)
+	for (unsigned i = 0; i <= n->ports; i++) {
 		free_port(&n->port[i]);
+		free(n->port[i].pace);
+	}
 	if (n->sw) {
 		free(n->sw->lft);
 		free(n->sw->mft);
@@ -359,7 +360,7 @@ void vb_fabric_cut(struct vb_fabric_port *p, bool cut)
 	vb_fabric_train(p);
 }
 
-/* What a node forgets when its power goes. */
+/* What a node forgets when its power goes. What its cables cost stays. */
 static void reset_node(struct vb_fabric_node *n)
 {
 	vb_trap_forget(n);

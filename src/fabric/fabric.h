@@ -77,9 +77,10 @@ struct vb_fabric_node;
 
 /* What a cable costs packets of programs, out of one of its ends. */
 struct vb_fabric_pace {
-	uint32_t mbit;    /* Mb/s; 0: as many as come */
-	uint64_t latency; /* ns */
-	uint64_t free_at; /* ns: when all that was sent has left */
+	uint32_t mbit;       /* Mb/s; 0: as many as come */
+	uint64_t latency;    /* ns */
+	uint64_t free_at;    /* ns: when all that was sent has left */
+	uint64_t arrives_at; /* ns: when the last of it arrives */
 };
 
 struct vb_fabric_port {
@@ -168,6 +169,7 @@ struct vb_fabric {
 	struct vb_fabric_trap *traps;
 	size_t trap_count;
 	unsigned paces;      /* ports that have one */
+	bool late_full;      /* the owner keeps no more packets that arrive later: they cost a link no time */
 	unsigned captures;   /* the owner's: how many want to see what passes the cables */
 	uint64_t changes;    /* grows with whatever may change a port or a way */
 	uint64_t group_turn; /* counts multicast datagrams, from any number */
@@ -306,7 +308,7 @@ struct vb_fabric_port *vb_fabric_carry(struct vb_fabric_port *from, struct vb_fa
 /* Goes on with one that comes in by the cable of a port whose other end is away, after so many switches. */
 struct vb_fabric_port *vb_fabric_carry_on(struct vb_fabric_port *in, struct vb_fabric_course *c, uint8_t *bytes,
                                           const struct vb_link_packet *p, enum vb_link_verdict verdict, unsigned hops);
-/* False: no memory. Both 0: it has no pace any more. */
+/* False: no memory. Both 0: it has no pace any more, once what is on it has arrived. */
 bool vb_fabric_set_pace(struct vb_fabric_port *p, uint32_t mbit, uint64_t latency);
 /* Packets that did not fit a queue at the end of a way. */
 void vb_fabric_discard(struct vb_fabric_port *end, uint64_t packets);

@@ -212,8 +212,9 @@ static bool fits_others(const struct link_file *f, const struct vb_link *k, cons
 	const struct vb_link *name = vb_links_named(&f->links, k->name);
 	const struct vb_link *same = vb_links_of(&f->links, k->netdev, k->iwarp);
 
-	if (name && name != old)
-		return cmd_complain("link", "there is an adapter '%s' already (%s:%u)", k->name, f->path, name->line),
+	if ((name && name != old) || (f->links.ib.line && !strcmp(k->name, VB_LINKS_IB)))
+		return cmd_complain("link", "there is an adapter '%s' already (%s:%u)", k->name, f->path,
+		                    name ? name->line : f->links.ib.line),
 		       false;
 	if (same && same != old)
 		return cmd_complain("link", "%s has the %s adapter '%s' already (%s:%u)", k->netdev,
@@ -329,6 +330,9 @@ static int set_link(const struct request *r, struct link_file *f)
 		return FAILED;
 	const struct vb_link *old = vb_links_named(&f->links, r->argv[1]);
 
+	if (!old && !strcmp(r->argv[1], VB_LINKS_IB))
+		return cmd_complain("link", "an adapter of type ib is not changed, but removed (del) and added again"),
+		       FAILED;
 	if (old)
 		k = *old;
 	else if (!find_automatic(r->argv[1], &k))

@@ -86,6 +86,8 @@ static const struct {
         {"link", "Usage: verbena link [show [NAME]] [--json]\n"
                  "       verbena link add NAME type roce|iwarp netdev INTERFACE [mtu BYTES]\n"
                  "                    [up|down]\n"
+                 "       verbena link add ib0 type ib fabric SOCKET|udp:HOST [node NODE]\n"
+                 "                    [secret FILE]\n"
                  "       verbena link set NAME [name NEW] [type T] [netdev INTERFACE]\n"
                  "                    [mtu BYTES|auto] [up|down]\n"
                  "       verbena link del NAME\n"

@@ -110,6 +110,7 @@ unsigned vb_links_load(struct vb_links *l, char path[VB_LINKS_ROOM], bool named)
 
 	l->automatic = true;
 	l->automatic_line = l->n = 0;
+	l->ib.line = 0;
 	if (!vb_links_chosen_path(path)) {
 		*path = '\0';
 		return 0;

@@ -291,7 +291,7 @@ again:
 	qp->local.sent.messages++;
 	vb_local_count_sent(qp, w);
 	if (w->ah->way)
-		vb_local_count_datagram(w);
+		vb_local_count_datagram(qp, w);
 	if (__builtin_expect(qp->datagram.shown, 0))
 		vb_local_show_datagram(qp, w, w->ud_qkey & VB_QKEY_CONTROLLED ? qp->attr.qkey : w->ud_qkey, iov, n);
 	if (__builtin_expect(twice, 0)) {

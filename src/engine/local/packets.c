@@ -2,6 +2,7 @@
 // follows: IBA volume 1, 5.2 (packet formats), 9.2 to 9.4 (transport headers), 16.1.3.5 (PortXmitData)
 // SPDX-License-Identifier: MIT
 #include "core/ib.h"
+#include "core/node.h"
 #include "engine/local/requester.h"
 #include "frame/fields.h"
 #include "frame/net.h"
@@ -20,6 +21,14 @@ static void add(struct vb_qp *qp, int dir, uint64_t packets, uint64_t bytes)
 {
 	grow(&qp->local.tally->packets[dir], packets);
 	grow(&qp->local.tally->bytes[dir], bytes);
+}
+
+/* Something was counted: the progress thread tells the fabric process of it. */
+static void traffic_moves(struct vb_node *node)
+{
+	if (__builtin_expect(atomic_load_explicit(&node->traffic_rests, memory_order_relaxed), 0) &&
+	    atomic_exchange(&node->traffic_rests, false))
+		vb_timer_armed(node);
 }
 
 static uint32_t padded(uint32_t length)
@@ -53,9 +62,10 @@ void vb_local_count_packets(struct vb_qp *qp, const struct vb_swqe *w)
 		if (vb_qp_is_reliable(qp))
 			add(qp, BACK, 1, head + AETH);
 	}
+	traffic_moves(qp->node);
 }
 
-void vb_local_count_datagram(const struct vb_swqe *w)
+void vb_local_count_datagram(struct vb_qp *qp, const struct vb_swqe *w)
 {
 	struct vb_ib_way *way = w->ah->way;
 	uint32_t head = LRH + (w->ah->attr.is_global ? VB_GRH_LEN : 0) + BTH + DETH + ICRC;
@@ -64,4 +74,5 @@ void vb_local_count_datagram(const struct vb_swqe *w)
 		head += IMMDT;
 	atomic_fetch_add_explicit(&way->packets[THERE], 1, memory_order_relaxed);
 	atomic_fetch_add_explicit(&way->bytes[THERE], head + padded(w->length), memory_order_relaxed);
+	traffic_moves(qp->node);
 }

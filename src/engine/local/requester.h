@@ -151,7 +151,7 @@ static inline void vb_rec_fill(struct vb_qp *qp, struct vb_rec *rec, unsigned ty
 /* Counts the packets that a message would be on a fabric: for those ports whose links it passes (packets.c). Under
  * sq_lock. */
 void vb_local_count_packets(struct vb_qp *qp, const struct vb_swqe *w);
-void vb_local_count_datagram(const struct vb_swqe *w);
+void vb_local_count_datagram(struct vb_qp *qp, const struct vb_swqe *w);
 
 /* Counts the bytes of a message that was sent, or executed by one copy. ssn_emit counts messages. Under sq_lock. */
 static inline void vb_local_count_sent(struct vb_qp *qp, const struct vb_swqe *w)

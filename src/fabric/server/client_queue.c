@@ -122,7 +122,7 @@ bool client_offer(struct client *c, const void *bytes, size_t len, size_t most)
 {
 	if (!c->first && put(c->fd, bytes, len, -1))
 		return true;
-	if (c->queued_bytes + len > most)
+	if (c->queued_bytes + len > most || c->queued == QUEUED_MOST)
 		return false;
 	keep(c, bytes, len, -1);
 	return true;

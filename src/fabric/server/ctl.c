@@ -245,7 +245,7 @@ static void show_port(const struct vb_fabric_port *p, FILE *out)
 		fprintf(out, " %s \"%s\"[%u]", vb_topology_rate_text(&p->info, rate), p->peer->node->id, p->peer->num);
 	if (!p->node->sw)
 		fprintf(out, " lid %u sm lid %u%s", p->info.lid, p->info.sm_lid, p->host ? " programs" : "");
-	if (p->pace)
+	if (p->pace && (p->pace->mbit || p->pace->latency))
 		fprintf(out, " rate %u Mb/s latency %" PRIu64 " us", p->pace->mbit, p->pace->latency / 1000);
 	fprintf(out, "%s\n", p->cut ? " cut" : "");
 }

@@ -5,7 +5,7 @@
 
 #include "fabric/server/peer.h"
 
-enum { ALL_MOST = 64 << 20 /* bytes */ };
+enum { ALL_MOST = 64 << 20, PACKET_MOST = 4 * VB_LRH_WORDS_MOST + VB_VCRC_LEN /* bytes */ };
 
 struct late {
 	struct late *next; /* in the order of due */
@@ -24,9 +24,20 @@ static struct late **place_for(struct server *s, uint64_t due)
 	return at;
 }
 
+/* One more, or (sign -1) less. */
+static void count(struct server *s, const struct late *p, ssize_t sign)
+{
+	ssize_t len = (ssize_t)p->len;
+
+	s->late_bytes += (size_t)(sign * ((ssize_t)sizeof(*p) + len));
+	s->fabric->late_full = s->late_bytes > ALL_MOST - PACKET_MOST;
+	if (p->is.from)
+		link_is_late(p->is.from, sign * len);
+}
+
 void late_put(struct server *s, const struct late_packet *k, const uint8_t *bytes, size_t len)
 {
-	struct late *p = s->late_bytes + len <= ALL_MOST ? malloc(sizeof(*p) + len) : NULL;
+	struct late *p = s->fabric->late_full ? NULL : malloc(sizeof(*p) + len);
 	struct late **at = place_for(s, k->due);
 
 	if (!p) {
@@ -38,9 +49,7 @@ void late_put(struct server *s, const struct late_packet *k, const uint8_t *byte
 	*at = p;
 	if (!p->next)
 		s->late_last = p;
-	s->late_bytes += len;
-	if (p->is.from)
-		link_is_late(p->is.from, (ssize_t)len);
+	count(s, p, 1);
 }
 
 static struct late *take_first(struct server *s)
@@ -50,9 +59,7 @@ static struct late *take_first(struct server *s)
 	s->late_packets = p->next;
 	if (!p->next)
 		s->late_last = NULL;
-	s->late_bytes -= p->len;
-	if (p->is.from)
-		link_is_late(p->is.from, -(ssize_t)p->len);
+	count(s, p, -1);
 	return p;
 }
 
@@ -92,9 +99,7 @@ void late_forget(struct server *s, const struct link *l)
 			continue;
 		}
 		*at = p->next;
-		s->late_bytes -= p->len;
-		if (p->is.from)
-			link_is_late(p->is.from, -(ssize_t)p->len);
+		count(s, p, -1);
 		free(p);
 	}
 }

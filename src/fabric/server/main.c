@@ -191,6 +191,7 @@ static void turn(struct server *s)
 
 	s->now = server_now();
 	vb_fabric_time(s->fabric, s->now);
+	late_time(s); /* before what comes behind it */
 	for (int i = 0; i < n; i++) {
 		void *what = events[i].data.ptr;
 		struct peer *p = peer_of(s, what);
@@ -213,7 +214,6 @@ static void turn(struct server *s)
 	cms_time(s);
 	peers_time(s);
 	joined_tell(s);
-	late_time(s);
 	links_time(s);
 	peers_tell(s);
 	guests_leave(s);

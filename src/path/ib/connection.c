@@ -128,6 +128,8 @@ static int ib_start(struct vb_node *node)
 	if (!host->by_tag || vb_watch_add(node, &host->watch, EPOLLIN))
 		return ENOMEM;
 	host->alive = host->watched = true;
+	host->rests = true;
+	atomic_store(&node->traffic_rests, true);
 	host->parts = is.flags & VB_FABRIC_PORT_PARTS;
 	vb_device_ib_told(&is.port);
 	if (vb_wire_mode() != VB_WIRE_MODE_ALWAYS)
@@ -165,7 +167,8 @@ static void ib_watch(struct vb_node *node, bool watch)
 
 static uint64_t ib_due(struct vb_node *node)
 {
-	uint64_t report = node->io->ib ? atomic_load(&node->io->ib->report_due) : 0;
+	const struct vb_ib_host *host = node->io->ib;
+	uint64_t report = host && host->watched ? vb_ib_traffic_due(host) : 0;
 	bool links = atomic_load_explicit(&node->io->transport[VB_TRANSPORT_IB].users, memory_order_relaxed);
 	uint64_t waits = links ? vb_roce_port_due(node->io->link) : 0;
 

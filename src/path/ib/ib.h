@@ -30,9 +30,8 @@ struct vb_ib_host {
 	int group_error;         /* of that answer */
 	bool group_asking;       /* a question awaits its answer */
 	atomic_bool forgets;     /* a way has lost its last user since its traffic was told */
-	uint64_t report_at;      /* ns: when traffic may be told next. The progress thread's */
-	_Atomic uint64_t
-	        report_due; /* ns: when it will be looked whether there is more; 0: nothing has moved at the last look */
+	uint64_t report_at;      /* ns: when traffic may be told next. The progress thread's, as the next */
+	bool rests;              /* nothing has moved at the last two looks */
 };
 
 /* --- path.c --- */
@@ -95,6 +94,8 @@ struct vb_ib_tally *vb_ib_tally_new(struct vb_ib_host *host, struct vb_ib_way *w
 bool vb_ib_traffic_tell(struct vb_ib_host *host);
 /* If it is time for that. Progress thread, no lock held. */
 void vb_ib_traffic_look(struct vb_ib_host *host);
+/* When that must be called next, ns; 0: never, until a message is counted. Progress thread. */
+uint64_t vb_ib_traffic_due(const struct vb_ib_host *host);
 void vb_ib_traffic_free(struct vb_ib_host *host);
 
 #endif

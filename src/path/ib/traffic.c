@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: MIT
 #include "path/ib/ib.h"
 
+#include <errno.h>
 #include <stdlib.h>
 
 #include "engine/local/local.h"
@@ -98,14 +99,27 @@ static bool take_told(struct vb_ib_way *w, struct vb_fabric_told *told)
 	return true;
 }
 
-/* A report that does not fit in the socket is lost: the fabric process is stopped, or slow. */
+static void take_back(struct vb_ib_host *host, const struct vb_fabric_told *told)
+{
+	struct vb_ib_way *w = host->by_tag[told->tag];
+
+	for (int i = 0; i < 2; i++) {
+		atomic_fetch_add_explicit(&w->packets[i], told->packets[i], memory_order_relaxed);
+		atomic_fetch_add_explicit(&w->bytes[i], told->bytes[i], memory_order_relaxed);
+	}
+}
+
+/* What does not fit in the socket is told next time: the fabric process is stopped, or slow. */
 static void tell(struct vb_ib_host *host, struct vb_fabric_traffic *t)
 {
 	size_t len = offsetof(struct vb_fabric_traffic, told) + t->count * sizeof(t->told[0]);
+	int err = 0;
 
 	t->verb = VB_FABRIC_TRAFFIC;
 	if (t->count && host->alive)
-		vb_fabric_try(host->watch.fd, &(struct iovec){t, len}, 1, -1);
+		err = vb_fabric_try(host->watch.fd, &(struct iovec){t, len}, 1, -1);
+	for (uint32_t i = 0; (err == EAGAIN || err == EINTR) && i < t->count; i++)
+		take_back(host, &t->told[i]);
 	t->count = 0;
 }
 
@@ -135,8 +149,11 @@ bool vb_ib_traffic_tell(struct vb_ib_host *host)
 	return any;
 }
 
+/* A message that is counted at this moment may not see yet that it has to wake this thread. So there is one more look after
+ * traffic_rests was set. */
 void vb_ib_traffic_look(struct vb_ib_host *host)
 {
+	atomic_bool *rests = &host->node->traffic_rests;
 	uint64_t now = vb_now();
 
 	if (now < host->report_at)
@@ -145,5 +162,10 @@ void vb_ib_traffic_look(struct vb_ib_host *host)
 	vb_mutex_lock(&host->node->io->meet_lock, VB_RANK_MEETING);
 	bool any = vb_ib_traffic_tell(host);
 	vb_mutex_unlock(&host->node->io->meet_lock);
-	atomic_store(&host->report_due, any ? host->report_at : 0);
+	host->rests = atomic_exchange(rests, !any) && !any;
+}
+
+uint64_t vb_ib_traffic_due(const struct vb_ib_host *host)
+{
+	return host->rests && atomic_load(&host->node->traffic_rests) ? 0 : host->report_at;
 }

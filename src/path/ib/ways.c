@@ -230,7 +230,9 @@ static void send_all(struct vb_ib_host *host)
 		int err = vb_fabric_try(host->watch.fd, &(struct iovec){&m, sizeof(m)}, 1, -1);
 
 		if (err != EAGAIN && err != EINTR)
-			continue; /* if the fabric process has ended, the socket tells it */
+			continue;               /* if the fabric process has ended, the socket tells it */
+		if (m.verb == VB_FABRIC_FORGET) /* its traffic may not have been told either */
+			atomic_store(&host->forgets, true);
 		put_back(host, w);
 		if (err == EAGAIN) {
 			watch_room(host, true);

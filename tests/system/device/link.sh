@@ -248,6 +248,7 @@ fabric_line() { # what a program that verbena run starts is told
 	[ "$(env -u VERBENA_NODE "$verbena" run --no-shim sh -c 'echo "$VERBENA_FABRIC $VERBENA_NODE"' 2>"$work/err")" = "$work/fabric host3" ] || return 1
 	[ -z "$(VERBENA_FABRIC='' "$verbena" run --no-shim sh -c 'echo "$VERBENA_FABRIC"' 2>"$work/err")" ] || return 1
 	own 1 add ib0 type ib fabric other && own 2 add ib1 type ib fabric other && own 2 add ib0 type ib node x || return 1
+	own 1 add ib0 type roce netdev lo && own 1 set roce_lo name ib0 && own 1 set ib0 down || return 1 # the file would be wrong
 	link 0 show ib0 && grep -q "^ib0 *ib .*host3" "$work/out" || return 1
 	link 0 show --json && grep -q '"node": "host3"' "$work/out" || return 1
 	own 0 del ib0 && ! grep -q ib0 "$conf"

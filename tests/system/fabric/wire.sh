@@ -22,11 +22,13 @@ ports_sum() { # NAME: of all ports of all switches
 # --- programs by LID ---
 captured() { # COMMAND…: what passes host5's cable meanwhile, and a question to it
 	local capture rc=0
-	ctl capture host5 1 >"$work/link.pcap" &
+	"$FABRIC" ctl capture host5 1 >"$work/link.pcap" & # no function, so that the job is the program
 	capture=$!
 	begun() { [ -s "$work/link.pcap" ]; }
 	wait_for 5 begun
 	"$@" && on host2 smpquery nodeinfo "$(lid_of host5)" >"$work/tool" || rc=1
+	answer_is_there() { LC_ALL=C grep -qaP '\x01\x01\x01\x81' "$work/link.pcap"; } # a GetResp by LID, which is behind all else
+	wait_for 10 answer_is_there
 	kill $capture
 	wait $capture
 	return $rc

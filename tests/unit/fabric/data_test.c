@@ -278,10 +278,54 @@ static void packets_take_the_time_of_the_links_on_their_way(void)
 	t.f->now = 2000000;
 	CHECK(sent() == t.host[2]);
 	SAME(t.course.due, 2000000 + each + 5000 + 300);
+	t.f->now = 3000000;
 	CHECK(vb_fabric_set_pace(t.host[0], 0, 0) && vb_fabric_set_pace(&t.sw[1]->port[1], 0, 0));
 	SAME(t.f->paces, 0);
 	CHECK(sent() == t.host[2]);
 	SAME(t.course.due, 0);
+	end();
+}
+
+static void packets_do_not_overtake_others_on_a_link_that_becomes_faster(void)
+{
+	begin();
+	t.f->now = 1000000;
+	CHECK(vb_fabric_set_pace(t.host[0], 0, 5000));
+	CHECK(sent() == t.host[2]);
+	SAME(t.course.due, 1005000);
+	CHECK(vb_fabric_set_pace(t.host[0], 0, 10));
+	CHECK(sent() == t.host[2]);
+	SAME(t.course.due, 1005000);
+	CHECK(vb_fabric_set_pace(t.host[0], 0, 0));
+	CHECK(sent() == t.host[2]);
+	SAME(t.course.due, 1005000);
+	t.f->now = 1005000;
+	CHECK(sent() == t.host[2]);
+	SAME(t.course.due, 0);
+	end();
+}
+
+static void a_packet_that_is_not_kept_takes_no_time_of_a_link(void)
+{
+	begin();
+	CHECK(vb_fabric_set_pace(t.host[0], 1, 0));
+	t.f->late_full = true;
+	CHECK(sent() == t.host[2]);
+	uint64_t due = t.course.due;
+
+	CHECK(due > t.f->now && sent() == t.host[2]);
+	SAME(t.course.due, due);
+	end();
+}
+
+static void a_cable_keeps_its_latency_when_a_node_goes_off(void)
+{
+	begin();
+	CHECK(vb_fabric_set_pace(&t.sw[0]->port[3], 0, 300));
+	vb_fabric_switch_off(t.sw[0], true);
+	vb_fabric_switch_off(t.sw[0], false);
+	SAME(t.sw[0]->port[3].pace->latency, 300);
+	SAME(t.f->paces, 1);
 	end();
 }
 
@@ -343,6 +387,9 @@ int main(void)
 	RUN(a_grh_must_name_the_port_at_the_end);
 	RUN(what_a_queue_does_not_take_counts_at_its_port);
 	RUN(packets_take_the_time_of_the_links_on_their_way);
+	RUN(packets_do_not_overtake_others_on_a_link_that_becomes_faster);
+	RUN(a_packet_that_is_not_kept_takes_no_time_of_a_link);
+	RUN(a_cable_keeps_its_latency_when_a_node_goes_off);
 	RUN(a_capture_sees_each_link_with_its_lane);
 	return 0;
 }

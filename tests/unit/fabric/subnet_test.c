@@ -406,6 +406,63 @@ static void a_trap_is_repeated_until_it_is_repressed(void)
 	end();
 }
 
+static void wrong_keys_cause_traps(void)
+{
+	struct vb_fabric_packet p = gmp(4), smp = {.slid = VB_LID_DIRECTED, .dlid = VB_LID_DIRECTED, .pkey = 0xffff};
+	struct vb_smp s = directed(VB_MAD_GET, VB_SMP_PORT_INFO, 0, 1, to_switch);
+
+	begin();
+	bring_up();
+	p.pkey = 0x8001;
+	SAME(arrives(&p), 0);
+	SAME(traps(257), 1);
+	t.sw[0]->port[3].info.enforce = VB_ENFORCE_OUT;
+	SAME(arrives(&p), 0);
+	SAME(traps(259), 1);
+	p = gmp(2);
+	p.qkey = 5;
+	SAME(arrives(&p), 0);
+	SAME(traps(258), 1);
+	t.sw[0]->port[0].info.mkey = 0x1234;
+	t.sw[0]->port[0].info.mkey_protect = 2;
+	vb_smp_encode(smp.mad, &s);
+	SAME(arrives(&smp), 0);
+	SAME(traps(256), 1);
+	t.count = 0;
+	vb_fabric_trap(&t.sw[1]->port[2], VB_TRAP_BUFFER_OVERRUN);
+	SAME(traps(130), 1);
+	end();
+}
+
+static void vendors_classes_get_no_answer_and_others_a_refusal(void)
+{
+	struct vb_fabric_packet p = gmp(4);
+
+	begin();
+	bring_up();
+	t.host[3]->port[1].host = NULL; /* no programs */
+	p.mad[3] = VB_MAD_GET;
+	p.mad[1] = 0x0a;
+	SAME(arrives(&p), 0);
+	p.mad[1] = 0x06;
+	SAME(arrives(&p), 1);
+	SAME(t.got[0].mad[5], VB_MAD_BAD_ATTR);
+	end();
+}
+
+static void a_port_keeps_its_led(void)
+{
+	struct vb_smp s = directed(VB_MAD_SET, VB_SMP_LED_INFO, 0, 2, to_h1);
+
+	begin();
+	s.data[0] = 0x80;
+	CHECK(ask(&s) && !status());
+	s = directed(VB_MAD_GET, VB_SMP_LED_INFO, 0, 2, to_h1);
+	CHECK(ask(&s) && !status());
+	SAME(t.reply.data[0], 0x80);
+	end();
+}
+
 static void counters_are_read_and_reset(void)
 {
 	struct vb_fabric_packet p = gmp(6);
@@ -496,6 +553,9 @@ int main(void)
 	RUN(a_datagram_goes_where_the_tables_say_and_nowhere_else);
 	RUN(partitions_are_enforced_by_switches_and_by_hosts);
 	RUN(a_trap_is_repeated_until_it_is_repressed);
+	RUN(wrong_keys_cause_traps);
+	RUN(vendors_classes_get_no_answer_and_others_a_refusal);
+	RUN(a_port_keeps_its_led);
 	RUN(counters_are_read_and_reset);
 	RUN(a_route_is_directed_in_one_part_and_by_lid_in_the_others);
 	RUN(a_node_without_power_is_silent_and_forgets);
