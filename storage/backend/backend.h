@@ -46,6 +46,8 @@ struct nb_request {
 	void *data;  /* NB_READ, NB_WRITE, NB_COMPARE_WRITE: fastest if aligned to NB_ALIGN */
 	void *other; /* NB_COMPARE_WRITE */
 	void (*done)(struct nb_request *r, int error);
+	/* NULL, or called when the request begins to wait outside the medium, where others may take its place. done follows */
+	void (*aside)(struct nb_request *r);
 	/* Set in a call of done with NB_LATE if the medium still uses the memory of the request. The caller then stores
 	 * in it what late->free needs. The backend calls that when the medium has finished. */
 	struct nb_late *late;

@@ -36,6 +36,8 @@ static void note_beat(struct ng *g, const struct ng_gateway *w, uint64_t now, st
 		*out = *old;
 		return;
 	}
+	if (old && same(g->fenced, w->client)) /* it writes: somebody has lifted the blocklist */
+		*g->fenced = 0;
 	if (same(g->silent, w->client))
 		*g->silent = 0;
 	*out = (struct ng_lease){.beat = w->beat, .at = now, .moved = old};

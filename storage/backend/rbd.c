@@ -183,7 +183,7 @@ static void flight_ended(struct nb_post *p)
 	if (unfit && !d->b.fenced && !d->silent)
 		nb_rbd_unfit(d, r, due, d->heard);
 	else if (r)
-		r->done(r, error);
+		r->done(r, unfit ? NB_FENCED : error);
 	if (fits)
 		nb_rbd_fits(d);
 	start_waiting(d);
@@ -250,6 +250,8 @@ void nb_rbd_start(struct nb_rbd *d, struct nb_request *r, uint64_t due, bool aga
 		r->done(r, NB_ELSEWHERE);
 		return;
 	}
+	if (!again && nb_rbd_unfit_before(d, r, due))
+		return;
 	struct nb_flight *f = take_flight(d, r, due);
 
 	if (!f) {
@@ -498,8 +500,7 @@ int nb_rbd_set_up(struct nb_rbd *d, const struct nb_config *config, char *why, b
 		return error;
 	*opened = true;
 	error = watch_header(d);
-	d->b.size = size_to_serve(d);
-	if (!error && !d->b.size)
+	if (!error && !size_to_serve(d))
 		error = ENODATA;
 	else if (!error && d->fixed > __atomic_load_n(&d->seen_size, __ATOMIC_ACQUIRE))
 		error = EFBIG;
@@ -542,6 +543,7 @@ int nb_rbd_begin(struct nb_rbd *d)
 {
 	int error = 0;
 
+	d->b.size = size_to_serve(d); /* not before, because take_size may have come */
 	if (d->gateway) {
 		d->role = d->b.access;
 		nb_rbd_gateway_show(d->gateway, &d->b);

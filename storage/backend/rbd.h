@@ -86,6 +86,7 @@ void nb_rbd_start(struct nb_rbd *r, struct nb_request *request, uint64_t due, bo
 
 /* rbd_full.c: writes for which the pool has no space */
 bool nb_rbd_is_full(int error);
+bool nb_rbd_unfit_before(struct nb_rbd *r, struct nb_request *request, uint64_t due); /* it waits behind one of them */
 void nb_rbd_unfit(struct nb_rbd *r, struct nb_request *request, uint64_t due, uint64_t now); /* it waits */
 void nb_rbd_unfit_again(struct nb_rbd *r); /* they go to librbd, or learn that they do not belong here */
 void nb_rbd_fits(struct nb_rbd *r);        /* … because there is space */

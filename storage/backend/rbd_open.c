@@ -14,7 +14,7 @@
 #include "backend/rbd.h"
 
 #define CONNECT_S "10" /* limit of librados */
-#define OPEN_S 20      /* limit of all together */
+#define OPEN_S 20      /* limit of all together, for whoever waits for it */
 #define NAME 256
 
 /* A connection, for all images with the same options. */
@@ -96,10 +96,13 @@ struct opening {
 	bool connects; /* it is the one that makes this connection */
 	int error;
 	char why[NB_WHY];
-	pthread_mutex_t lock; /* guards the two below */
+	/* guarded by clusters_lock */
 	pthread_cond_t changed;
 	bool ready, given_up; /* whoever comes second frees it */
+	struct opening *next; /* if it was given up */
 };
+
+static struct opening *given_up; /* those whose threads have not ended yet; clusters_lock guards it */
 
 __attribute__((format(printf, 3, 4))) static int fails(struct opening *o, int error, const char *format, ...)
 {
@@ -333,7 +336,6 @@ static struct opening *new_opening(void)
 
 	if (!o)
 		return NULL;
-	pthread_mutex_init(&o->lock, NULL);
 	pthread_condattr_init(&a);
 	pthread_condattr_setclock(&a, CLOCK_MONOTONIC);
 	pthread_cond_init(&o->changed, &a);
@@ -344,12 +346,35 @@ static struct opening *new_opening(void)
 static void free_opening(struct opening *o)
 {
 	pthread_cond_destroy(&o->changed);
-	pthread_mutex_destroy(&o->lock);
 	free(o->pool); /* the other names are in the same string */
 	free(o->gateway);
 	free(o->before);
 	free(o->rbd.b.identity);
 	free(o);
+}
+
+/* Nobody may wait for a thread that does not end, but not one more for each attempt. */
+static bool is_stuck(const struct opening *o)
+{
+	pthread_mutex_lock(&clusters_lock);
+	const struct opening *g = given_up;
+
+	while (g && (g->cluster != o->cluster || strcmp(g->pool, o->pool) != 0 || strcmp(g->image, o->image) != 0 ||
+	             !same_option(g->space, o->space) || !same_option(g->snap, o->snap)))
+		g = g->next;
+	pthread_mutex_unlock(&clusters_lock);
+	return g;
+}
+
+static void forget_given_up(const struct opening *o)
+{
+	struct opening **at = &given_up;
+
+	pthread_mutex_lock(&clusters_lock);
+	while (*at != o)
+		at = &(*at)->next;
+	*at = o->next;
+	pthread_mutex_unlock(&clusters_lock);
 }
 
 static void *open_in_thread(void *arg)
@@ -358,12 +383,12 @@ static void *open_in_thread(void *arg)
 
 	if ((o->error = join_cluster(o)) || (o->error = open_pool(o)))
 		let_go(o->rbd.lib, o->cluster);
-	pthread_mutex_lock(&o->lock);
+	pthread_mutex_lock(&clusters_lock);
 	bool wanted = !o->given_up;
 
 	o->ready = true;
 	pthread_cond_signal(&o->changed);
-	pthread_mutex_unlock(&o->lock);
+	pthread_mutex_unlock(&clusters_lock);
 	if (wanted)
 		return NULL;
 	if (!o->error) {
@@ -372,8 +397,10 @@ static void *open_in_thread(void *arg)
 		nb_rbd_gateway_free(o->rbd.gateway);
 		o->rbd.lib->rbd_close(o->rbd.image);
 		o->rbd.lib->rados_ioctx_destroy(o->rbd.io);
-		let_go(o->rbd.lib, o->cluster);
 	}
+	forget_given_up(o);
+	if (!o->error)
+		let_go(o->rbd.lib, o->cluster);
 	free_opening(o);
 	return NULL;
 }
@@ -445,13 +472,17 @@ static bool await_opening(struct opening *o)
 
 	clock_gettime(CLOCK_MONOTONIC, &until);
 	until.tv_sec += OPEN_S;
-	pthread_mutex_lock(&o->lock);
-	while (!o->ready && !pthread_cond_timedwait(&o->changed, &o->lock, &until))
+	pthread_mutex_lock(&clusters_lock);
+	while (!o->ready && !pthread_cond_timedwait(&o->changed, &clusters_lock, &until))
 		;
 	bool ready = o->ready;
 
-	o->given_up = !ready;
-	pthread_mutex_unlock(&o->lock);
+	if (!ready) {
+		o->given_up = true;
+		o->next = given_up;
+		given_up = o;
+	}
+	pthread_mutex_unlock(&clusters_lock);
 	return ready;
 }
 
@@ -490,6 +521,12 @@ void nb_rbd_serves(const struct nb_config *config, uint64_t size, char out[NB_SE
 			*c = '?';
 }
 
+static int too_late(char *why)
+{
+	snprintf(why, NB_WHY, "the cluster does not answer within %d s, or the pool is full", OPEN_S);
+	return ETIMEDOUT;
+}
+
 int nb_rbd_open_image(struct nb_rbd *r, const struct nb_config *config, char *why)
 {
 	struct opening *o = new_opening();
@@ -507,6 +544,11 @@ int nb_rbd_open_image(struct nb_rbd *r, const struct nb_config *config, char *wh
 	bool copied = copy_option(&o->gateway, config->gateway) && copy_option(&o->before, config->before);
 
 	o->cluster = copied ? find_cluster(config, &o->connects) : NULL;
+	if (o->cluster && !o->connects && is_stuck(o)) {
+		let_go(r->lib, o->cluster);
+		free_opening(o);
+		return too_late(why);
+	}
 	if (!o->cluster || start_opening(o)) {
 		if (o->cluster && o->connects)
 			settle_cluster(o, ENOMEM);
@@ -515,10 +557,7 @@ int nb_rbd_open_image(struct nb_rbd *r, const struct nb_config *config, char *wh
 		free_opening(o);
 		return ENOMEM;
 	}
-	if (await_opening(o))
-		return take_result(r, o, why);
-	snprintf(why, NB_WHY, "the cluster does not answer within %d s, or the pool is full", OPEN_S);
-	return ETIMEDOUT;
+	return await_opening(o) ? take_result(r, o, why) : too_late(why);
 }
 
 /* ---- closing ---- */

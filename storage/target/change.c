@@ -232,9 +232,10 @@ static char *remove_namespace(struct nt_server *s, char *rest)
 
 	if (!number || *rest)
 		return say_error("remove NQN NSID");
-	if (!x || !nsid || !x->ns[nsid])
+	if (!x || !nsid || !(x->ns[nsid] || nt_is_opening(s, nqn, nsid)))
 		return say_error("there is no namespace %.10s of %.223s", number, nqn);
-	nt_namespace_remove(x->ns[nsid]);
+	if (x->ns[nsid]) /* otherwise it is not served when it is open */
+		nt_namespace_remove(x->ns[nsid]);
 	nt_listeners_let_go();
 	nt_config_drop_ns(&s->config, nqn, nsid);
 	return strdup("ok\n");

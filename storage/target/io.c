@@ -272,6 +272,11 @@ static void step_done(struct nb_request *io, int error)
 		run_steps(r);
 }
 
+static void step_aside(struct nb_request *io)
+{
+	nt_turn_done((struct nt_request *)(void *)((uint8_t *)io - offsetof(struct nt_request, io)));
+}
+
 void nt_launch(struct nt_request *r)
 {
 	nt_lend(r);
@@ -280,6 +285,7 @@ void nt_launch(struct nt_request *r)
 	r->index = 0;
 	r->error = 0;
 	r->io.done = step_done;
+	r->io.aside = step_aside;
 	uint16_t forbidden = nt_reserve_check(r);
 
 	if (forbidden) {

@@ -699,6 +699,16 @@ static void the_ports_of_those_that_live_are_listed(void)
 	SAME(ng_others(&b, ports), 1);
 	ng_fenced(&b);
 	SAME(ng_others(&b, ports), 0);
+	/* … unless the blocklist is lifted. Then it is listed, and is shut out again before another takes over */
+	SAME(look(&b, 4003 + NG_SILENT_MS), NG_WRITE);
+	CHECK(!strcmp(shared.owner_client, "2"));
+	look(&a, 6000);
+	look(&b, 6001);
+	SAME(ng_others(&b, ports), 1);
+	strcpy(shared.owner, "a");
+	strcpy(shared.owner_client, "1");
+	look(&b, 6002);
+	SAME(look(&b, 6001 + NG_LEASE_MS), NG_FENCE);
 }
 
 static void a_gateway_that_leaves_gives_the_image_up(void)

@@ -43,7 +43,7 @@ char bytes[SIZE];
 uint64_t size = SIZE, size_at_watch;
 uint64_t features = RBD_FEATURE_EXCLUSIVE_LOCK;
 const char *rbd_cache = "false";
-int connect_error, pool_error, open_error, command_error;
+_Atomic int connect_error, pool_error, open_error, command_error;
 uint32_t connections, images;
 rbd_update_callback_t watcher;
 void *watcher_arg;

@@ -17,7 +17,7 @@ extern char bytes[SIZE];             /* of the image */
 extern uint64_t size, size_at_watch; /* 0: it does not change then */
 extern uint64_t features;
 extern const char *rbd_cache;
-extern int connect_error, pool_error, open_error, command_error;
+extern _Atomic int connect_error, pool_error, open_error, command_error; /* threads that open an image read them */
 extern uint32_t connections, images;
 extern rbd_update_callback_t watcher;
 extern void *watcher_arg;

@@ -168,6 +168,16 @@ static void a_cluster_that_does_not_answer_lets_hosts_try_again(void)
 	down();
 }
 
+static void another_client_that_keeps_the_lock_lets_hosts_try_again(void)
+{
+	up();
+	set_fails(EROFS);
+	SAME(act(io_command(NV_IO_WRITE, 0, 8)), NV_INTERNAL_PATH);
+	set_fails(0);
+	SAME(act(io_command(NV_IO_WRITE, 0, 8)), 0);
+	down();
+}
+
 static void a_host_that_leaves_meanwhile_is_no_matter(void)
 {
 	up();
@@ -249,6 +259,28 @@ static void a_size_that_changes_while_the_image_is_opened_is_seen(void)
 	size = SIZE;
 }
 
+/* Also if the namespace may have only one command at its medium. */
+static void writes_that_wait_for_space_leave_their_places_to_reads(void)
+{
+	up();
+	struct nt_limits l = ns->gate.limits;
+
+	l.depth = 1;
+	nt_limit_namespace(ns, &l);
+	target.now = clock_ms(); /* deadlines of what waits for its turn count from it */
+	set_full(ENOSPC);
+	uint16_t first = host_post(h, io_command(NV_IO_WRITE, 0, 8), 0),
+	         second = host_post(h, io_command(NV_IO_WRITE, 8, 8), 0);
+
+	SAME(act(io_command(NV_IO_READ, 0, 8)), 0);
+	CHECK(!host_answer(h, first) && !host_answer(h, second));
+	set_full(0);
+	SAME(answer_to(first), 0);
+	SAME(answer_to(second), 0);
+	SAME(ns->at_medium, 0);
+	down();
+}
+
 static void snapshots_are_read_only(void)
 {
 	struct nb_backend *b;
@@ -320,10 +352,12 @@ int main(void)
 	RUN(what_is_written_is_read);
 	RUN(compare_and_write_is_one_step_of_the_cluster);
 	RUN(a_cluster_that_does_not_answer_lets_hosts_try_again);
+	RUN(another_client_that_keeps_the_lock_lets_hosts_try_again);
 	RUN(a_host_that_leaves_meanwhile_is_no_matter);
 	RUN(a_blocklisted_target_sends_hosts_to_another);
 	RUN(another_size_is_told);
 	RUN(a_size_that_changes_while_the_image_is_opened_is_seen);
+	RUN(writes_that_wait_for_space_leave_their_places_to_reads);
 	RUN(snapshots_are_read_only);
 	RUN(every_failure_has_one_line);
 	nb_ring_close(ring);
