@@ -33,7 +33,7 @@ bool vb_roce_fault_hold(struct vb_roce_fault *f, const uint8_t *packet, size_t l
 bool vb_roce_fault_release(struct vb_roce_fault *f, uint8_t *packet, struct vb_roce_held *held);
 /* When the next held packet is due; ns, 0: none is held. */
 uint64_t vb_roce_fault_due(const struct vb_roce_fault *f);
-/* Inverts one bit of the packet, which has its ICRC behind len bytes. */
+/* Inverts one bit of the packet that its ICRC covers, or of the ICRC, which is behind len bytes. */
 void vb_roce_fault_flip(uint8_t *packet, size_t len, uint32_t random);
 /* Inverts one bit of the payload, or of the last header if there is none. The ICRC is computed afterwards. */
 void vb_roce_fault_flip_payload(uint8_t *packet, size_t len, uint32_t random);
