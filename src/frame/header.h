@@ -13,6 +13,8 @@
 #include "frame/psn.h"
 
 #define VB_BTH_LEN 12
+#define VB_BTH_RESV8A \
+	4 /* offset of FECN, BECN and reserved bits: switches may set them, so the ICRC does not cover them */
 #define VB_ICRC_LEN 4
 
 /* X(argument, name, field of struct vb_packet, bytes), in the order of the headers in a packet. */

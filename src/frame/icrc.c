@@ -10,8 +10,7 @@
 #define OUTER_MAX (VB_IPV6_LEN + UDP_LEN)
 #define HEADERS 64                  /* at least the longest headers */
 #define BEHIND_ID (VB_IPV4_LEN - 6) /* bytes of the IPv4 header behind the identification */
-#define SHORT 64     /* longer than an acknowledgement, shorter than a full packet of the smallest path MTU */
-#define BTH_RESV8A 4 /* FECN, BECN and reserved bits, which switches may set */
+#define SHORT 64 /* longer than an acknowledgement, shorter than a full packet of the smallest path MTU */
 
 /* What precedes the BTH, as the ICRC sees it: IP and UDP header, or LRH and GRH. Returns its length. */
 static size_t outer_headers(uint8_t pseudo[OUTER_MAX], const struct vb_flow *flow, uint16_t ipv4_id,
@@ -41,9 +40,9 @@ uint32_t vb_icrc_start(const struct vb_flow *flow, uint16_t ipv4_id, const uint8
 	size_t outer_len = outer_headers(pseudo, flow, ipv4_id, udp_payload_len);
 	struct vb_writer w = vb_writer(pseudo + outer_len, VB_BTH_LEN);
 
-	vb_put_bytes(&w, headers, BTH_RESV8A);
+	vb_put_bytes(&w, headers, VB_BTH_RESV8A);
 	vb_put8(&w, 0xff);
-	vb_put_bytes(&w, headers + BTH_RESV8A + 1, VB_BTH_LEN - BTH_RESV8A - 1);
+	vb_put_bytes(&w, headers + VB_BTH_RESV8A + 1, VB_BTH_LEN - VB_BTH_RESV8A - 1);
 
 	uint32_t crc = vb_crc32(first_crc(flow), pseudo, outer_len + w.pos);
 
@@ -99,13 +98,13 @@ static uint32_t before_bth(struct vb_icrc_known *k, uint16_t ipv4_id)
 uint32_t vb_icrc_packet(struct vb_icrc_cache *cache, const struct vb_flow *flow, uint16_t ipv4_id, uint8_t *packet,
                         size_t len)
 {
-	uint8_t resv8a = packet[BTH_RESV8A];
+	uint8_t resv8a = packet[VB_BTH_RESV8A];
 
-	packet[BTH_RESV8A] = 0xff;
+	packet[VB_BTH_RESV8A] = 0xff;
 	len += VB_ICRC_LEN;
 	uint32_t crc = vb_crc32(before_bth(vb_icrc_known(cache, flow, len), ipv4_id), packet, len - VB_ICRC_LEN);
 
-	packet[BTH_RESV8A] = resv8a;
+	packet[VB_BTH_RESV8A] = resv8a;
 	return crc;
 }
 
@@ -121,7 +120,7 @@ uint32_t vb_icrc_summed(struct vb_icrc_known *k, uint16_t ipv4_id, const uint8_t
 	for (uint32_t i = 0; i < n; i++)
 		memcpy(&head[i], headers + 4 * i, 4);
 	memcpy(&mask, ones, 4);
-	head[BTH_RESV8A / 4] |= mask;
+	head[VB_BTH_RESV8A / 4] |= mask;
 	if (n > 3)
 		crc = vb_crc32(crc, head, headers_len - VB_BTH_LEN);
 	if (__builtin_expect(!k->payload.v[0], 0))

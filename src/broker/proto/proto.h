@@ -5,6 +5,7 @@
 #define VB_BROKER_PROTO_PROTO_H
 
 #include <assert.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "util/lane.h"
@@ -46,6 +47,22 @@
 #define VB_STALL_MS 50        /* pause after accept or send failed for lack of descriptors */
 #define VB_STARTED_MS 3000    /* a program waits this long for the broker it has started */
 #define VB_ATTACHING_MS 2000  /* a program waits this long for ATTACHED */
+
+/*
+ * The index of a lane's socket in a group of n sockets. Lane 0 is the broker's, which passes no packets on: it shares its
+ * socket with no other lane. If there are fewer sockets than lanes, a group that serves several users (split) has one half for
+ * its own user's programs and one for relayed programs. The filter of broker/server/lanes.c computes the same.
+ */
+static inline uint32_t vb_lane_socket(uint32_t n, bool split, uint32_t lane)
+{
+	uint32_t half = n / 2;
+
+	if (n == VB_LANE_COUNT || !lane)
+		return lane;
+	if (!split)
+		return 1 + (lane - 1) % (n - 1);
+	return lane < VB_FOREIGN_LANES ? 1 + (lane - 1) % (half - 1) : half + lane % half;
+}
 
 /* Numbers are never reused. Messages from the broker have the top bit set. */
 enum vb_msg_type {

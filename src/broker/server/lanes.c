@@ -170,22 +170,6 @@ static int wait_for_port(struct vb_lane_group *g, int *family)
 	return err;
 }
 
-/*
- * Lane 0 is the broker's, which passes no packets on: it shares its socket with no other lane. If there are fewer
- * sockets than lanes, a group that serves several users has one half for its own user's programs and one for relayed
- * programs. The filter of attach_lane_filter() computes the same.
- */
-uint32_t vb_lane_socket(uint32_t n, bool split, uint32_t lane)
-{
-	uint32_t half = n / 2;
-
-	if (n == VB_LANE_COUNT || !lane)
-		return lane;
-	if (!split)
-		return 1 + (lane - 1) % (n - 1);
-	return lane < VB_FOREIGN_LANES ? 1 + (lane - 1) % (half - 1) : half + lane % half;
-}
-
 uint32_t vb_lanes_socket(const struct vb_lane_group *g, uint32_t lane)
 {
 	return vb_lane_socket(g->n, g->split, lane);

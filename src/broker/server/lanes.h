@@ -32,8 +32,7 @@ struct vb_lane_group {
 int vb_lanes_open(struct vb_lane_group *g, uint32_t spare);
 void vb_lanes_close(struct vb_lane_group *g);
 
-/* The index of the lane's socket, in a group of n. */
-uint32_t vb_lane_socket(uint32_t n, bool split, uint32_t lane);
+/* The index of the lane's socket. */
 uint32_t vb_lanes_socket(const struct vb_lane_group *g, uint32_t lane);
 
 /* Opens a lane's socket for a new holder, and discards packets for an earlier one. The socket stays the group's.

@@ -15,7 +15,6 @@
 #define PASSED_BY 8u          /* a reordered packet is sent after at most so many later ones */
 #define PASSED_BY_NS VB_MS(5) /* or after this time */
 #define OUTSIDE 46u           /* bytes of Ethernet, IPv4, UDP and checksum around a packet, for rate */
-#define BTH_RESV8A 4u         /* the ICRC does not cover this byte of the BTH: switches may change it */
 
 struct held {
 	struct held *next;
@@ -127,7 +126,7 @@ void vb_roce_fault_flip(uint8_t *packet, size_t len, uint32_t random)
 {
 	size_t at = (random >> 3) % (len + VB_ICRC_LEN - 1);
 
-	at += at >= BTH_RESV8A;
+	at += at >= VB_BTH_RESV8A;
 	packet[at] ^= (uint8_t)(1 << (random & 7));
 }
 

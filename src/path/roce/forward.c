@@ -13,9 +13,8 @@
 
 /* The broker's introduction takes time, more if the other program is busy. Packets are held until then, so that the
  * first ones are not lost. */
-#define HELD_MAX 128 /* the most packets held */
-#define HELD_GROUPS \
-	64 /* so many hold, and those to groups are held no more: one program that is stopped gets all of them */
+#define HELD_MAX 128     /* the most packets held */
+#define HELD_GROUPS 64   /* … to groups: a program that is stopped gets all of them, and leaves room for others */
 #define PATIENCE VB_S(3) /* ns; a packet held for longer is dropped */
 #define AGAIN VB_US(500) /* ns; pause between attempts */
 
@@ -172,28 +171,23 @@ void vb_roce_forward(struct vb_node *node, const struct vb_roce_arrival *a, uint
 		VB_COUNT(drop_forward, 1);
 }
 
-uint32_t vb_roce_sharing(const struct vb_roce_sockets *s)
+bool vb_roce_sharing(const struct vb_roce_sockets *s)
 {
-	if (!s || s->relayed || s->framed || !s->nlanes || s->nlanes == VB_LANE_COUNT)
-		return 0;
-	return s->split ? s->nlanes / 2 - 1 : s->nlanes - 1;
+	return s && !s->relayed && !s->framed && s->nlanes && s->nlanes != VB_LANE_COUNT;
 }
 
 void vb_roce_forward_group(struct vb_node *node, const struct vb_roce_arrival *a, const uint8_t *bytes, size_t len)
 {
 	const struct vb_roce_sockets *s = node->io->roce;
-	bool upper = s->split && node->lane >= VB_FOREIGN_LANES;
-	uint32_t apart = vb_roce_sharing(s), end = s->split && !upper ? VB_FOREIGN_LANES : VB_LANE_COUNT;
 
-	if (!apart || !vb_gid_is_multicast(a->flow.dst))
+	if (!vb_roce_sharing(s) || !vb_gid_is_multicast(a->flow.dst))
 		return;
-	apart += upper; /* as vb_lanes_socket */
-	uint32_t first = upper ? VB_FOREIGN_LANES + node->lane % apart : 1 + (node->lane - 1) % apart;
+	uint32_t ours = vb_lane_socket(s->nlanes, s->split, node->lane);
 
-	for (uint32_t lane = first; lane < end; lane += apart) {
+	for (uint32_t lane = 1; lane < VB_LANE_COUNT; lane++) {
 		struct vb_peer *p = atomic_load_explicit(&node->peers[lane], memory_order_acquire);
 
-		if (!p || p->self || !vb_peer_alive(p))
+		if (!p || p->self || vb_lane_socket(s->nlanes, s->split, lane) != ours || !vb_peer_alive(p))
 			continue;
 		if (vb_peer_ready(p) || s->held_count < HELD_GROUPS)
 			vb_roce_forward(node, a, lane << VB_LANE_SHIFT, bytes, len);

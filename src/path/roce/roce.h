@@ -194,8 +194,8 @@ uint64_t vb_tx_serve_faults(struct vb_tx *tx);
 
 /* --- packets for other programs and groups: forward.c, multicast.c. Under progress --- */
 
-/* Of how many lanes one shares the socket of this process? 0: it has a socket of its own, or none. */
-uint32_t vb_roce_sharing(const struct vb_roce_sockets *s);
+/* May other processes share the socket of this one? */
+bool vb_roce_sharing(const struct vb_roce_sockets *s);
 /* Forwards a datagram for a multicast group, which has arrived on a socket that others share: each of them gets it, and looks
  * whether it is in the group. No sq_lock held. */
 void vb_roce_forward_group(struct vb_node *node, const struct vb_roce_arrival *a, const uint8_t *bytes, size_t len);

@@ -2,6 +2,7 @@
 // follows: ibv_attach_mcast(3), umad_send(3); IBA volume 1, 15.2.5.17 (MCMemberRecord)
 // SPDX-License-Identifier: MIT
 #include "member.h"
+#include "need.h"
 
 #include <arpa/inet.h>
 #include <endian.h>
@@ -26,14 +27,6 @@ static struct {
 	unsigned qps;
 	uint8_t *memory; /* a slot for what is sent, then those of the receives of each queue pair */
 } me;
-
-static void need(bool ok, const char *what)
-{
-	if (ok)
-		return;
-	perror(what);
-	exit(1);
-}
 
 static void open_device(void)
 {

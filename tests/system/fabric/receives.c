@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "need.h"
+
 enum { RECEIVES = 256, SLOT = 128, MESSAGES = 1000, SLOW_MS = 10, LIMIT_MS = 5000, QKEY = 0x1234 };
 
 static struct {
@@ -18,14 +20,6 @@ static struct {
 	struct ibv_qp *qp[3]; /* the sender, the slow receiver, the other one */
 	uint8_t memory[SLOT];
 } me;
-
-static void need(bool ok, const char *what)
-{
-	if (ok)
-		return;
-	perror(what);
-	exit(1);
-}
 
 static uint64_t now_ms(void)
 {

@@ -33,15 +33,20 @@ static void cast(struct stranger *s, const union ibv_gid *to, uint32_t n)
 	stranger_say(&from, &p, NULL);
 }
 
+static void begins(struct stranger *s, uint64_t receives, bool joins)
+{
+	stranger_meet_at(s, &(struct conf){.type = IBV_QPT_UD}, "roce_cable", "192.0.2.1");
+	for (uint64_t i = 0; i < receives; i++)
+		post_recv(&s->l, i, &s->m, i * 256, 256);
+	if (joins)
+		CHECK(!ibv_attach_mcast(s->l.qp, &group, 0));
+}
+
 static void member(int fd, void *arg)
 {
 	struct stranger s;
 
-	stranger_meet_at(&s, &(struct conf){.type = IBV_QPT_UD}, "roce_cable", "192.0.2.1");
-	for (uint64_t i = 0; i < 8; i++)
-		post_recv(&s.l, i, &s.m, i * 256, 256);
-	if (arg)
-		CHECK(!ibv_attach_mcast(s.l.qp, &group, 0));
+	begins(&s, 8, arg);
 	meet_up(fd);
 	if (arg)
 		SAME(expect(s.l.rcq, 0, IBV_WC_SUCCESS).byte_len, 40 + 51);
@@ -131,11 +136,7 @@ static void shares(int fd, void *arg)
 {
 	struct stranger s;
 
-	stranger_meet_at(&s, &(struct conf){.type = IBV_QPT_UD}, "roce_cable", "192.0.2.1");
-	for (uint64_t i = 0; i < 64; i++)
-		post_recv(&s.l, i, &s.m, i * 256, 256);
-	if (arg)
-		CHECK(!ibv_attach_mcast(s.l.qp, &group, 0));
+	begins(&s, 64, arg);
 	WAIT_FOR(met(&s) == 3);
 	meet_up(fd);
 	if (arg)
