@@ -134,12 +134,9 @@ int vb_broker_watch(struct vb_broker *b, int fd, uint32_t events, enum vb_source
 int vb_session_open(struct vb_broker *b, int sock, struct vb_session **out);
 /* Also frees its lane. died: the program ended without DETACH. */
 void vb_session_close(struct vb_broker *b, struct vb_session *s, bool died);
-void vb_session_readable(struct vb_broker *b, struct vb_session *s);
 /* Sends pending messages until the socket is full, and updates the epoll events. */
 void vb_session_flush(struct vb_broker *b, struct vb_session *s);
 void vb_session_refuse(struct vb_broker *b, struct vb_session *s, int err, const char *text);
-/* Closes descriptors that a message brought and nobody needs. */
-void vb_session_drop_fds(const struct vb_session *s, const int *fds, int nfds);
 /* Returns 0, EAGAIN (the socket is full), ETOOMANYREFS (out of memory or of descriptors in flight: try again later),
  * or another errno: the connection is broken. */
 int vb_session_send(struct vb_session *s, const void *msg, size_t len, const int *fds, int nfds);
@@ -148,6 +145,11 @@ int vb_session_send(struct vb_session *s, const void *msg, size_t len, const int
  * each of them is introduced to itself. */
 void vb_session_introduce_sharers(struct vb_broker *b, struct vb_session *s, bool ends);
 void vb_lane_release(struct vb_broker *b, uint32_t lane);
+
+/* session_in.c. Reads and handles some messages; at the end of the connection the session is closed. */
+void vb_session_readable(struct vb_broker *b, struct vb_session *s);
+/* Closes descriptors that a message brought and nobody needs. */
+void vb_session_drop_fds(const struct vb_session *s, const int *fds, int nfds);
 
 /* handle.c. Handles one message and takes over its descriptors. False: the session is over, an ERROR was sent. Also
  * called by the fuzzer. */
