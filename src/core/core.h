@@ -480,7 +480,8 @@ struct vb_qp {
 	void *theirs; /* its queues, if the program has allocated them */
 
 	struct vb_made made;
-	pthread_mutex_t modify_lock; /* held for a whole ibv_modify_qp */
+	pthread_mutex_t modify_lock; /* held for a whole ibv_modify_qp, and while it leaves the node's table */
+	atomic_uint holders;         /* vb_qp_hold; incremented under progress, decremented under ack_lock */
 	uint32_t max_msg;            /* the longest message that may be posted; for UD the port's MTU */
 	uint64_t send_ops;           /* IBV_QP_EX_WITH_*, as requested at creation */
 	/* ibv_wr_*: held from wr_start to wr_complete or wr_abort, taken before sq_lock. ibv_post_send takes it if

@@ -481,6 +481,55 @@ static void leave_table(struct vb_qp *qp)
 	vb_unlock(&node->progress);
 }
 
+bool vb_qp_is_listed(const struct vb_qp *qp)
+{
+	return atomic_load(&qp->node->qps[VB_QP_INDEX(qp->made.handle)]) == qp;
+}
+
+bool vb_qp_hold(struct vb_qp *qp)
+{
+	struct vb_node *node = qp->node;
+
+	vb_lock(&node->progress);
+	bool listed = vb_qp_is_listed(qp);
+
+	if (listed)
+		atomic_fetch_add(&qp->holders, 1);
+	vb_unlock(&node->progress);
+	return listed;
+}
+
+struct vb_qp *vb_qp_hold_number(struct vb_node *node, uint32_t qpn)
+{
+	vb_lock(&node->progress);
+	struct vb_qp *qp = atomic_load_explicit(&node->qps[VB_QP_INDEX(qpn)], memory_order_relaxed);
+
+	if (qp && qp->made.handle != qpn)
+		qp = NULL;
+	if (qp)
+		atomic_fetch_add(&qp->holders, 1);
+	vb_unlock(&node->progress);
+	return qp;
+}
+
+void vb_qp_drop(struct vb_qp *qp)
+{
+	vb_mutex_lock(&qp->ack_lock, VB_RANK_ACK);
+	if (atomic_fetch_sub(&qp->holders, 1) == 1)
+		pthread_cond_broadcast(&qp->ack_cond);
+	vb_mutex_unlock(&qp->ack_lock);
+}
+
+/* Takes the lock even if nobody holds it: who has held it last may still have the lock. */
+static void await_holders(struct vb_qp *qp)
+{
+	VB_MAY_WAIT();
+	vb_mutex_lock(&qp->ack_lock, VB_RANK_ACK);
+	while (atomic_load(&qp->holders))
+		pthread_cond_wait(&qp->ack_cond, &qp->ack_lock);
+	vb_mutex_unlock(&qp->ack_lock);
+}
+
 static bool may_receive(const struct vb_qp *qp)
 {
 	uint8_t state = atomic_load(&qp->state);
@@ -494,7 +543,10 @@ void vb_qp_finish(struct vb_qp *qp)
 
 	if (may_receive(qp))
 		vb_qp_receive_arrived(qp->node);
+	vb_mutex_lock(&qp->modify_lock, VB_RANK_MODIFY);
 	leave_table(qp);
+	vb_mutex_unlock(&qp->modify_lock);
+	await_holders(qp);
 	atomic_thread_fence(memory_order_seq_cst);
 	/* Nobody copies for a guest. The progress thread ends it: it must not wait for a process that claims to copy */
 	if (!qp->xrc.initiator)

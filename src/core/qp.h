@@ -42,6 +42,17 @@ void vb_qp_clean_cqs(struct vb_qp *qp);
 /* Allocates a queue pair with queues of this size, and its locks. NULL: no memory. qp.c */
 struct vb_qp *vb_qp_alloc(struct vb_pd *pd, const struct ibv_qp_cap *cap, enum ibv_qp_type type);
 void vb_qp_free(struct vb_qp *qp);
+/*
+ * Threads other than the program's that destroys a queue pair may know its number, or its address, and change it: an event
+ * of librdmacm does. While somebody holds a queue pair it is not freed: its destruction waits. So who holds one waits for
+ * nothing that the program does. A queue pair that has left the node's table is not held any more. No spin lock held. qp.c
+ */
+bool vb_qp_hold(struct vb_qp *qp);                                   /* false: it is not in the table */
+struct vb_qp *vb_qp_hold_number(struct vb_node *node, uint32_t qpn); /* NULL: there is none with this number */
+void vb_qp_drop(struct vb_qp *qp);
+/* Is it in the node's table? Under its modify_lock it stays as it is. */
+bool vb_qp_is_listed(const struct vb_qp *qp);
+
 /* Ends a queue pair that is in the node's table, and frees it. No lock held. */
 void vb_qp_finish(struct vb_qp *qp);
 

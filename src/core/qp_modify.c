@@ -279,9 +279,12 @@ again:
 static int modify_alone(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask, bool here,
                         const struct ibv_qp_rate_limit_attr *limit)
 {
+	if (!vb_qp_hold(qp))
+		return EINVAL;
 	vb_mutex_lock(&qp->modify_lock, VB_RANK_MODIFY);
-	int err = modify_held(qp, attr, mask, here, limit);
+	int err = vb_qp_is_listed(qp) ? modify_held(qp, attr, mask, here, limit) : EINVAL;
 	vb_mutex_unlock(&qp->modify_lock);
+	vb_qp_drop(qp);
 	return err;
 }
 

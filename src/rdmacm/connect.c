@@ -439,22 +439,37 @@ RCM_EXPORT int rdma_notify(struct rdma_cm_id *cm_id, enum ibv_event_type event)
 	return rcm_result(err);
 }
 
+/* If the connection has ended and that was reported already, no further event will arrive. */
+static int await_end(struct rcm_id *id)
+{
+	rcm_lock();
+	bool lives = id->state == RCM_CONNECT;
+	rcm_unlock();
+	return lives || rcm_pending(id) ? rcm_complete(id) : 0;
+}
+
 RCM_EXPORT int rdma_disconnect(struct rdma_cm_id *cm_id)
 {
 	RCM_HARDWARE_WAITS(disconnect, cm_id);
 	struct rcm_id *id = rcm_id(cm_id);
 	bool sent = false;
+	int cancel;
 
 	if (!rcm_ours(id))
 		return -1;
 	if (!cm_id->verbs)
 		return rcm_fail(EINVAL);
-	if (id->tcp)
-		return rcm_result(rcm_iw_disconnect(id));
-	int err = rcm_qp_err(id);
+	rcm_qp_lock(id, &cancel);
+	int err = rcm_iw_disconnect(id);
+	bool by_tcp = err != ENOENT;
 
+	if (!by_tcp)
+		err = rcm_qp_err(id);
+	rcm_qp_unlock(id, cancel);
 	if (err)
 		return rcm_fail(err);
+	if (by_tcp)
+		return rcm_result(await_end(id));
 	rcm_lock();
 	struct vb_cm_conn *conn = id->conn;
 

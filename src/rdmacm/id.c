@@ -135,8 +135,10 @@ void rcm_discard(struct rcm_event *e)
 /* From now on the id gets no events. */
 static void silence_id(struct rcm_id *id)
 {
-	if (id->tcp)
-		vb_iwcm_disconnect(id->tcp);
+	int cancel;
+
+	rcm_qp_lock(id, &cancel);
+	rcm_iw_disconnect(id);
 	rcm_lock();
 	if (id->state == RCM_LISTEN)
 		rcm_late_closed(id);
@@ -145,6 +147,7 @@ static void silence_id(struct rcm_id *id)
 	rcm_unlink(id);
 	rcm_discard(rcm_unqueue(id, NULL));
 	rcm_unlock();
+	rcm_qp_unlock(id, cancel);
 	if (id->bound)
 		vb_gsi_client_unbind(rcm.gsi, id->binding);
 	id->bound = false;

@@ -369,15 +369,11 @@ void rcm_iw_established(struct rcm_event *e)
 
 int rcm_iw_disconnect(struct rcm_id *id)
 {
-	int err = vb_iwcm_disconnect(id->tcp);
-
-	if (err)
-		return err;
 	rcm_lock();
-	bool lives = id->state == RCM_CONNECT;
+	struct vb_iwcm_conn *tcp = id->tcp;
+
 	rcm_unlock();
-	/* If the connection has ended and that was reported already, no further event will arrive. */
-	return lives || rcm_pending(id) ? rcm_complete(id) : 0;
+	return tcp ? vb_iwcm_disconnect(tcp) : ENOENT;
 }
 
 void rcm_iw_end(struct rcm_id *id)

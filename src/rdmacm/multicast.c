@@ -98,7 +98,7 @@ int rcm_joined(struct rcm_event *e)
 	struct rcm_mcast *mc = e->mcast;
 	struct ibv_qp *qp = e->owner->id.qp;
 
-	if (!qp || mc->send_only)
+	if (!qp || mc->send_only || mc->gone)
 		return 0;
 	int err = ibv_attach_mcast(qp, &mc->mgid, mc->mlid);
 
@@ -108,8 +108,13 @@ int rcm_joined(struct rcm_event *e)
 
 static void leave_group(struct rcm_id *id, struct rcm_mcast *mc)
 {
+	int cancel;
+
+	rcm_qp_lock(id, &cancel);
 	if (id->id.qp && mc->attached)
 		ibv_detach_mcast(id->id.qp, &mc->mgid, mc->mlid);
+	mc->gone = true; /* an event that was fetched before, and is presented from now on, does not attach it */
+	rcm_qp_unlock(id, cancel);
 	rcm_lock();
 	if (mc->asked)
 		rcm_fabric_leave(id, mc);

@@ -159,8 +159,6 @@ static bool present(struct rcm_event *e)
 	case RDMA_CM_EVENT_ROUTE_RESOLVED:
 		route_resolved(e);
 		return true;
-	case RDMA_CM_EVENT_CONNECT_REQUEST:
-		return connect_request(e);
 	case RDMA_CM_EVENT_CONNECT_RESPONSE:
 		connect_response(e);
 		return true;
@@ -203,9 +201,17 @@ bool rcm_present(struct rcm_event *e)
 {
 	struct rcm_id *owner = e->owner;
 	int cancel;
+	bool shown;
 
+	if (e->event.event ==
+	    RDMA_CM_EVENT_CONNECT_REQUEST) { /* a listener has no queue pair, and nobody knows the new id */
+		vb_cancel_defer(&cancel);
+		shown = connect_request(e);
+		vb_cancel_restore(cancel);
+		return shown;
+	}
 	rcm_qp_lock(owner, &cancel);
-	bool shown = present(e);
+	shown = present(e);
 	rcm_qp_unlock(owner, cancel);
 	return shown;
 }

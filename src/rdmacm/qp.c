@@ -208,8 +208,12 @@ RCM_EXPORT int rdma_create_qp_ex(struct rdma_cm_id *cm_id, struct ibv_qp_init_at
 		destroy_cqs(cm_id);
 		return rcm_fail(err);
 	}
+	int cancel;
+
 	cm_id->pd = qp->pd;
+	rcm_qp_lock(id, &cancel);
 	cm_id->qp = qp;
+	rcm_qp_unlock(id, cancel);
 	return 0;
 }
 

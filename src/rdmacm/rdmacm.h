@@ -96,7 +96,8 @@ struct rcm_mcast {
 	void *context;
 	union rcm_addr addr;
 	union ibv_gid mgid;
-	bool send_only, attached;
+	bool send_only;
+	bool attached, gone; /* under qp_lock of its id. gone: the program has left it */
 	unsigned reported, acked;
 	uint32_t question; /* on a fabric: to the subnet administrator; 0: none is open */
 	uint16_t mlid;     /* its answer */
@@ -113,7 +114,7 @@ enum { RCM_OPTION_VERBENA = 0x5642, RCM_OPTION_TRANSPORT = 1, RCM_OPTION_OURS = 
 /* rcm.lock guards all members without a comment of their own. */
 struct rcm_id {
 	struct rdma_cm_id id; /* the program's, and first */
-	/* id.qp is not destroyed while an event of this id is presented, which may change its state */
+	/* id.qp is not destroyed, and tcp not released, while an event of this id is presented, which may change their state */
 	pthread_mutex_t qp_lock;
 	struct rcm_id *next, **link;
 	unsigned generation;
@@ -243,7 +244,8 @@ bool rcm_fabric_is_from(const struct vb_cm_addr *addr);
 
 /* global.c */
 int rcm_open(void); /* 0 or errno */
-/* id->qp_lock, around what uses id.qp or takes it away. They also defer cancellation. present.c; no other lock of rcm held */
+/* id->qp_lock, around what uses id.qp or tcp, or takes it away. They also defer cancellation. present.c; no other lock of rcm
+ * held */
 void rcm_qp_lock(struct rcm_id *id, int *cancel);
 void rcm_qp_unlock(struct rcm_id *id, int cancel);
 void rcm_lock(void); /* also defers cancellation of the thread */
@@ -414,7 +416,7 @@ int rcm_iw_connect(struct rcm_id *id, const struct rcm_connect *c, bool here); /
 int rcm_iw_connect_elsewhere(struct rcm_id *id); /* no program of this host listens: tries TCP. rcm.lock held */
 bool rcm_iw_is_here(const struct rcm_id *id, const struct rcm_connect *c);
 int rcm_iw_accept(struct rcm_id *id, const struct rcm_connect *c);
-int rcm_iw_disconnect(struct rcm_id *id);
+int rcm_iw_disconnect(struct rcm_id *id);     /* qp_lock held. ENOENT: its connection is not one of TCP */
 void rcm_iw_adopt(struct rcm_event *e);       /* the program fetches a request */
 void rcm_iw_established(struct rcm_event *e); /* the program fetches the reply: connects the queue pair */
 void rcm_iw_end(struct rcm_id *id);           /* rcm.lock held */

@@ -16,7 +16,6 @@
 #include "core/verbs.h"
 #include "core/seg.h"
 #include "frame/net.h"
-#include "path/wire_mode.h"
 #include "util/log.h"
 #include "util/units.h"
 
@@ -359,13 +358,6 @@ EXPORT int vb_iwcm_connect(struct vb_iwcm *cm, const struct vb_iwcm_addresses *e
 
 /* --- streams --- */
 
-static struct vb_qp *find_qp(const struct vb_node *node, uint32_t qpn)
-{
-	struct vb_qp *qp = atomic_load(&node->qps[VB_QP_INDEX(qpn)]);
-
-	return qp && qp->qp.qp_num == qpn && vb_qp_is_iwarp(qp) ? qp : NULL;
-}
-
 static void tell_end(struct vb_iwcm_conn *c)
 {
 	c->cm->ops->closed(c->own, c->over_err);
@@ -402,15 +394,14 @@ static int fail_attach(struct vb_iwcm_conn *c, int err)
 	return err;
 }
 
-/* Called without the lock. */
-static int attach_stream(struct vb_iwcm_conn *c, uint32_t qpn)
+/* Called without the lock, with the queue pair held. */
+static int attach_to(struct vb_qp *qp, struct vb_iwcm_conn *c)
 {
-	struct vb_qp *qp = find_qp(c->cm->node, qpn);
-	struct vb_iwcm_tie *tie = qp ? malloc(sizeof(*tie)) : NULL;
+	struct vb_iwcm_tie *tie = malloc(sizeof(*tie));
 	struct vb_iwarp_stream s = c->stream;
 
 	if (!tie)
-		return fail_attach(c, qp ? ENOMEM : EINVAL);
+		return fail_attach(c, ENOMEM);
 	*tie = (struct vb_iwcm_tie){.cm = c->cm, .conn = c};
 	s.fd = c->watch.fd;
 	s.initiator = c->active;
@@ -418,7 +409,7 @@ static int attach_stream(struct vb_iwcm_conn *c, uint32_t qpn)
 	s.own = tie;
 	c->watch.fd = -1;
 	c->state = VB_IWCM_STATE_STREAM;
-	c->qpn = qpn;
+	c->qpn = qp->made.handle;
 	c->tie = tie;
 	int err = vb_iwarp_attach(qp, &s);
 
@@ -434,15 +425,32 @@ static int attach_stream(struct vb_iwcm_conn *c, uint32_t qpn)
 	return 0;
 }
 
+static int attach_stream(struct vb_iwcm_conn *c, uint32_t qpn)
+{
+	struct vb_qp *qp = vb_iwcm_hold_qp(c->cm->node, qpn);
+
+	if (!qp)
+		return fail_attach(c, EINVAL);
+	int err = attach_to(qp, c);
+
+	vb_qp_drop(qp);
+	return err;
+}
+
 EXPORT int vb_iwcm_accept(struct vb_iwcm_conn *c, uint32_t qpn, const struct vb_iwcm_offer *offer)
 {
 	if (c->state != VB_IWCM_STATE_REQUESTED || offer->len[0] + offer->len[1] > VB_IWCM_PRIVATE_MAX)
 		return EINVAL;
-	if (!find_qp(c->cm->node, qpn))
+	struct vb_qp *qp = vb_iwcm_hold_qp(c->cm->node, qpn);
+
+	if (!qp)
 		return EINVAL;
 	int err = vb_iwcm_reply(c, offer);
 
-	return err ? err : attach_stream(c, qpn);
+	if (!err)
+		err = attach_to(qp, c);
+	vb_qp_drop(qp);
+	return err;
 }
 
 EXPORT int vb_iwcm_start(struct vb_iwcm_conn *c, uint32_t qpn)
@@ -472,13 +480,14 @@ EXPORT int vb_iwcm_reject(struct vb_iwcm_conn *c, const void *data, size_t len)
 EXPORT int vb_iwcm_disconnect(struct vb_iwcm_conn *c)
 {
 	c->cm->ops->lock();
-	bool lives = c->tie;
+	bool lives = c->tie, streams = c->state == VB_IWCM_STATE_STREAM;
 	c->cm->ops->unlock();
-	struct vb_qp *qp = lives ? find_qp(c->cm->node, c->qpn) : NULL;
+	struct vb_qp *qp = lives ? vb_iwcm_hold_qp(c->cm->node, c->qpn) : NULL;
 
 	if (!qp)
-		return c->state == VB_IWCM_STATE_STREAM ? 0 : EINVAL;
+		return streams ? 0 : EINVAL;
 	vb_iwarp_disconnect(qp);
+	vb_qp_drop(qp);
 	return 0;
 }
 
@@ -566,36 +575,6 @@ EXPORT void vb_iwcm_timeout(struct vb_iwcm *cm, uint64_t now)
 	if (cm->paused_until && cm->paused_until <= now)
 		resume_listeners(cm);
 	vb_iwcm_reap(cm);
-}
-
-/* --- the same host --- */
-
-EXPORT bool vb_iwcm_here(void)
-{
-	return vb_wire_mode() != VB_WIRE_MODE_ALWAYS;
-}
-
-EXPORT bool vb_iwcm_address(struct ibv_context *ctx, const uint8_t gid[16], uint32_t *ifindex)
-{
-	struct vb_device *dev = vb_ctx(ctx)->dev;
-	struct vb_netdev nd;
-
-	if (!dev->iwarp)
-		return false;
-	vb_device_netdev(dev, &nd);
-	for (size_t i = 0; i < nd.n_addrs; i++)
-		if (!memcmp(nd.addrs[i], gid, 16)) {
-			*ifindex = (uint32_t)nd.ifindex;
-			return true;
-		}
-	return false;
-}
-
-EXPORT int vb_iwcm_modify_here(struct ibv_context *ctx, uint32_t qpn, const struct ibv_qp_attr *attr, int mask)
-{
-	struct vb_qp *qp = find_qp(vb_ctx(ctx)->node, qpn);
-
-	return qp ? vb_modify_qp_here(qp, attr, mask) : EINVAL;
 }
 
 /* --- statistics --- */

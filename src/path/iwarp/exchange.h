@@ -1,4 +1,4 @@
-// exchange.h - declarations that cm.c and exchange.c share
+// exchange.h - declarations that cm.c, exchange.c and here.c share
 // follows: RFC 5044, 7; RFC 6581
 // SPDX-License-Identifier: MIT
 #ifndef VB_PATH_IWARP_EXCHANGE_H
@@ -98,6 +98,10 @@ struct vb_iwcm {
 	uint64_t paused_until; /* listeners without descriptors pause until then */
 	struct vb_iwcm_stats stats;
 };
+
+/* here.c: the iWARP queue pair with this number, or NULL. The program may destroy it meanwhile: to be released with
+ * vb_qp_drop */
+struct vb_qp *vb_iwcm_hold_qp(struct vb_node *node, uint32_t qpn);
 
 /* cm.c */
 struct vb_iwcm_conn *vb_iwcm_conn_new(struct vb_iwcm *cm, int fd, enum vb_iwcm_queue_name queue);
