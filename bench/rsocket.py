@@ -104,7 +104,7 @@ def figures(a, b, aim):
 
 def floor(a, b):
     """An estimate of what rsockets can reach over RoCE: with all of their copies, and with none."""
-    for steps, name in (("usrvw", "bare loop over UDP with the copies of rsockets"), ("usrvcpw", "bare loop over UDP with the copies and sums, from pages"), ("w", "bare loop over UDP without copies")):
+    for steps, name in (("usrvw", "bare loop over UDP with the copies of rsockets"), ("usrvcpw", "bare loop over UDP with the copies and sums, from pages"), ("w", "bare loop over UDP without copies"), ("usrvcpfdw", "bare loop over UDP with the copies and sums, put together in pages")):
         ours, peer, ratio, spread = turns(lambda: stream_floor(a, b, steps, 1 << 18, 5000, 1024), [lambda: rstream(a, b, GB_SEC, "-S", "65536", "-C", "5000", "-I", "2", tcp=True)], max)
         row(f"{name}, 65536 bytes, {where} / TCP", f"{ours:.2f} Gb/s", f"{peer:.2f} Gb/s", ratio, 0, "none", spread, at_most=False)
 

@@ -10,6 +10,7 @@
 #include "frame/crc32.h"
 #include "net/udp_slots.h"
 #include "udp_ways.h"
+#include "util/guard.h"
 
 /*
  * The sender sends pieces, and has at most WINDOW bytes that are not acknowledged. A piece is packets of PACKET bytes
@@ -22,11 +23,13 @@
  * and what else is done:
  *   c  both: the CRC of each packet
  *   p  sender: sends from pages that the kernel passes on (src/net/udp_slots.h)
+ *   f  sender: computes the CRC during the copy into packets, which s makes then
+ *   d  the same with p, and that copy goes past the caches into those pages: no copy of packets is made
  *   z  sender: MSG_ZEROCOPY;  i  io_uring's sendmsg;  x  io_uring's sendmsg without a copy
  *   m  receiver: io_uring's multishot recvmsg;  n  the same, and enters the kernel for its completions
  *   w  sender: each piece is a write of 64 KiB. Its first two packets go by themselves, because the first packet of a
  *      write is longer
- * ib_write_bw makes srcp, rstream usrvcpw. Both ends spin, as rstream does.
+ * ib_write_bw makes srcpfd, rstream usrvcpfdw. Both ends spin, as rstream does.
  */
 enum { WRITE = 64 << 10, HEADER = 12, TAIL = 4, SOCKET_BUFFER = 8 << 20, SEND = 65000, SEND_PACKETS = 64 };
 
@@ -34,7 +37,9 @@ static const char *steps;
 static uint64_t total, window;
 static size_t packet, segment;    /* bytes: payload, packet */
 static size_t piece, first, wire; /* bytes: payload of a piece; its packets that go by themselves; all of them */
-static uint8_t user[WRITE], stage[2 * WRITE + 64], *packets = stage;
+static _Alignas(64) uint8_t user[WRITE], stage[2 * WRITE + 64];
+static uint8_t *packets = stage;
+static struct vb_crc32_powers powers;
 static struct vb_udp_slots *slots;
 static struct udp_out *out;
 static struct udp_in *in;
@@ -78,12 +83,28 @@ static void sum(const uint8_t *from, size_t len)
 		sums += vb_crc32(0, from + at, segment - TAIL);
 }
 
-static void send_packets(int fd, uint8_t *from, size_t len)
+static void send_from_pages(int fd, const uint8_t *from, size_t len, uint8_t *slot, struct msghdr *name)
+{
+	use.sent++;
+	if (slot && vb_udp_slots_pass(slots, fd, name, slot, (uint32_t)len, &use))
+		return;
+	if (slot && makes('d'))
+		fail("stream_floor: no slot");
+
+	const struct iovec iov = {(void *)(uintptr_t)from, len};
+
+	name->msg_iov = (struct iovec *)&iov;
+	name->msg_iovlen = 1;
+	while (sendmsg(fd, name, 0) < 0)
+		if (errno != EAGAIN && errno != ENOBUFS)
+			fail("sendmsg");
+}
+
+/* slot: where the packets are; NULL: they are at `from`. */
+static void send_packets(int fd, uint8_t *from, size_t len, uint8_t *slot)
 {
 	_Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(uint16_t))] = {0};
-	struct iovec iov = {from, len};
-	struct msghdr mh = {
-	        .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)};
+	struct msghdr mh = {.msg_control = control, .msg_controllen = sizeof(control)};
 	struct cmsghdr *h = (struct cmsghdr *)control;
 	uint16_t size = (uint16_t)segment;
 
@@ -95,30 +116,73 @@ static void send_packets(int fd, uint8_t *from, size_t len)
 		udp_out_send(out, from, len, control, sizeof(control));
 		return;
 	}
-	use.sent++;
-	if (slots && len >= VB_UDP_SLOT_MIN) {
-		struct msghdr name = {.msg_control = control, .msg_controllen = sizeof(control)};
+	if (!slot && slots && len >= VB_UDP_SLOT_MIN && (slot = vb_udp_slots_room(slots, &use)))
+		vb_udp_slots_fill(slot, from, (len + 63) / 64 * 64);
+	send_from_pages(fd, from, len, slot, &mh);
+}
 
-		if (vb_udp_slots_send(slots, fd, &name, from, (uint32_t)len, &use))
-			return;
+/* Lays n packets at `at`, with their CRC, or in the slot: then only what shares a cache line with a header is at `at`
+ * first. */
+static void lay_summed(uint8_t *at, uint8_t *slot, const uint8_t *from, size_t n)
+{
+	uint8_t *filled = slot;
+	uint64_t sum[2];
+
+	for (size_t i = 0; i < n; i++, from += packet) {
+		uint8_t *bytes = at + i * segment, *payload = bytes + HEADER;
+		uint32_t head[HEADER / 4];
+
+		if (slot)
+			vb_guard_copy_sum_past(payload, slot + i * segment + HEADER, from, packet, sum);
+		else
+			vb_guard_copy_sum(payload, from, packet, sum);
+		memcpy(head, bytes, HEADER);
+		uint32_t crc = vb_crc32_summed(0, head, sum, &powers);
+
+		memcpy(payload + packet, &crc, sizeof(crc));
+		if (!slot)
+			continue;
+		uint8_t *past = slot + i * segment + HEADER;
+
+		past += vb_guard_past(past);
+		vb_udp_slots_fill(filled, at + (filled - slot), (size_t)(past - filled));
+		filled = past + packet - VB_GUARD_EDGE;
 	}
-	while (sendmsg(fd, &mh, 0) < 0)
-		if (errno != EAGAIN && errno != ENOBUFS)
-			fail("sendmsg");
+	if (slot)
+		vb_udp_slots_fill(filled, at + (filled - slot), (n * segment - (size_t)(filled - slot) + 63) / 64 * 64);
+}
+
+/* The same as send_piece with sums during the copy. */
+static void send_summed(int fd, const uint8_t *from)
+{
+	size_t ahead = first / segment, n = piece / packet - ahead;
+	uint8_t *at = stage + (first + 63) / 64 * 64, *slot = NULL;
+
+	lay_summed(stage, NULL, from, ahead);
+	if (ahead)
+		send_packets(fd, stage, first, NULL);
+	if (makes('d'))
+		slot = vb_udp_slots_room(slots, &use);
+	lay_summed(at, slot, from + ahead * packet, n);
+	send_packets(fd, at, n * segment, slot);
 }
 
 static void send_piece(int fd, uint8_t *place)
 {
 	const uint8_t *from = makes('u') ? memcpy(place, user, piece) : user;
 
+	if (makes('f')) {
+		send_summed(fd, from);
+		return;
+	}
 	if (out)
 		packets = udp_out_stage(out);
 	for (size_t i = 0; makes('s') && i < piece / packet; i++)
 		memcpy(packets + i * segment + HEADER, from + i * packet, packet);
 	sum(packets, wire);
 	if (first)
-		send_packets(fd, packets, first);
-	send_packets(fd, packets + first, wire - first);
+		send_packets(fd, packets, first, NULL);
+	send_packets(fd, packets + first, wire - first, NULL);
 	if (out)
 		udp_out_flush(out);
 }
@@ -216,6 +280,11 @@ int main(int argc, char **argv)
 	if (!window || !total)
 		return 2;
 	slots = makes('p') ? vb_udp_slots_new() : NULL;
+	powers = vb_crc32_powers(packet);
+	if ((makes('d') && !slots) || (makes('f') && !vb_guard_can_sum())) {
+		fprintf(stderr, "stream_floor: this machine lacks a step\n");
+		return 2;
+	}
 	int fd = open_socket(argv[2], argv[3], argv[4]);
 
 	choose_ways(fd, sends);

@@ -334,12 +334,14 @@ def bw(a, b):
                     read=placed(lambda: perf_bw(a, b, "ib_read_bw", 2)),
                     copied=placed(lambda: stream_floor(a, b, "src", 1 << 20, 20000, packet)),
                     pages=placed(lambda: stream_floor(a, b, "srcp", 1 << 20, 20000, packet)),
+                    together=placed(lambda: stream_floor(a, b, "srcpfd", 1 << 20, 20000, packet)),
                     fabric=lambda: fabric(a, b, MIB, 500)[0] * 8e-3)
         for name in ("write", "read"):
             compare(f"ib_{name}_bw / plain UDP, GSO and GRO", got, name, "udp", 0.5, 0.8, gb)
             compare(f"ib_{name}_bw / iperf3, one stream", got, name, "iperf3", 1.2, 1.8, gb)
         inform("bare loop over UDP: copies, CRC", got, "copied", gb)
         inform("bare loop over UDP: copies, CRC, from pages", got, "pages", gb)
+        inform("bare loop over UDP: CRC, put together in pages", got, "together", gb)
         inform("libfabric tcp, fi_pingpong 1 MiB", got, "fabric", gb)
         unplug(a)
 

@@ -93,11 +93,10 @@ void vb_udp_slots_free(struct vb_udp_slots *s)
 	free(s);
 }
 
-/* Copies past the caches. len is rounded up to 64: both buffers are longer. */
-static void copy_past_caches(uint8_t *to, const uint8_t *from, uint32_t len)
+void vb_udp_slots_fill(uint8_t *to, const uint8_t *from, size_t len)
 {
 #if defined(__x86_64__)
-	for (uint32_t i = 0; i < len; i += 64) {
+	for (size_t i = 0; i < len; i += 64) {
 		const __m128i *in = (const __m128i *)(from + i);
 		__m128i *out = (__m128i *)(to + i);
 		__m128i a = _mm_loadu_si128(in), b = _mm_loadu_si128(in + 1), c = _mm_loadu_si128(in + 2),
@@ -108,7 +107,6 @@ static void copy_past_caches(uint8_t *to, const uint8_t *from, uint32_t len)
 		_mm_stream_si128(out + 2, c);
 		_mm_stream_si128(out + 3, d);
 	}
-	_mm_sfence();
 #else
 	(void)to, (void)from, (void)len;
 #endif
@@ -125,9 +123,11 @@ static bool own_slots(struct vb_udp_slots *s, const struct vb_udp_slot_use *use)
 }
 
 /* After a failure the pipe or the socket may hold a part of the send. The peer drops what this sends. */
-static void clear_rest(struct vb_udp_slots *s, int fd, uint8_t *slot)
+static void clear_rest(struct vb_udp_slots *s, int fd)
 {
-	while (syscall(SYS_read, s->pipe[0], slot, (size_t)VB_UDP_SLOT) > 0)
+	uint8_t bytes[4096];
+
+	while (syscall(SYS_read, s->pipe[0], bytes, sizeof(bytes)) > 0)
 		;
 	syscall(SYS_sendto, fd, NULL, 0, MSG_DONTWAIT, NULL, 0);
 }
@@ -152,24 +152,30 @@ bool vb_udp_slots_are_broken(const struct vb_udp_slots *s)
 	return s->broken;
 }
 
-bool vb_udp_slots_send(struct vb_udp_slots *s, int fd, const struct msghdr *to, const uint8_t *bytes, uint32_t len,
-                       const struct vb_udp_slot_use *use)
+uint8_t *vb_udp_slots_room(struct vb_udp_slots *s, const struct vb_udp_slot_use *use)
 {
 	uint32_t i = s->next % SLOTS;
-	uint8_t *at = s->bytes + (size_t)i * VB_UDP_SLOT;
 
 	if (s->broken || (s->owner != use->owner && !own_slots(s, use)) || use->acked < s->sent[i])
-		return false;
-	copy_past_caches(at, bytes, len);
-	s->sent[i] = use->sent;
+		return NULL;
 	s->used_at = use->now;
 	s->next++;
-	if (pass_pages(s, fd, to, at, len))
+	return s->bytes + (size_t)i * VB_UDP_SLOT;
+}
+
+bool vb_udp_slots_pass(struct vb_udp_slots *s, int fd, const struct msghdr *to, uint8_t *bytes, uint32_t len,
+                       const struct vb_udp_slot_use *use)
+{
+	s->sent[(uint32_t)(bytes - s->bytes) / VB_UDP_SLOT] = use->sent;
+#if defined(__x86_64__)
+	_mm_sfence();
+#endif
+	if (!s->broken && pass_pages(s, fd, to, bytes, len))
 		return true;
 	int err = errno;
 
 	s->broken |= err == ENOSYS || err == EPERM; /* seccomp(2) refuses splice */
-	clear_rest(s, fd, at);
+	clear_rest(s, fd);
 	errno = err;
 	return false;
 }

@@ -25,11 +25,18 @@ struct vb_udp_slot_use {
 };
 
 /*
- * Copies len bytes, VB_UDP_SLOT_MIN to VB_UDP_SLOT, into the next slot, and sends them from there. to: name and control
- * data of the send. Returns false if nothing was sent: the slot is in use, or the kernel refused. Then the caller sends
- * by sendmsg(2). Nobody else may use the socket meanwhile. No cancellation point.
+ * Returns the next slot, VB_UDP_SLOT bytes from a multiple of 64 on, to be filled past the caches and passed to
+ * vb_udp_slots_pass. NULL: it is in use, or the kernel refuses. The caller need not send it.
  */
-bool vb_udp_slots_send(struct vb_udp_slots *s, int fd, const struct msghdr *to, const uint8_t *bytes, uint32_t len,
+uint8_t *vb_udp_slots_room(struct vb_udp_slots *s, const struct vb_udp_slot_use *use);
+/* Copies past the caches. to and len are multiples of 64. */
+void vb_udp_slots_fill(uint8_t *to, const uint8_t *from, size_t len);
+/*
+ * Sends len bytes, which are in a slot of vb_udp_slots_room. to: name and control data of the send. Returns false if
+ * nothing was sent: the kernel refused. Then the caller sends by sendmsg(2). Nobody else may use the socket meanwhile.
+ * No cancellation point.
+ */
+bool vb_udp_slots_pass(struct vb_udp_slots *s, int fd, const struct msghdr *to, uint8_t *bytes, uint32_t len,
                        const struct vb_udp_slot_use *use);
 /* The kernel refuses for good: all further sends fail. */
 bool vb_udp_slots_are_broken(const struct vb_udp_slots *s);

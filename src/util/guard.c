@@ -26,6 +26,14 @@
 	"	vpclmulqdq $0x11, %zmm10, %zmm" #a ", %zmm" #a "\n" \
 	"	vpternlogq $0x96, %zmm8, %zmm" #b ", %zmm" #a "\n"
 
+/* 256 bytes at rsi into these registers of 64; from them to rdi */
+#define GUARD_LOAD(a, b, c, d)                                                    \
+	"	vmovdqu64 (%rsi), %zmm" #a "\n	vmovdqu64 64(%rsi), %zmm" #b "\n" \
+	"	vmovdqu64 128(%rsi), %zmm" #c "\n	vmovdqu64 192(%rsi), %zmm" #d "\n"
+#define GUARD_STORE(a, b, c, d)                                                   \
+	"	vmovdqu64 %zmm" #a ", (%rdi)\n	vmovdqu64 %zmm" #b ", 64(%rdi)\n" \
+	"	vmovdqu64 %zmm" #c ", 128(%rdi)\n	vmovdqu64 %zmm" #d ", 192(%rdi)\n"
+
 /* x^(d+32), x^(d-32) modulo the CRC's polynomial, bits reversed, for d = 2048, 1024, 512, 384, 256, 128; then zeros */
 __asm__(".section .rodata\n"
         ".p2align 6\n"
@@ -36,8 +44,11 @@ __asm__(".section .rodata\n"
         "	.quad 0x03db1ecdc, 0x174359406\n"
         "	.quad 0x0f1da05aa, 0x15a546366\n"
         "	.quad 0x1751997d0, 0x0ccaa009e\n"
-        "	.quad 0, 0\n");
+        "	.quad 0, 0\n"
+        "vb_guard_words:\n"
+        "	.long 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15\n");
 
+// clang-format off
 __asm__(".text\n"
         ".p2align 4\n"
         "vb_guard_begin:\n"
@@ -110,127 +121,157 @@ __asm__(".text\n"
         "	vzeroupper\n"
         "	movl $1, %eax\n"
         "	ret\n"
-        /* bool raw_copy_sum(rdi dst, rsi src, rdx n, rcx sum): four sums, each of every fourth 64 bytes, which are then
-         * folded into one */
+        /* bool raw_copy_sum(rdi dst, rsi src, rdx n, rcx sum): four sums, each of every fourth 64 bytes, which are
+         * then folded into one */
         "vb_guard_raw_copy_sum:\n"
         "	vbroadcasti32x4 vb_guard_fold(%rip), %zmm10\n"
-        "	vmovdqu64 (%rsi), %zmm0\n"
-        "	vmovdqu64 64(%rsi), %zmm1\n"
-        "	vmovdqu64 128(%rsi), %zmm2\n"
-        "	vmovdqu64 192(%rsi), %zmm3\n"
-        "	vmovdqu64 %zmm0, (%rdi)\n"
-        "	vmovdqu64 %zmm1, 64(%rdi)\n"
-        "	vmovdqu64 %zmm2, 128(%rdi)\n"
-        "	vmovdqu64 %zmm3, 192(%rdi)\n"
+        GUARD_LOAD(0, 1, 2, 3)
+        GUARD_STORE(0, 1, 2, 3)
         "1:	subq $256, %rdx\n"
         "	je 2f\n"
         "	addq $256, %rsi\n"
         "	addq $256, %rdi\n"
-        "	vmovdqu64 (%rsi), %zmm4\n"
-        "	vmovdqu64 64(%rsi), %zmm5\n"
-        "	vmovdqu64 128(%rsi), %zmm6\n"
-        "	vmovdqu64 192(%rsi), %zmm7\n"
-        "	vmovdqu64 %zmm4, (%rdi)\n"
-        "	vmovdqu64 %zmm5, 64(%rdi)\n"
-        "	vmovdqu64 %zmm6, 128(%rdi)\n"
-        "	vmovdqu64 %zmm7, 192(%rdi)\n" GUARD_FOLD(0, 4) GUARD_FOLD(1, 5) GUARD_FOLD(2, 6) GUARD_FOLD(
-                3,
-                7) "	jmp 1b\n"
-                   /* bool raw_sum(rdi unused, rsi src, rdx n, rcx sum): the same without the copy */
-                   "vb_guard_raw_sum:\n"
-                   "	vbroadcasti32x4 vb_guard_fold(%rip), %zmm10\n"
-                   "	vmovdqu64 (%rsi), %zmm0\n"
-                   "	vmovdqu64 64(%rsi), %zmm1\n"
-                   "	vmovdqu64 128(%rsi), %zmm2\n"
-                   "	vmovdqu64 192(%rsi), %zmm3\n"
-                   "1:	subq $256, %rdx\n"
-                   "	je 2f\n"
-                   "	addq $256, %rsi\n"
-                   "	vmovdqu64 (%rsi), %zmm4\n"
-                   "	vmovdqu64 64(%rsi), %zmm5\n"
-                   "	vmovdqu64 128(%rsi), %zmm6\n"
-                   "	vmovdqu64 192(%rsi), %zmm7\n" GUARD_FOLD(0, 4) GUARD_FOLD(1, 5) GUARD_FOLD(2, 6) GUARD_FOLD(
-                           3,
-                           7) "	jmp 1b\n"
-                              "2:	vbroadcasti32x4 16+vb_guard_fold(%rip), %zmm10\n" GUARD_FOLD(0, 2)
-                                      GUARD_FOLD(1, 3) "	vbroadcasti32x4 32+vb_guard_fold(%rip), %zmm10\n" GUARD_FOLD(
-                                              0, 1) "	vmovdqu64 48+vb_guard_fold(%rip), %zmm10\n"
-                                                    "	vpclmulqdq $0x00, %zmm10, %zmm0, %zmm1\n"
-                                                    "	vpclmulqdq $0x11, %zmm10, %zmm0, %zmm2\n"
-                                                    "	vextracti32x4 $3, %zmm0, %xmm3\n"
-                                                    "	vpxorq %zmm1, %zmm2, %zmm0\n"
-                                                    "	vextracti32x4 $1, %zmm0, %xmm1\n"
-                                                    "	vextracti32x4 $2, %zmm0, %xmm2\n"
-                                                    "	vpxor %xmm0, %xmm3, %xmm3\n"
-                                                    "	vpxor %xmm1, %xmm2, %xmm2\n"
-                                                    "	vpxor %xmm2, %xmm3, %xmm3\n"
-                                                    "	vmovdqu %xmm3, (%rcx)\n"
-                                                    "	vzeroupper\n"
-                                                    "	movl $1, %eax\n"
-                                                    "	ret\n"
-                                                    /* bool raw_store8(rdi dst, rsi src) */
-                                                    "vb_guard_raw_word:\n"
-                                                    "	movq (%rsi), %rax\n"
-                                                    "	movq %rax, (%rdi)\n"
-                                                    "	movl $1, %eax\n"
-                                                    "	ret\n"
-                                                    /* bool raw_cas(rdi p, rsi compare, rdx swap, rcx *old) */
-                                                    "vb_guard_raw_cas:\n"
-                                                    "	movq %rsi, %rax\n"
-                                                    "	lock cmpxchgq %rdx, (%rdi)\n"
-                                                    "	movq %rax, (%rcx)\n"
-                                                    "	movl $1, %eax\n"
-                                                    "	ret\n"
-                                                    /* bool raw_add(rdi p, rsi add, rdx *old) */
-                                                    "vb_guard_raw_add:\n"
-                                                    "	lock xaddq %rsi, (%rdi)\n"
-                                                    "	movq %rsi, (%rdx)\n"
-                                                    "	movl $1, %eax\n"
-                                                    "	ret\n"
-                                                    /* int raw_place(rdi place, rsi src, rdx n, rcx rseq): 1, or 2
-                                                     * if the word has changed. An interrupted one begins again at
-                                                     * vb_guard_place_abort, unless its last store is done. */
-                                                    "vb_guard_raw_place:\n"
-                                                    "	movq %rsi, %r10\n"
-                                                    "	movq %rdx, %r11\n"
-                                                    "	movq %rcx, %r9\n"
-                                                    "	movq %rdi, %r8\n"
-                                                    "1:	leaq vb_guard_place_cs(%rip), %rax\n"
-                                                    "	movq %rax, 8(%r9)\n"
-                                                    "vb_guard_place_start:\n"
-                                                    "	movq (%r8), %rax\n" /* word */
-                                                    "	movl 8(%r8), %ecx\n"
-                                                    "	cmpl %ecx, (%rax)\n"
-                                                    "	jne 4f\n"
-                                                    "	movq 16(%r8), %rdi\n" /* dst */
-                                                    "	movq %r10, %rsi\n"
-                                                    "	movq %r11, %rcx\n"
-                                                    "	cld\n"
-                                                    "	rep movsb\n"
-                                                    "	movq 24(%r8), %rcx\n" /* tail */
-                                                    "	cmpq $8, %rcx\n"
-                                                    "	jne 2f\n"
-                                                    "	movq (%rsi), %rax\n"
-                                                    "	movq %rax, (%rdi)\n"
-                                                    "	jmp 3f\n"
-                                                    "2:	rep movsb\n"
-                                                    "3:	movq 32(%r8), %rax\n" /* done, its new value */
-                                                    "	movq 40(%r8), %rcx\n"
-                                                    "	movq %rcx, (%rax)\n"
-                                                    "vb_guard_place_commit:\n"
-                                                    "	movq $0, 8(%r9)\n"
-                                                    "	movl $1, %eax\n"
-                                                    "	ret\n"
-                                                    "4:	movq $0, 8(%r9)\n"
-                                                    "	movl $2, %eax\n"
-                                                    "	ret\n"
-                                                    "	.long 0x53053053\n" /* RSEQ_SIG */
-                                                    "vb_guard_place_abort:\n"
-                                                    "	jmp 1b\n"
-                                                    "vb_guard_end:\n"
-                                                    "vb_guard_fixup:\n"
-                                                    "	xorl %eax, %eax\n"
-                                                    "	ret\n");
+        GUARD_LOAD(4, 5, 6, 7)
+        GUARD_STORE(4, 5, 6, 7)
+        GUARD_FOLD(0, 4) GUARD_FOLD(1, 5) GUARD_FOLD(2, 6) GUARD_FOLD(3, 7)
+        "	jmp 1b\n"
+        /* bool raw_copy_sum_past(rdi dst, rsi src, rdx n, rcx sum, r8 past): the first and the last 64 bytes go to
+         * dst. A line of past is put together from two consecutive loads of 64 bytes: zmm11 says from which words. */
+        "vb_guard_raw_copy_sum_past:\n"
+        "	vbroadcasti32x4 vb_guard_fold(%rip), %zmm10\n"
+        "	movl %r8d, %eax\n"
+        "	notl %eax\n"
+        "	andl $63, %eax\n"
+        "	incl %eax\n" /* 1 to 64: bytes before the first line that is stored past the caches */
+        "	addq %rax, %r8\n"
+        "	shrl $2, %eax\n"
+        "	vpbroadcastd %eax, %zmm11\n"
+        "	vpaddd vb_guard_words(%rip), %zmm11, %zmm11\n"
+        "	leaq -64(%rdi,%rdx), %r9\n"
+        GUARD_LOAD(0, 1, 2, 3)
+        "	vmovdqu64 %zmm0, (%rdi)\n"
+        "	vmovdqa64 %zmm0, %zmm12\n"
+        "	vmovdqa64 %zmm1, %zmm13\n"
+        "	vmovdqa64 %zmm2, %zmm14\n"
+        "	vmovdqa64 %zmm3, %zmm9\n"
+        "	vpermt2d %zmm1, %zmm11, %zmm12\n"
+        "	vpermt2d %zmm2, %zmm11, %zmm13\n"
+        "	vpermt2d %zmm3, %zmm11, %zmm14\n"
+        "	vmovntdq %zmm12, (%r8)\n"
+        "	vmovntdq %zmm13, 64(%r8)\n"
+        "	vmovntdq %zmm14, 128(%r8)\n"
+        "1:	subq $256, %rdx\n"
+        "	je 3f\n"
+        "	addq $256, %rsi\n"
+        "	addq $256, %r8\n"
+        GUARD_LOAD(4, 5, 6, 7)
+        "	vmovdqa64 %zmm4, %zmm12\n"
+        "	vmovdqa64 %zmm5, %zmm13\n"
+        "	vmovdqa64 %zmm6, %zmm14\n"
+        "	vpermt2d %zmm4, %zmm11, %zmm9\n"
+        "	vpermt2d %zmm5, %zmm11, %zmm12\n"
+        "	vpermt2d %zmm6, %zmm11, %zmm13\n"
+        "	vpermt2d %zmm7, %zmm11, %zmm14\n"
+        "	vmovntdq %zmm9, -64(%r8)\n"
+        "	vmovntdq %zmm12, (%r8)\n"
+        "	vmovntdq %zmm13, 64(%r8)\n"
+        "	vmovntdq %zmm14, 128(%r8)\n"
+        "	vmovdqa64 %zmm7, %zmm9\n"
+        GUARD_FOLD(0, 4) GUARD_FOLD(1, 5) GUARD_FOLD(2, 6) GUARD_FOLD(3, 7)
+        "	jmp 1b\n"
+        "3:	vmovdqu64 %zmm9, (%r9)\n"
+        "	jmp 2f\n"
+        /* bool raw_sum(rdi unused, rsi src, rdx n, rcx sum): the same as raw_copy_sum without the copy */
+        "vb_guard_raw_sum:\n"
+        "	vbroadcasti32x4 vb_guard_fold(%rip), %zmm10\n"
+        GUARD_LOAD(0, 1, 2, 3)
+        "1:	subq $256, %rdx\n"
+        "	je 2f\n"
+        "	addq $256, %rsi\n"
+        GUARD_LOAD(4, 5, 6, 7)
+        GUARD_FOLD(0, 4) GUARD_FOLD(1, 5) GUARD_FOLD(2, 6) GUARD_FOLD(3, 7)
+        "	jmp 1b\n"
+        "2:	vbroadcasti32x4 16+vb_guard_fold(%rip), %zmm10\n"
+        GUARD_FOLD(0, 2) GUARD_FOLD(1, 3)
+        "	vbroadcasti32x4 32+vb_guard_fold(%rip), %zmm10\n"
+        GUARD_FOLD(0, 1)
+        "	vmovdqu64 48+vb_guard_fold(%rip), %zmm10\n"
+        "	vpclmulqdq $0x00, %zmm10, %zmm0, %zmm1\n"
+        "	vpclmulqdq $0x11, %zmm10, %zmm0, %zmm2\n"
+        "	vextracti32x4 $3, %zmm0, %xmm3\n"
+        "	vpxorq %zmm1, %zmm2, %zmm0\n"
+        "	vextracti32x4 $1, %zmm0, %xmm1\n"
+        "	vextracti32x4 $2, %zmm0, %xmm2\n"
+        "	vpxor %xmm0, %xmm3, %xmm3\n"
+        "	vpxor %xmm1, %xmm2, %xmm2\n"
+        "	vpxor %xmm2, %xmm3, %xmm3\n"
+        "	vmovdqu %xmm3, (%rcx)\n"
+        "	vzeroupper\n"
+        "	movl $1, %eax\n"
+        "	ret\n"
+        /* bool raw_store8(rdi dst, rsi src) */
+        "vb_guard_raw_word:\n"
+        "	movq (%rsi), %rax\n"
+        "	movq %rax, (%rdi)\n"
+        "	movl $1, %eax\n"
+        "	ret\n"
+        /* bool raw_cas(rdi p, rsi compare, rdx swap, rcx *old) */
+        "vb_guard_raw_cas:\n"
+        "	movq %rsi, %rax\n"
+        "	lock cmpxchgq %rdx, (%rdi)\n"
+        "	movq %rax, (%rcx)\n"
+        "	movl $1, %eax\n"
+        "	ret\n"
+        /* bool raw_add(rdi p, rsi add, rdx *old) */
+        "vb_guard_raw_add:\n"
+        "	lock xaddq %rsi, (%rdi)\n"
+        "	movq %rsi, (%rdx)\n"
+        "	movl $1, %eax\n"
+        "	ret\n"
+        /* int raw_place(rdi place, rsi src, rdx n, rcx rseq): 1, or 2 if the word has changed. An interrupted one
+         * begins again at vb_guard_place_abort, unless its last store is done. */
+        "vb_guard_raw_place:\n"
+        "	movq %rsi, %r10\n"
+        "	movq %rdx, %r11\n"
+        "	movq %rcx, %r9\n"
+        "	movq %rdi, %r8\n"
+        "1:	leaq vb_guard_place_cs(%rip), %rax\n"
+        "	movq %rax, 8(%r9)\n"
+        "vb_guard_place_start:\n"
+        "	movq (%r8), %rax\n" /* word */
+        "	movl 8(%r8), %ecx\n"
+        "	cmpl %ecx, (%rax)\n"
+        "	jne 4f\n"
+        "	movq 16(%r8), %rdi\n" /* dst */
+        "	movq %r10, %rsi\n"
+        "	movq %r11, %rcx\n"
+        "	cld\n"
+        "	rep movsb\n"
+        "	movq 24(%r8), %rcx\n" /* tail */
+        "	cmpq $8, %rcx\n"
+        "	jne 2f\n"
+        "	movq (%rsi), %rax\n"
+        "	movq %rax, (%rdi)\n"
+        "	jmp 3f\n"
+        "2:	rep movsb\n"
+        "3:	movq 32(%r8), %rax\n" /* done, its new value */
+        "	movq 40(%r8), %rcx\n"
+        "	movq %rcx, (%rax)\n"
+        "vb_guard_place_commit:\n"
+        "	movq $0, 8(%r9)\n"
+        "	movl $1, %eax\n"
+        "	ret\n"
+        "4:	movq $0, 8(%r9)\n"
+        "	movl $2, %eax\n"
+        "	ret\n"
+        "	.long 0x53053053\n" /* RSEQ_SIG */
+        "vb_guard_place_abort:\n"
+        "	jmp 1b\n"
+        "vb_guard_end:\n"
+        "vb_guard_fixup:\n"
+        "	xorl %eax, %eax\n"
+        "	ret\n");
+// clang-format on
 
 /* struct rseq_cs of raw_place */
 __asm__(".pushsection .data.rel.ro, \"aw\"\n"
@@ -313,6 +354,8 @@ bool vb_guard_raw_copy(void *dst, const void *src, size_t n) __attribute__((visi
 #if defined(__x86_64__)
 bool vb_guard_raw_copy_wide(void *dst, const void *src, size_t n) __attribute__((visibility("hidden")));
 bool vb_guard_raw_copy_sum(void *dst, const void *src, size_t n, uint64_t sum[2]) __attribute__((visibility("hidden")));
+bool vb_guard_raw_copy_sum_past(void *dst, const void *src, size_t n, uint64_t sum[2], void *past)
+        __attribute__((visibility("hidden")));
 bool vb_guard_raw_sum(void *none, const void *src, size_t n, uint64_t sum[2]) __attribute__((visibility("hidden")));
 #endif
 struct place;
@@ -428,6 +471,16 @@ bool vb_guard_copy_sum(void *dst, const void *src, size_t n, uint64_t sum[2])
 #else
 	(void)sum;
 	return vb_guard_raw_copy(dst, src, n);
+#endif
+}
+
+bool vb_guard_copy_sum_past(void *dst, void *past, const void *src, size_t n, uint64_t sum[2])
+{
+#if defined(__x86_64__)
+	return vb_guard_raw_copy_sum_past(dst, src, n, sum, past);
+#else
+	(void)dst, (void)past, (void)src, (void)n, (void)sum;
+	return false;
 #endif
 }
 

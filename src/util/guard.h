@@ -23,6 +23,17 @@ bool vb_guard_copy(void *dst, const void *src, size_t n);
  */
 bool vb_guard_can_sum(void);
 bool vb_guard_copy_sum(void *dst, const void *src, size_t n, uint64_t sum[2]);
+/*
+ * The same, but bytes go past the caches: all but VB_GUARD_EDGE bytes of them, whole cache lines, are stored at past +
+ * vb_guard_past(past), where only they are stored. dst gets the first and the last 64 bytes, which contain the others.
+ * past is a multiple of 4. A fence must follow before another processor reads the lines: _mm_sfence.
+ */
+#define VB_GUARD_EDGE 64u
+static inline size_t vb_guard_past(const void *past)
+{
+	return VB_GUARD_EDGE - (uintptr_t)past % VB_GUARD_EDGE;
+}
+bool vb_guard_copy_sum_past(void *dst, void *past, const void *src, size_t n, uint64_t sum[2]);
 /* Computes the sum without a copy. The same conditions. */
 bool vb_guard_sum(const void *src, size_t n, uint64_t sum[2]);
 

@@ -327,6 +327,12 @@ uint32_t vb_tx_more(const struct vb_tx *tx, const struct vb_roce_addr *addr, siz
 	return 0;
 }
 
+uint8_t *vb_tx_past(struct vb_tx *tx, uint32_t left)
+{
+	(void)tx, (void)left;
+	return NULL;
+}
+
 void vb_tx_add_more(struct vb_tx *tx, uint32_t n, size_t len, const struct vb_tx_laid *laid)
 {
 }

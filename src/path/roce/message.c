@@ -148,16 +148,18 @@ static void control_of(struct vb_tx *tx, struct control *c, const struct vb_tx_m
 
 /* --- one message --- */
 
-/* Copies the payload into the gaps, because the program's memory is valid only until vb_tx_end. */
+/* Copies the payload into the gaps, because the program's memory is valid only until vb_tx_end, and the slot may be used
+ * for another message. */
 static void fill_gaps(struct vb_tx *tx, struct vb_tx_message *m)
 {
 	for (const struct vb_tx_gap *g = tx->gap + m->gap, *end = g + m->gaps; g < end; g++)
 		if (!vb_guard_copy(tx->stage + g->at, g->from, g->len))
 			memset(tx->stage + g->at, 0, g->len);
 	m->gaps = 0;
+	m->slot = NULL;
 }
 
-/* Fills tx->pieces with the message's parts in the stage and in the program's memory. Returns how many. */
+/* Fills tx->pieces with the message's parts in the stage, in the program's memory and in its slot. Returns how many. */
 static size_t lay_pieces(struct vb_tx *tx, const struct vb_tx_message *m)
 {
 	struct iovec *p = tx->pieces;
@@ -218,29 +220,70 @@ static int send_singly(struct vb_tx *tx, struct vb_tx_message *m, struct msghdr 
 	return 0;
 }
 
+static struct vb_udp_slot_use slot_use(const struct vb_tx *tx)
+{
+	const struct vb_roce_path *path = tx->qp->roce;
+
+	return (struct vb_udp_slot_use){
+	        .owner = path->connection, .sent = path->q.rq.seq, .acked = path->q.rq.una, .now = vb_now()};
+}
+
+bool vb_tx_has_slots(const struct vb_tx *tx)
+{
+	return tx->slots && !tx->no_slots && tx->qp && tx->qp->roce && tx->qp->roce->inside;
+}
+
+void vb_tx_take_slot(struct vb_tx *tx, struct vb_tx_message *m)
+{
+	const struct vb_udp_slot_use use = slot_use(tx);
+
+	m->asked = true;
+	m->slot = vb_udp_slots_room(tx->slots, &use);
+}
+
+/* Copies what the message has in the stage into its slot. */
+static void fill_slot(const struct vb_tx *tx, const struct vb_tx_message *m)
+{
+	uint32_t at = m->at / VB_TX_LINE * VB_TX_LINE,
+	         end = (m->at + m->len + VB_TX_LINE - 1) / VB_TX_LINE * VB_TX_LINE;
+
+	for (const struct vb_tx_gap *g = tx->gap + m->gap, *last = g + m->gaps; g < last; g++) {
+		vb_udp_slots_fill(vb_tx_in_slot(m, at), tx->stage + at, g->at - at);
+		at = g->at + g->len;
+	}
+	vb_udp_slots_fill(vb_tx_in_slot(m, at), tx->stage + at, end - at);
+}
+
+/* Asks for slots after some long messages. */
+static void make_slots(struct vb_tx *tx)
+{
+	if (tx->slots || tx->no_slots || !tx->qp->roce->inside || ++tx->long_sends < SLOTS_AFTER)
+		return;
+	tx->slots = vb_udp_slots_new();
+	tx->no_slots = !tx->slots;
+}
+
 /*
  * Sends a long message of requests from a slot (net/udp_slots.h), because the kernel's copy of it is dear if the receiver
  * is on this machine. The queue pair whose packets are added is the sender of the message. Returns false if the message
  * must be sent by sendmsg(2).
  */
-static bool send_from_slot(struct vb_tx *tx, const struct vb_tx_message *m, const struct msghdr *mh)
+static bool send_from_slot(struct vb_tx *tx, struct vb_tx_message *m, const struct msghdr *mh)
 {
-	if (m->len < VB_UDP_SLOT_MIN || !m->requests || m->gaps || !tx->qp || !tx->qp->roce || tx->no_slots ||
-	    !tx->qp->roce->inside)
+	if (!m->requests || !tx->qp || !tx->qp->roce || (!m->slot && (m->len < VB_UDP_SLOT_MIN || m->gaps)))
 		return false;
-	if (!tx->slots) {
-		if (++tx->long_sends < SLOTS_AFTER)
-			return false;
-		tx->slots = vb_udp_slots_new();
-		tx->no_slots = !tx->slots;
-		if (!tx->slots)
-			return false;
-	}
-	const struct vb_roce_requester *rq = &tx->qp->roce->q.rq;
-	const struct vb_udp_slot_use use = {
-	        .owner = tx->qp->roce->connection, .sent = rq->seq, .acked = rq->una, .now = vb_now()};
+	make_slots(tx);
+	if (!vb_tx_has_slots(tx))
+		return false;
+	if (!m->slot && !m->asked)
+		vb_tx_take_slot(tx, m);
+	if (!m->slot)
+		return false;
+	const struct vb_udp_slot_use use = slot_use(tx);
 
-	if (!vb_udp_slots_send(tx->slots, tx->fd[!vb_gid_is_ipv4(m->to.dst)], mh, tx->stage + m->at, m->len, &use)) {
+	fill_slot(tx, m);
+	if (!vb_udp_slots_pass(tx->slots, tx->fd[!vb_gid_is_ipv4(m->to.dst)], mh, vb_tx_in_slot(m, m->at), m->len,
+	                       &use)) {
 		tx->no_slots = vb_udp_slots_are_broken(tx->slots);
 		return false;
 	}

@@ -17,6 +17,10 @@
  * stage is then a gap, and the kernel gathers the payload. If that memory changes between the sum and the send, the
  * ICRC is wrong, the peer drops the packet, and the requester retries it from a copy. So only packets that can be
  * retried are sent this way. The stage is reused after each send, so it stays in the processor's cache.
+ *
+ * A message that is sent from a slot (net/udp_slots.h) is put together there. If it gets the slot before its payload is
+ * copied, the cache lines that have nothing but payload go to the slot at once, and are a gap in the stage. The others
+ * follow when it is sent. Line by line both have the same bytes: see vb_tx_in_slot.
  */
 #define VB_TX_FULL_SENDS 2 /* in the stage before it is sent; the kernel then runs the same code twice in a row */
 /* bytes; room for one send more, because a FIRST packet is longer */
@@ -24,6 +28,7 @@
 #define VB_TX_MESSAGES 32
 #define VB_TX_SEGMENTS 64     /* the most segments of one send before Linux 6.9 */
 #define VB_TX_SEND_MAX 65000u /* bytes of one send; with headers it must stay below 65,536 */
+#define VB_TX_LINE 64u
 #define VB_TX_GAPS (VB_TX_STAGE / VB_TX_IN_PLACE_MIN)
 
 /* One send: n packets of seg bytes to one address. The last may be shorter. */
@@ -33,10 +38,12 @@ struct vb_tx_message {
 	uint16_t gap, gaps; /* index of the first gap, and number of gaps */
 	bool closed;
 	bool requests; /* no responses, nothing repeated: the acknowledgement of its packets means that these have come */
+	bool asked;    /* for a slot */
+	uint8_t *slot; /* where it is put together, or NULL */
 	struct vb_roce_addr to;
 };
 
-/* Payload that stays in the program's memory. */
+/* Payload that is not in the stage: in the program's memory, or in the message's slot. */
 struct vb_tx_gap {
 	uint32_t at, len;
 	const uint8_t *from;
@@ -84,6 +91,12 @@ static inline void vb_tx_flow(const struct vb_tx *tx, const struct vb_roce_addr 
 	memcpy(flow->dst, to->dst, VB_GID_LEN);
 }
 
+/* The place in the message's slot of a byte of the stage. */
+static inline uint8_t *vb_tx_in_slot(const struct vb_tx_message *m, uint32_t at)
+{
+	return m->slot + (at - m->at / VB_TX_LINE * VB_TX_LINE);
+}
+
 /* Adds the ICRC to a packet of len bytes with this identification. */
 static inline void vb_tx_seal(struct vb_tx *tx, uint8_t *packet, const struct vb_flow *flow, uint16_t id, size_t len)
 {
@@ -94,6 +107,10 @@ static inline void vb_tx_seal(struct vb_tx *tx, uint8_t *packet, const struct vb
 /* Opens the sender's socket for this address family, for packets from this GID. Returns false if there is none. Under
  * tx->lock. */
 bool vb_tx_open_socket(struct vb_tx *tx, bool v6, const uint8_t *from);
+/* May messages of the queue pair whose packets are added go by slots? The first ones do not. Under tx->lock. */
+bool vb_tx_has_slots(const struct vb_tx *tx);
+/* Takes the next slot for this message. Under tx->lock. */
+void vb_tx_take_slot(struct vb_tx *tx, struct vb_tx_message *m);
 /* Sends all messages. Returns false if some must wait. Under tx->lock. */
 bool vb_tx_flush(struct vb_tx *tx);
 

@@ -25,6 +25,23 @@ static bool copied_in(struct vb_roce_path *path, bool done, uint32_t len)
 	return done;
 }
 
+/* Places the payload of a packet past the caches, all but its first and last bytes, and computes its sum. */
+static bool place_past(struct vb_roce_path *path, uint8_t *dst, const uint8_t *src, uint32_t len,
+                       struct vb_tx_laid *laid)
+{
+	uint8_t *past = path->laying_past + (dst - path->laying);
+
+	if (!vb_guard_copy_sum_past(dst, past, src, len, laid->sum))
+		return false;
+	*laid = (struct vb_tx_laid){.at = dst,
+	                            .len = len,
+	                            .from = past + vb_guard_past(past),
+	                            .from_at = (uint32_t)vb_guard_past(past),
+	                            .from_len = len - VB_GUARD_EDGE,
+	                            .sum = {laid->sum[0], laid->sum[1]}};
+	return copied_out(path, true, len);
+}
+
 /*
  * Places the payload of a packet. For a full packet it computes the CRC sum during the copy. If the packet can be
  * retried and its data is probably not in the near cache, it computes the sum in place and the kernel gathers the data:
@@ -35,6 +52,9 @@ static bool place_payload(struct vb_roce_path *path, uint8_t *dst, const uint8_t
 	if (len % 256 || !len || !vb_guard_can_sum())
 		return copied_out(path, vb_guard_copy(dst, src, len), len);
 	struct vb_tx_laid *laid = &path->laid[(uint32_t)(dst - path->laying) / path->laying_apart];
+
+	if (path->laying_past && len >= VB_TX_IN_PLACE_MIN)
+		return place_past(path, dst, src, len, laid);
 	bool in_place = region > NEAR && len >= VB_TX_IN_PLACE_MIN && path->q.cfg.type == VB_ROCE_RC &&
 	                !path->q.again && vb_tx_in_place(path->tx);
 
@@ -42,7 +62,8 @@ static bool place_payload(struct vb_roce_path *path, uint8_t *dst, const uint8_t
 		return false;
 	laid->at = dst; /* only after success, because the next packet may use the place of a failed one */
 	laid->from = in_place ? src : NULL;
-	laid->len = len;
+	laid->len = laid->from_len = len;
+	laid->from_at = 0;
 	path->q.stats.bytes_in_place += in_place ? len : 0;
 	return copied_out(path, true, in_place ? 0 : len);
 }

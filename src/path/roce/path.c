@@ -287,11 +287,13 @@ static void emit_more(struct vb_roce_path *path, struct vb_roce_out *out)
 		path->laying_apart = vb_tx_apart(&path->to, VB_BTH_LEN + mtu);
 		for (uint32_t i = 0; i < n; i++)
 			path->laid[i].at = NULL;
+		path->laying_past = out->packet ? vb_tx_past(path->tx, out->run.left) : NULL;
 		n = out->packet ? vb_roce_output_more(&path->q, out, n, path->laying_apart) : 0;
 		if (!n)
 			break;
 		vb_tx_add_more(path->tx, n, VB_BTH_LEN + mtu, path->laid);
 	}
+	path->laying_past = NULL;
 }
 
 static bool is_send(uint8_t opcode)

@@ -142,9 +142,11 @@ void vb_roce_answer_batch(struct vb_roce_rx *rx);
 
 /* Payload of a packet whose CRC sum (util/guard.h) is known. */
 struct vb_tx_laid {
-	uint8_t *at;         /* its place in the packet; NULL: the sum is not known */
-	const uint8_t *from; /* not copied: sent from this memory, which stays mapped until vb_tx_end. NULL: copied */
+	uint8_t *at; /* its place in the packet; NULL: the sum is not known */
+	const uint8_t
+	        *from; /* a part of it is not there, but in this memory, which stays mapped until vb_tx_end, or NULL */
 	uint32_t len;
+	uint32_t from_at, from_len; /* that part */
 	uint64_t sum[2];
 };
 
@@ -182,6 +184,9 @@ void vb_tx_add_ahead(struct vb_tx *tx, const struct vb_roce_addr *addr, size_t l
 #define VB_TX_MORE 16u
 uint32_t vb_tx_apart(const struct vb_roce_addr *addr, size_t len);
 uint32_t vb_tx_more(const struct vb_tx *tx, const struct vb_roce_addr *addr, size_t len);
+/* Where payload of such packets may go past the caches (vb_guard_copy_sum_past) instead of into the stage: the place of the
+ * first byte of the next one. left: how many follow at most. NULL: nowhere, or it would not pay. */
+uint8_t *vb_tx_past(struct vb_tx *tx, uint32_t left);
 /* Adds n such packets, each with a BTH and payload. */
 void vb_tx_add_more(struct vb_tx *tx, uint32_t n, size_t len, const struct vb_tx_laid *laid);
 /* Sends the added packets and unlocks the sender. Returns false if some must wait. */
@@ -243,6 +248,7 @@ struct vb_roce_path {
 	struct vb_known known;
 	uint8_t *laying; /* the first of the packets under construction, and the distance between them */
 	uint32_t laying_apart;
+	uint8_t *laying_past;               /* where it is past the caches; NULL: nowhere */
 	struct vb_tx_laid laid[VB_TX_MORE]; /* payload of the packets under construction */
 	struct vb_work_sent sends[];
 };

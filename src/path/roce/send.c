@@ -105,9 +105,7 @@ static bool must_go(const struct vb_tx *tx)
 
 bool vb_tx_in_place(const struct vb_tx *tx)
 {
-	/* a slot is filled from the stage */
-	return !tx->fault && !tx->no_gso && !tx->sockets->framed &&
-	       !(tx->slots && !tx->no_slots && tx->qp && tx->qp->roce->inside);
+	return !tx->fault && !tx->no_gso && !tx->sockets->framed && !vb_tx_has_slots(tx);
 }
 
 /* Where the BTH of the next packet is. */
@@ -141,13 +139,15 @@ static bool same_addr(const struct vb_roce_addr *a, const struct vb_roce_addr *b
 	return !((x[0] ^ y[0]) | (x[1] ^ y[1]) | (x[2] ^ y[2]) | (x[3] ^ y[3]) | (x[4] ^ y[4]) | (x[5] ^ y[5]));
 }
 
-/* Returns the message to which a packet of this size may be added, or NULL. */
-static struct vb_tx_message *message_to_join(struct vb_tx *tx, const struct vb_roce_addr *to, uint32_t size)
+/* Returns the message to which a packet of this size may be added, or NULL. request: see is_request. Others do not join
+ * what is in a slot, because it could not be sent from there then. */
+static struct vb_tx_message *message_to_join(struct vb_tx *tx, const struct vb_roce_addr *to, uint32_t size,
+                                             bool request)
 {
 	struct vb_tx_message *m = tx->n > tx->sent ? &tx->msg[tx->n - 1] : NULL;
 
 	if (!m || m->closed || size > m->seg || m->n == VB_TX_SEGMENTS || m->len + size > VB_TX_SEND_MAX ||
-	    !same_addr(&m->to, to))
+	    !same_addr(&m->to, to) || (m->slot && !request))
 		return NULL;
 	return m;
 }
@@ -158,7 +158,8 @@ static void seal_summed(struct vb_tx *tx, struct vb_tx_message *m, uint8_t *pack
 	size_t header_len = (size_t)(laid->at - packet), len = header_len + laid->len;
 
 	if (laid->from) {
-		tx->gap[tx->gaps++] = (struct vb_tx_gap){(uint32_t)(laid->at - tx->stage), laid->len, laid->from};
+		tx->gap[tx->gaps++] = (struct vb_tx_gap){(uint32_t)(laid->at - tx->stage) + laid->from_at,
+		                                         laid->from_len, laid->from};
 		m->gaps++;
 	}
 	if (!tx->known || tx->known->len != len + VB_ICRC_LEN)
@@ -206,7 +207,8 @@ static void append_packet(struct vb_tx *tx, const struct vb_roce_addr *to, uint3
 {
 	uint8_t *packet = next_packet(tx, to);
 	uint32_t size = vb_tx_apart(to, len);
-	struct vb_tx_message *m = message_to_join(tx, to, size);
+	bool request = is_request(tx, packet[0]);
+	struct vb_tx_message *m = message_to_join(tx, to, size, request);
 
 	if (!m) {
 		m = &tx->msg[tx->n++];
@@ -216,7 +218,7 @@ static void append_packet(struct vb_tx *tx, const struct vb_roce_addr *to, uint3
 		tx->known = NULL;
 	}
 	seal_laid(tx, m, packet, len, laid);
-	m->requests = m->requests && is_request(tx, packet[0]);
+	m->requests = m->requests && request;
 	m->closed = size < m->seg;
 	m->n++;
 	m->len += size;
@@ -328,7 +330,7 @@ void vb_tx_add_ahead(struct vb_tx *tx, const struct vb_roce_addr *to, size_t len
 {
 	unsigned waits = tx->n - tx->sent;
 	bool alone = !tx->fault && waits && tx->n < VB_TX_MESSAGES &&
-	             (waits > 1 || tx->sockets->framed || !message_to_join(tx, to, (uint32_t)len + VB_ICRC_LEN));
+	             (waits > 1 || tx->sockets->framed || !message_to_join(tx, to, (uint32_t)len + VB_ICRC_LEN, false));
 
 	if (alone)
 		tx->msg[tx->n - 1].closed = true;
@@ -355,6 +357,17 @@ uint32_t vb_tx_more(const struct vb_tx *tx, const struct vb_roce_addr *to, size_
 	n = n < VB_TX_SEGMENTS - m->n ? n : VB_TX_SEGMENTS - m->n;
 	n = n < (VB_TX_STAGE - tx->used) / size ? n : (uint32_t)(VB_TX_STAGE - tx->used) / size;
 	return n < VB_TX_MORE ? n : VB_TX_MORE;
+}
+
+uint8_t *vb_tx_past(struct vb_tx *tx, uint32_t left)
+{
+	struct vb_tx_message *m = &tx->msg[tx->n - 1];
+
+	if (!m->asked && m->requests && m->at % 4 == 0 && m->seg % 4 == 0 &&
+	    m->len + (uint64_t)left * m->seg >= VB_UDP_SLOT_MIN && !tx->fault && !tx->no_gso && !tx->sockets->framed &&
+	    vb_tx_has_slots(tx))
+		vb_tx_take_slot(tx, m);
+	return m->slot ? vb_tx_in_slot(m, tx->used) : NULL;
 }
 
 void vb_tx_add_more(struct vb_tx *tx, uint32_t n, size_t len, const struct vb_tx_laid *laid)

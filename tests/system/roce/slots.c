@@ -66,10 +66,22 @@ static void fill_data(uint8_t seed)
 		data[i] = (uint8_t)(i * 7 + i / 251 + seed);
 }
 
+static bool send_data_at(uint32_t offset, uint64_t owner, uint64_t sent, uint64_t acked, uint64_t now)
+{
+	const struct vb_udp_slot_use use = {.owner = owner, .sent = sent, .acked = acked, .now = now};
+	static uint8_t shifted[VB_UDP_SLOT + 64];
+	uint8_t *slot = vb_udp_slots_room(slots, &use);
+
+	if (!slot)
+		return false;
+	memcpy(shifted + offset, data, LEN);
+	vb_udp_slots_fill(slot, shifted, (offset + LEN + 63) / 64 * 64);
+	return vb_udp_slots_pass(slots, from, &name, slot + offset, LEN, &use);
+}
+
 static bool send_data(uint64_t owner, uint64_t sent, uint64_t acked, uint64_t now)
 {
-	return vb_udp_slots_send(slots, from, &name, data, LEN,
-	                         &(struct vb_udp_slot_use){.owner = owner, .sent = sent, .acked = acked, .now = now});
+	return send_data_at(0, owner, sent, acked, now);
 }
 
 /* Receives the datagrams of one send, and compares them with the data. */
@@ -104,6 +116,30 @@ static void arrives(int family)
 static void a_long_send_arrives_as_its_packets(void)
 {
 	arrives(AF_INET);
+}
+
+static void a_send_may_begin_anywhere_in_its_first_line(void)
+{
+	open_pair(AF_INET);
+	for (uint32_t i = 0; i < 16; i++) {
+		fill_data((uint8_t)i);
+		CHECK(send_data_at(4 * i, 1, i + 1, i, 0));
+		expect_data();
+	}
+	close_pair();
+}
+
+/* The sender may find that it cannot use a slot that it has taken. */
+static void a_slot_that_was_not_sent_is_free(void)
+{
+	open_pair(AF_INET);
+	for (uint32_t i = 0; i < SLOTS; i++)
+		CHECK(vb_udp_slots_room(slots,
+		                        &(struct vb_udp_slot_use){.owner = 1, .sent = 10, .acked = 0, .now = 0}));
+	fill_data(3);
+	CHECK(send_data(1, 10, 0, 0));
+	expect_data();
+	close_pair();
 }
 
 static void a_long_send_arrives_as_its_packets_by_ipv6(void)
@@ -208,6 +244,8 @@ int main(void)
 		SKIP("this kernel does not pass pages on to UDP sockets");
 	RUN(a_long_send_arrives_as_its_packets);
 	RUN(a_long_send_arrives_as_its_packets_by_ipv6);
+	RUN(a_send_may_begin_anywhere_in_its_first_line);
+	RUN(a_slot_that_was_not_sent_is_free);
 	RUN(ipv4s_identification_is_0);
 	RUN(a_slot_waits_for_the_acknowledgement_of_its_packets);
 	RUN(another_connection_waits_until_the_slots_are_not_used);

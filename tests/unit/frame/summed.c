@@ -44,6 +44,39 @@ static void copies_copy_what_they_should_and_no_more(void)
 	}
 }
 
+/* Each byte is where it should be: whole lines past the caches, the others at the first place; and nothing beside them. */
+static void copied_past(size_t shift, size_t at, size_t n)
+{
+	static _Alignas(VB_GUARD_EDGE) uint8_t past[ROOM];
+	uint8_t *to_past = past + 256 + shift;
+	size_t line = vb_guard_past(to_past), end = line + n - VB_GUARD_EDGE;
+	uint64_t sum[2], same[2];
+
+	CHECK((uintptr_t)(to_past + line) % VB_GUARD_EDGE == 0 && line >= 1 && line <= VB_GUARD_EDGE);
+	memset(past, 0xee, sizeof(past));
+	CHECK(vb_guard_copy_sum_past(to + 64, to_past, from + at, n, sum));
+	CHECK(vb_guard_sum(from + at, n, same) && !memcmp(sum, same, sizeof(sum)));
+	for (size_t i = 0; i < n; i++) {
+		CHECK((i >= line && i < end ? to_past : to + 64)[i] == from[at + i]);
+		CHECK(i < VB_GUARD_EDGE || i >= n - VB_GUARD_EDGE || !to[64 + i]);
+	}
+	for (size_t i = 0; i < sizeof(past); i++)
+		CHECK((past + i >= to_past + line && past + i < to_past + end) || past[i] == 0xee);
+	for (size_t i = 0; i < 64; i++)
+		CHECK(!to[i] && !to[64 + n + i]);
+	memset(to, 0, sizeof(to));
+}
+
+static void copies_past_the_caches_leave_only_the_edges_to_the_stage(void)
+{
+	ref_random_bytes(from, sizeof(from));
+	memset(to, 0, sizeof(to));
+	for (size_t n = 256; vb_guard_can_sum() && n <= 4096; n += 256) {
+		for (size_t shift = 0; shift <= VB_GUARD_EDGE; shift += 4)
+			copied_past(shift, (shift + n / 256) % 67, n);
+	}
+}
+
 static void copies_survive_a_page_that_is_not_there(void)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -63,6 +96,7 @@ static void copies_survive_a_page_that_is_not_there(void)
 	for (size_t n = 256; vb_guard_can_sum() && n <= 4096; n += 256) {
 		CHECK(!vb_guard_copy_sum(to, p + page - 1, n, sum));
 		CHECK(!vb_guard_sum(p + page - 1, n, sum));
+		CHECK(!vb_guard_copy_sum_past(to, to + 512, p + page - n + 1, n, sum));
 		CHECK(!vb_guard_copy_sum(p + page - n + 1, from, n, sum));
 	}
 	munmap(p, page);
@@ -100,6 +134,7 @@ static void what_a_copy_has_added_up_gives_the_icrc_of_the_packet(void)
 int main(void)
 {
 	RUN(copies_copy_what_they_should_and_no_more);
+	RUN(copies_past_the_caches_leave_only_the_edges_to_the_stage);
 	RUN(copies_survive_a_page_that_is_not_there);
 	RUN(what_a_copy_has_added_up_gives_the_icrc_of_the_packet);
 	return 0;
