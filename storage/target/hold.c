@@ -37,7 +37,7 @@ static void held_submit(struct nb_backend *b, struct nb_request *r)
 	h->end = &r->next;
 }
 
-static struct nb_request *take_held(struct held *h)
+static struct nb_request *first_request(struct held *h)
 {
 	struct nb_request *r = h->first;
 
@@ -52,7 +52,7 @@ static uint64_t held_turn(struct nb_clock *c, uint64_t now)
 	struct held *h = (struct held *)(void *)((uint8_t *)c - offsetof(struct held, clock));
 
 	while (h->first && h->first->moved <= now) {
-		struct nb_request *r = take_held(h);
+		struct nb_request *r = first_request(h);
 
 		h->b.late++;
 		r->done(r, NB_LATE);
@@ -65,7 +65,7 @@ static void held_close(struct nb_backend *b)
 	struct held *h = held_of(b);
 
 	while (h->first) {
-		struct nb_request *r = take_held(h);
+		struct nb_request *r = first_request(h);
 
 		if (b->successor)
 			nb_submit(b->successor, r);
