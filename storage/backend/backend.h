@@ -165,6 +165,7 @@ struct nb_backend {
 	/* bytes that this program has copied for requests, without the kernel's copies */
 	uint64_t copied;
 	bool compare_write;
+	bool ordered; /* requests of the same blocks are executed in the order in which they come */
 	bool fenced;  /* another opening of the medium may help … */
 	bool returns; /* … and the backend does that itself: NB_LET_IN */
 	enum nb_access access;

@@ -525,6 +525,8 @@ struct nb_rbd *nb_rbd_new(const struct nb_config *config, struct nb_ring *ring)
 	d->b.kind = &nb_rbd;
 	d->b.block = config->block ? config->block : 512;
 	d->b.zeros_after_discard = true;
+	/* the cluster executes a client's requests to an object in order; rbd_full.c keeps it for those that wait */
+	d->b.ordered = true;
 	return d;
 }
 

@@ -142,6 +142,22 @@ void nb_rbd_gateway_serves(struct nb_rbd_gateway *w, const char *serves); /* it 
 /* What all gateways of the image must have in common, as one word. */
 void nb_rbd_serves(const struct nb_config *config, uint64_t size, char out[NB_SERVES]);
 
+/* rbd_watch.c: a watch of an object. None of its calls waits for a cluster that does not answer. Threads of librados call
+ * woken when somebody has notified, or the watch has broken: the user then tells nb_rbd_watch_keep so. */
+struct nb_rbd_watched {
+	const struct nb_rbd_library *lib;
+	rados_t rados;
+	rados_ioctx_t io;            /* nb_rbd_watch_end destroys it */
+	const char *object, *client; /* client: the answer to those who notify */
+};
+struct nb_rbd_watch;
+/* NULL: no memory */
+struct nb_rbd_watch *nb_rbd_watch_new(const struct nb_rbd_watched *of, void (*woken)(void *owner, bool broken),
+                                      void *owner);
+void nb_rbd_watch_keep(struct nb_rbd_watch *w, bool broken); /* begins it, or continues to; to be called often */
+void nb_rbd_watch_end(struct nb_rbd_watch *w);               /* waits for a second at most. woken is called no more */
+void nb_rbd_watch_shut_down(rados_t rados);                  /* the connection has ended */
+
 /* rbd_fence.c: the cluster takes nothing of that connection any more, and the image's lock is not its. 0, or a negative
  * errno value */
 int nb_rbd_fence(const struct nb_rbd_gateway_place *at, rados_ioctx_t io, char *victim);

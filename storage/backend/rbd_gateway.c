@@ -13,7 +13,6 @@
 
 /* Limit of the wait for those who are told. It is in whole seconds: for less the OSD takes its default of 30 s. */
 #define NOTIFY_MS 1000
-#define WATCH_S 10         /* a watcher that is gone counts that long */
 #define JOIN_MS 12000      /* limit of joining: it may take the time of two leases */
 #define CONFLICTS 20       /* others were faster so often: later */
 #define CONFIRMED_MS 30000 /* without news of its lease, a gateway starts no write */
@@ -25,8 +24,8 @@ struct nb_rbd_gateway {
 	rados_ioctx_t io;
 	char id[130], object[160], text[NG_TEXT];
 	struct ng g; /* of the thread that opens the image, then of the one below */
-	uint64_t version, watch;
-	bool watching;
+	uint64_t version;
+	struct nb_rbd_watch *watch; /* without it the gateway only learns of changes a moment later */
 	pthread_t thread;
 	bool has_thread;
 	uint64_t confirmed; /* when it last wrote the state, in boot_ms; atomic */
@@ -108,29 +107,16 @@ static int write_state(struct nb_rbd_gateway *w)
 
 /* ---- telling others ---- */
 
-static void wake_up(struct nb_rbd_gateway *w, bool broken)
+/* Called by threads of librados, too. */
+static void wake_up(void *arg, bool broken)
 {
+	struct nb_rbd_gateway *w = arg;
+
 	pthread_mutex_lock(&w->lock);
 	w->woken = true;
 	w->broken |= broken;
 	pthread_cond_signal(&w->wake);
 	pthread_mutex_unlock(&w->lock);
-}
-
-/* Called by threads of librados. */
-static void told(void *arg, uint64_t id, uint64_t handle, uint64_t who, void *data, size_t length)
-{
-	struct nb_rbd_gateway *w = arg;
-
-	(void)who, (void)data, (void)length;
-	w->lib->rados_notify_ack(w->io, w->object, id, handle, w->g.client, (int)strlen(w->g.client));
-	wake_up(w, false);
-}
-
-static void watch_broke(void *arg, uint64_t handle, int error)
-{
-	(void)handle, (void)error;
-	wake_up(arg, true);
 }
 
 /* The answers have the clients' addresses. An owner whose address is not among them is perhaps gone. */
@@ -145,17 +131,6 @@ static void tell_others(struct nb_rbd_gateway *w)
 	    !(reply && memmem(reply, n, owner, strlen(owner))))
 		strcpy(w->g.silent, owner);
 	w->lib->rados_buffer_free(reply);
-}
-
-/* Without a watch the gateway only learns of changes a moment later. */
-static void keep_watch(struct nb_rbd_gateway *w, bool broken)
-{
-	if (w->watching && broken) {
-		w->lib->rados_unwatch2(w->io, w->watch);
-		w->watching = false;
-	}
-	if (!w->watching)
-		w->watching = !w->lib->rados_watch3(w->io, w->object, &w->watch, told, watch_broke, WATCH_S, w);
 }
 
 /* ---- taking over ---- */
@@ -232,7 +207,7 @@ static void take_orders(struct nb_rbd_gateway *w)
 	w->woken = w->wanted = w->broken = false;
 	pthread_mutex_unlock(&w->lock);
 	if (w->g.role != NG_JOINING)
-		keep_watch(w, broken);
+		nb_rbd_watch_keep(w->watch, broken);
 }
 
 static int act_once(struct nb_rbd_gateway *w, enum ng_act *act)
@@ -540,6 +515,10 @@ int nb_rbd_gateway_join(const struct nb_rbd_gateway_place *at, const char *name,
 	w->lib->rados_set_pool_full_try(w->io); /* a lock is broken also in a pool that is full */
 	snprintf(w->serves, sizeof(w->serves), "%s", serves);
 	error = take_client(w, name, before);
+	const struct nb_rbd_watched watched = {w->lib, w->rados, w->io, w->object, w->g.client};
+
+	if (!error && !(w->watch = nb_rbd_watch_new(&watched, wake_up, w)))
+		error = -ENOMEM;
 	if (!error)
 		error = join_in_time(w);
 	if (!error) {
@@ -550,7 +529,10 @@ int nb_rbd_gateway_join(const struct nb_rbd_gateway_place *at, const char *name,
 		return 0;
 	}
 	explain(w, error, why);
-	w->lib->rados_ioctx_destroy(w->io);
+	if (w->watch)
+		nb_rbd_watch_end(w->watch);
+	else
+		w->lib->rados_ioctx_destroy(w->io);
 	nb_rbd_gateway_free(w);
 	return error;
 }
@@ -577,9 +559,5 @@ void nb_rbd_gateway_leave(struct nb_rbd_gateway *w)
 		pthread_join(w->thread, NULL);
 	else
 		look_once(w, &act);
-	if (w->watching) {
-		w->lib->rados_unwatch2(w->io, w->watch);
-		w->lib->rados_watch_flush(w->rados); /* no call of told is in progress any more */
-	}
-	w->lib->rados_ioctx_destroy(w->io);
+	nb_rbd_watch_end(w->watch);
 }

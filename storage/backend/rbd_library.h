@@ -50,8 +50,12 @@
 	X(rados_write_op_create)         \
 	X(rados_write_op_write_full)     \
 	X(rados_write_op_operate)        \
-	X(rados_watch3)                  \
-	X(rados_unwatch2)                \
+	X(rados_aio_create_completion2)  \
+	X(rados_aio_is_complete)         \
+	X(rados_aio_get_return_value)    \
+	X(rados_aio_release)             \
+	X(rados_aio_watch2)              \
+	X(rados_aio_unwatch)             \
 	X(rados_watch_flush)             \
 	X(rados_notify2)                 \
 	X(rados_notify_ack)              \

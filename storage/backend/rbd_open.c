@@ -74,8 +74,12 @@ static void let_go(const struct nb_rbd_library *lib, struct nb_rbd_cluster *c)
 	pthread_mutex_unlock(&clusters_lock);
 	if (!last)
 		return;
-	if (c->rados)
-		lib->rados_shutdown(c->rados);
+	if (c->rados) {
+		rados_t rados = c->rados;
+
+		lib->rados_shutdown(rados);
+		nb_rbd_watch_shut_down(rados);
+	}
 	free_cluster(c);
 }
 

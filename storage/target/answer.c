@@ -34,6 +34,8 @@ char *nt_answer_line(void *server, char *line)
 {
 	struct nt_server *s = server;
 
+	if (!s->serving && strcmp(line, "status") && strcmp(line, "metrics") && strcmp(line, "stop"))
+		return strdup("error: the target opens its images\n");
 	if (!strcmp(line, "status"))
 		return nt_status_json(s);
 	if (!strcmp(line, "reload")) {

@@ -48,26 +48,34 @@ void nt_apply_ids(struct nt_subsystem *s, const struct nt_config_subsystem *c)
 		nt_subsystem_ids(s, (uint16_t)(b->part * IDS + 1), (uint16_t)((b->part + 1) * IDS));
 }
 
-/* Hosts of other namespaces do not wait for a medium that other machines share, but for one that was served before:
- * its own hosts would find no namespace meanwhile. */
-static unsigned open_ns(struct nt_server *sv, struct nt_subsystem *s, const struct nt_config_ns *c, bool before)
+/* Nobody waits for a medium that other machines share. */
+static unsigned open_ns(struct nt_server *sv, struct nt_subsystem *s, const struct nt_config_ns *c)
 {
-	return (!before && nt_opens_later(sv, c) ? nt_open_later(sv, s, c, 0) : nt_apply_ns(sv, s, c)) != 0;
+	return (nt_opens_later(sv, c) ? nt_open_later(sv, s, c, 0) : nt_apply_ns(sv, s, c)) != 0;
+}
+
+/* The same disk for its hosts, which find its namespace all the time. */
+static bool stays(struct nt_server *sv, const struct nt_namespace *ns, const struct nt_config_ns *old,
+                  const struct nt_config_ns *new)
+{
+	return new &&nt_opens_later(sv, old) && nt_opens_later(sv, new) && same_text(old->path, new->path) &&
+	       old->block == new->block && old->has_uuid == new->has_uuid && !memcmp(old->uuid, new->uuid, 16) &&
+	       !ns->backend->fenced;
 }
 
 static unsigned apply_ns(struct nt_server *sv, struct nt_subsystem *s, const struct nt_config_subsystem *old,
                          const struct nt_config_subsystem *new)
 {
 	unsigned wrong = 0;
-	bool before[NT_NAMESPACES_MAX + 1] = {0};
 
 	for (size_t i = 0; old && i < old->ns_count; i++) {
 		struct nt_namespace *ns = s->ns[old->ns[i].nsid];
+		const struct nt_config_ns *c = nt_config_find_ns(new, old->ns[i].nsid);
 
-		if (!ns || nt_same_ns(&old->ns[i], nt_config_find_ns(new, old->ns[i].nsid)))
+		if (!ns || nt_same_ns(&old->ns[i], c))
 			continue;
-		before[ns->nsid] = true;
-		nt_namespace_remove(ns);
+		if (!stays(sv, ns, &old->ns[i], c) || !(nt_is_held(ns) || nt_hold_medium(sv, ns)))
+			nt_namespace_remove(ns);
 	}
 	nt_listeners_let_go();
 	for (size_t i = 0; i < new->ns_count; i++) {
@@ -79,8 +87,8 @@ static unsigned apply_ns(struct nt_server *sv, struct nt_subsystem *s, const str
 			wrong++;
 			continue;
 		}
-		if (!ns || (ns->backend->fenced && !ns->backend->returns)) {
-			wrong += open_ns(sv, s, c, before[c->nsid]);
+		if (!ns || nt_is_held(ns) || (ns->backend->fenced && !ns->backend->returns)) {
+			wrong += open_ns(sv, s, c);
 			continue;
 		}
 		int error = nt_namespace_resize(ns, c->size);

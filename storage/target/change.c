@@ -185,6 +185,11 @@ static char *add_described(struct nt_server *s, struct nt_subsystem *x, struct n
 		return say_error("no memory");
 	bool later = nt_opens_later(s, ns);
 	uint64_t asker = later ? nt_control_defer(s->control) : 0;
+
+	if (later && !asker) {
+		c->ns_count--;
+		return say_error("too many images are being opened");
+	}
 	int error = later ? nt_open_later(s, x, ns, asker) : nt_apply_ns(s, x, ns);
 
 	if (error) {

@@ -16,17 +16,20 @@
 
 #include "target/control.h"
 
-#define ASKERS 8
+#define ASKERS 8   /* at once, beside … */
+#define LATER 256u /* … those whose answer takes time */
 #define LINE 1024
 
 struct asker {
 	struct nt_watch watch;
-	struct nt_control *control; /* NULL: this place is free */
+	struct nt_control *control;
+	struct asker *next;
 	char line[LINE];
 	size_t len;
 	char *answer;
 	size_t answer_len, sent;
 	uint64_t number; /* no other asker has it */
+	bool later;
 };
 
 struct nt_control {
@@ -34,8 +37,9 @@ struct nt_control {
 	nt_answer *answer;
 	void *owner; /* for answer */
 	struct nt_watch watch;
-	struct asker askers[ASKERS];
-	struct asker *asking; /* whose line is being answered */
+	struct asker *askers;
+	uint32_t count, later; /* later: those of them whose answer takes time */
+	struct asker *asking;  /* whose line is being answered */
 	uint64_t asked;
 	struct sockaddr_un address;
 };
@@ -98,16 +102,25 @@ static int socket_address(const char *path, struct sockaddr_un *a)
 
 static void dismiss_asker(struct asker *a)
 {
-	nt_loop_remove(a->control->loop, &a->watch);
+	struct nt_control *c = a->control;
+	struct asker **at = &c->askers;
+
+	while (*at != a)
+		at = &(*at)->next;
+	*at = a->next;
+	c->count--;
+	c->later -= a->later;
+	nt_loop_remove(c->loop, &a->watch);
 	close(a->watch.fd);
 	free(a->answer);
-	memset(a, 0, sizeof(*a));
+	free(a);
 }
 
+/* An answer without text is a zero byte, because a target that has died answers nothing at all. */
 static void give_answer(struct asker *a, char *answer)
 {
 	a->answer = answer;
-	a->answer_len = answer ? strlen(answer) : 0;
+	a->answer_len = answer ? strlen(answer) + !*answer : 0;
 	nt_loop_change(a->control->loop, &a->watch, EPOLLOUT);
 }
 
@@ -133,25 +146,29 @@ static void listen_to(struct asker *a)
 	a->control->asking = a;
 	char *answer = a->control->answer(a->control->owner, a->line);
 
-	if (answer == NT_LATER) /* until then only its end is of interest */
+	if (answer == NT_LATER) { /* until then only its end is of interest */
+		a->later = true;
+		a->control->later++;
 		nt_loop_change(a->control->loop, &a->watch, 0);
-	else
+	} else
 		give_answer(a, answer);
 }
 
 uint64_t nt_control_defer(struct nt_control *c)
 {
-	return c->asking->number;
+	return c->later < LATER ? c->asking->number : 0;
 }
 
 void nt_control_answer(struct nt_control *c, uint64_t asker, char *answer)
 {
-	for (int i = 0; c && i < ASKERS; i++)
-		if (c->askers[i].control && c->askers[i].number == asker) {
-			give_answer(&c->askers[i], answer);
-			return;
-		}
-	free(answer);
+	struct asker *a = c ? c->askers : NULL;
+
+	while (a && a->number != asker)
+		a = a->next;
+	if (a)
+		give_answer(a, answer);
+	else
+		free(answer);
 }
 
 static void asker_ready(struct nt_watch *w, uint32_t events)
@@ -175,23 +192,23 @@ static void somebody_asks(struct nt_watch *w, uint32_t events)
 {
 	struct nt_control *c = (struct nt_control *)(void *)((uint8_t *)w - offsetof(struct nt_control, watch));
 	int fd = accept4(w->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-	bool may = fd >= 0 && is_trusted_peer(fd);
+	bool may = fd >= 0 && is_trusted_peer(fd) && c->count - c->later < ASKERS;
+	struct asker *a = may ? calloc(1, sizeof(*a)) : NULL;
 
-	for (int i = 0; may && i < ASKERS; i++) {
-		struct asker *a = &c->askers[i];
-
-		if (a->control)
-			continue;
+	if (a) {
 		a->control = c;
 		a->number = ++c->asked;
 		a->watch = (struct nt_watch){.fd = fd, .events = EPOLLIN, .ready = asker_ready};
-		if (!nt_loop_add(c->loop, &a->watch))
-			return;
-		memset(a, 0, sizeof(*a));
-		break;
 	}
-	if (fd >= 0)
-		close(fd);
+	if (!a || nt_loop_add(c->loop, &a->watch)) {
+		free(a);
+		if (fd >= 0)
+			close(fd);
+		return;
+	}
+	a->next = c->askers;
+	c->askers = a;
+	c->count++;
 }
 
 /* ---- opening and closing ---- */
@@ -246,14 +263,13 @@ void nt_control_close(struct nt_control *c)
 {
 	if (!c)
 		return;
-	for (int i = 0; i < ASKERS; i++) {
-		struct asker *a = &c->askers[i];
+	while (c->askers) {
+		struct asker *a = c->askers;
 
-		if (a->control && a->answer) /* the client that asked us to stop gets its answer */
+		if (a->answer) /* the client that asked us to stop gets its answer */
 			(void)!send(a->watch.fd, a->answer + a->sent, a->answer_len - a->sent,
 			            MSG_NOSIGNAL | MSG_DONTWAIT);
-		if (a->control)
-			dismiss_asker(a);
+		dismiss_asker(a);
 	}
 	nt_loop_remove(c->loop, &c->watch);
 	close(c->watch.fd);
@@ -284,8 +300,9 @@ static int ask_line(const char *program, const char *path, const char *line)
 		refused = true;
 	while ((n = read(fd, buf, sizeof(buf))) > 0) {
 		refused |= first && n >= 6 && !memcmp(buf, "error:", 6);
+		if (!first || *buf)
+			fwrite(buf, 1, (size_t)n, stdout);
 		first = false;
-		fwrite(buf, 1, (size_t)n, stdout);
 	}
 	close(fd);
 	return refused || first;

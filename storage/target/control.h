@@ -19,7 +19,7 @@ char *nt_control_path(const char *what, uint16_t port); /* the default for a tar
 int nt_control_open(struct nt_loop *l, const char *path, nt_answer *answer, void *owner,
                     struct nt_control **out); /* 0 or errno */
 void nt_control_close(struct nt_control *c);
-uint64_t nt_control_defer(struct nt_control *c); /* the asker whose line is being answered; never 0 */
+uint64_t nt_control_defer(struct nt_control *c); /* the asker whose line is being answered; 0: too many wait already */
 void nt_control_answer(struct nt_control *c, uint64_t asker, char *answer); /* takes answer; it may have gone */
 /* The client: sends the words as a line, prints the answer and returns an exit status. */
 int nt_control_ask(const char *program, const char *path, int argc, char **argv);

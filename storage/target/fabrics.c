@@ -103,10 +103,21 @@ static bool key_holds(const struct nt_queue *q, const char *hostnqn, const char 
 
 #define WAITS 0xffffu /* not a status: the request waits */
 
+static bool may_pass_later_ones(const struct nt_queue *q)
+{
+	for (uint32_t i = 0; i < q->entries; i++) {
+		const struct nt_request *r = &q->requests[i];
+
+		if (r->state == NT_BACKEND && !(r->ns && r->ns->backend->ordered))
+			return true;
+	}
+	return false;
+}
+
 /*
  * Returns an earlier controller of the host whose connection has ended while the backend still processes its commands.
  * A host that reconnects may repeat unanswered commands, and what follows the repetition must not be overwritten by the
- * first execution.
+ * first execution. A backend that keeps the order sees to that itself.
  */
 static struct nt_controller *must_wait(const struct nt_subsystem *s, const char *hostnqn, const uint8_t *hostid,
                                        const struct nt_controller *but)
@@ -115,7 +126,8 @@ static struct nt_controller *must_wait(const struct nt_subsystem *s, const char 
 		if (c == but || !nt_is_of_host(c, hostnqn, hostid))
 			continue;
 		for (uint32_t i = 1; i <= NT_QUEUES_MAX; i++)
-			if (c->queues[i] && c->queues[i]->closing && c->queues[i]->busy)
+			if (c->queues[i] && c->queues[i]->closing && c->queues[i]->busy &&
+			    may_pass_later_ones(c->queues[i]))
 				return c;
 	}
 	return NULL;

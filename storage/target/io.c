@@ -268,6 +268,8 @@ static void step_done(struct nb_request *io, int error)
 		nt_lost(r->ns);
 	if (r->phase == SUBMITTING)
 		r->phase = DONE;
+	else if (r->queue->closing) /* its host may have repeated it already: no further step */
+		finish_request(r);
 	else
 		run_steps(r);
 }

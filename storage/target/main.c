@@ -394,6 +394,16 @@ static void stop_server(void)
 		_exit(0);
 }
 
+static void open_control(const struct options *o, uint16_t port)
+{
+	char *path = o->control ? strdup(o->control) : nt_control_path("target", port);
+	int error = path ? nt_control_open(server.loop, path, nt_answer_line, &server, &server.control) : EACCES;
+
+	if (error)
+		nt_say("no control socket%s%s: %s", path ? " at " : "", path ? path : "", strerror(error));
+	free(path);
+}
+
 static bool set_up_server(const struct options *o, struct nt_config *c)
 {
 	int error;
@@ -411,19 +421,10 @@ static bool set_up_server(const struct options *o, struct nt_config *c)
 	server.target.auth = &nt_dhchap;
 #endif
 	server.target.now = server.target.started = nt_now();
+	if (o->control || (c->listen_count && c->listen[0].port)) /* media of other machines may take a while */
+		open_control(o, c->listen_count ? c->listen[0].port : 0);
 	return !nt_apply(&server, c) && server.listeners;
 }
-
-static void open_control(const struct options *o)
-{
-	char *path = o->control ? strdup(o->control) : nt_control_path("target", nt_listener_port(server.listeners));
-	int error = path ? nt_control_open(server.loop, path, nt_answer_line, &server, &server.control) : EACCES;
-
-	if (error)
-		nt_say("no control socket%s%s: %s", path ? " at " : "", path ? path : "", strerror(error));
-	free(path);
-}
-
 static int ask_target(const struct options *o, int argc, char **argv)
 {
 	char *path = o->control ? strdup(o->control) : nt_control_path("target", o->port);
@@ -456,7 +457,8 @@ int main(int argc, char **argv)
 	bool served = set_up_server(&o, &c);
 
 	if (served) {
-		open_control(&o);
+		if (!server.control && !o.control)
+			open_control(&o, nt_listener_port(server.listeners));
 		print_urls(&server);
 		server.serving = true;
 		while (!server.stop) {
@@ -464,9 +466,9 @@ int main(int argc, char **argv)
 			if (server.reload)
 				reload_config();
 		}
-		nt_control_close(server.control);
-		server.control = NULL;
 	}
+	nt_control_close(server.control);
+	server.control = NULL;
 	nt_config_free(&c);
 	if (server.loop && server.ring && server.target.pool) {
 		stop_server();

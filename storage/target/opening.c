@@ -91,7 +91,9 @@ static int serve_again(struct nt_server *sv, struct nt_namespace *ns, const stru
 {
 	struct nt_subsystem *s = ns->subsystem;
 
-	if (!ns->backend->fenced || ns->backend->returns) { /* it has come back meanwhile */
+	bool held = nt_is_held(ns);
+
+	if (!held && (!ns->backend->fenced || ns->backend->returns)) { /* it has come back meanwhile */
 		nb_close(b);
 		return 0;
 	}
@@ -99,9 +101,57 @@ static int serve_again(struct nt_server *sv, struct nt_namespace *ns, const stru
 		nt_namespace_remove(ns);
 		return serve_medium(sv, s, c, b);
 	}
+	if (held) {
+		ns->backend->successor = b;
+		ns->ana_group = c->ana_group;
+	}
 	nt_namespace_replace(ns, b);
 	nt_limit_namespace(ns, &c->limits);
 	return 0;
+}
+
+/* A medium for which the start of the target waits. */
+struct awaited {
+	struct nb_opening opening;
+	bool done;
+	int error;
+	struct nb_backend *b;
+};
+
+static void awaited_opened(struct nb_opening *o, int error, struct nb_backend *b)
+{
+	struct awaited *a = (struct awaited *)(void *)o;
+
+	a->error = error;
+	a->b = b;
+	a->done = true;
+}
+
+/* Namespaces come in the order of the configuration, one after the other: a medium that is served twice has the same
+ * UUIDs each time. The control socket is answered meanwhile. */
+static int await_medium(struct nt_server *sv, const struct nb_config *c, struct nb_backend **b)
+{
+	struct awaited *a = calloc(1, sizeof(*a));
+
+	if (!a)
+		return ENOMEM;
+	a->opening.done = awaited_opened;
+	int error = nb_open_later(c, sv->ring, &a->opening);
+
+	sv->awaited++;
+	while (!error && !a->done && !sv->stop) {
+		nb_ring_flush(sv->ring);
+		nb_ring_turn(sv->ring, nt_now());
+		nt_loop_once(sv->loop, 100, &sv->target.now);
+	}
+	if (!error && !a->done) /* the thread that opens it uses all this */
+		return ECANCELED;
+	sv->awaited--;
+	if (!error && !(error = a->error))
+		*b = a->b;
+	memcpy(c->why, a->opening.why, NB_WHY);
+	free(a);
+	return error;
 }
 
 int nt_apply_ns(struct nt_server *sv, struct nt_subsystem *s, const struct nt_config_ns *c)
@@ -112,7 +162,7 @@ int nt_apply_ns(struct nt_server *sv, struct nt_subsystem *s, const struct nt_co
 	struct nb_config medium = medium_of(s->nqn, c, &w);
 
 	medium.why = why;
-	int error = nb_open(&medium, sv->ring, &b);
+	int error = strcmp(c->kind, "rbd") ? nb_open(&medium, sv->ring, &b) : await_medium(sv, &medium, &b);
 
 	if (error) {
 		report(s->nqn, c, error, why);
@@ -163,7 +213,7 @@ bool nt_is_opening(struct nt_server *sv, const char *nqn, uint32_t nsid)
 
 uint32_t nt_opening_count(const struct nt_server *sv)
 {
-	uint32_t n = 0;
+	uint32_t n = sv->awaited;
 
 	for (const struct nt_pending *p = sv->pending; p; p = p->next)
 		n++;
@@ -218,9 +268,11 @@ static void opened(struct nb_opening *o, int error, struct nb_backend *b)
 	bool wanted = s && !sv->stop && nt_same_ns(c, &p->config);
 
 	*find_pending(sv, p->nqn, p->config.nsid) = p->next;
-	if (wanted && error)
+	if (wanted && error) {
 		report(p->nqn, c, error, o->why);
-	else if (wanted)
+		if (s->ns[c->nsid] && nt_is_held(s->ns[c->nsid]))
+			nt_namespace_remove(s->ns[c->nsid]);
+	} else if (wanted)
 		error = take_opened(sv, s, p, c, b);
 	else
 		nb_close(b);
@@ -228,7 +280,7 @@ static void opened(struct nb_opening *o, int error, struct nb_backend *b)
 		nt_config_drop_ns(&sv->config, p->nqn, p->config.nsid);
 	else if (wanted)
 		sv->wrong += error != 0;
-	else if (s && !sv->stop && c && !s->ns[c->nsid])
+	else if (s && !sv->stop && c && (!s->ns[c->nsid] || nt_is_held(s->ns[c->nsid])))
 		sv->wrong += nt_open_later(sv, s, c, 0) != 0;
 	if (p->asker)
 		answer_asker(sv, p, wanted ? error : ECANCELED);

@@ -93,6 +93,7 @@ struct nt_server {
 	const char *file;
 	bool reload, stop;
 	bool serving;               /* hosts may be there */
+	uint32_t awaited;           /* media that are opened at the start; more than 0 after it: threads use the ring */
 	struct nt_pending *pending; /* namespaces whose media are being opened */
 	bool reread;                /* … and the configuration was read again, of which wrong items have failed */
 	unsigned wrong;
@@ -117,6 +118,10 @@ bool nt_opens_later(const struct nt_server *s, const struct nt_config_ns *c);
 int nt_open_later(struct nt_server *s, struct nt_subsystem *x, const struct nt_config_ns *c, uint64_t asker);
 bool nt_is_opening(struct nt_server *s, const char *nqn, uint32_t nsid);
 uint32_t nt_opening_count(const struct nt_server *s);
+
+/* hold.c: another opening of the medium is to take its place. It ends, and requests wait meanwhile. False: no memory. */
+bool nt_hold_medium(struct nt_server *s, struct nt_namespace *ns);
+bool nt_is_held(const struct nt_namespace *ns);
 void nt_reread(struct nt_server *s, unsigned wrong); /* the configuration: says so when everything is open */
 void nt_listeners_turn(struct nt_server *s, uint64_t *next);
 

@@ -68,6 +68,20 @@ cluster_stops() {
 	osds CONT
 	wait $copy && on_disk rdma read @ 0 5000192 | cmp -n 5000000 - "$work/source"
 }
+# Other options for an image are another opening of it. Its hosts find its namespace all the time
+reopened() {
+	local load n
+	on_disk tcp --seconds=4 --depth=4 --write=100 bench @ &
+	load=$!
+	sleep 1
+	for n in 2 1; do
+		sed -i "s/\"wait_seconds\": [12]/\"wait_seconds\": $n/g" "$work/gateway.json"
+		: >"$work/gateway.err"
+		kill -HUP "$(program_of "$gateway")" && wait_for 60 grep -q "was read again" "$work/gateway.err" || return 1
+		! grep "failed" "$work/gateway.err" && gateway_says '"opening": 0' || return 1
+	done
+	wait $load
+}
 gateway_notices() { # by the next request; the OSDs hear of the blocklist after the monitor has answered
 	timeout 3 "${run[@]}" "$disk_tool" write "nvme+tcp://127.0.0.1:$gateway_port/$gateway_url" 0 < <(head -c 4096 /dev/zero)
 	gateway_says '"shut_out": true'
@@ -122,6 +136,7 @@ gateway_cases() { # HOW
 	check "$1: … by RDMA" gateway_verifies rdma
 	check "$1: an image that grows is seen" resized
 	check "$1: OSDs that stop: requests wait, hosts try again, all goes on" cluster_stops
+	check "$1: an image gets other options while it is written" reopened
 	check "$1: a snapshot is read-only, and stays as it was" snapshot
 	check "$1: a blocklisted target answers nothing, and is let in again when it reloads" blocklisted
 	check "$1: what cannot be served is refused in one line" bad_names

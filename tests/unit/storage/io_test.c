@@ -637,6 +637,39 @@ static void a_host_comes_back_when_the_medium_has_done_what_it_had_begun(void)
 	down();
 }
 
+static void a_host_comes_back_at_once_to_a_medium_that_keeps_the_order(void)
+{
+	struct nv_sqe ranges = {.opcode = NV_IO_DSM, .nsid = 1, .cdw = {1, 1u << 2}};
+
+	up(16 << 20);
+	m->b.ordered = true;
+	m->slow = true;
+	host_post(h, io_command(NV_IO_WRITE, 0, 1), 0);
+	memset(h->out, 0, 32);
+	h->out[4] = h->out[20] = 8; /* the first eight blocks, and the next eight */
+	h->out[24] = 8;
+	ranges.sgl = in_capsule(32);
+	host_post(h, ranges, 32);
+	SAME(m->count[NB_DISCARD], 1);
+	nt_queue_close(&h->q);
+	host_close(admin);
+	CHECK(!h->gone);
+	struct host *again = host_admin(), *io = host_io(again, 1);
+	uint16_t cid = host_post(io, io_command(NV_IO_WRITE, 8, 1), 0);
+
+	SAME(m->count[NB_WRITE], 2); /* the medium has it, after the first one */
+	medium_go(m);
+	CHECK(h->gone);
+	SAME(m->count[NB_DISCARD], 1); /* the second range would come after the new write */
+	host_settle(io);
+	SAME(host_answer(io, cid)->status, 0);
+	m->slow = false;
+	free(h);
+	admin = again;
+	h = io;
+	down();
+}
+
 static unsigned said;
 
 static void say(const char *fmt, ...)
@@ -805,6 +838,7 @@ int main(void)
 	RUN(a_connection_may_end_at_any_moment);
 	RUN(what_waits_for_its_turn_is_not_begun_when_its_connection_ends);
 	RUN(a_host_comes_back_when_the_medium_has_done_what_it_had_begun);
+	RUN(a_host_comes_back_at_once_to_a_medium_that_keeps_the_order);
 	RUN(a_host_is_told_to_come_again_while_the_medium_does_not_end);
 	RUN(a_namespace_that_is_removed_finishes_what_it_has_begun);
 	RUN(memory_is_shared_out);

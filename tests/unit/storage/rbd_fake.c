@@ -340,7 +340,9 @@ static ssize_t fake_aio_compare(rbd_image_t i, uint64_t at, size_t n, const char
 static char object_text[NG_TEXT];
 static uint64_t object_version, object_length;
 static rados_watchcb2_t object_watchers[4];
+static rados_watcherrcb_t object_breakers[4];
 static void *object_watcher_args[4];
+static bool watch_stops;
 static uint32_t blocklisted;
 static bool blocklist_fails, object_stops;
 
@@ -473,13 +475,62 @@ static int fake_operate(rados_write_op_t op, rados_ioctx_t io, const char *name,
 	pthread_mutex_unlock(&lock);
 	return error;
 }
-static int fake_object_watch(rados_ioctx_t io, const char *name, uint64_t *handle, rados_watchcb2_t fn,
-                             rados_watcherrcb_t broke, uint32_t seconds, void *arg)
+void fake_watch_stops(bool stop)
+{
+	pthread_mutex_lock(&lock);
+	watch_stops = stop;
+	pthread_mutex_unlock(&lock);
+}
+
+void fake_watch_breaks(void)
+{
+	pthread_mutex_lock(&lock);
+	for (uint64_t i = 0; i < 4; i++)
+		if (object_watchers[i])
+			object_breakers[i](object_watcher_args[i], i, -ENOTCONN);
+	pthread_mutex_unlock(&lock);
+}
+
+uint32_t fake_watches(void)
+{
+	uint32_t n = 0;
+
+	pthread_mutex_lock(&lock);
+	for (uint64_t i = 0; i < 4; i++)
+		n += object_watchers[i] != NULL;
+	pthread_mutex_unlock(&lock);
+	return n;
+}
+
+static int fake_object_completion(void *arg, rados_callback_t done, rados_completion_t *out)
+{
+	*out = calloc(1, sizeof(int));
+	return *out ? 0 : -ENOMEM;
+}
+static int fake_object_complete(rados_completion_t c)
+{
+	pthread_mutex_lock(&lock);
+	int done = !watch_stops;
+
+	pthread_mutex_unlock(&lock);
+	return done;
+}
+static int fake_object_result(rados_completion_t c)
+{
+	return 0;
+}
+static void fake_object_release(rados_completion_t c)
+{
+	free(c);
+}
+static int fake_object_watch(rados_ioctx_t io, const char *name, rados_completion_t c, uint64_t *handle,
+                             rados_watchcb2_t fn, rados_watcherrcb_t broke, uint32_t seconds, void *arg)
 {
 	pthread_mutex_lock(&lock);
 	for (uint64_t i = 0; i < 4; i++)
 		if (!object_watchers[i]) {
 			object_watchers[i] = fn;
+			object_breakers[i] = broke;
 			object_watcher_args[i] = arg;
 			*handle = i;
 			break;
@@ -487,7 +538,7 @@ static int fake_object_watch(rados_ioctx_t io, const char *name, uint64_t *handl
 	pthread_mutex_unlock(&lock);
 	return 0;
 }
-static int fake_object_unwatch(rados_ioctx_t io, uint64_t handle)
+static int fake_object_unwatch(rados_ioctx_t io, uint64_t handle, rados_completion_t c)
 {
 	pthread_mutex_lock(&lock);
 	object_watchers[handle] = NULL;
@@ -547,19 +598,62 @@ static int fake_break_lock(rados_ioctx_t io, const char *o, const char *name, co
 	return 0;
 }
 
-static const struct nb_rbd_library fake = {fake_create,      fake_set,        fake_read,         fake_env,
-                                           fake_connect,     fake_shutdown,   fake_command,      fake_fsid,
-                                           fake_pool,        fake_pool_end,   fake_space,        fake_pool_id,
-                                           fake_open,        fake_open,       fake_close,        fake_stat,
-                                           fake_size,        fake_features,   fake_id,           fake_unit,
-                                           fake_snap_id,     fake_options,    fake_options_end,  fake_watch,
-                                           fake_unwatch,     fake_completion, fake_result,       fake_release,
-                                           fake_aio_read,    fake_aio_write,  fake_aio_zero,     fake_aio_compare,
-                                           fake_addresses,   fake_free,       fake_object_read,  fake_version,
-                                           fake_op,          fake_op_end,     fake_op_version,   fake_op_create,
-                                           fake_op_write,    fake_operate,    fake_object_watch, fake_object_unwatch,
-                                           fake_watch_flush, fake_notify,     fake_ack,          fake_blocklist,
-                                           fake_map,         fake_lockers,    fake_break_lock,   fake_full_try};
+static const struct nb_rbd_library fake = {fake_create,
+                                           fake_set,
+                                           fake_read,
+                                           fake_env,
+                                           fake_connect,
+                                           fake_shutdown,
+                                           fake_command,
+                                           fake_fsid,
+                                           fake_pool,
+                                           fake_pool_end,
+                                           fake_space,
+                                           fake_pool_id,
+                                           fake_open,
+                                           fake_open,
+                                           fake_close,
+                                           fake_stat,
+                                           fake_size,
+                                           fake_features,
+                                           fake_id,
+                                           fake_unit,
+                                           fake_snap_id,
+                                           fake_options,
+                                           fake_options_end,
+                                           fake_watch,
+                                           fake_unwatch,
+                                           fake_completion,
+                                           fake_result,
+                                           fake_release,
+                                           fake_aio_read,
+                                           fake_aio_write,
+                                           fake_aio_zero,
+                                           fake_aio_compare,
+                                           fake_addresses,
+                                           fake_free,
+                                           fake_object_read,
+                                           fake_version,
+                                           fake_op,
+                                           fake_op_end,
+                                           fake_op_version,
+                                           fake_op_create,
+                                           fake_op_write,
+                                           fake_operate,
+                                           fake_object_completion,
+                                           fake_object_complete,
+                                           fake_object_result,
+                                           fake_object_release,
+                                           fake_object_watch,
+                                           fake_object_unwatch,
+                                           fake_watch_flush,
+                                           fake_notify,
+                                           fake_ack,
+                                           fake_blocklist,
+                                           fake_map,
+                                           fake_lockers,
+                                           fake_break_lock,
+                                           fake_full_try};
 
 const struct nb_rbd_library *nb_rbd_load(char *why)
 {

@@ -25,6 +25,9 @@ extern void *watcher_arg;
 /* The object with the state of the gateways, whose threads use it meanwhile. */
 void fake_put_object(const char *text); /* NULL: there is none */
 void fake_object_stops(bool stop);      /* calls for it do not return */
+void fake_watch_stops(bool stop);       /* watches begin and end no more: the pool is full */
+void fake_watch_breaks(void);
+uint32_t fake_watches(void);
 void fake_get_object(char text[NG_TEXT]);
 uint32_t fake_blocklisted(void); /* connections so far */
 void fake_blocklist_fails(bool fail);

@@ -74,6 +74,40 @@ static bool object_has(const char *what)
 }
 
 /* The object names an owner that is silent. */
+/* A pool that is full lets no watch begin or end. */
+static void a_gateway_lives_on_while_its_watch_does_not_come_back(void)
+{
+	static char data[4096];
+	struct nb_backend *a = gateway("a"), *b;
+
+	until_access(a, NB_HERE);
+	b = gateway("b");
+	for (int ms = 0; ms < LONG_MS && fake_watches() < 2; ms += 10)
+		one_turn(10);
+	SAME(fake_watches(), 2);
+	fake_watch_stops(true);
+	fake_watch_breaks();
+	for (uint64_t until = clock_ms() + NG_LEASE_MS + 1000; clock_ms() < until;)
+		one_turn(10);
+	SAME(b->access, NB_OTHER);
+	SAME(act(b, NB_WRITE, data), NB_ELSEWHERE);
+	until_access(b, NB_HERE); /* the owner has seen it without a notification, and gives the image up */
+	SAME(fake_blocklisted(), 0);
+	SAME(act(b, NB_WRITE, data), 0);
+	SAME(a->access, NB_OTHER);
+	nb_close(a); /* before its watch has ended */
+	for (int ms = 0; ms < LONG_MS && images != 1; ms += 10)
+		one_turn(10);
+	SAME(images, 1);
+	fake_watch_stops(false);
+	for (int ms = 0; ms < LONG_MS && fake_watches() != 1; ms += 10)
+		one_turn(10);
+	SAME(fake_watches(), 1); /* … of b, which came back */
+	nb_close(b);
+	all_closed();
+	SAME(fake_watches(), 0);
+}
+
 static void a_silent_owner_is_blocklisted_first(void)
 {
 	fake_put_object("verbena-gateways 2\nepoch 5\nowner x 192.0.2.9:0/9\nwanted -\n"
@@ -471,6 +505,7 @@ int main(void)
 	SAME(nb_ring_open(&ring, false), 0);
 	RUN(a_gateway_that_is_asked_to_write_becomes_the_owner);
 	RUN(the_owner_keeps_it_until_its_writes_are_done);
+	RUN(a_gateway_lives_on_while_its_watch_does_not_come_back);
 	RUN(a_silent_owner_is_blocklisted_first);
 	RUN(hosts_see_who_writes);
 	RUN(a_reservation_holds_at_each_gateway);
