@@ -113,7 +113,7 @@ void vb_fabric_port_defaults(struct vb_fabric_port *p)
 		i.phys = VB_PHYS_UP;
 		i.state =
 		        VB_PORT_ACTIVE; /* deviates: 14.2.5.6 leaves the state of a base port 0 undefined; tools show it as Active */
-		i.cap_mask &= ~(VB_CAP_EXT_SPEEDS | VB_CAP_SL_MAP);
+		i.cap_mask &= ~VB_CAP_EXT_SPEEDS;
 	}
 	p->info = i;
 }

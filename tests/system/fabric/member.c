@@ -120,7 +120,7 @@ static void ready(struct ibv_qp *qp, const struct order *o)
 	                        .timeout = 12,
 	                        .retry_cnt = 5,
 	                        .rnr_retry = 7,
-	                        .ah_attr = {.dlid = o->lid, .port_num = 1}};
+	                        .ah_attr = {.dlid = o->lid, .src_path_bits = o->path_bits, .port_num = 1}};
 	bool rc = qp->qp_type == IBV_QPT_RC, ud = qp->qp_type == IBV_QPT_UD;
 	int rtr = IBV_QP_STATE | (ud ? 0 : IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN);
 

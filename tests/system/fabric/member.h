@@ -20,6 +20,7 @@ struct order {
 	uint16_t pkey_index; /* MAKE */
 	uint16_t pkey;       /* JOIN */
 	uint8_t join_state;  /* JOIN, LEAVE: 1 full member, 4 it only sends */
+	uint8_t path_bits;   /* CONNECT: of the own LID */
 	unsigned qp;         /* as MAKE has returned it */
 	uint32_t type;       /* MAKE: enum ibv_qp_type */
 	uint32_t flags;      /* MAKE: enum ibv_qp_create_flags */

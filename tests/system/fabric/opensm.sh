@@ -24,6 +24,9 @@ done
 for engine in dor lash; do
 	check "opensm brings up a torus by $engine" brings_up torus:4,4,2 48 128 $engine
 done
+for engine in minhop dfsssp; do
+	check "opensm brings up a dragonfly by $engine" brings_up dragonfly:4,4,2 48 124 $engine
+done
 cat >"$work/torus.conf" <<-END
 	torus 4 4 1
 	xp_link 0x005e4b0000000001 0x005e4b0000000002
