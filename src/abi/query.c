@@ -50,6 +50,8 @@ int vb_query_device_ex(struct ibv_context *context, const struct ibv_query_devic
 	return vb_told(err);
 }
 
+#define AFTER_PORT_ATTR_44 52 /* sizeof(struct ibv_port_attr) in rdma-core 44 */
+
 /* A rule of fault injection may have taken the port down, or the device away. */
 static int apply_faults(const struct ibv_context *context, struct ibv_port_attr *attr)
 {
@@ -71,12 +73,19 @@ int vb_query_port_bare(struct ibv_context *context, uint8_t port, struct ibv_por
 
 int vb_query_port_sized(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr, size_t size)
 {
-	struct ibv_port_attr all;
-	int err = vb_query_port_bare(context, port, &all);
+	union {
+		struct ibv_port_attr attr;
+		struct {
+			char before[AFTER_PORT_ATTR_44];
+			uint32_t active_speed_ex; /* since rdma-core 62 */
+		} later;
+	} all = {.attr = {0}};
+	int err = vb_query_port_bare(context, port, &all.attr);
 
 	if (!err) {
-		vb_node_violations(vb_ctx(context)->node, device_of(context), &all);
-		give_struct(attr, size, &all, sizeof(all));
+		vb_node_violations(vb_ctx(context)->node, device_of(context), &all.attr);
+		all.later.active_speed_ex = all.attr.active_speed;
+		give_struct(attr, size, &all, AFTER_PORT_ATTR_44 + sizeof(uint32_t));
 	}
 	return vb_told(err);
 }

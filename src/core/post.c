@@ -202,7 +202,8 @@ int vb_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr, struct ibv_recv_wr
 	 * ERR. */
 	uint8_t state = atomic_load_explicit(&qp->state, memory_order_relaxed);
 
-	if (state == IBV_QPS_RESET || qp->srq)
+	/* iWARP has one state for RESET and INIT */
+	if ((state == IBV_QPS_RESET && !vb_qp_is_iwarp(qp)) || qp->srq)
 		*bad_wr = wr;
 	else
 		err = vb_rq_post(&qp->rq, wr, bad_wr);

@@ -55,6 +55,8 @@ int vb_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask, struct 
 	memcpy(attr, &qp->attr, offsetof(struct ibv_qp_attr, rate_limit));
 	if (mask & IBV_QP_RATE_LIMIT)
 		attr->rate_limit = qp->attr.rate_limit;
+	if (attr->qp_state == IBV_QPS_RESET && vb_qp_is_iwarp(qp)) /* iWARP has one state, Idle, for both */
+		attr->qp_state = attr->cur_qp_state = IBV_QPS_INIT;
 	query_psns(qp, attr);
 	vb_unlock(&qp->sq_lock);
 	vb_unlock(&qp->node->progress);

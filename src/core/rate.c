@@ -70,6 +70,8 @@ uint32_t vb_rate_grant(struct vb_qp *qp, uint32_t end)
 	if ((int32_t)(r->granted - qp->sq_emit) < 0) /* they were sent before there was a limit */
 		r->granted = qp->sq_emit;
 	r->due = 0;
+	if (r->granted != qp->sq_emit) /* the path holds those up: while it does, time earns no more than a burst */
+		return r->granted;
 	while ((int32_t)(end - r->granted) > 0) {
 		uint64_t bytes = bytes_of_request(qp, vb_sq_at(qp, r->granted));
 
@@ -79,4 +81,15 @@ uint32_t vb_rate_grant(struct vb_qp *qp, uint32_t end)
 		r->granted++;
 	}
 	return end;
+}
+
+void vb_rate_forget(struct vb_qp *qp)
+{
+	struct vb_rate *r = &qp->rate;
+
+	for (uint32_t i = qp->sq_emit; r->kbps && (int32_t)(r->granted - i) > 0; i++)
+		r->busy_until -= vb_rate_time(r, bytes_of_request(qp, vb_sq_at(qp, i)));
+	r->granted = qp->sq_head;
+	r->due = 0;
+	r->waits = false;
 }

@@ -45,8 +45,10 @@ static inline void vb_rate_take(struct vb_rate *r, uint64_t bytes)
 }
 
 struct vb_qp;
-/* Same host, raw packets: how far, at most to `end`, the limit lets the requests of the send queue leave. Sets due if that is
- * before `end`. Under sq_lock. */
+/* Same host, raw packets: how far, at most to `end`, the limit lets the requests of the send queue leave. Sets due if the
+ * limit is why that is before `end`; otherwise requests that it has let leave are still at sq_emit. Under sq_lock. */
 uint32_t vb_rate_grant(struct vb_qp *qp, uint32_t end);
+/* The requests of the send queue are flushed. Those that never left have cost nothing. Under sq_lock. */
+void vb_rate_forget(struct vb_qp *qp);
 
 #endif

@@ -14,9 +14,14 @@ static struct vb_path_ops limited[PATHS];
 
 static enum vb_sq_status limited_kick_until(struct vb_qp *qp, uint32_t end)
 {
-	uint32_t granted = vb_rate_grant(qp, end);
-	enum vb_sq_status status = vb_path_unlimited(vb_path_plain(qp))->kick_until(qp, granted);
+	const struct vb_path_ops *ops = vb_path_unlimited(vb_path_plain(qp));
+	enum vb_sq_status status;
+	uint32_t granted;
 
+	do { /* again if requests have left that were let leave before */
+		granted = vb_rate_grant(qp, end);
+		status = ops->kick_until(qp, granted);
+	} while (status == VB_SQ_GOOD && !qp->rate.due && granted != end && qp->sq_emit == granted);
 	if (qp->rate.due)
 		vb_timer_at(qp->node, qp->rate.due);
 	return status;
@@ -40,9 +45,7 @@ static uint64_t limited_deadline(struct vb_qp *qp)
 
 static void limited_forget_sends(struct vb_qp *qp)
 {
-	qp->rate.granted = qp->sq_head;
-	qp->rate.due = 0;
-	qp->rate.waits = false;
+	vb_rate_forget(qp);
 	vb_local_forget_sends(qp);
 }
 

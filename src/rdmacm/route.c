@@ -38,9 +38,16 @@ uint8_t rcm_packet_lifetime(const struct rcm_id *id)
 	return id->path.lifetime ? id->path.lifetime : RCM_LIFETIME;
 }
 
-/* The enum ibv_rate of the port's speed, rounded down; 0 means the port's rate. */
+/* The enum ibv_rate of the port's speed, rounded down; 0 means the port's rate. Linux has no code above 40 Gb/s here. */
 static uint8_t rate_of(const struct ibv_port_attr *port)
 {
+	static const struct {
+		uint8_t rate;
+		unsigned mbps;
+	} rates[] = {{IBV_RATE_10_GBPS, 10000},   {IBV_RATE_20_GBPS, 20000},   {IBV_RATE_25_GBPS, 25000},
+	             {IBV_RATE_30_GBPS, 30000},   {IBV_RATE_40_GBPS, 40000},   {IBV_RATE_50_GBPS, 50000},
+	             {IBV_RATE_100_GBPS, 100000}, {IBV_RATE_200_GBPS, 200000}, {IBV_RATE_400_GBPS, 400000},
+	             {IBV_RATE_800_GBPS, 800000}};
 	static const struct {
 		uint8_t code;
 		unsigned mbps;
@@ -55,12 +62,11 @@ static uint8_t rate_of(const struct ibv_port_attr *port)
 		mbps = lane[i].code == port->active_speed ? lane[i].mbps : mbps;
 	for (size_t i = 0; i < sizeof(width) / sizeof(*width); i++)
 		lanes = width[i].code == port->active_width ? width[i].lanes : lanes;
-	mbps *= lanes;
-	return mbps >= 40000   ? IBV_RATE_40_GBPS
-	       : mbps >= 30000 ? IBV_RATE_30_GBPS
-	       : mbps >= 20000 ? IBV_RATE_20_GBPS
-	       : mbps >= 10000 ? IBV_RATE_10_GBPS
-	                       : IBV_RATE_MAX;
+	uint8_t rate = IBV_RATE_MAX;
+
+	for (size_t i = 0; i < sizeof(rates) / sizeof(*rates); i++)
+		rate = rates[i].mbps <= mbps * lanes ? rates[i].rate : rate;
+	return rate;
 }
 
 /* Makes the program's path record of id->path. */

@@ -92,7 +92,7 @@ void vb_broker_fini(struct vb_broker *b, bool keep_state)
 			vb_session_close(b, b->sessions[i], false);
 	for (uint32_t i = 1; i < VB_LANE_COUNT; i++)
 		if (b->table.lanes[i].state != VB_LANE_FREE)
-			vb_lane_release(b, i);
+			vb_lane_release(b, i, VB_GROUPS_MAYBE);
 	vb_gsi_close(b);
 	vb_table_close(&b->table);
 	vb_addresses_close(b->addresses);
@@ -198,7 +198,7 @@ static void on_event(struct vb_broker *b, uint64_t data, uint32_t events)
 		break;
 	case VB_SRC_RESERVED:
 		if (b->table.lanes[number % VB_LANE_COUNT].state == VB_LANE_RESERVED)
-			vb_lane_release(b, number % VB_LANE_COUNT);
+			vb_lane_release(b, number % VB_LANE_COUNT, VB_GROUPS_MAYBE);
 		break;
 	case VB_SRC_GSI:
 		vb_gsi_readable(b);
@@ -224,7 +224,7 @@ static void sweep_lanes(struct vb_broker *b)
 	for (uint32_t i = 1; i < VB_LANE_COUNT; i++) {
 		if (b->table.lanes[i].state != VB_LANE_FREE || !vb_lane_set_has(&b->hold.given, i))
 			continue;
-		vb_hold_take_back(&b->hold, i);
+		vb_hold_take_back(&b->hold, i, VB_GROUPS_MAYBE);
 		vb_lane_set_add(&b->swept, i);
 	}
 }
@@ -248,7 +248,7 @@ static int64_t run_timers(struct vb_broker *b, int64_t now)
 		if (b->table.lanes[i].state != VB_LANE_RESERVED || b->reserved[i].pid_fd >= 0)
 			continue;
 		if (now >= b->reserved[i].deadline)
-			vb_lane_release(b, i);
+			vb_lane_release(b, i, VB_GROUPS_MAYBE);
 		else
 			earliest_time(&when, b->reserved[i].deadline);
 	}

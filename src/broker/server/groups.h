@@ -27,4 +27,13 @@ int vb_groups_set(struct vb_groups *t, const struct vb_lane_group *g, uint32_t l
 /* Leaves all groups of a lane whose program has ended. */
 void vb_groups_forget(struct vb_groups *t, const struct vb_lane_group *g, uint32_t lane);
 
+/* The groups that a program has joined by itself, on a socket that it read. */
+enum vb_groups_left {
+	VB_GROUPS_NONE,
+	VB_GROUPS_MAYBE, /* leave what the socket is in, if no program has it any more */
+	VB_GROUPS_TOLD,  /* leave what it is in: those that share it join theirs again */
+};
+/* Takes the lane's socket back from a program that has ended (vb_lanes_take_back), and takes it out of groups. */
+void vb_groups_take_back(struct vb_lane_group *g, uint32_t lane, enum vb_groups_left left);
+
 #endif

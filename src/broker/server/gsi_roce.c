@@ -112,7 +112,7 @@ void vb_gsi_roce_shut(struct vb_broker *b, struct vb_gsi_roce *roce)
 	roce->wanted = false;
 	roce->again_at = 0;
 	close_roce_lane(b, roce);
-	vb_hold_take_back(&b->hold, 0);
+	vb_hold_take_back(&b->hold, 0, VB_GROUPS_NONE);
 }
 
 void vb_gsi_roce_free(struct vb_broker *b, struct vb_gsi_roce *roce)

@@ -198,14 +198,14 @@ static bool on_attach(struct vb_broker *b, struct vb_session *s, const void *msg
 		                      err == ENOSPC ? "all lanes are taken" : "the claimed lane does not exist");
 	err = vb_table_set_gids(&b->table, lane, (const uint8_t(*)[16])((const char *)msg + sizeof(m)), m.ngids);
 	if (err) {
-		vb_lane_release(b, lane);
+		vb_lane_release(b, lane, VB_GROUPS_NONE);
 		return refuse_session(b, s, err, "no memory");
 	}
 	if (back)
 		b->returned_at = vb_broker_now_ms();
 	if (!m.lane) { /* cleans up after an earlier holder */
 		vb_lane_set_remove(&b->swept, lane);
-		vb_hold_take_back(&b->hold, lane);
+		vb_hold_take_back(&b->hold, lane, VB_GROUPS_MAYBE);
 	}
 	finish_attach(b, s, lane, fds);
 	return true;

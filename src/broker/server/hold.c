@@ -336,17 +336,28 @@ int vb_hold_give(struct vb_hold *h, const struct vb_runtime *rt, uint32_t lane, 
 	return err;
 }
 
-void vb_hold_take_back(struct vb_hold *h, uint32_t lane)
+void vb_hold_take_back(struct vb_hold *h, uint32_t lane, enum vb_groups_left left)
 {
 	struct vb_keeper_ask m = ask_of(h, VB_KEEPER_TAKE_BACK, lane);
 
 	if (!h->n || !vb_lane_set_has(&h->given, lane))
 		return;
 	vb_lane_set_remove(&h->given, lane);
+	m.ifindex = left;
 	if (h->group)
-		vb_lanes_take_back(h->group, lane);
+		vb_groups_take_back(h->group, lane, left);
 	else if (vb_keeper_send(h->sock, &m, sizeof(m), NULL, 0))
 		vb_hold_close(h);
+}
+
+/* The keeper answers in order, and it may give a socket twice. */
+void vb_hold_settle(struct vb_hold *h, const struct vb_runtime *rt, uint32_t lane)
+{
+	struct vb_holder holder;
+	int fd;
+
+	if (h->n && !h->group && !vb_hold_give(h, rt, lane, false, &fd, &holder))
+		close(fd);
 }
 
 void vb_hold_group(struct vb_hold *h, uint32_t lane, const uint8_t group[16], uint32_t ifindex, bool join)

@@ -298,7 +298,7 @@ static bool on_broker_message(struct keeper *k, const struct vb_keeper_ask *m)
 		return on_relay(k, m->lane);
 	case VB_KEEPER_TAKE_BACK:
 		close_channel(k, m->lane);
-		vb_lanes_take_back(&k->group, m->lane);
+		vb_groups_take_back(&k->group, m->lane, (enum vb_groups_left)m->ifindex);
 		return true;
 	case VB_KEEPER_JOIN:
 	case VB_KEEPER_LEAVE:

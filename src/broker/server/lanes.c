@@ -289,7 +289,7 @@ int vb_lanes_give(struct vb_lane_group *g, uint32_t lane, bool relayed)
 	return g->fd[i];
 }
 
-void vb_lanes_take_back(struct vb_lane_group *g, uint32_t lane)
+bool vb_lanes_take_back(struct vb_lane_group *g, uint32_t lane)
 {
 	uint32_t i = vb_lanes_socket(g, lane);
 
@@ -297,7 +297,8 @@ void vb_lanes_take_back(struct vb_lane_group *g, uint32_t lane)
 	vb_lane_set_remove(&g->relayed, lane);
 	for (uint32_t other = 0; other < VB_LANE_COUNT; other++)
 		if (vb_lane_set_has(&g->given, other) && vb_lanes_socket(g, other) == i)
-			return;
+			return false;
 	g->shut[i] = !shut_socket(g->fd[i]);
 	drain_socket(g->fd[i]);
+	return true;
 }

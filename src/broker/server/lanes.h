@@ -40,7 +40,7 @@ uint32_t vb_lanes_socket(const struct vb_lane_group *g, uint32_t lane);
  * of the other kind. */
 int vb_lanes_give(struct vb_lane_group *g, uint32_t lane, bool relayed);
 
-/* The holder has ended: shuts the socket unless another lane uses it. */
-void vb_lanes_take_back(struct vb_lane_group *g, uint32_t lane);
+/* The holder has ended: shuts the socket unless another lane uses it. Returns whether none does. */
+bool vb_lanes_take_back(struct vb_lane_group *g, uint32_t lane);
 
 #endif

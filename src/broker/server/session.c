@@ -180,14 +180,14 @@ static void session_unwatch_and_close(struct vb_broker *b, int *fd)
 	*fd = -1;
 }
 
-void vb_lane_release(struct vb_broker *b, uint32_t lane)
+void vb_lane_release(struct vb_broker *b, uint32_t lane, enum vb_groups_left left)
 {
 	int64_t now = vb_broker_now_ms();
 
 	session_unwatch_and_close(b, &b->reserved[lane].pid_fd);
 	b->holder[lane] = NULL;
 	vb_state_clear(&b->state, lane);
-	vb_hold_take_back(&b->hold, lane);
+	vb_hold_take_back(&b->hold, lane, left);
 	vb_table_free(&b->table, lane, now);
 	for (uint32_t i = 1; i < VB_LANE_COUNT; i++)
 		if (b->holder[i])
@@ -201,11 +201,13 @@ void vb_session_close(struct vb_broker *b, struct vb_session *s, bool died)
 	b->nsessions--;
 	vb_gsi_leave(b, s);
 	if (s->lane) {
-		if (s->in_groups)
-			vb_session_introduce_sharers(b, s, true);
+		uint32_t sharer = s->in_groups ? vb_session_introduce_sharers(b, s, true) : 0;
+
 		b->counters.deaths += died;
 		vb_parked_forget(b, s->lane);
-		vb_lane_release(b, s->lane);
+		vb_lane_release(b, s->lane, s->in_groups ? VB_GROUPS_TOLD : VB_GROUPS_NONE);
+		if (sharer) /* they must not join again before the keeper has left */
+			vb_hold_settle(&b->hold, &b->config.rt, sharer);
 	} else {
 		b->npending--;
 	}

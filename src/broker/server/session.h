@@ -41,7 +41,7 @@ struct vb_session {
 	bool stalled;                /* too many descriptors are in flight: send again after a pause */
 	bool attached_due, roce_due; /* ATTACHED, ROCE_REPLY are to be sent */
 	uint32_t groups_changed;     /* how often it has joined or left a multicast group */
-	bool in_groups;              /* so it has, on a socket that it may share */
+	bool in_groups;              /* so it has, on a socket that it reads itself */
 	int64_t roce_asked_at;       /* ms: its last ROCE request; limits those of another user's program */
 	bool detached;               /* it has sent DETACH */
 	uint32_t nanswers, nparked;
@@ -142,9 +142,9 @@ void vb_session_refuse(struct vb_broker *b, struct vb_session *s, int err, const
 int vb_session_send(struct vb_session *s, const void *msg, size_t len, const int *fds, int nfds);
 /* Programs that share a socket pass datagrams to a group on to each other, so they have to meet. Introduces those that have
  * been in a group to this one, and this one, if it has been, to all that share its socket. ends: it may have left a group before, so
- * each of them is introduced to itself. */
-void vb_session_introduce_sharers(struct vb_broker *b, struct vb_session *s, bool ends);
-void vb_lane_release(struct vb_broker *b, uint32_t lane);
+ * each of them is introduced to itself. Returns the lane of one of them, or 0. */
+uint32_t vb_session_introduce_sharers(struct vb_broker *b, struct vb_session *s, bool ends);
+void vb_lane_release(struct vb_broker *b, uint32_t lane, enum vb_groups_left left);
 
 /* session_in.c. Reads and handles some messages; at the end of the connection the session is closed. */
 void vb_session_readable(struct vb_broker *b, struct vb_session *s);

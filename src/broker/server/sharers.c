@@ -24,13 +24,13 @@ static bool may_share(const struct vb_session *s)
 	return s && s->lane && !s->foreign && !s->elsewhere;
 }
 
-void vb_session_introduce_sharers(struct vb_broker *b, struct vb_session *s, bool ends)
+uint32_t vb_session_introduce_sharers(struct vb_broker *b, struct vb_session *s, bool ends)
 {
 	bool split = geteuid() == 0;
-	uint32_t n = b->hold.n;
+	uint32_t n = b->hold.n, met = 0;
 
 	if (n < VB_FEWEST_SOCKETS(split) || n == VB_LANE_COUNT || !may_share(s))
-		return;
+		return 0;
 	for (uint32_t lane = 1; lane < VB_LANE_COUNT; lane++) {
 		struct vb_session *other = b->holder[lane];
 
@@ -42,5 +42,7 @@ void vb_session_introduce_sharers(struct vb_broker *b, struct vb_session *s, boo
 		if (ends)
 			vb_lane_set_add(&other->introduce, lane);
 		flush_soon(b, other);
+		met = lane;
 	}
+	return met;
 }

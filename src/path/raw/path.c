@@ -328,9 +328,7 @@ static bool raw_idle(const struct vb_qp *qp)
 static void raw_forget_sends(struct vb_qp *qp)
 {
 	atomic_store(&qp->due, 0);
-	qp->rate.granted = qp->sq_head;
-	qp->rate.due = 0;
-	qp->rate.waits = false;
+	vb_rate_forget(qp);
 	if (qp->raw)
 		qp->raw->segmented = 0;
 }

@@ -77,12 +77,16 @@ int vb_roce_membership(struct vb_node *node, const union ibv_gid *group, uint32_
 	VB_MAY_WAIT(); /* for the broker's socket, or for the kernel's lock of network interfaces */
 	if (node->io->roce->relayed)
 		return ask_for_membership(node, group, ifindex, join);
+	/* before the first one, so that the broker knows that the socket may be in a group whenever this program ends; if the
+	 * broker is away, it is told when it is back */
+	if (!node->io->roce->grouped) {
+		node->io->roce->grouped = true;
+		ask_for_membership(node, group, ifindex, join);
+	}
 	int err = set_membership(node, group, ifindex, join);
 
-	if (!err && vb_roce_sharing(node->io->roce)) {
-		node->io->roce->grouped = true;
-		ask_for_membership(node, group, ifindex, join); /* if the broker is away, it is told when it is back */
-	}
+	if (!err && vb_roce_sharing(node->io->roce))
+		ask_for_membership(node, group, ifindex, join);
 	return err;
 }
 

@@ -36,7 +36,7 @@ struct vb_roce_sockets {
 	bool relayed;
 	uint32_t nlanes;          /* sockets of the group; set with lane_fd, as is the next */
 	bool split;               /* programs of our user share the first half of them */
-	bool grouped;             /* it has joined a group on a socket that it shares; under mcast_lock */
+	bool grouped;             /* it has joined a group on its socket; under mcast_lock */
 	_Atomic uint64_t lost_at; /* time to ask for a new channel after ours has ended; 0: ours has not ended */
 	atomic_bool up;
 	/* lane_fd is a port of a simulated InfiniBand fabric: messages are packets one behind the other, each from LRH to

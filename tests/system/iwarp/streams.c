@@ -307,15 +307,21 @@ static void only_a_connection_makes_a_queue_pair_ready(void)
 
 	open_iwarp(&d);
 	struct ibv_cq *cq = ibv_create_cq(d.ctx, 4, NULL, NULL, 0);
+	struct ibv_recv_wr *bad;
 	struct ibv_qp_init_attr ud = {.send_cq = cq, .recv_cq = cq, .cap = {1, 1, 1, 1}, .qp_type = IBV_QPT_UD};
 
 	CHECK(!ibv_create_qp(d.pd, &ud) && errno == EOPNOTSUPP);
 	link_make(&l, &d, &(struct conf){0});
+	SAME(to_state(l.qp, IBV_QPS_RESET), 0);
+	SAME(state_of(l.qp), IBV_QPS_INIT); /* iWARP has one state for both, and receives can be posted in it */
+	SAME(ibv_post_recv(l.qp, &(struct ibv_recv_wr){.wr_id = 1}, &bad), 0);
+	SAME(to_state(l.qp, IBV_QPS_INIT), 0);
 	SAME(ibv_modify_qp(l.qp, &a, IBV_QP_STATE | IBV_QP_ACCESS_FLAGS), 0);
 	SAME(state_of(l.qp), IBV_QPS_INIT);
 	SAME(ibv_modify_qp(l.qp, &a, 0), 0);
 	SAME(to_state(l.qp, IBV_QPS_RTS), EINVAL);
 	SAME(to_state(l.qp, IBV_QPS_ERR), 0);
+	expect(l.rcq, 1, IBV_WC_WR_FLUSH_ERR);
 	SAME(to_state(l.qp, IBV_QPS_RESET), 0);
 }
 

@@ -481,6 +481,46 @@ static void a_queue_that_overruns_ends_its_stream(void)
 	kill_peer(&p);
 }
 
+/* IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN: the oldest completions make room, and the stream goes on. */
+static void a_queue_that_ignores_its_overrun_keeps_the_newest(void)
+{
+	struct peer p = start(target, NULL);
+	struct dev d;
+	struct link l;
+	struct mem m;
+	int n = 1;
+
+	open_iwarp(&d);
+	mem_make(&m, &d, 4096);
+	struct far far = far_hear(p.fd);
+
+	tell(p.fd, &n, sizeof(n));
+	struct ibv_cq_init_attr_ex a = {.cqe = 3,
+	                                .wc_flags = IBV_WC_STANDARD_FLAGS,
+	                                .comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS,
+	                                .flags = IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN};
+	struct ibv_cq_ex *ex = ibv_create_cq_ex(d.ctx, &a);
+
+	CHECK(ex);
+	struct ibv_cq *small = ibv_cq_ex_to_cq(ex);
+	uint64_t last = 99, next = last - (uint64_t)small->cqe - 8;
+
+	stream_open(&l, &d, &(struct conf){.depth = 8, .scq = small}, p.fd);
+	SAME(post_all(&l, &m, far, 0), last + 1);
+	while (next <= last) {
+		struct ibv_wc wc = wait_wc(small);
+
+		SAME(wc.status, IBV_WC_SUCCESS);
+		CHECK(wc.wr_id >= next && wc.wr_id <= last);
+		next = wc.wr_id + 1;
+	}
+	expect_none(small, 5);
+	SAME(next_event(&d, 20), -1);
+	SAME(state_of(l.qp), IBV_QPS_RTS);
+	tell(p.fd, "e", 1);
+	finish(&p);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
@@ -500,6 +540,8 @@ int main(int argc, char **argv)
 	        {"requests hold their slots until their completions are polled",
 	         requests_hold_their_slots_until_their_completions_are_polled},
 	        {"a queue that overruns ends its stream", a_queue_that_overruns_ends_its_stream},
+	        {"a queue that ignores its overrun keeps the newest",
+	         a_queue_that_ignores_its_overrun_keeps_the_newest},
 	};
 
 	return RUN_TESTS(argc, argv, tests);

@@ -321,6 +321,82 @@ static void a_queue_that_overruns_ends_its_queue_pairs(void)
 	CHECK(!ibv_destroy_cq(small));
 }
 
+/* A queue of a few entries, where an overrun is no error: IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN. */
+static struct ibv_cq *careless(struct dev *d)
+{
+	struct ibv_cq_init_attr_ex a = {.cqe = 3,
+	                                .wc_flags = IBV_WC_STANDARD_FLAGS,
+	                                .comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS,
+	                                .flags = IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN};
+	struct ibv_cq_ex *cq = ibv_create_cq_ex(d->ctx, &a);
+
+	CHECK(cq);
+	return ibv_cq_ex_to_cq(cq);
+}
+
+/* Polls until the last of so many completions is there, in order; those that the queue had no room for are missing, and
+ * these alone: `under_way` may have come after the last post. */
+static void has_kept_the_newest(struct ibv_cq *cq, uint64_t n, uint64_t under_way)
+{
+	uint64_t room = (uint64_t)cq->cqe, next = n - room - under_way;
+
+	CHECK(n > 2 * (room + under_way));
+	do {
+		struct ibv_wc wc = wait_wc(cq);
+
+		SAME(wc.status, IBV_WC_SUCCESS);
+		CHECK(wc.wr_id >= next && wc.wr_id < n);
+		next = wc.wr_id + 1;
+	} while (next < n);
+	expect_none(cq, 5);
+}
+
+static void post_as_slots_come_back(struct two *t, const struct wr *w)
+{
+	uint64_t until = now_ms() + PATIENCE;
+	int err;
+
+	while ((err = try_post(&t->a, w)) == ENOMEM && now_ms() < until)
+		expect_none(t->b.scq, 0); /* makes progress */
+	SAME(err, 0);
+}
+
+static void a_queue_that_ignores_its_overrun_keeps_the_newest(void)
+{
+	struct two t;
+
+	dev_open(&t.d);
+	mem_make(&t.m, &t.d, 1 << 16);
+	struct ibv_cq *sends = careless(&t.d), *receives = careless(&t.d);
+	const uint64_t n = 100;
+
+	link_make(&t.a, &t.d, &(struct conf){.depth = DEPTH, .inline_max = 16, .scq = sends});
+	link_make(&t.b, &t.d, &(struct conf){.rdepth = (unsigned)n, .rcq = receives});
+	link_to(&t.a, &t.b.me);
+	link_to(&t.b, &t.a.me);
+	for (uint64_t i = 0; i < n; i++)
+		post_recv(&t.b, i, &t.m, 4096 + i * 64, 64);
+	for (uint64_t i = 0; i < n; i++) {
+		t.m.p[0] = (uint8_t)i;
+		post_as_slots_come_back(
+		        &t, &(struct wr){.op = IBV_WR_SEND, .id = i, .m = &t.m, .len = 1, .flags = IBV_SEND_INLINE});
+	}
+	has_kept_the_newest(sends, n, DEPTH);
+	has_kept_the_newest(receives, n, DEPTH);
+	for (uint64_t i = 0; i < n; i++)
+		SAME(t.m.p[4096 + i * 64], i);
+	for (int i = 0; i < 2; i++) { /* COMM_EST at most */
+		int event = next_event(&t.d, 20);
+
+		CHECK(event == -1 || event == IBV_EVENT_COMM_EST);
+	}
+	SAME(state_of(t.a.qp), IBV_QPS_RTS);
+	SAME(state_of(t.b.qp), IBV_QPS_RTS);
+	link_end(&t.a);
+	link_end(&t.b);
+	CHECK(!ibv_destroy_cq(sends) && !ibv_destroy_cq(receives));
+}
+
 /* --- threads --- */
 
 #define THREADS 4u
@@ -406,6 +482,8 @@ int main(int argc, char **argv)
 	         receives_of_a_shared_queue_hold_their_slots_until_their_completions_are_polled},
 	        {"a shared queue has back what a queue pair leaves", a_shared_queue_has_back_what_a_queue_pair_leaves},
 	        {"a queue that overruns ends its queue pairs", a_queue_that_overruns_ends_its_queue_pairs},
+	        {"a queue that ignores its overrun keeps the newest",
+	         a_queue_that_ignores_its_overrun_keeps_the_newest},
 	        {"all that four threads post to a queue pair completes",
 	         all_that_four_threads_post_to_a_queue_pair_completes},
 	        {"all that four threads build for a queue pair completes",

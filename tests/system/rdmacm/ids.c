@@ -235,6 +235,17 @@ static void binding_gives_a_port_and_a_device(void)
 	rdma_destroy_event_channel(ch);
 }
 
+/* lo tells no speed, so it has 4 lanes of 25 Gb/s; a veth interface has 10 Gb/s. */
+static int rate_of(struct ibv_context *verbs)
+{
+	struct ibv_port_attr port;
+
+	MUST(ibv_query_port(verbs, 1, &port));
+	return port.active_speed == 32 && port.active_width == 2  ? IBV_RATE_100_GBPS
+	       : port.active_speed == 8 && port.active_width == 1 ? IBV_RATE_10_GBPS
+	                                                          : -1;
+}
+
 static void resolve(const char *host, const char *from)
 {
 	struct rdma_cm_id *id = new_id(NULL, RDMA_PS_TCP); /* synchronous: the call waits */
@@ -254,6 +265,7 @@ static void resolve(const char *host, const char *from)
 	SAME(id->route.num_paths, 1);
 	CHECK(!memcmp(&id->route.path_rec->sgid, &id->route.addr.addr.ibaddr.sgid, 16));
 	SAME(id->route.path_rec->pkey, htons(0xffff));
+	SAME(id->route.path_rec->rate, rate_of(id->verbs));
 	FAILS(rdma_resolve_route(id, PATIENCE), EINVAL);
 	MUST(rdma_destroy_id(id));
 }

@@ -192,6 +192,64 @@ static void programs_that_share_a_socket_each_get_what_is_for_their_group(void)
 	CHECK(!system("ip link del cable"));
 }
 
+static bool cable_in(const char *group_text)
+{
+	char command[100];
+
+	snprintf(command, sizeof(command), "ip maddr show dev cable | grep -q '%s$'", group_text);
+	return !system(command);
+}
+
+static void joins_two(int fd, void *arg)
+{
+	static const union ibv_gid six = {.raw = {0xff, 0x0e, [15] = 0x77}};
+	struct stranger s;
+
+	begins(&s, 0, true);
+	CHECK(!ibv_attach_mcast(s.l.qp, &six, 0));
+	meet_up(fd);
+	sleep_ms(PATIENCE);
+}
+
+/* The keeper has the socket still. With VERBENA_LANES this program has it, too, and stays in its group. */
+static void a_program_that_dies_leaves_its_groups(const char *lanes)
+{
+	struct stranger s;
+	struct peer dies;
+	char dir[256];
+
+	snprintf(dir, sizeof(dir), "%s/dies%s", getenv("VERBENA_RUNTIME"), lanes ? lanes : "");
+	CHECK(!mkdir(dir, 0700) && !setenv("VERBENA_RUNTIME", dir, 1) && stranger_network());
+	if (system("ip link add cable type veth peer name other && ip addr add 192.0.2.1/24 dev cable && "
+	           "ip addr add 192.0.2.9/24 dev cable && ip link set cable up && ip link set other up"))
+		skip("no interface with multicast can be made here");
+	if (lanes)
+		setenv("VERBENA_LANES", lanes, 1);
+	stranger_meet_at(&s, &(struct conf){.type = IBV_QPT_UD}, "roce_cable", "192.0.2.1");
+	for (uint64_t i = 0; i < 64; i++)
+		post_recv(&s.l, i, &s.m, i * 256, 256);
+	CHECK(!ibv_attach_mcast(s.l.qp, &other_group, 0));
+	dies = start(joins_two, NULL);
+	meet_up(dies.fd);
+	CHECK(cable_in("239.1.2.3") && cable_in("239.1.2.4") && cable_in("ff0e::77"));
+	kill_peer(&dies);
+	WAIT_FOR(!cable_in("239.1.2.3") && !cable_in("ff0e::77"));
+	WAIT_FOR(cable_in("239.1.2.4"));
+	cast(&s, &other_group, 1);
+	SAME(expect(s.l.rcq, 0, IBV_WC_SUCCESS).byte_len, 91);
+	CHECK(!system("ip link del cable"));
+}
+
+static void a_program_that_dies_leaves_its_groups_alone(void)
+{
+	a_program_that_dies_leaves_its_groups(NULL);
+}
+
+static void a_program_that_dies_leaves_its_groups_and_not_those_of_others(void)
+{
+	a_program_that_dies_leaves_its_groups("2");
+}
+
 static struct ibv_qp *ready_qp(struct dev *d, struct ibv_cq *cq, uint32_t flags)
 {
 	struct ibv_qp_init_attr_ex a = {.send_cq = cq,
@@ -265,6 +323,9 @@ int main(int argc, char **argv)
 	        {"members of a group each get what is for it, once", members_of_a_group_each_get_what_is_for_it_once},
 	        {"programs that share a socket each get what is for their group",
 	         programs_that_share_a_socket_each_get_what_is_for_their_group},
+	        {"a program that dies leaves its groups", a_program_that_dies_leaves_its_groups_alone},
+	        {"a program that dies leaves its groups, and not those of others that share its socket",
+	         a_program_that_dies_leaves_its_groups_and_not_those_of_others},
 	        {"a queue pair may refuse what it sends to its group", a_queue_pair_may_refuse_its_own},
 	};
 

@@ -493,6 +493,35 @@ static void a_limit_begins_with_the_next_request(void)
 	}
 }
 
+/* 8 Mb/s and a burst of 4,000 bytes: four requests of 984 bytes and a header leave at once. */
+static void a_limit_counts_what_leaves(void)
+{
+	struct ibv_qp_rate_limit_attr limit = {.rate_limit = 8000, .max_burst_sz = 4000, .typical_pkt_sz = 4000};
+	struct ibv_qp *ibqp = make_qp(&o, IBV_QPT_RC, NULL);
+	struct vb_qp *qp = vb_qp(ibqp);
+
+	to_state(ibqp, IBV_QPS_RTS);
+	CHECK(!vb_modify_qp_rate_limit(ibqp, &limit));
+	for (uint32_t i = 0; i <= qp->sq_mask; i++)
+		*vb_sq_at(qp, i) = (struct vb_swqe){.opcode = IBV_WR_SEND, .length = 984};
+	qp->sq_head = 8;
+	CHECK(vb_rate_grant(qp, 8) == 4 && qp->rate.due);
+	/* the path lets one leave, and is blocked: as time passes, no more may follow at once */
+	qp->sq_emit = 1;
+	qp->rate.busy_until -= UINT64_C(100000000);
+	CHECK(vb_rate_grant(qp, 8) == 4 && !qp->rate.due);
+	qp->sq_emit = 4;
+	CHECK(vb_rate_grant(qp, 8) == 8);
+	/* what is flushed has cost nothing */
+	qp->sq_emit = 5;
+	uint64_t busy = qp->rate.busy_until;
+
+	vb_rate_forget(qp);
+	CHECK(qp->rate.granted == 8 && qp->rate.busy_until == busy - UINT64_C(3000000));
+	qp->sq_head = qp->sq_emit = qp->sq_una = 0;
+	CHECK(!vb_destroy_qp(ibqp));
+}
+
 static void *post_thirty(void *qp)
 {
 	for (uint64_t i = 0; i < 30;)
@@ -569,6 +598,7 @@ int main(void)
 	RUN(an_extended_queue_pair_is_refused_what_is_not_there);
 	RUN(a_program_sees_by_its_functions_whether_a_queue_pair_has_atomic_write_and_flush);
 	RUN(a_limit_begins_with_the_next_request);
+	RUN(a_limit_counts_what_leaves);
 	RUN(a_query_writes_no_further_than_an_old_program_has_room);
 	RUN(every_receive_completes_once_whoever_comes_first);
 	fake.nodes = nodes;
