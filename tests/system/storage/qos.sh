@@ -52,7 +52,7 @@ value() {
 }
 is() { [ "$(value "$1")" = True ]; }
 load() { # NAME HOST URL ARGS…: a load in the background; sets $pid
-	"${run[@]}" "$disk" --host-nqn="nqn.2026-01.test:$2" --reconnect=1 --seconds=60 "${@:4}" bench "$3" >"$work/$1.out" 2>&1 </dev/null &
+	"${run[@]}" "$disk" --host-nqn="nqn.2026-01.test:$2" --reconnect=1 --seconds=300 "${@:4}" bench "$3" >"$work/$1.out" 2>&1 </dev/null &
 	pid=$!
 	pids+=($pid)
 }
