@@ -243,16 +243,17 @@ static int by_this_rdma(struct vn_path *p, bool iwarp, unsigned ms, uint64_t dea
 }
 
 /* Tries RoCE first, which the address uses by default, then iWARP, which gets through where UDP is blocked. The one
- * that worked last time comes first. */
+ * that worked last time comes first. Also where the deadline comes before rdma_ms each has its part of the time. */
 static int by_any_rdma(struct vn_path *p, uint64_t deadline, struct vn_association *a)
 {
-	unsigned kinds = vn_rdma_kinds();
+	unsigned kinds = vn_rdma_kinds(), part = kinds ? p->disk->options.rdma_ms / kinds : 0;
 	int e = -ENODEV;
 
 	for (unsigned i = 0; i < kinds && may_try_next(p, e); i++) {
 		bool iwarp = kinds == 2 && p->by_iwarp != (i == 1);
 
-		e = by_this_rdma(p, iwarp, p->disk->options.rdma_ms / kinds, deadline, a);
+		e = by_this_rdma(p, iwarp, (unsigned)vn_least(part, (unsigned)vn_left(deadline) / (kinds - i)),
+		                 deadline, a);
 		if (!e)
 			p->by_iwarp = iwarp;
 	}

@@ -71,6 +71,8 @@ struct vn_disk;
  * connecting or reconnecting with RDMA fails, TCP is used. After rdma_again_ms RDMA is tried again, beside the TCP
  * connection or when that breaks. Each failure doubles the time to the next attempt, up to an hour. If it works, the
  * disk moves to RDMA when no command is outstanding: for up to a second new ones are held back. Nothing is sent twice.
+ * Of two adapters the one that worked last is tried first. A disk that goes by iWARP does not return to RoCE before that
+ * breaks.
  *
  * rdma: if an interface has two adapters, RoCE is tried first, then iWARP. Each gets half of connect_ms.
  *

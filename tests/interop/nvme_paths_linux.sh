@@ -67,8 +67,12 @@ gateway() { # NAME
 		"${images[@]/#/--export=rbd:disks/}" --ceph-conf "$cluster/ceph.conf" --listen "192.0.2.${member_number[$1]}" --port "${member_port[$1]}" \
 		>"$work/$1.out" 2>>"$work/$1.err" </dev/null &
 	member[$1]=$!
-	wait_for 30 grep -q nvme+rdma "$work/$1.out"
+	wait_for 60 gateway_speaks "$1" && grep -q nvme+rdma "$work/$1.out" && return 0 # on a busy machine one that was killed took 36 s to open three images again
+	echo "$1 does not serve"
+	tail -n 5 "$work/$1.err"
+	return 1
 }
+gateway_speaks() { grep -qs nvme+rdma "$work/$1.out" || gone "${member[$1]}"; }
 status_of() { in_member "$1" timeout -k 5 10 "$TARGET" status --port "${member_port[$1]}" >"$work/$1.status" 2>&1; } # NAME
 writes_in() { status_of "$1" && grep -q '"writer": "here"' "$work/$1.status"; }                                    # NAME
 waits_in() { status_of "$1" && grep -q '"writer": "another"' "$work/$1.status" && ! grep -q '"shut_out": true' "$work/$1.status"; } # NAME
@@ -193,7 +197,7 @@ accidents() { # SECONDS
 	while [ $SECONDS -lt $until ]; do
 		kind=${kinds[RANDOM % ${#kinds[@]}]} name=$([ $((RANDOM % 2)) = 0 ] && echo a || echo b)
 		writes_in "$name" && kind+=" (the owner)"
-		accident "${kind% (*}" $name $((4 + RANDOM % 5)) || return 1
+		accident "${kind% (*}" $name $((4 + RANDOM % 5)) || { echo "$kind of $name"; return 1; }
 		wait_for 90 all_well || { echo "after $kind of $name"; cat "$work"/[ab].{status,err}; there 'nvme list-subsys; dmesg | tail -30'; return 1; }
 		sleep $((1 + RANDOM % 3))
 		read -r mine guests <<<"$(interruptions | tr '\n' ' ')"

@@ -6,6 +6,7 @@
 #   store       memstore (default) or bluestore
 #   polling     microseconds for which Ceph polls (default 0)
 #   auth        none (default) or cephx: the daemons and client.admin have keys in $cluster/keyring
+#   here        the address of a single host (default 127.0.0.1)
 #   hosts       one (default), or three: network namespaces ${netns}0 … 2 that a bridge joins
 # host 0 has the monitor, the manager, OSD 0 and the clients; host 1 has OSD 1, host 2 OSD 2 (or: osd_hosts)
 messenger=async+posix store=memstore auth=none hosts=one netns=vc$$h osd_hosts=(0 1 2)
@@ -25,7 +26,7 @@ client() { at 0 timeout -k 5 $((${LIMIT:-60} * SLOW)) "$@" --conf "$cluster/ceph
 # ceph COMMAND…, or commands on standard input, one a line: the program takes longer to start than to ask
 ceph() { client /usr/bin/ceph "$@"; }
 
-address_of() { [ $hosts = one ] && echo 127.0.0.1 || echo "192.0.2.1$1"; } # HOST
+address_of() { [ $hosts = one ] && echo "${here:-127.0.0.1}" || echo "192.0.2.1$1"; } # HOST
 
 # --- the hosts ---
 ceph_network() {

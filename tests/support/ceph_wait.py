@@ -41,7 +41,10 @@ def has_mds():
 
 
 states = {"up": is_up, "clean": is_clean, "scrubbed": is_scrubbed, "mds": has_mds}
-while not states[state]():
+failure = None
+while not failure and not states[state]():
     if time.monotonic() > end:
-        sys.exit("not %s within %s s" % (" ".join([state, *argument]), seconds))
+        failure = "not %s within %s s" % (" ".join([state, *argument]), seconds)
     time.sleep(0.1)
+cluster.shutdown()  # ends the messenger's threads: at the end of the process OpenSSL takes their locks away
+sys.exit(failure)

@@ -3,19 +3,20 @@
 # follows: verbena_nvme.h, nft(8)
 # SPDX-License-Identifier: MIT
 source "$(dirname "$0")/../net/lib.sh"
+source "$(dirname "$0")/medium.sh"
 TARGET=$BUILD/storage/verbena-target CLIENT=$BUILD/tests/system/storage/storage_client_peer
 [ -x "$TARGET" ] && [ -x "$CLIENT" ] || { skip between "verbena-target is not built"; exit 0; }
 NQN=nqn.2026-01.test:between
 MB=8 # the data read at the end crosses twice
 DISK=$((MB << 20))
 target=
-check "two hosts" hosts
+check "two hosts" eval 'hosts && medium_joins $A $B && medium memory ${MB}M'
 
 # --- target on b, client on a ---
 target_speaks() { grep -qs ^nvme "$work/target.out" || gone "$target"; }
 serve() { # ADDRESS ARGS…
 	rm -f "$work/target.out"
-	timeout -k 30 $((300 * SLOW)) "${on_b[@]}" "${run[@]}" "$TARGET" --export memory:${MB}M --listen "$1" --port 4420 --nqn $NQN "${@:2}" \
+	timeout -k 30 $((300 * SLOW)) "${on_b[@]}" "${run[@]}" "$TARGET" --export "$medium" --listen "$1" --port 4420 --nqn $NQN "${@:2}" \
 		>"$work/target.out" 2>"$work/target.err" </dev/null &
 	target=$!
 	wait_for 20 target_speaks && grep -qs ^nvme "$work/target.out"
@@ -102,7 +103,7 @@ unset VERBENA_DEVICES
 
 nft() { ip netns exec $B nft "$@"; }
 close_port() { # RULE: packets to b to drop, or to treat as VERDICT says
-	nft add table inet closed && nft add chain inet closed in '{ type filter hook input priority 0; }' && nft add rule inet closed in "$@" ${VERDICT:-drop}
+	nft add table inet closed && nft add chain inet closed in '{ type filter hook input priority 0; }' && nft add rule inet closed in iifname net0 "$@" ${VERDICT:-drop}
 }
 open_port() { nft delete table inet closed; }
 closed() { # RULE -- COMMAND…
@@ -142,6 +143,32 @@ moves_back() {
 	open_port 2>/dev/null
 	ends && return $status
 }
+# Both ends have both kinds, and the ways are closed and opened under load: each time another is taken, and both ends say which and why
+way_is() { # WAY WHY: in the target's status, of its only host
+	"${on_b[@]}" timeout -k 2 20 "$TARGET" status >"$work/status" && python3 - "$work/status" $NQN "$@" <<-'END'
+		import json, sys
+		c = [(c["way"], c["why"]) for s in json.load(open(sys.argv[1]))["subsystems"] if s["nqn"] == sys.argv[2] for c in s["controllers"]]
+		print(c)
+		sys.exit(len(c) != 1 or c[0][0] != sys.argv[3] or sys.argv[4] not in c[0][1])
+	END
+}
+says() { wait_for 60 said_way "$1" || { echo "the host never says $1"; return 1; }; } # PATTERN
+said_way() { grep -qs "$1" "$work/client.out" || gone "$c"; }
+all_ways() {
+	local c status=0
+	rm -f "$work/client.out"
+	serve $V4_B --transport auto || { cat "$work/target.err"; return 1; }
+	PATIENT_PEER=1 client "$(url auto $V4_B)" RoCE TCP iWARP TCP iWARP >"$work/client.out" 2>&1 &
+	c=$!
+	says 'now by RoCE: ' && way_is "RoCE by Verbena" "has chosen RDMA" && close_port meta l4proto '{ udp, tcp }' th dport != 4420 &&
+		says 'now by TCP: ' && way_is TCP "RDMA did not work" && nft flush chain inet closed in && nft add rule inet closed in iifname net0 udp dport 4791 drop &&
+		says 'now by iWARP: ' && way_is "iWARP by Verbena" "has chosen RDMA" && nft add rule inet closed in iifname net0 tcp dport != 4420 drop &&
+		wait_for 60 eval '[ $(grep -c "now by TCP" "$work/client.out") = 2 ]' && way_is TCP "RDMA did not work" && open_port || status=1
+	wait $c || status=1
+	cat "$work/client.out"
+	open_port 2>/dev/null
+	ends && return $status
+}
 if close_port udp dport 4791 2>"$work/said"; then
 	open_port
 	check "auto takes TCP, UDP port 4791 closed" closed udp dport 4791 -- goes crosses auto $V4_B tcp --transport auto
@@ -153,6 +180,7 @@ if close_port udp dport 4791 2>"$work/said"; then
 	check "it moves to TCP when iWARP's port is closed under it" by_tcp moves tcp dport != 4420
 	export VERBENA_DEVICES=roce:net0,iwarp:net0
 	check "auto takes iWARP where both ends have both, UDP port 4791 closed" closed udp dport 4791 -- goes by_tcp auto $V4_B rdma --transport auto
+	! on_rbd || check "RoCE, TCP, iWARP, TCP, iWARP: ways are closed and opened under load, no request fails, the status says which and why" all_ways
 	check "auto takes TCP where both ends have both, and neither gets through" closed meta l4proto { udp, tcp } th dport != 4420 -- goes by_tcp auto $V4_B tcp --transport auto
 	unset VERBENA_DEVICES
 else

@@ -4,7 +4,8 @@
 # SPDX-License-Identifier: MIT
 # By hand: CEPH=long also runs the control by TCP, all clients, kills, rdma_cm and iWARP; CEPH=control only the control;
 # CEPH=kills only ten minutes of kills at random (CEPH_KILLS: seconds; CEPH_SEED: which);
-# CEPH=gateways only the cases of several gateways, CEPH_TIMES times. CEPH_PARTS: some of control, memory, roce, cm, iwarp
+# CEPH=gateways only the cases of several gateways, CEPH_TIMES times; CEPH=storage only the tests of storage with images.
+# CEPH_PARTS: some of control, storage, memory, roce, cm, iwarp
 source "$(dirname "$0")/../../support/lib.sh"
 need ceph-mon ceph-mgr ceph-osd monmaptool rados rbd python3 fio ip
 [ "$(id -u)" = 0 ] || { skip ceph "only root makes network namespaces"; exit 0; }
@@ -14,6 +15,7 @@ source "$(dirname "$0")/ceph_gateway.sh"
 source "$(dirname "$0")/ceph_gateways.sh"
 source "$(dirname "$0")/ceph_caps.sh"
 source "$(dirname "$0")/ceph_full.sh"
+source "$(dirname "$0")/ceph_storage.sh"
 store=bluestore
 
 second=        # the other cluster's shell
@@ -28,6 +30,7 @@ ceph_cleanup() {
 	done 2>/dev/null
 	ceph_down
 	[ $hosts = one ] || ceph_network_gone
+	medium_network_gone
 	[ $BASHPID = $$ ] || exit $status
 	(exit $status)
 	cleanup
@@ -202,6 +205,7 @@ use() {
 	! in_it gateway || gateway_cases "$how"
 	! in_it gateways || for ((i = 0; i < ${CEPH_TIMES:-1}; i++)); do several_gateways_cases "$how"; done
 	! in_it full || full_cases "$how"
+	! in_it storage || storage_cases "$how"
 	! in_it all || check "$how: rbd bench" client rbd bench --io-type write --io-total 16M --io-size 64K disks/d
 	! in_it all || check "$how: fio's rados engine finds what it wrote" fio_on rados p "--conf=$cluster/ceph.conf"
 	# ip netns exec would mount it out of sight
@@ -222,8 +226,9 @@ case ${CEPH:-} in
 long | control) long=yes cases="disk gateway gateways full all killed scrub" ;;
 kills) cases="kills scrub" ;;
 gateways) cases="gateways" ;;
+storage) long=yes ;;
 esac
-part() { [[ " ${CEPH_PARTS:-control memory roce cm iwarp} " = *" $1 "* ]]; } # NAME
+part() { [[ " ${CEPH_PARTS:-control storage memory roce cm iwarp} " = *" $1 "* ]]; } # NAME
 three_hosts() {
 	auth=none hosts=three cases="cut scrub"
 	[ $long = no ] || cases="disk all killed cut scrub" # the gateway listens on one host
@@ -249,8 +254,14 @@ beside() { # COMMAND…
 	exit $((failed > 0))
 }
 
-[ $long = no ] || ! part control || use "TCP, one host"
+[ $long = no ] || [ "${CEPH:-}" = storage ] || ! part control || use "TCP, one host"
 [ "${CEPH:-}" != control ] || finish
+storage_by_tcp() { # their hosts have networks of their own
+	local here=198.51.100.1 cases=storage
+	check "a network for the hosts of the tests of storage" medium_network && use "storage, TCP"
+}
+[ $long = no ] || ! part storage || storage_by_tcp
+[ "${CEPH:-}" != storage ] || finish
 
 messenger=async+rdma
 if [ -z "${CEPH:-}" ]; then

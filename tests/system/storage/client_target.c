@@ -1,7 +1,8 @@
 // client_target.c - the initiator against verbena-target: written data reads back, whatever happens to the target
 // follows: verbena_nvme.h
 // SPDX-License-Identifier: MIT
-// usage: client_target TARGET SCHEME; the program, and tcp, tls (with secrets, too), rdma or auto
+// usage: client_target TARGET SCHEME [rbd:POOL/IMAGE]; the program, and tcp, tls (with secrets, too), rdma or auto. The
+// image is of 16 MiB; without it a file is served
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -17,7 +18,7 @@
 #define NQN "nqn.2026-01.test:client"
 #define SIZE (16u << 20)
 
-static const char *program, *scheme;
+static const char *program, *scheme, *given; /* given: an image of Ceph */
 static char image[] = "/tmp/verbena-client.XXXXXX", config[sizeof(image) + 5], url[300];
 static bool secure;
 static unsigned port;
@@ -41,8 +42,9 @@ static void write_config(void)
 	        " \"subsystems\": [{\"nqn\": \"" NQN "\", \"require_authentication\": true, \"hosts\": ["
 	        "{\"nqn\": \"" HOSTNQN "\", \"tls_key\": \"" TLS_KEY "\", \"secret\": \"" SECRET "\","
 	        " \"controller_secret\": \"" CONTROLLER_SECRET "\"}],"
-	        " \"namespaces\": [{\"nsid\": 1, \"backend\": \"file\", \"buffered\": true, \"path\": \"%s\"}]}]}\n",
-	        port, image);
+	        " \"namespaces\": [{\"nsid\": 1, %s, \"path\": \"%s\"}]}]}\n",
+	        port, given ? "\"backend\": \"rbd\", \"gateway\": \"t\"" : "\"backend\": \"file\", \"buffered\": true",
+	        given ? given + strlen("rbd:") : image);
 	CHECK(!fclose(f));
 }
 
@@ -58,8 +60,8 @@ static void run_target(int out)
 	}
 	snprintf(p, sizeof(p), "%u", port);
 	dup2(out, 1);
-	execl(program, program, "--export", image, "--buffered", "--port", p, "--nqn", NQN, "--transport", scheme,
-	      (char *)NULL);
+	execl(program, program, "--export", given ? given : image, "--port", p, "--nqn", NQN, "--transport", scheme,
+	      given ? "--gateway" : "--buffered", given ? "t" : NULL, (char *)NULL);
 	_exit(127);
 }
 
@@ -523,7 +525,8 @@ int main(int argc, char **argv)
 {
 	int fd = mkstemp(image);
 
-	CHECK(argc == 3 && fd >= 0 && !ftruncate(fd, SIZE));
+	CHECK((argc == 3 || argc == 4) && fd >= 0 && !ftruncate(fd, SIZE));
+	given = argv[3];
 	program = argv[1];
 	scheme = argv[2];
 	secure = !strcmp(scheme, "tls");

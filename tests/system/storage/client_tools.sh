@@ -4,10 +4,12 @@
 # SPDX-License-Identifier: MIT
 # client_tools.sh TARGET DISK [PLUGIN]
 source "$(dirname "$0")/lib.sh"
+source "$(dirname "$0")/medium.sh"
 target=$(realpath "$1")
 disk=$(realpath "$2")
 plugin=${3:+$(realpath "$3")}
-serve out 1 --export memory:64M --port 0 --nqn nqn.2026-01.test:tools
+medium memory 64M
+serve out 1 --export "$medium" --port 0 --nqn nqn.2026-01.test:tools
 url=$(head -1 "$work/out")
 address=${url%/*}
 

@@ -1,7 +1,7 @@
 // client_vanish.c - a thousand hosts connect and vanish, while another host's requests continue undisturbed
 // follows: man/verbena-target.8
 // SPDX-License-Identifier: MIT
-// usage: client_vanish TARGET SCHEME [HOSTS]
+// usage: client_vanish TARGET SCHEME [HOSTS [rbd:POOL/IMAGE]]: the image of the hosts that vanish, instead of memory
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -21,7 +21,7 @@
 #define AT_A_TIME 4
 #define MAY_GROW (32u << 10) /* KiB: pages of existing tables are touched little by little */
 
-static const char *program, *scheme;
+static const char *program, *scheme, *given = "memory:1M";
 static char url[300];
 static unsigned port, hosts = 1000;
 static pid_t target;
@@ -37,7 +37,7 @@ static void start(void)
 	if (!target) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		dup2(pipes[1], 1);
-		execl(program, program, "--export", "memory:16M", "--export", "memory:1M", "--port", "0", "--nqn", NQN,
+		execl(program, program, "--export", "memory:16M", "--export", given, "--port", "0", "--nqn", NQN,
 		      "--transport", scheme, (char *)NULL);
 		_exit(127);
 	}
@@ -201,8 +201,10 @@ int main(int argc, char **argv)
 		snprintf(url, sizeof(url), "nvme+%s://127.0.0.1:%s/" NQN "?nsid=2", scheme, argv[3]);
 		return vanish();
 	}
-	if (argc == 4)
+	if (argc > 3)
 		hosts = (unsigned)atoi(argv[3]);
+	if (argc > 4)
+		given = argv[4];
 	atexit(stop);
 	start();
 	RUN(hosts_that_vanish_disturb_nobody_and_leave_nothing);

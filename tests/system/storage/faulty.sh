@@ -4,6 +4,7 @@
 # SPDX-License-Identifier: MIT
 HERE=$(cd "$(dirname "$0")" && pwd)
 source "$HERE/../../support/lib.sh"
+source "$HERE/medium.sh"
 TARGET=$BUILD/storage/verbena-target DISK=$BUILD/storage/verbena-disk PLUGIN=$BUILD/storage/nbdkit-verbena-plugin.so
 [ -x "$TARGET" ] && [ -e "$PLUGIN" ] || { skip faulty "verbena-target or the plugin is not built"; exit 0; }
 sanitized && { skip faulty "a plugin with sanitizers in it cannot be loaded"; exit 0; }
@@ -70,9 +71,9 @@ END
 # --- a target, nbdkit, fio; $dir has the files of one case ---
 speaks() { grep -qs ^nvme "$dir/target.out" || gone "$1"; }
 serve() { # TRANSPORT: sets $target and $url
-	truncate -s ${MB}M "$dir/image"
+	medium "$dir/image" ${MB}M || return 1
 	rm -f "$dir/target.out"
-	VERBENA_FAULT=${target_rules:-} timeout -k 5 $((120 * SLOW)) "${run[@]}" "$TARGET" --export "$dir/image" --transport "$1" --nqn $NQN --port 0 \
+	VERBENA_FAULT=${target_rules:-} timeout -k 5 $((120 * SLOW)) "${run[@]}" "$TARGET" --export "$medium" --transport "$1" --nqn $NQN --port 0 \
 		>"$dir/target.out" 2>"$dir/target.err" </dev/null &
 	target=$!
 	wait_for 20 speaks $target && url=$(head -1 "$dir/target.out") && [ -n "$url" ]
@@ -160,13 +161,18 @@ check "one host: fio verifies through requests that are lost and late, and ports
 check "iWARP: fio verifies through wrong FPDUs, connections that are cut, and a port that goes down" came_through iwarp VERBENA_WIRE=always VERBENA_DEVICES=iwarp:lo VERBENA_MPA=crc
 
 # --- an adapter that is removed: requests go on by TCP where they may, and fail where they may not ---
-is_written() { [ "$(stat -c %b "$dir/image")" -gt 0 ]; } # the image was a hole
+is_written() { # the image was a hole
+	if on_rbd; then status_says '"written_bytes": [1-9]'; else [ "$(stat -c %b "$medium")" -gt 0 ]; fi
+}
+status_says() { # WORDS
+	local port=${url#*://*:}
+	"$TARGET" status --port "${port%%/*}" >"$dir/status.out" && grep -q "$1" "$dir/status.out"
+}
 removed() { # PID: its adapter, while it is used
 	wait_for 20 is_written && "$VERBENA" fault add --pid "$(program_of "$1")" device=remove >"$dir/fault.out" 2>&1
 }
 is_by_tcp() { # the target says so of its host
-	local port=${url#*://*:}
-	"$TARGET" status --port "${port%%/*}" >"$dir/status.out" && grep -q '"way": "TCP"' "$dir/status.out" && ! grep '"way": "[^T]' "$dir/status.out"
+	status_says '"way": "TCP"' && ! grep '"way": "[^T]' "$dir/status.out"
 }
 goes_by_tcp() { # host|target
 	local dir=$work/$1 server= target= status=0 host_rules= target_rules= fio
@@ -209,6 +215,7 @@ for i in range(160):
 	wait $disk
 	[ $? = 1 ] && [ "$(wc -l <"$dir/disk.out")" = 1 ] && grep -qi "$NQN: .*transport endpoint" "$dir/disk.out" || status=1
 	ends || status=1
+	! on_rbd || medium_content >"$dir/image"
 	python3 -c 'import sys
 image = open(sys.argv[1], "rb").read()
 blocks = [image[i:i + 4096] for i in range(0, len(image), 4096)]

@@ -4,6 +4,7 @@
 # SPDX-License-Identifier: MIT
 # nbd.sh TARGET DISK PLUGIN
 source "$(dirname "$0")/lib.sh"
+source "$(dirname "$0")/medium.sh"
 target=$(realpath "$1") disk=$(realpath "$2") plugin=$(realpath "$3")
 for p in nbdkit nbdcopy nbdinfo qemu-img qemu-io; do
 	command -v $p >/dev/null || { echo "skip programs that speak NBD: no $p"; exit 77; }
@@ -34,7 +35,8 @@ there_and_back() { # URI NBDCOPY-ARGS…
 run="nbdcopy '$work/source' \"\$uri\" && nbdcopy \"\$uri\" '$work/back' && cmp -n $size '$work/source' '$work/back'" # … of nbdkit
 
 truncate -s $((50001 * 512 + 100)) "$work/odd" # the last block of 4096 bytes is partial, and so is the last one of 512
-serve out 1 --export "$work/odd" --export memory:64M --port 0 --nqn nqn.2026-01.test:nbd --block-size 512
+medium memory 64M
+serve out 1 --export "$work/odd" --export "$medium" --port 0 --nqn nqn.2026-01.test:nbd --block-size 512
 url=$(head -1 "$work/out")
 plug odd "$url"
 odd=$nbd
@@ -73,14 +75,14 @@ fi
 truncate -s 64M "$work/sparse"
 printf x | dd of="$work/sparse" bs=1 seek=33333333 conv=notrunc status=none
 between_disks() {
-	"$disk" --quiet copy "$work/sparse" "$url?nsid=2" && serve other 1 --export memory:64M --port 0 --nqn nqn.2026-01.test:other || return 1
+	"$disk" --quiet copy "$work/sparse" "$url?nsid=2" && medium memory 64M && serve other 1 --export "$medium" --port 0 --nqn nqn.2026-01.test:other || return 1
 	other=$(head -1 "$work/other")
 	"$disk" --quiet copy "$url?nsid=2" "$other" && "$disk" --quiet copy "$other" "$work/sparse.back" && cmp "$work/sparse" "$work/sparse.back"
 }
 check "from one disk to another, and to a file" between_disks
 check "… that has holes again" sh -c "[ \$(du -k '$work/sparse.back' | cut -f1) -lt 1200 ]"
 wider() { # to a disk with larger blocks: the last one is partial
-	serve wide 1 --export memory:32M --block-size 4096 --port 0 --nqn nqn.2026-01.test:wide || return 1
+	medium memory 32M && serve wide 1 --export "$medium" --block-size 4096 --port 0 --nqn nqn.2026-01.test:wide || return 1
 	wide=$(head -1 "$work/wide")
 	head -c $((32 << 20)) /dev/zero | tr '\0' w | "$disk" write "$wide" 0 && head -c $((50001 * 512)) /dev/urandom >"$work/all" &&
 		"$disk" --quiet copy "$work/all" "$url" && "$disk" --quiet copy "$url" "$wide" && "$disk" read "$wide" 0 32m >"$work/back" &&

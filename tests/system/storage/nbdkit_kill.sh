@@ -2,9 +2,10 @@
 # nbdkit_kill.sh - fio writes and verifies through the nbdkit plugin while verbena-target is killed and restarted
 # follows: man/nbdkit-verbena-plugin.1; fio(1)
 # SPDX-License-Identifier: MIT
-# usage: nbdkit_kill.sh [KILLS]
+# usage: nbdkit_kill.sh [KILLS]   MEDIUM=rbd:POOL: on an image of a Ceph cluster
 HERE=$(cd "$(dirname "$0")" && pwd)
 source "$HERE/../../support/lib.sh"
+source "$HERE/medium.sh"
 KILLS=${1:-4}
 TARGET=$BUILD/storage/verbena-target
 PLUGIN=$BUILD/storage/nbdkit-verbena-plugin.so
@@ -31,7 +32,7 @@ trap 'exit 130' INT TERM
 target_speaks() { grep -qs "^nvme" "$work/target.out" || gone "$target"; }
 serve() { # TRANSPORT ARGS…
 	rm -f "$work/target.out"
-	"${run[@]}" "$TARGET" --export "$work/image" --transport "$1" --nqn $NQN --port "$port" "${@:2}" >"$work/target.out" 2>>"$work/target.err" </dev/null &
+	"${run[@]}" "$TARGET" --export "$medium" "${medium_args[@]}" --transport "$1" --nqn $NQN --port "$port" "${@:2}" >"$work/target.out" 2>>"$work/target.err" </dev/null &
 	target=$!
 	wait_for 20 target_speaks && grep -qs "^nvme" "$work/target.out"
 }
@@ -52,8 +53,8 @@ busy() { [ "$(written)" -gt 200 ] 2>/dev/null || ! runs; }
 # verified TRANSPORT ARGS…: of the target
 verified() {
 	local killed=0 fio status
-	rm -f "$work"/{image,nbd}
-	truncate -s ${MB}M "$work/image"
+	rm -f "$work/nbd"
+	medium "$work/image" ${MB}M || return 1
 	: >"$work/target.err"
 	free_port
 	target_on "$@" || { cat "$work/target.err"; return 1; }
@@ -86,6 +87,6 @@ verified() {
 for t in tcp rdma; do
 	check "fio by nbdkit, $t: what is verified is right while the target is killed $KILLS times" verified $t
 done
-check "fio by nbdkit, rdma, mapped: what is verified is right while the target is killed $KILLS times" verified rdma --mapped
+on_rbd || check "fio by nbdkit, rdma, mapped: what is verified is right while the target is killed $KILLS times" verified rdma --mapped
 VERBENA_DEVICES=iwarp:lo check "fio by nbdkit, iWARP: what is verified is right while the target is killed $KILLS times" verified rdma
 finish

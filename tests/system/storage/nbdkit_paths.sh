@@ -5,6 +5,7 @@
 # SPDX-License-Identifier: MIT
 # usage: nbdkit_paths.sh [CHANGES]
 source "$(dirname "$0")/../../support/lib.sh"
+source "$(dirname "$0")/medium.sh"
 CHANGES=${1:-2}
 TARGET=$BUILD/storage/verbena-target
 PLUGIN=$BUILD/storage/nbdkit-verbena-plugin.so
@@ -30,8 +31,8 @@ trap 'exit 130' INT TERM
 listen_at() { # PORT…: the target's ports, written into its configuration
 	local p list=
 	for p; do list+="${list:+, }{\"transport\": \"$transport\", \"address\": \"127.0.0.1\", \"port\": $p}"; done
-	printf '{"listen": [%s], "subsystems": [{"nqn": "%s", "allow_any_host": true, "namespaces": [{"nsid": 1, "backend": "memory", "size": "16M"}]}]}\n' \
-		"$list" "$NQN" >"$work/target.json"
+	printf '{"listen": [%s], "subsystems": [{"nqn": "%s", "allow_any_host": true, "namespaces": [{"nsid": 1, %s}]}]}\n' \
+		"$list" "$NQN" "$medium" >"$work/target.json"
 }
 ctl() { timeout -k 2 20 "$TARGET" "$@" --control "$CONTROL"; }
 target_up() { [ -s "$work/target.out" ] || gone "$target"; }
@@ -53,6 +54,7 @@ info_shows() { # PORT…: these are the paths
 # verified TRANSPORT KIND: the ports of the target come and go, one is always there
 verified() {
 	local transport=$1 a b status i url wanted=0
+	medium_json 16M || return 1
 	free_port; a=$port
 	free_port; b=$port
 	[ "$a" != "$b" ] || b=$((b + 1))

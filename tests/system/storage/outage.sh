@@ -3,15 +3,16 @@
 # follows: verbena_nvme.h, "Reconnects"; nft(8)
 # SPDX-License-Identifier: MIT
 source "$(dirname "$0")/../net/lib.sh"
+source "$(dirname "$0")/medium.sh"
 TARGET=$BUILD/storage/verbena-target CLIENT=$BUILD/tests/system/storage/storage_client_outage
 [ -x "$TARGET" ] && [ -x "$CLIENT" ] || { skip outage "verbena-target is not built"; exit 0; }
 NQN=nqn.2026-01.test:outage
-check "two hosts" hosts
+check "two hosts" eval 'hosts && medium_joins $B'
 
 nft() { ip netns exec $B nft "$@"; }
-down() { nft add table inet down && nft add chain inet down in '{ type filter hook input priority 0; }' && nft add rule inet down in meta l4proto '{ tcp, udp }' drop; }
+down() { nft add table inet down && nft add chain inet down in '{ type filter hook input priority 0; }' && nft add rule inet down in iifname net0 meta l4proto '{ tcp, udp }' drop; }
 up() { nft delete table inet down; }
-only() { nft flush chain inet down in && { [ -z "$1" ] || nft add rule inet down in tcp sport "{ $1 }" drop; }; } # SOURCE-PORTS are still cut off
+only() { nft flush chain inet down in && { [ -z "$1" ] || nft add rule inet down in iifname net0 tcp sport "{ $1 }" drop; }; } # SOURCE-PORTS are still cut off
 if ! down 2>"$work/said" || ! up; then
 	skip outage "nft: $(tail -1 "$work/said")"
 	exit 0
@@ -39,8 +40,8 @@ away() {
 }
 begin_target() { # TRANSPORT: sets $target; messages to a client go through $work/line
 	rm -f "$work"/{target,client}.{out,err} "$work/line"
-	mkfifo "$work/line"
-	timeout -k 30 $((120 * SLOW)) "${on_b[@]}" "${run[@]}" "$TARGET" --export memory:16M --listen $V4_B --port 4420 --nqn $NQN --transport "$1" \
+	mkfifo "$work/line" && medium memory 16M || return 1
+	timeout -k 30 $((120 * SLOW)) "${on_b[@]}" "${run[@]}" "$TARGET" --export "$medium" --listen $V4_B --port 4420 --nqn $NQN --transport "$1" \
 		>"$work/target.out" 2>"$work/target.err" </dev/null &
 	target=$!
 	wait_for 20 speaks $target

@@ -4,13 +4,14 @@
 # follows: nbdkit-cache-filter(1), nbdfuse(1), losetup(8)
 # see: tests/system/storage/powercut.c
 # SPDX-License-Identifier: MIT
-# usage: powercut.sh [ROUNDS [SEED]]
+# usage: powercut.sh [ROUNDS [SEED]]   MEDIUM=rbd:POOL: kills, with an image of a Ceph cluster
 #
 # A kill loses the memory of a process, and a power cut also the cache of a disk. The disk here is a file whose writes
 # nbdkit's cache filter holds in memory until a flush; nbdfuse makes it the file that the target serves. A cut kills the
 # target, then nbdkit.
 HERE=$(cd "$(dirname "$0")" && pwd)
 source "$HERE/../../support/lib.sh"
+source "$HERE/medium.sh"
 ROUNDS=${1:-3}
 SEED=${2:-$RANDOM}
 TARGET=$BUILD/storage/verbena-target
@@ -31,7 +32,7 @@ disk_off() {
 }
 has_come() { [ "$(stat -c %s "$work/disk")" = $((MB << 20)) ]; }
 disk_on() {
-	served=$work/image
+	served=$medium
 	[ "$kind" = process ] && return
 	rm -f "$work/nbd"
 	nbdkit -f -U "$work/nbd" --filter=cache file "$work/image" cache=writeback >"$work/nbdkit.out" 2>&1 &
@@ -53,7 +54,7 @@ serve() {
 	threads) more=--threads ;; # a file, without io_uring
 	esac
 	rm -f "$work/target.out"
-	"${run[@]}" "$TARGET" --export "$served" $more --transport "$transport" --nqn $NQN --port "$port" \
+	"${run[@]}" "$TARGET" --export "$served" "${medium_args[@]}" $more --transport "$transport" --nqn $NQN --port "$port" \
 		>"$work/target.out" 2>>"$work/target.err" </dev/null &
 	target=$!
 	wait_for 20 target_speaks && grep -qs "^nvme" "$work/target.out"
@@ -98,7 +99,7 @@ comes_through() {
 	unset VERBENA_DEVICES
 	[ $2 != iwarp ] || { transport=rdma; export VERBENA_DEVICES=iwarp:lo; }
 	rm -f "$work/image" "$work/to" "$work/from"
-	truncate -s ${MB}M "$work/image"
+	medium "$work/image" ${MB}M || return 1
 	: >"$work/disk"
 	: >"$work/target.err"
 	mkfifo "$work/to" "$work/from"
@@ -130,7 +131,7 @@ can_cut() {
 	command -v nbdkit >/dev/null && command -v nbdfuse >/dev/null || { echo "nbdkit or libnbd-bin is not installed"; return 1; }
 	[ "$(id -u)" = 0 ] && [ -c /dev/fuse ] || { echo "only root mounts what nbdfuse makes"; return 1; }
 	local status
-	kind=power backend=file
+	kind=power backend=file medium=$work/image
 	truncate -s ${MB}M "$work/image"
 	: >"$work/disk"
 	disk_on
@@ -140,6 +141,12 @@ can_cut() {
 	return $status
 }
 
+if on_rbd; then
+	for t in tcp rdma iwarp; do
+		check "killed, by $t, rbd: nothing is lost that was answered" comes_through process $t rbd "$ROUNDS"
+	done
+	finish
+fi
 for t in tcp rdma; do
 	for b in file mapped; do
 		check "killed, by $t, $b: nothing is lost that was answered" comes_through process $t $b "$ROUNDS"

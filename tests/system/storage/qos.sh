@@ -6,6 +6,7 @@
 # usage: qos.sh TARGET DISK
 HERE=$(cd "$(dirname "$0")" && pwd)
 source "$HERE/../../support/lib.sh"
+source "$HERE/medium.sh"
 need python3
 target_program=$1 disk=$2
 NQN=nqn.2026-01.test:qos SLOW_HOST=nqn.2026-01.test:slow
@@ -17,13 +18,14 @@ stop_all() {
 trap 'stop_all; rm -rf "$work"' EXIT
 now_ms() { echo $((${EPOCHREALTIME/./} / 1000)); }
 
+medium_json 16M && first=$medium && medium_json 16M && second=$medium
 cat >"$work/conf.json" <<-END
 	{"listen": [{"transport": "tcp", "address": "127.0.0.1", "port": 0}, {"transport": "rdma", "address": "127.0.0.1", "port": 0}],
 	 "connections": 2048, "connections_per_host": 2048,
 	 "host_limits": {"$SLOW_HOST": {"wbps": "1M", "burst": 50}},
 	 "subsystems": [{"nqn": "$NQN", "allow_any_host": true, "namespaces": [
-	    {"nsid": 1, "backend": "memory", "size": "16M", "limits": {"riops": 500, "burst": 50}},
-	    {"nsid": 2, "backend": "memory", "size": "16M"}]}]}
+	    {"nsid": 1, $first, "limits": {"riops": 500, "burst": 50}},
+	    {"nsid": 2, $second}]}]}
 END
 begin_target() {
 	: >"$work/urls"
@@ -50,7 +52,7 @@ value() {
 }
 is() { [ "$(value "$1")" = True ]; }
 load() { # NAME HOST URL ARGS…: a load in the background; sets $pid
-	"${run[@]}" "$disk" --host-nqn="nqn.2026-01.test:$2" --reconnect=1 --seconds=60 "${@:4}" bench "$3" >"$work/$1.out" 2>&1 </dev/null &
+	"${run[@]}" "$disk" --host-nqn="nqn.2026-01.test:$2" --reconnect=1 --seconds=300 "${@:4}" bench "$3" >"$work/$1.out" 2>&1 </dev/null &
 	pid=$!
 	pids+=($pid)
 }

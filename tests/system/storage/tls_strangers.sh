@@ -4,18 +4,20 @@
 # SPDX-License-Identifier: MIT
 # tls_strangers.sh TARGET DISK
 source "$(dirname "$0")/lib.sh"
+source "$(dirname "$0")/medium.sh"
 target=$(realpath "$1")
 disk=$(realpath "$2")
 host=nqn.2026-01.test:host
 nqn=nqn.2026-01.test:disk
 echo NVMeTLSkey-1:01:VRLbtnN9AQb2WXW3c9+wEf/DRLz0QuLdbYvEhwtdWwNf9LrZ: >"$work/key"
 echo NVMeTLSkey-1:02:ABEiM0RVZneImaq7zN3u/wARIjNEVWZ3iJmqu8zd7v8AESIzRFVmd4iZqrvM3e7/AX3mVQ==: >"$work/long"
+medium_json 64M
 cat >"$work/conf.json" <<-EOF
 	{"listen": [{"address": "127.0.0.1", "port": 0, "tls": "required"}, {"address": "127.0.0.2", "port": 0, "tls": "allowed"},
 	  {"address": "127.0.0.3", "port": 0}],
 	 "stall_seconds": 3,
 	 "subsystems": [{"nqn": "$nqn", "hosts": [{"nqn": "$host", "tls_key": "$work/key"}, {"nqn": "$host.long", "tls_key": "$work/long"}],
-	  "namespaces": [{"nsid": 1, "backend": "memory", "size": "64M"}]}]}
+	  "namespaces": [{"nsid": 1, $medium}]}]}
 EOF
 serve out 3 --config "$work/conf.json"
 url=$(sed -n 1p "$work/out")
