@@ -119,7 +119,8 @@ static bool next_report(struct report *r, int wait_ms)
 		return false;
 	mad[3] = REPORT_RESP;
 	SAME(umad_send(t.fd, t.sa, t.umad, MAD, 0, 0), 0);
-	*r = (struct report){.trap = get16(mad + DATA + 4), .issuer = get16(mad + DATA + 6), .details = mad + DATA + 10};
+	*r = (struct report){
+	        .trap = get16(mad + DATA + 4), .issuer = get16(mad + DATA + 6), .details = mad + DATA + 10};
 	return true;
 }
 
