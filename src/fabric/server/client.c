@@ -477,23 +477,22 @@ static void client_close(struct server *s, struct client *c)
 	free(c);
 }
 
-void client_accept(struct server *s)
+bool client_open(struct server *s, int fd)
 {
-	int fd = accept4(s->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-	struct client *c = fd < 0 ? NULL : calloc(1, sizeof(*c));
+	struct client *c = calloc(1, sizeof(*c));
 	struct epoll_event e = {.events = EPOLLIN, .data.ptr = c};
 
 	if (!c || epoll_ctl(s->epoll, EPOLL_CTL_ADD, fd, &e)) {
 		free(c);
-		if (fd >= 0)
-			close(fd);
-		return;
+		close(fd);
+		return false;
 	}
 	*c = (struct client){.server = s, .fd = fd, .next = s->clients, .at = &s->clients};
 	c->last = &c->first;
 	if (c->next)
 		c->next->at = &c->next;
 	s->clients = c;
+	return true;
 }
 
 void client_event(struct server *s, struct client *c, uint32_t events)

@@ -22,6 +22,7 @@ struct guests;
 struct joined;
 struct keep;
 struct late;
+struct late_line;
 struct link;
 struct peer;
 
@@ -48,6 +49,9 @@ struct issm {
 struct server {
 	struct vb_fabric *fabric;
 	int epoll, listener, inotify;
+	int spare;          /* a descriptor, without which a program can be refused */
+	uint64_t listen_at; /* the listener is not watched until then; 0: it is watched */
+	uint64_t refused;   /* programs, for want of descriptors or memory */
 	char path[PATH_MAX];
 	char issm_dir[PATH_MAX];
 	struct client *clients;
@@ -94,8 +98,22 @@ struct server {
 
 uint64_t server_now(void); /* ns */
 
+/* --- listener.c --- */
+
+/* As many descriptors as this process may have: each program has two or three. */
+void raise_files(void);
+/* At s->path. -1: it has said why. */
+int server_listen(struct server *s);
+/* A program wants to connect. */
+void listener_event(struct server *s);
+/* It is watched again, if it was not for want of descriptors. */
+void listener_time(struct server *s);
+uint64_t listener_deadline(const struct server *s);
+void listener_close(struct server *s);
+
 /* --- client.c --- */
-void client_accept(struct server *s);
+/* Takes the socket over. False: there is no memory, and it is closed. */
+bool client_open(struct server *s, int fd);
 /* What epoll said about a client's socket. */
 void client_event(struct server *s, struct client *c, uint32_t events);
 void clients_time(struct server *s);
@@ -183,7 +201,7 @@ void groups_free(struct groups *g);
 
 #define LINK_QUEUE (1u << 20)    /* bytes that wait for a program, or for another process */
 #define LINK_LIFETIME 250000000u /* ns; so long others wait for a program that does not read */
-#define LINK_LATE (4u << 20)     /* bytes of a program that may be under way on links that take time */
+#define LINK_LATE (4u << 20)     /* bytes of a program, or a peer, that may be under way on links that take time */
 #define LINK_WORTH 2000u         /* ns; so much longer for a byte that it reads */
 #define LINK_MESSAGE 1024u       /* bytes that a message counts beside its own */
 
@@ -194,6 +212,12 @@ void link_close(struct link *l);
 void link_take(struct link *l, uint8_t *bytes, size_t n);
 /* A packet that was late: for a program, or for the cable of out. from NULL: nobody has to wait for it. */
 void link_arrives(struct link *from, struct link *to, const uint8_t *bytes, size_t len);
+/* Late packets that wait until its program reads; they end when the program does. */
+struct late_line *link_line(struct link *l);
+struct link *link_next(const struct link *l); /* of the server's */
+bool link_has_room(const struct link *l);
+/* A packet of `from` (NULL: of a peer) waits in its line. */
+void link_lines_up(struct link *from, struct link *to);
 void link_leaves(struct link *from, struct vb_fabric_port *out, const uint8_t *bytes, size_t len, unsigned hops);
 /* So many bytes of this program more, or less, are late. */
 void link_is_late(struct link *l, ssize_t bytes);
@@ -219,16 +243,31 @@ uint64_t links_deadline(const struct server *s);
 struct late_packet {
 	uint64_t due;
 	struct link *from, *to; /* from NULL: it has come from another process. to NULL: it leaves for another one */
+	struct peer *by;        /* that process. NULL, as from: it has ended */
 	struct vb_fabric_port *end; /* its node is away if it leaves */
 	unsigned hops;
 };
 
+/* Packets that have arrived where there is no room. They go on in their order. */
+struct late_line {
+	struct late *first, *last;
+};
+
+/* Do packets wait in the line of this program, or of the process that has the node of this port? Then others wait behind
+ * them. */
+bool late_waits(struct link *to, const struct vb_fabric_port *end);
 void late_put(struct server *s, const struct late_packet *k, const uint8_t *bytes, size_t len);
 /* Those that are due go on. */
 void late_time(struct server *s);
 uint64_t late_deadline(const struct server *s);
+/* There is room where the packets of this line go. */
+void late_go_on(struct server *s, struct late_line *line);
+/* Has the sender of so many late bytes too many? more: it had too many before. */
+bool late_is_too_much(const struct server *s, size_t bytes, bool before);
 /* The program ends. */
-void late_forget(struct server *s, const struct link *l);
+void late_forget(struct server *s, struct link *l);
+/* The peer ends. */
+void late_forget_peer(struct server *s, struct peer *p);
 void late_free(struct server *s);
 
 /* --- capture.c: what passes the cables, for people --- */
