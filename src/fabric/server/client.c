@@ -90,6 +90,7 @@ const struct vb_fabric_ops server_fabric_ops = {.deliver = on_deliver,
                                                 .deliver_to_group = joined_deliver,
                                                 .cross = peer_cross,
                                                 .cross_group = peer_cross_group,
+                                                .count = joined_count,
                                                 .show = captures_see,
                                                 .show_group = captures_see_group};
 
@@ -420,6 +421,8 @@ static bool take_message(struct client *c, uint8_t *bytes, size_t n, int fd)
 		answer_link(c, (void *)bytes);
 		return true;
 	}
+	if (c->joined && verb == VB_FABRIC_COUNTS && n == sizeof(struct vb_fabric_counts))
+		return join_counts(c->joined, fd);
 	if (c->joined && join_take(c->joined, bytes, n))
 		return true;
 	bool taken = false;

@@ -169,6 +169,7 @@ static int ctl_counters(struct server *s, char **w, FILE *out)
 			return fails(out, EINVAL, "%s: counters are set by NAME=VALUE", w[i]);
 		*c = v;
 	}
+	joined_count(s);
 #define X(field, select, ext) fprintf(out, "%-18s %" PRIu64 "\n", #field, p->counters.field);
 	VB_PMA_FIELDS(X)
 #undef X

@@ -100,7 +100,7 @@ bool late_waits(struct link *to, const struct vb_fabric_port *end)
 	return line && line->first;
 }
 
-static bool has_room(const struct late *p)
+static bool has_place(const struct late *p)
 {
 	return p->is.to ? link_has_room(p->is.to) : !p->is.end->node->away || peer_has_room(p->is.end->node->where);
 }
@@ -134,7 +134,7 @@ static void go(struct server *s, struct late *p)
 
 void late_go_on(struct server *s, struct late_line *line)
 {
-	while (line->first && has_room(line->first)) {
+	while (line->first && has_place(line->first)) {
 		struct late *p = line->first;
 
 		line->first = p->next;
@@ -148,7 +148,7 @@ void late_time(struct server *s)
 		struct late *p = take_first(s);
 		struct late_line *line = line_for(p->is.to, p->is.end);
 
-		if (line && (line->first || !has_room(p)))
+		if (line && (line->first || !has_place(p)))
 			line_up(line, p);
 		else
 			go(s, p);

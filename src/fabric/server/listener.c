@@ -26,7 +26,7 @@ void raise_files(void)
 	setrlimit(RLIMIT_NOFILE, &lim);
 }
 
-static int complain(const char *path, const char *why)
+static int cannot_listen(const char *path, const char *why)
 {
 	fprintf(stderr, "verbena-fabric: %s: %s\n", path, why);
 	return -1;
@@ -45,12 +45,12 @@ int server_listen(struct server *s)
 	int fd;
 
 	if (strlen(s->path) >= sizeof(at.sun_path))
-		return complain(s->path, "the path is too long");
+		return cannot_listen(s->path, "the path is too long");
 	strcpy(at.sun_path, s->path);
 	fd = vb_fabric_connect_to(s->path);
 	if (fd >= 0) {
 		close(fd);
-		return complain(s->path, "another fabric serves it");
+		return cannot_listen(s->path, "another fabric serves it");
 	}
 	if (errno == ECONNREFUSED && !lstat(s->path, &st) && S_ISSOCK(st.st_mode))
 		unlink(s->path);
@@ -61,7 +61,7 @@ int server_listen(struct server *s)
 	if (rc) {
 		if (fd >= 0)
 			close(fd);
-		return complain(s->path, strerror(rc));
+		return cannot_listen(s->path, strerror(rc));
 	}
 	s->listener = fd;
 	s->spare = open_spare();
@@ -84,7 +84,7 @@ static void note_refusal(struct server *s, int err)
 
 /* With the spare descriptor the program is accepted and its connection closed, so that it does not wait for an answer. Without one
  * it waits, and this process does not ask the kernel again at once. */
-static void refuse(struct server *s, int err)
+static void turn_away(struct server *s, int err)
 {
 	int fd;
 
@@ -111,7 +111,7 @@ void listener_event(struct server *s)
 		if (!client_open(s, fd))
 			note_refusal(s, ENOMEM);
 	} else if (errno == EMFILE || errno == ENFILE) {
-		refuse(s, errno);
+		turn_away(s, errno);
 	} else if (errno == ENOMEM || errno == ENOBUFS) {
 		watch(s, false);
 	}

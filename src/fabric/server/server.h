@@ -148,6 +148,8 @@ void join_show_port(const struct server *s, const struct vb_fabric_port *p, stru
 /* NULL: no memory. c gets the answer. */
 struct joined *join_open(struct server *s, struct vb_fabric_port *p, struct client *c);
 void join_close(struct joined *j);
+/* The memory where the program counts what it sends. False: it is none, or the program has given some before. */
+bool join_counts(struct joined *j, int fd);
 /* Returns false if the message is none of ours. bytes is aligned to 8. */
 bool join_take(struct joined *j, const void *bytes, size_t n);
 /* The client is not behind any more: it is told what has changed meanwhile. */
@@ -186,8 +188,23 @@ void address_print(const struct server *s, FILE *out);
 int ctl_address(struct server *s, struct vb_fabric_node *n, const char *text, FILE *out);
 
 /* As in struct vb_fabric_ops. */
+void joined_count(void *server);
 bool joined_are_attached(void *server, struct vb_fabric_port *p, const struct vb_fabric_datagram *d);
 void joined_deliver(void *server, struct vb_fabric_port *p, const struct vb_fabric_datagram *d);
+
+/* --- traffic.c: what programs count in their own memory --- */
+
+struct traffic {
+	uint64_t packets[2], bytes[2]; /* there and back */
+};
+/* NULL: it is no such memory, or there is none. */
+const struct vb_ib_traffic_map *traffic_open(int fd);
+void traffic_close(const struct vb_ib_traffic_map *m);
+/* What was sent by a way, without what its senders have. To be asked before these. */
+void traffic_of_way(const struct vb_ib_traffic_map *m, uint32_t tag, struct traffic *sum);
+uint32_t traffic_senders(const struct vb_ib_traffic_map *m);
+/* False: the i-th sender has no way now. */
+bool traffic_of_sender(const struct vb_ib_traffic_map *m, uint32_t i, uint32_t *tag, struct traffic *sum);
 
 /* --- groups.c --- */
 
