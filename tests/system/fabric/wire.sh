@@ -152,7 +152,10 @@ stopped() { # a receiver that does not read: its queue fills, its packets are di
 	return $rc
 }
 check "a program that is stopped: its queue is bounded, others go on" stopped
+check "a program is killed while it writes: its peer's retries end" peer_dies host2 host5
 check "the fabric process is killed: the retries end" ends_with host2 host5 kill -9 "$fabric"
+kill "$(program_of "$manager")" 2>/dev/null
+check "it is started again: programs that start then talk" fabric_again host2 host5 --generate fat-tree:3,2,2
 kill "$(program_of "$manager")" 2>/dev/null
 wait
 finish
