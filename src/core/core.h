@@ -43,7 +43,7 @@ struct vb_xrc_domain;
 struct vb_xrc_far;
 struct vb_cntr;
 struct vb_ib_way;
-struct vb_ib_tally;
+struct vb_ib_sent;
 
 /* Allocated with zeros behind it (context.c), because libmlx5 and others read past it as if it were their own. */
 struct vb_context {
@@ -368,10 +368,10 @@ struct vb_local_qp {
 	struct vb_local_frames *frames; /* or NULL */
 	struct vb_pingpong pingpong;
 	enum { VB_TIMER_NONE, VB_TIMER_RNR, VB_TIMER_RETRY } timer_kind;
-	bool cut;                  /* no way leads through the fabric: nothing is sent. Under progress + sq_lock */
-	struct vb_ib_way *way;     /* on a fabric: the way to the peer, from RTR on. Under progress + sq_lock */
-	uint16_t pkey;             /* so too: that of the queue pair's pkey_index */
-	struct vb_ib_tally *tally; /* of that way; NULL: there was no memory, or there is no way */
+	bool cut;                   /* no way leads through the fabric: nothing is sent. Under progress + sq_lock */
+	struct vb_ib_way *way;      /* on a fabric: the way to the peer, from RTR on. Under progress + sq_lock */
+	uint16_t pkey;              /* so too: that of the queue pair's pkey_index */
+	struct vb_ib_sent *sent_by; /* that way, under sq_lock; NULL: nothing is counted, or there is no way */
 	struct vb_local_sent sent;
 
 	/* responder: all under node->progress; on lines of its own, because one thread may send while another receives */

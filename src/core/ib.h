@@ -33,17 +33,7 @@ struct vb_ib_way {
 	struct vb_ib_way *next_unsent;
 	bool asked, unsent, answered; /* asked: the fabric process knows it. unsent: a message about it waits */
 	uint8_t why;                  /* enum vb_fabric_why */
-	_Atomic uint64_t packets[2], bytes[2]; /* there and back; the fabric process has not been told of them */
-};
-
-/* What a queue pair has sent by a way, there and back. The queue pair alone writes the first two, so that the progress thread
- * needs no lock of it to read them. It exists as long as the node. */
-struct vb_ib_tally {
-	_Atomic uint64_t packets[2], bytes[2];   /* they only grow; under the queue pair's sq_lock */
-	struct vb_ib_way *way;                   /* under questions_lock, as the rest */
-	uint64_t seen_packets[2], seen_bytes[2]; /* those that the way has been given */
-	_Atomic bool retired;                    /* the queue pair writes it no more */
-	struct vb_ib_tally *next;
+	struct vb_ib_sent *sent;      /* constant; NULL: nothing is counted */
 };
 
 /* Stores what the fabric process said. Records what changed for vb_device_take_pending. Values that no port can have are

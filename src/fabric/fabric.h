@@ -151,6 +151,8 @@ struct vb_fabric_ops {
 	void (*cross)(void *own, struct vb_fabric_port *out, const uint8_t *bytes, size_t len, unsigned hops);
 	/* The same for a datagram to a group. */
 	void (*cross_group)(void *own, struct vb_fabric_port *out, const struct vb_fabric_datagram *d);
+	/* Counts what programs have sent in shared memory until now, if the owner knows of any. NULL: there is none. */
+	void (*count)(void *own);
 	/* While captures is not 0: a packet, from LRH to VCRC, passes the cable of a port, out of this end. */
 	void (*show)(void *own, struct vb_fabric_port *out, const uint8_t *bytes, size_t len);
 	/* The same for a datagram to a group. */

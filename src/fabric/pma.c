@@ -44,6 +44,8 @@ static uint16_t pma_counters(struct vb_fabric_node *n, uint8_t *data, bool set, 
 	struct vb_pma_select s;
 	struct vb_port_counters sum;
 
+	if (n->fabric->ops->count)
+		n->fabric->ops->count(n->fabric->own);
 	vb_pma_select_decode(&s, data, extended);
 	if (!for_ports(n, &s, set, extended, &sum))
 		return VB_MAD_BAD_VALUE;

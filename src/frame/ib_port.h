@@ -27,6 +27,28 @@ struct vb_ib_port {
 	uint16_t pkey[VB_IB_PKEYS]; /* 0: an empty entry */
 };
 
+/* --- what a program counts in memory that the fabric process reads --- */
+
+#define VB_FABRIC_WAYS 65536u /* of a program */
+#define VB_IB_SENDERS 32768u  /* a program has 16,384 queue pairs; one that moves to another way has two for a moment */
+
+/* What has been sent by a way: of a queue pair, or of all that send no more. */
+struct vb_ib_sent {
+	_Atomic uint64_t packets[2], bytes[2]; /* there and back; they only grow while it has a way */
+	_Atomic uint32_t tag;                  /* of its way, plus one; 0: it has none */
+	_Atomic uint32_t turn;                 /* grows when it loses its way */
+	uint64_t reserved[3];
+};
+
+struct vb_ib_traffic_map {
+	_Atomic uint32_t senders; /* those that have been in use */
+	uint32_t reserved[15];
+	struct vb_ib_sent
+	        way[VB_FABRIC_WAYS]; /* by tag: datagrams, and queue pairs that have left it; tag is not used */
+	struct vb_ib_sent sender[VB_IB_SENDERS];
+};
+_Static_assert(sizeof(struct vb_ib_sent) == 64, "a cache line each");
+
 /* X(name, text): why there is no way. */
 #define VB_FABRIC_WHY(X)                                        \
 	X(OPEN, "open")                                         \

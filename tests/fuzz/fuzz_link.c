@@ -84,6 +84,19 @@ void peers_caught_up(struct server *s, const struct link *l)
 {
 }
 
+bool peer_has_room(const struct peer *p)
+{
+	return true;
+}
+
+void peer_lines_up(struct peer *p)
+{
+}
+
+void peer_is_late(struct peer *p, ssize_t bytes)
+{
+}
+
 static bool on_deliver(void *own, struct vb_fabric_port *port, const struct vb_fabric_packet *packet)
 {
 	return false;
@@ -172,7 +185,7 @@ static void change(struct world *w, uint8_t what, uint8_t a, uint8_t b)
 	struct vb_fabric_port *p = vb_fabric_port(n, 1 + a / 16 % n->ports);
 	unsigned maps = n->sw ? n->ports + 1u : 1;
 
-	switch (what % 6) {
+	switch (what % 7) {
 	case 0:
 		if (n->sw)
 			n->sw->lft[b % LFT] = (uint8_t)(b / LFT + a / 16);
@@ -188,6 +201,9 @@ static void change(struct world *w, uint8_t what, uint8_t a, uint8_t b)
 			p->sl2vl = calloc(maps, 8);
 		if (p->sl2vl)
 			p->sl2vl[b % (8 * maps)] = a;
+		break;
+	case 5:
+		vb_fabric_set_pace(p, b & 15, (uint64_t)(b >> 4) * 10000000);
 		break;
 	case 4:
 		p->info.enforce = b & (VB_ENFORCE_IN | VB_ENFORCE_OUT);
@@ -223,11 +239,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			link_caught_up(w.link[who % HOSTS]);
 		}
 		w.s.now += n > 200 ? 300000000 : 0;
+		w.s.fabric->now = w.s.now;
+		late_time(&w.s);
 		links_time(&w.s);
 	}
 	for (unsigned i = 0; i < HOSTS; i++)
 		link_close(w.link[i]);
-	assert(!w.s.links);
+	late_free(&w.s);
+	assert(!w.s.links && !w.s.late_bytes);
 	vb_fabric_free(w.s.fabric);
 	return 0;
 }

@@ -85,3 +85,23 @@ ends_with() { # NODE NODE COMMAND ARGS…: it cuts all ways while they talk: an 
 	wait "$server" "$client"
 	return $rc
 }
+peer_dies() { # NODE NODE: the server is killed while both write; its peer gets what a cut cable gives, and others go on
+	local rc=0 words
+	words_of() { ctl counters "$1" 1 | awk '$1 == "xmit_data" { print $2 }'; }
+	write_much() { [ "$(words_of "$1")" -gt $(($2 + 1000000)) ]; }
+	words=$(words_of "$2")
+	VERBENA_NODE=$1 start_server ib_write_bw -d ib0 -b -D 10 -u 12
+	VERBENA_NODE=$2 start_client ib_write_bw -d ib0 -b -D 10 -u 12
+	wait_for 9 write_much "$2" "$words" || rc=1
+	kill -9 "$(program_of "$server")" || rc=1
+	wait_for 20 sees_cut || { said_by_both; rc=1; }
+	kill "$client" 2>/dev/null
+	wait "$server" "$client"
+	pair "$1" "$2" ibv_rc_pingpong -d ib0 -n 100 -c && return $rc
+}
+fabric_again() { # NODE NODE: it was killed, and is started again; so are opensm and the programs
+	start_fabric "${@:3}" || return 1
+	sm host1 &
+	manager=$!
+	wait_for 30 all_active && pair "$1" "$2" ibv_rc_pingpong -d ib0 -n 100 -c
+}

@@ -90,7 +90,8 @@ static void set_far(struct vb_ah *ah, uint32_t lane)
 	                      memory_order_relaxed);
 }
 
-/* Handles the result of sending to the network. */
+/* Handles the result of sending to the network. The links of a fabric lose nothing for want of room: a port that its neighbour
+ * gives no credit sends nothing, for as long as that takes (IBA 7.9). If the fabric process ends, the datagram is lost. */
 static enum vb_emit settle_far(struct vb_qp *qp, struct vb_swqe *w, enum vb_datagram_result result)
 {
 	switch (result) {
@@ -100,7 +101,7 @@ static enum vb_emit settle_far(struct vb_qp *qp, struct vb_swqe *w, enum vb_data
 		VB_COUNT(drop_ud_path, 1);
 		return vb_local_emit_done(w);
 	case VB_DATAGRAM_WAIT:
-		return ud_waits(qp, w, UD_PATIENCE);
+		return qp->ib ? VB_EMIT_BLOCKED : ud_waits(qp, w, UD_PATIENCE);
 	default:
 		return vb_local_emit_fault(w, IBV_WC_LOC_PROT_ERR);
 	}

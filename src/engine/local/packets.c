@@ -19,8 +19,8 @@ static void grow(_Atomic uint64_t *sum, uint64_t by)
 
 static void add(struct vb_qp *qp, int dir, uint64_t packets, uint64_t bytes)
 {
-	grow(&qp->local.tally->packets[dir], packets);
-	grow(&qp->local.tally->bytes[dir], bytes);
+	grow(&qp->local.sent_by->packets[dir], packets);
+	grow(&qp->local.sent_by->bytes[dir], bytes);
 }
 
 /* Something was counted: the progress thread tells the fabric process of it. */
@@ -72,7 +72,9 @@ void vb_local_count_datagram(struct vb_qp *qp, const struct vb_swqe *w)
 
 	if (w->opcode == IBV_WR_SEND_WITH_IMM)
 		head += IMMDT;
-	atomic_fetch_add_explicit(&way->packets[THERE], 1, memory_order_relaxed);
-	atomic_fetch_add_explicit(&way->bytes[THERE], head + padded(w->length), memory_order_relaxed);
+	if (!way->sent)
+		return;
+	atomic_fetch_add_explicit(&way->sent->packets[THERE], 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(&way->sent->bytes[THERE], head + padded(w->length), memory_order_relaxed);
 	traffic_moves(qp->node);
 }

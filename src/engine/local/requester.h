@@ -157,7 +157,7 @@ void vb_local_count_datagram(struct vb_qp *qp, const struct vb_swqe *w);
 static inline void vb_local_count_sent(struct vb_qp *qp, const struct vb_swqe *w)
 {
 	qp->local.sent_bytes[w->opcode == IBV_WR_RDMA_READ] += w->length;
-	if (__builtin_expect(qp->local.tally != NULL, 0))
+	if (__builtin_expect(qp->local.sent_by != NULL, 0))
 		vb_local_count_packets(qp, w);
 }
 

@@ -22,8 +22,8 @@
  * the topology. A process says HELLO until it is welcome. Each HELLO gets a WELCOME. The key of what follows is made of
  * both nonces and of the secret, so only the receiver of the WELCOME can make it. A nonce is used for one session.
  *
- * STATUS: the sequence number up to which the sender has taken PACKETS, the bytes that its socket holds, and lines, each
- * the state of a cable's end. All of it is repeated, so that a loss does no harm. PACKETS: records one behind the
+ * STATUS: the sequence number up to which the sender has taken PACKETS, the bytes that its socket holds, flags (4 bytes; 1: it
+ * takes no more now, because of its own links, programs or peers), and lines, each the state of a cable's end. All of it is repeated, so that a loss does no harm. PACKETS: records one behind the
  * other, each a length (2 bytes), the switches passed (1), 0 (1), and a packet from LRH to VCRC. A record may continue in
  * the datagrams that follow. A datagram that was overtaken by a later one is dropped: links keep the order.
  *
@@ -112,6 +112,8 @@ struct vb_cable {
 	uint64_t acked_seq; /* the other's taken_seq */
 	uint32_t room;      /* bytes that the other's socket holds, and ours before they leave */
 	uint32_t own_room, send_room;
+	bool holds;   /* the owner's: it takes no more now, and is not idle */
+	bool is_held; /* the other one has said that of itself. False: nothing is heard of it, or it takes packets */
 	struct vb_cable_counts counts;
 	/* a record that continues in the next datagram */
 	struct vb_cable_head part_head;

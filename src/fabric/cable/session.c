@@ -10,6 +10,7 @@ enum {
 	STATUS_HEAD = 8 + 4 + 4,
 	STATUS_LINES = 50, /* of a datagram, so that it fits any path */
 	NONE_BEGINS = 0xffff,
+	HOLDS = 1, /* a flag of STATUS */
 	SKB = 768, /* what the kernel counts for a datagram beside its bytes, at least */
 };
 
@@ -91,7 +92,7 @@ void vb_cable_tell(struct vb_cable *c, bool lines)
 		vb_cable_head_encode(d, &h);
 		vb_put(&w, 8, c->taken_seq);
 		vb_put32(&w, c->own_room);
-		vb_put32(&w, 0);
+		vb_put32(&w, c->holds ? HOLDS : 0);
 		for (n = 0; lines && n < STATUS_LINES && add_line(c, &w, i); n++)
 			i++;
 		vb_cable_seal(&c->out, d, VB_CABLE_HEADER + w.pos);
@@ -157,6 +158,7 @@ static void begin(struct vb_cable *c, uint64_t peer_nonce)
 	c->out = session_key(c, c->nonce, peer_nonce);
 	c->sent_seq = c->heard_seq = c->taken_seq = c->acked_seq = 0;
 	c->room = 0;
+	c->holds = c->is_held = false;
 	c->part_len = 0;
 	c->up = true;
 	c->heard = false;
@@ -227,9 +229,8 @@ static void take_status(struct vb_cable *c, const uint8_t *body, size_t len)
 {
 	struct vb_reader r = vb_reader(body, len);
 	uint64_t acked = vb_get64(&r);
-	uint32_t room = vb_get32(&r);
+	uint32_t room = vb_get32(&r), flags = vb_get32(&r);
 
-	vb_get32(&r);
 	if (r.failed || vb_left(&r) % VB_CABLE_LINE || acked > c->sent_seq) {
 		c->counts.malformed++;
 		return;
@@ -237,6 +238,7 @@ static void take_status(struct vb_cable *c, const uint8_t *body, size_t len)
 	c->room = room < c->send_room ? room : c->send_room;
 	if (acked > c->acked_seq)
 		c->acked_seq = acked;
+	c->is_held = flags & HOLDS;
 	while (vb_left(&r)) {
 		struct vb_cable_line line;
 

@@ -14,7 +14,7 @@
 /*
  * Each message of a program begins with its verb. ATTACH makes a connection a umad port: from then on it carries SEND,
  * REGISTER and UNREGISTER, and what the program receives comes as struct vb_umad_head and the datagram. JOIN makes a
- * connection the verbs device's: from then on it carries WAY, FORGET, TRAFFIC, ATTACH_GROUP, DETACH_GROUP and DATAGRAM, and
+ * connection the verbs device's: from then on it carries COUNTS, WAY, FORGET, TRAFFIC, ATTACH_GROUP, DETACH_GROUP and DATAGRAM, and
  * what the program receives is struct vb_fabric_port_is after each change of the port, struct vb_fabric_way_is: the answer to
  * WAY, and after each change of that answer, struct vb_fabric_group_is: the answer to ATTACH_GROUP and DETACH_GROUP, and
  * struct vb_fabric_data with a payload. CM makes a connection the program's connection manager: from then on it carries
@@ -56,6 +56,7 @@ enum vb_fabric_verb {
 	VB_FABRIC_SA_IS,
 	VB_FABRIC_MEMBER_LOST, /* struct vb_fabric_sa_is: a membership that a new subnet manager does not give again */
 	VB_FABRIC_CAPTURE,     /* as CTL; then each message is a record of a file: server/capture.c */
+	VB_FABRIC_COUNTS,      /* once on a connection of a verbs device */
 	VB_FABRIC_KEEP,        /* reply: struct vb_fabric_reply. A guest's process stays while the asking one runs */
 };
 
@@ -68,8 +69,6 @@ enum vb_fabric_verb {
 #define VB_FABRIC_PORTS 9        /* of a CA that libibumad can show */
 #define VB_FABRIC_DEVICE "ib0"   /* the name of the CA for programs */
 #define VB_FABRIC_AGENTS 32      /* of a umad port */
-#define VB_FABRIC_WAYS 65536     /* of a program */
-#define VB_FABRIC_TOLD 64        /* ways in one message about traffic */
 #define VB_FABRIC_GROUPS 256     /* multicast groups of a program */
 #define VB_FABRIC_PAYLOAD 4096   /* of a multicast datagram */
 
@@ -160,14 +159,9 @@ struct vb_fabric_way_is {
 	uint8_t address[16]; /* of the port at its end; unspecified unless the way is open */
 };
 
-struct vb_fabric_told {
-	uint32_t tag, reserved;
-	uint64_t packets[2], bytes[2]; /* there, and back */
-};
-
-struct vb_fabric_traffic {
-	uint32_t verb, count;
-	struct vb_fabric_told told[VB_FABRIC_TOLD]; /* count of them are sent */
+/* COUNTS, with a sealed memfd of a struct vb_ib_traffic_map; and TRAFFIC: something there has grown. No replies. */
+struct vb_fabric_counts {
+	uint32_t verb, reserved;
 };
 
 struct vb_fabric_group { /* ATTACH_GROUP, DETACH_GROUP: one queue pair more, or less */

@@ -90,6 +90,7 @@ const struct vb_fabric_ops server_fabric_ops = {.deliver = on_deliver,
                                                 .deliver_to_group = joined_deliver,
                                                 .cross = peer_cross,
                                                 .cross_group = peer_cross_group,
+                                                .count = joined_count,
                                                 .show = captures_see,
                                                 .show_group = captures_see_group};
 
@@ -420,6 +421,8 @@ static bool take_message(struct client *c, uint8_t *bytes, size_t n, int fd)
 		answer_link(c, (void *)bytes);
 		return true;
 	}
+	if (c->joined && verb == VB_FABRIC_COUNTS && n == sizeof(struct vb_fabric_counts))
+		return join_counts(c->joined, fd);
 	if (c->joined && join_take(c->joined, bytes, n))
 		return true;
 	bool taken = false;
@@ -477,23 +480,22 @@ static void client_close(struct server *s, struct client *c)
 	free(c);
 }
 
-void client_accept(struct server *s)
+bool client_open(struct server *s, int fd)
 {
-	int fd = accept4(s->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-	struct client *c = fd < 0 ? NULL : calloc(1, sizeof(*c));
+	struct client *c = calloc(1, sizeof(*c));
 	struct epoll_event e = {.events = EPOLLIN, .data.ptr = c};
 
 	if (!c || epoll_ctl(s->epoll, EPOLL_CTL_ADD, fd, &e)) {
 		free(c);
-		if (fd >= 0)
-			close(fd);
-		return;
+		close(fd);
+		return false;
 	}
 	*c = (struct client){.server = s, .fd = fd, .next = s->clients, .at = &s->clients};
 	c->last = &c->first;
 	if (c->next)
 		c->next->at = &c->next;
 	s->clients = c;
+	return true;
 }
 
 void client_event(struct server *s, struct client *c, uint32_t events)

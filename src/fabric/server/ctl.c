@@ -169,6 +169,7 @@ static int ctl_counters(struct server *s, char **w, FILE *out)
 			return fails(out, EINVAL, "%s: counters are set by NAME=VALUE", w[i]);
 		*c = v;
 	}
+	joined_count(s);
 #define X(field, select, ext) fprintf(out, "%-18s %" PRIu64 "\n", #field, p->counters.field);
 	VB_PMA_FIELDS(X)
 #undef X
@@ -307,6 +308,7 @@ static int ctl_stat(struct server *s, char **w, FILE *out)
 	fprintf(out, "%-20s %" PRIu64 "\n", "cm_forged", s->forged);
 	fprintf(out, "%-20s %" PRIu64 "\n", "guests_refused", s->strangers);
 	fprintf(out, "%-20s %" PRIu64 "\n", "lost_for_captures", s->captures_lost);
+	fprintf(out, "%-20s %" PRIu64 "\n", "programs_refused", s->refused);
 	fprintf(out, "%-20s %zu\n", "programs_kept_for", s->kept);
 	fprintf(out, "%-20s %zu\n", "traps_pending", s->fabric->trap_count);
 	return 0;

@@ -14,8 +14,9 @@ struct way {
 	struct vb_fabric_way_key key;
 	uint32_t tag;
 	struct vb_fabric_way_is told;
-	unsigned ports[2];            /* there, and back; 0 unless it is open */
+	unsigned ports[2];            /* there, and back: of when it was open last */
 	struct vb_fabric_port **port; /* those of both, one after the other */
+	struct traffic sum, counted;  /* what it has carried; how much of that its ports have counted */
 };
 
 struct joined {
@@ -28,6 +29,7 @@ struct joined {
 	struct way *ways; /* in no order; by_tag has their places + 1 */
 	uint32_t count, room;
 	struct groups groups;
+	const struct vb_ib_traffic_map *sent; /* NULL: it tells nothing */
 	uint32_t by_tag[VB_FABRIC_WAYS];
 };
 
@@ -84,6 +86,72 @@ void join_show_port(const struct server *s, const struct vb_fabric_port *p, stru
 
 /* --- ways --- */
 
+static struct way *way_of(struct joined *j, uint32_t tag)
+{
+	return tag < VB_FABRIC_WAYS && j->by_tag[tag] ? &j->ways[j->by_tag[tag] - 1] : NULL;
+}
+
+/* Those of its senders. */
+static void add_senders(struct joined *j)
+{
+	uint32_t senders = traffic_senders(j->sent), tag;
+
+	for (uint32_t i = 0; i < senders; i++) {
+		struct traffic t;
+		struct way *w = traffic_of_sender(j->sent, i, &tag, &t) ? way_of(j, tag) : NULL;
+
+		for (int k = 0; w && k < 2; k++) {
+			w->sum.packets[k] += t.packets[k];
+			w->sum.bytes[k] += t.bytes[k];
+		}
+	}
+}
+
+static uint64_t grown(uint64_t now, uint64_t *counted)
+{
+	uint64_t by = now > *counted ? now - *counted : 0; /* less: a sender was about to leave its way */
+
+	*counted += by;
+	return by;
+}
+
+static void count_way(struct way *w)
+{
+	for (int k = 0; k < 2; k++) {
+		uint64_t packets = grown(w->sum.packets[k], &w->counted.packets[k]),
+		         bytes = grown(w->sum.bytes[k], &w->counted.bytes[k]);
+
+		if (packets | bytes)
+			vb_fabric_count(w->port + (k ? w->ports[0] : 0), w->ports[k], packets, bytes);
+	}
+}
+
+/* What the program has sent until now. */
+static void count_all(struct joined *j)
+{
+	if (!j->sent)
+		return;
+	for (uint32_t i = 0; i < j->count; i++)
+		traffic_of_way(j->sent, j->ways[i].tag, &j->ways[i].sum);
+	add_senders(j);
+	for (uint32_t i = 0; i < j->count; i++)
+		count_way(&j->ways[i]);
+}
+
+void joined_count(void *own)
+{
+	for (struct joined *j = ((struct server *)own)->joined; j; j = j->next)
+		count_all(j);
+}
+
+bool join_counts(struct joined *j, int fd)
+{
+	if (j->sent)
+		return false;
+	j->sent = traffic_open(fd);
+	return j->sent;
+}
+
 static void forget_ports(struct way *w)
 {
 	free(w->port);
@@ -91,7 +159,8 @@ static void forget_ports(struct way *w)
 	w->ports[0] = w->ports[1] = 0;
 }
 
-/* The answer of now. Without memory for its ports the way is open, and its packets are not counted. */
+/* The answer of now. Without memory for its ports the way is open, and its packets are not counted. What a program sends before it
+ * hears that its way is closed has passed the old ports. */
 static void look(struct joined *j, struct way *w, struct vb_fabric_way_is *is)
 {
 	struct vb_fabric_way found[2];
@@ -100,9 +169,9 @@ static void look(struct joined *j, struct way *w, struct vb_fabric_way_is *is)
 	*is = (struct vb_fabric_way_is){.verb = VB_FABRIC_WAY_IS, .tag = w->tag};
 	is->why = vb_fabric_find_way(j->port, &w->key, found);
 	is->slid = own->lid | (w->key.path_bits & ((1u << own->lmc) - 1));
-	forget_ports(w);
 	if (is->why != VB_WAY_OPEN)
 		return;
+	forget_ports(w);
 	is->mtu = found[0].mtu;
 	is->path_bits = (uint8_t)(w->key.dlid & ((1u << found[0].end->info.lmc) - 1));
 	name_port(j->server, found[0].end, is->address);
@@ -113,11 +182,6 @@ static void look(struct joined *j, struct way *w, struct vb_fabric_way_is *is)
 	memcpy(w->port + found[0].ports, found[1].port, found[1].ports * sizeof(*w->port));
 	w->ports[0] = found[0].ports;
 	w->ports[1] = found[1].ports;
-}
-
-static struct way *way_of(struct joined *j, uint32_t tag)
-{
-	return tag < VB_FABRIC_WAYS && j->by_tag[tag] ? &j->ways[j->by_tag[tag] - 1] : NULL;
 }
 
 static struct way *add_way(struct joined *j, uint32_t tag)
@@ -133,6 +197,8 @@ static struct way *add_way(struct joined *j, uint32_t tag)
 	}
 	struct way *w = &j->ways[j->count++];
 	*w = (struct way){.tag = tag};
+	if (j->sent) /* it may be known from before, and was counted then */
+		traffic_of_way(j->sent, tag, &w->counted);
 	j->by_tag[tag] = j->count;
 	return w;
 }
@@ -141,7 +207,9 @@ static void take_way(struct joined *j, const struct vb_fabric_way_ask *ask)
 {
 	struct way *w = way_of(j, ask->tag);
 
-	if (!w && ask->tag < VB_FABRIC_WAYS)
+	if (w)
+		count_all(j);
+	else if (ask->tag < VB_FABRIC_WAYS)
 		w = add_way(j, ask->tag);
 	if (!w) {
 		struct vb_fabric_way_is is = {.verb = VB_FABRIC_WAY_IS, .tag = ask->tag, .why = VB_WAY_TOO_MANY};
@@ -166,24 +234,15 @@ static void forget_way(struct joined *j, uint32_t tag)
 
 	if (!w)
 		return;
+	if (j->sent) { /* it has no senders any more */
+		traffic_of_way(j->sent, tag, &w->sum);
+		count_way(w);
+	}
 	forget_ports(w);
 	j->by_tag[tag] = 0;
 	if (w != &j->ways[--j->count]) {
 		*w = j->ways[j->count];
 		j->by_tag[w->tag] = (uint32_t)(w - j->ways) + 1;
-	}
-}
-
-static void take_traffic(struct joined *j, const struct vb_fabric_traffic *t)
-{
-	for (uint32_t i = 0; i < t->count; i++) {
-		const struct vb_fabric_told *o = &t->told[i];
-		struct way *w = way_of(j, o->tag);
-
-		if (!w)
-			continue;
-		vb_fabric_count(w->port, w->ports[0], o->packets[0], o->bytes[0]);
-		vb_fabric_count(w->port + w->ports[0], w->ports[1], o->packets[1], o->bytes[1]);
 	}
 }
 
@@ -277,6 +336,8 @@ struct joined *join_open(struct server *s, struct vb_fabric_port *p, struct clie
 
 void join_close(struct joined *j)
 {
+	count_all(j);
+	traffic_close(j->sent);
 	*j->at = j->next;
 	if (j->next)
 		j->next->at = j->at;
@@ -290,7 +351,6 @@ void join_close(struct joined *j)
 bool join_take(struct joined *j, const void *bytes, size_t n)
 {
 	const struct vb_fabric_way_ask *ask = bytes;
-	const struct vb_fabric_traffic *t = bytes;
 	const struct vb_fabric_data *d = bytes;
 
 	if (n < sizeof(ask->verb))
@@ -313,10 +373,8 @@ bool join_take(struct joined *j, const void *bytes, size_t n)
 		forget_way(j, ask->tag);
 		return true;
 	}
-	if (ask->verb == VB_FABRIC_TRAFFIC && n >= offsetof(struct vb_fabric_traffic, told) &&
-	    t->count <= VB_FABRIC_TOLD &&
-	    n == offsetof(struct vb_fabric_traffic, told) + t->count * sizeof(t->told[0])) {
-		take_traffic(j, t);
+	if (ask->verb == VB_FABRIC_TRAFFIC && n == sizeof(struct vb_fabric_counts)) {
+		count_all(j);
 		return true;
 	}
 	return false;
@@ -332,6 +390,7 @@ static void tell(struct joined *j)
 	j->untold = client_is_behind(j->client);
 	if (j->untold)
 		return;
+	count_all(j);
 	join_show_port(j->server, j->port, &now);
 	if (memcmp(&now, &j->told, sizeof(now)) != 0) {
 		j->told = now;

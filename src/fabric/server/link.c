@@ -33,6 +33,8 @@ struct link {
 	bool stalled;
 	size_t late; /* bytes that it has sent and that have not arrived yet */
 	bool waits_late;
+	struct late_line line; /* for it */
+	uint64_t line_until;   /* then what waits in its line is discarded, unless the program reads */
 };
 
 static struct link *link_for(const struct vb_fabric_port *p, uint32_t qpn)
@@ -141,18 +143,49 @@ static void release_link(struct link *l)
 void link_is_late(struct link *l, ssize_t bytes)
 {
 	l->late += (size_t)bytes;
-	l->waits_late = l->late > (l->waits_late ? LINK_LATE / 2 : LINK_LATE);
+	l->waits_late = late_is_too_much(l->server, l->late, l->waits_late);
 	settle_pause(l);
+}
+
+struct late_line *link_line(struct link *l)
+{
+	return &l->line;
+}
+
+struct link *link_next(const struct link *l)
+{
+	return l->next;
+}
+
+bool link_has_room(const struct link *l)
+{
+	return !client_is_behind(l->client);
+}
+
+void link_lines_up(struct link *from, struct link *to)
+{
+	to->line_until = link_await(to);
+	if (from)
+		hold_back(from, to);
+}
+
+static void release_waiting(struct link *l)
+{
+	for (struct link *o = l->server->links; o; o = o->next)
+		if (o->waits_for == l)
+			release_link(o);
+	peers_caught_up(l->server, l);
 }
 
 void link_caught_up(struct link *l)
 {
 	count_patience(l);
 	l->awaited = false;
-	for (struct link *o = l->server->links; o; o = o->next)
-		if (o->waits_for == l)
-			release_link(o);
-	peers_caught_up(l->server, l);
+	late_go_on(l->server, &l->line);
+	if (l->line.first || client_is_behind(l->client)) /* what has come first goes first */
+		l->line_until = link_await(l);
+	else
+		release_waiting(l);
 }
 
 void link_reads(struct link *l, size_t bytes)
@@ -163,7 +196,7 @@ void link_reads(struct link *l, size_t bytes)
 	l->patience += bytes * LINK_WORTH;
 	if (l->patience > LINK_LIFETIME)
 		l->patience = LINK_LIFETIME;
-	until = l->server->now + l->patience;
+	l->line_until = until = l->server->now + l->patience;
 	for (struct link *o = l->server->links; o; o = o->next)
 		if (o->waits_for == l)
 			o->waits_until = until;
@@ -205,22 +238,27 @@ void links_time(struct server *s)
 	for (struct link *l = s->links; l; l = l->next)
 		if (l->waits_for && l->waits_until <= s->now)
 			link_stall(l->waits_for);
+		else if (l->line.first && l->line_until <= s->now)
+			link_stall(l);
 }
 
 uint64_t links_deadline(const struct server *s)
 {
 	uint64_t due = UINT64_MAX;
 
-	for (const struct link *l = s->links; l; l = l->next)
+	for (const struct link *l = s->links; l; l = l->next) {
 		if (l->waits_for && l->waits_until < due)
 			due = l->waits_until;
+		if (l->line.first && l->line_until < due)
+			due = l->line_until;
+	}
 	return due;
 }
 
 void link_close(struct link *l)
 {
 	late_forget(l->server, l);
-	link_caught_up(l);
+	release_waiting(l);
 	*l->at = l->next;
 	if (l->next)
 		l->next->at = l->at;
@@ -281,10 +319,13 @@ static struct link *receiver_of(struct link *l, uint8_t *bytes, const struct vb_
 
 	if (end && !leaves && !to)
 		l->server->fabric->drops.nobody++;
-	if ((to || leaves) && l->course.due) {
+	if ((to || leaves) && (l->course.due || late_waits(to, end))) {
 		late_put(l->server,
-		         &(struct late_packet){
-		                 .due = l->course.due, .from = l, .to = to, .end = end, .hops = l->course.hops},
+		         &(struct late_packet){.due = l->course.due ? l->course.due : l->server->now,
+		                               .from = l,
+		                               .to = to,
+		                               .end = end,
+		                               .hops = l->course.hops},
 		         bytes, p->len);
 		return NULL;
 	}

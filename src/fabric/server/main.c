@@ -11,8 +11,6 @@
 #include <sys/random.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -125,35 +123,6 @@ static bool load(struct server *s, const char *file, const char *shape)
 
 /* --- the loop --- */
 
-/* A socket that nobody listens on any more is replaced; a living one, or a file of another kind, is not. */
-static int server_listen(const char *path)
-{
-	struct sockaddr_un at = {.sun_family = AF_UNIX};
-	struct stat st;
-	int fd;
-
-	if (strlen(path) >= sizeof(at.sun_path))
-		return complain("%s: the path is too long", path), -1;
-	strcpy(at.sun_path, path);
-	fd = vb_fabric_connect_to(path);
-	if (fd >= 0) {
-		close(fd);
-		return complain("%s: another fabric serves it", path), -1;
-	}
-	if (errno == ECONNREFUSED && !lstat(path, &st) && S_ISSOCK(st.st_mode))
-		unlink(path);
-	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	mode_t old = umask(0177); /* its user's programs */
-	int rc = fd < 0 || bind(fd, (struct sockaddr *)&at, sizeof(at)) || listen(fd, 1024) ? errno : 0;
-	umask(old);
-	if (!rc)
-		return fd;
-	complain("%s: %s", path, strerror(rc));
-	if (fd >= 0)
-		close(fd);
-	return -1;
-}
-
 /* ns. UINT64_MAX: for ever */
 static uint64_t wait_ns(const struct server *s)
 {
@@ -164,6 +133,7 @@ static uint64_t wait_ns(const struct server *s)
 	                              late_deadline(s),
 	                              cms_deadline(s),
 	                              peers_deadline(s),
+	                              listener_deadline(s),
 	                              s->linger && !s->clients && !s->keeps ? s->idle_since + s->linger : UINT64_MAX};
 	uint64_t due = UINT64_MAX, now = server_now();
 
@@ -197,7 +167,7 @@ static void turn(struct server *s)
 		struct peer *p = peer_of(s, what);
 
 		if (what == &s->listener)
-			client_accept(s);
+			listener_event(s);
 		else if (what == &s->inotify)
 			issm_event(s);
 		else if (what == s)
@@ -215,6 +185,7 @@ static void turn(struct server *s)
 	peers_time(s);
 	joined_tell(s);
 	links_time(s);
+	listener_time(s);
 	peers_tell(s);
 	guests_leave(s);
 	if (s->clients || s->keeps)
@@ -245,8 +216,8 @@ static int serve(struct server *s, const struct peer_settings *o)
 	if (peers_open(s, o))
 		return 1;
 	vb_fabric_train_all(s->fabric);
-	s->listener = server_listen(s->path);
-	if (s->listener < 0)
+	raise_files();
+	if (server_listen(s) < 0)
 		return 1;
 	int rc = issm_open(s);
 	if (rc || !watch_fd(s, s->listener, &s->listener) || !watch_fd(s, s->inotify, &s->inotify) ||
@@ -258,6 +229,7 @@ static int serve(struct server *s, const struct peer_settings *o)
 	clients_close(s);
 	keeps_close(s);
 	cms_end(s);
+	listener_close(s);
 	issm_close(s);
 	unlink(s->path);
 	return 0;
@@ -472,7 +444,7 @@ int main(int argc, char **argv)
 	        {"guests", no_argument, NULL, 'G'},       {"join", required_argument, NULL, 'j'},
 	        {"linger", required_argument, NULL, 'L'}, {"help", no_argument, NULL, 'h'},
 	        {"version", no_argument, NULL, 'V'},      {NULL, 0, NULL, 0}};
-	struct server s = {.inotify = -1};
+	struct server s = {.inotify = -1, .listener = -1, .spare = -1};
 	struct settings o = {.peers.port = PEER_PORT};
 	bool ctl = argc > 1 && !strcmp(argv[1], "ctl");
 	int c;

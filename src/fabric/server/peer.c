@@ -304,6 +304,8 @@ int peers_open(struct server *s, const struct peer_settings *o)
 
 void peer_free(struct peer *p)
 {
+	if (p->server) /* of one that has been in the list */
+		late_forget_peer(p->server, p);
 	if (p->fd >= 0)
 		close(p->fd);
 	free(p->ends);

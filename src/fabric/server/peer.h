@@ -60,6 +60,9 @@ struct peer {
 	struct link *waits_for; /* what came waits there: no credit is given meanwhile */
 	uint64_t waits_until;
 	const struct peer *waits_way; /* so too: they go on to this one */
+	size_t late;                  /* bytes that have come from it and are under way on links that take time */
+	bool waits_late;              /* so too: these are too many */
+	struct late_line line;        /* packets on their way to it that have no room in queue */
 	struct link *run_to;          /* packets of run, which end there */
 	size_t run_len;
 	/* a guest */
@@ -103,6 +106,12 @@ void guests_asked(struct server *s, int fd, const uint8_t *bytes, size_t n, cons
 void peer_flush(struct peer *p);
 /* Drops what waits. */
 void peer_drop(struct peer *p);
+/* So many bytes that have come from it more, or less, are late. */
+void peer_is_late(struct peer *p, ssize_t bytes);
+/* Is there room for packets that wait in its line? */
+bool peer_has_room(const struct peer *p);
+/* A packet waits in its line. */
+void peer_lines_up(struct peer *p);
 /* As in struct vb_cable_ops. */
 bool peer_packet(void *own, uint64_t guid, uint8_t port, unsigned hops, uint8_t *bytes, size_t len);
 /* All that has come in is with the programs; gives credit. */

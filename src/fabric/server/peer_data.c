@@ -114,8 +114,16 @@ static void send_train(struct peer *p, const struct train *t)
 	        vb_cable_pack(&p->cable, out, sizeof(out), p->datagram, end->node->guid, end->num, t->records, t->len));
 }
 
+static bool waits(const struct peer *p)
+{
+	return p->waits_for || p->waits_way || p->waits_late;
+}
+
 static void take_again(struct peer *p)
 {
+	if (waits(p))
+		return;
+	p->cable.holds = false;
 	p->cable.taken_seq = p->cable.heard_seq;
 	vb_cable_tell(&p->cable, false);
 }
@@ -126,6 +134,11 @@ static void go_on(struct peer *to)
 	if (!to->is_awaited)
 		return;
 	to->is_awaited = false;
+	late_go_on(to->server, &to->line);
+	if (to->line.first) { /* what has come first goes first */
+		to->is_awaited = true;
+		return;
+	}
 	links_go_on(to->server, to);
 	for (struct peer *p = to->server->peers; p; p = p->next)
 		if (p->waits_way == to) {
@@ -149,7 +162,7 @@ void peer_flush(struct peer *p)
 	}
 	if (!p->queue.first)
 		p->stuck_until = 0;
-	else if (moved || !p->stuck_until)
+	else if (moved || !p->stuck_until || p->cable.is_held)
 		p->stuck_until = p->server->now + STUCK;
 	if (p->queue.bytes <= BEHIND)
 		go_on(p);
@@ -163,6 +176,26 @@ void peer_drop(struct peer *p)
 		discarded(p->urgent.first->out, p->urgent.first->packets);
 	p->stuck_until = 0;
 	go_on(p);
+}
+
+bool peer_has_room(const struct peer *p)
+{
+	return !p->cable.up || p->queue.bytes <= BEHIND; /* what cannot be sent is discarded at once */
+}
+
+void peer_lines_up(struct peer *p)
+{
+	p->is_awaited = true;
+}
+
+void peer_is_late(struct peer *p, ssize_t bytes)
+{
+	bool waited = p->waits_late;
+
+	p->late += (size_t)bytes;
+	p->waits_late = late_is_too_much(p->server, p->late, waited);
+	if (waited && !p->waits_late)
+		take_again(p);
 }
 
 void peer_cross(void *own, struct vb_fabric_port *out, const uint8_t *bytes, size_t len, unsigned hops)
@@ -255,10 +288,13 @@ static void take_data_packet(struct peer *p, struct peer_end *e, unsigned hops, 
 
 	if (!leaves && !to)
 		p->server->fabric->drops.nobody++;
-	else if (e->course.due)
+	else if (e->course.due || late_waits(to, end))
 		late_put(p->server,
-		         &(struct late_packet){
-		                 .due = e->course.due, .to = to, .end = end, .hops = hops + e->course.hops},
+		         &(struct late_packet){.due = e->course.due ? e->course.due : p->server->now,
+		                               .to = to,
+		                               .by = p,
+		                               .end = end,
+		                               .hops = hops + e->course.hops},
 		         bytes, k->len);
 	else if (to)
 		add_to_run(p, to, bytes, k->len);
@@ -309,7 +345,8 @@ bool peer_packet(void *own, uint64_t guid, uint8_t port, unsigned hops, uint8_t 
 void peer_came_end(struct peer *p)
 {
 	end_run(p);
-	if (p->waits_for || p->waits_way)
+	p->cable.holds = waits(p);
+	if (p->cable.holds)
 		return;
 	p->cable.taken_seq = p->cable.heard_seq;
 	if (p->came < TOLD_EVERY)

@@ -22,6 +22,7 @@ struct guests;
 struct joined;
 struct keep;
 struct late;
+struct late_line;
 struct link;
 struct peer;
 
@@ -48,6 +49,9 @@ struct issm {
 struct server {
 	struct vb_fabric *fabric;
 	int epoll, listener, inotify;
+	int spare;          /* a descriptor, without which a program can be refused */
+	uint64_t listen_at; /* the listener is not watched until then; 0: it is watched */
+	uint64_t refused;   /* programs, for want of descriptors or memory */
 	char path[PATH_MAX];
 	char issm_dir[PATH_MAX];
 	struct client *clients;
@@ -94,8 +98,22 @@ struct server {
 
 uint64_t server_now(void); /* ns */
 
+/* --- listener.c --- */
+
+/* As many descriptors as this process may have: each program has two or three. */
+void raise_files(void);
+/* At s->path. -1: it has said why. */
+int server_listen(struct server *s);
+/* A program wants to connect. */
+void listener_event(struct server *s);
+/* It is watched again, if it was not for want of descriptors. */
+void listener_time(struct server *s);
+uint64_t listener_deadline(const struct server *s);
+void listener_close(struct server *s);
+
 /* --- client.c --- */
-void client_accept(struct server *s);
+/* Takes the socket over. False: there is no memory, and it is closed. */
+bool client_open(struct server *s, int fd);
 /* What epoll said about a client's socket. */
 void client_event(struct server *s, struct client *c, uint32_t events);
 void clients_time(struct server *s);
@@ -130,6 +148,8 @@ void join_show_port(const struct server *s, const struct vb_fabric_port *p, stru
 /* NULL: no memory. c gets the answer. */
 struct joined *join_open(struct server *s, struct vb_fabric_port *p, struct client *c);
 void join_close(struct joined *j);
+/* The memory where the program counts what it sends. False: it is none, or the program has given some before. */
+bool join_counts(struct joined *j, int fd);
 /* Returns false if the message is none of ours. bytes is aligned to 8. */
 bool join_take(struct joined *j, const void *bytes, size_t n);
 /* The client is not behind any more: it is told what has changed meanwhile. */
@@ -168,8 +188,23 @@ void address_print(const struct server *s, FILE *out);
 int ctl_address(struct server *s, struct vb_fabric_node *n, const char *text, FILE *out);
 
 /* As in struct vb_fabric_ops. */
+void joined_count(void *server);
 bool joined_are_attached(void *server, struct vb_fabric_port *p, const struct vb_fabric_datagram *d);
 void joined_deliver(void *server, struct vb_fabric_port *p, const struct vb_fabric_datagram *d);
+
+/* --- traffic.c: what programs count in their own memory --- */
+
+struct traffic {
+	uint64_t packets[2], bytes[2]; /* there and back */
+};
+/* NULL: it is no such memory, or there is none. */
+const struct vb_ib_traffic_map *traffic_open(int fd);
+void traffic_close(const struct vb_ib_traffic_map *m);
+/* What was sent by a way, without what its senders have. To be asked before these. */
+void traffic_of_way(const struct vb_ib_traffic_map *m, uint32_t tag, struct traffic *sum);
+uint32_t traffic_senders(const struct vb_ib_traffic_map *m);
+/* False: the i-th sender has no way now. */
+bool traffic_of_sender(const struct vb_ib_traffic_map *m, uint32_t i, uint32_t *tag, struct traffic *sum);
 
 /* --- groups.c --- */
 
@@ -183,7 +218,7 @@ void groups_free(struct groups *g);
 
 #define LINK_QUEUE (1u << 20)    /* bytes that wait for a program, or for another process */
 #define LINK_LIFETIME 250000000u /* ns; so long others wait for a program that does not read */
-#define LINK_LATE (4u << 20)     /* bytes of a program that may be under way on links that take time */
+#define LINK_LATE (4u << 20)     /* bytes of a program, or a peer, that may be under way on links that take time */
 #define LINK_WORTH 2000u         /* ns; so much longer for a byte that it reads */
 #define LINK_MESSAGE 1024u       /* bytes that a message counts beside its own */
 
@@ -194,6 +229,12 @@ void link_close(struct link *l);
 void link_take(struct link *l, uint8_t *bytes, size_t n);
 /* A packet that was late: for a program, or for the cable of out. from NULL: nobody has to wait for it. */
 void link_arrives(struct link *from, struct link *to, const uint8_t *bytes, size_t len);
+/* Late packets that wait until its program reads; they end when the program does. */
+struct late_line *link_line(struct link *l);
+struct link *link_next(const struct link *l); /* of the server's */
+bool link_has_room(const struct link *l);
+/* A packet of `from` (NULL: of a peer) waits in its line. */
+void link_lines_up(struct link *from, struct link *to);
 void link_leaves(struct link *from, struct vb_fabric_port *out, const uint8_t *bytes, size_t len, unsigned hops);
 /* So many bytes of this program more, or less, are late. */
 void link_is_late(struct link *l, ssize_t bytes);
@@ -219,16 +260,31 @@ uint64_t links_deadline(const struct server *s);
 struct late_packet {
 	uint64_t due;
 	struct link *from, *to; /* from NULL: it has come from another process. to NULL: it leaves for another one */
+	struct peer *by;        /* that process. NULL, as from: it has ended */
 	struct vb_fabric_port *end; /* its node is away if it leaves */
 	unsigned hops;
 };
 
+/* Packets that have arrived where there is no room. They go on in their order. */
+struct late_line {
+	struct late *first, *last;
+};
+
+/* Do packets wait in the line of this program, or of the process that has the node of this port? Then others wait behind
+ * them. */
+bool late_waits(struct link *to, const struct vb_fabric_port *end);
 void late_put(struct server *s, const struct late_packet *k, const uint8_t *bytes, size_t len);
 /* Those that are due go on. */
 void late_time(struct server *s);
 uint64_t late_deadline(const struct server *s);
+/* There is room where the packets of this line go. */
+void late_go_on(struct server *s, struct late_line *line);
+/* Has the sender of so many late bytes too many? more: it had too many before. */
+bool late_is_too_much(const struct server *s, size_t bytes, bool before);
 /* The program ends. */
-void late_forget(struct server *s, const struct link *l);
+void late_forget(struct server *s, struct link *l);
+/* The peer ends. */
+void late_forget_peer(struct server *s, struct peer *p);
 void late_free(struct server *s);
 
 /* --- capture.c: what passes the cables, for people --- */

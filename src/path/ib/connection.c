@@ -6,7 +6,6 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "core/device.h"
@@ -16,7 +15,7 @@
 #include "path/wire_mode.h"
 #include "util/log.h"
 
-enum { MESSAGES_AT_A_TIME = 256, LAST_TRIES = 200 };
+enum { MESSAGES_AT_A_TIME = 256 };
 
 static void port_told(struct vb_ib_host *host, const struct vb_ib_port *port)
 {
@@ -127,6 +126,7 @@ static int ib_start(struct vb_node *node)
 	host->by_tag = calloc(VB_FABRIC_WAYS, sizeof(*host->by_tag));
 	if (!host->by_tag || vb_watch_add(node, &host->watch, EPOLLIN))
 		return ENOMEM;
+	vb_ib_traffic_open(host);
 	host->alive = host->watched = true;
 	host->rests = true;
 	atomic_store(&node->traffic_rests, true);
@@ -187,32 +187,9 @@ static void ib_look(struct vb_node *node)
 	vb_ib_traffic_look(host);
 }
 
-/* Of a program that ends, perhaps without closing its devices. A signal handler that calls exit() may have interrupted a
- * thread that holds a lock: then there is no report. */
-static void ib_last_report(struct vb_node *node)
-{
-	const struct timespec pause = {0, 100000};
-	struct vb_ib_host *host = node->io->ib;
-	bool told = !host || !host->alive;
-
-	for (int i = 0; i < LAST_TRIES && !told; i++) {
-		if (i)
-			nanosleep(&pause, NULL);
-		if (vb_mutex_trylock(&node->io->meet_lock, VB_RANK_MEETING))
-			continue;
-		told = vb_trylock(&node->io->questions_lock);
-		if (told) {
-			vb_unlock(&node->io->questions_lock);
-			vb_ib_traffic_tell(host);
-		}
-		vb_mutex_unlock(&node->io->meet_lock);
-	}
-}
-
 static void ib_last_wait(struct vb_node *node)
 {
 	vb_roce_drain_held(node->io->link);
-	ib_last_report(node);
 }
 
 static void ib_free(struct vb_node *node)
@@ -226,7 +203,6 @@ static void ib_free(struct vb_node *node)
 		return;
 	if (host->watched)
 		vb_watch_remove(node, &host->watch);
-	ib_last_report(node);
 	if (host->watch.fd >= 0)
 		close(host->watch.fd);
 	vb_ib_traffic_free(host);

@@ -21,15 +21,16 @@ struct vb_ib_host {
 	struct vb_ib_way *hash[VB_IB_HASH]; /* under io->questions_lock, as the next three */
 	struct vb_ib_way **by_tag;          /* VB_FABRIC_WAYS entries */
 	uint32_t tags;
-	struct vb_ib_way *unsent;                    /* by next_unsent */
-	struct vb_ib_tally *tallies, *spare_tallies; /* under io->questions_lock */
-	atomic_bool talks;                           /* unsent has entries */
-	atomic_bool datagrams_wait;                  /* for room in the socket */
+	struct vb_ib_way *unsent;       /* by next_unsent */
+	struct vb_ib_traffic_map *sent; /* the fabric process reads it too. Constant; NULL: nothing is counted */
+	uint32_t free_sent;         /* the number of the first free sender in it, plus one; under io->questions_lock */
+	uint64_t told;              /* packets that the fabric process has been told of; under io->meet_lock */
+	atomic_bool talks;          /* unsent has entries */
+	atomic_bool datagrams_wait; /* for room in the socket */
 	uint32_t groups_asked,
 	        groups_answered; /* the last questions about groups; under io->meet_lock, as the next two */
 	int group_error;         /* of that answer */
 	bool group_asking;       /* a question awaits its answer */
-	atomic_bool forgets;     /* a way has lost its last user since its traffic was told */
 	uint64_t report_at;      /* ns: when traffic may be told next. The progress thread's, as the next */
 	bool rests;              /* nothing has moved at the last two looks */
 };
@@ -87,12 +88,15 @@ void vb_ib_data_came(struct vb_ib_host *host, const struct vb_fabric_data *m, si
 
 /* --- traffic.c --- */
 
-/* A tally for a queue pair that uses the way. NULL: no memory. No spin lock held. */
-struct vb_ib_tally *vb_ib_tally_new(struct vb_ib_host *host, struct vb_ib_way *way);
-/* Tells the fabric process what ways have carried, and returns whether there was anything. Under io->meet_lock; no spin
- * lock held. */
-bool vb_ib_traffic_tell(struct vb_ib_host *host);
-/* If it is time for that. Progress thread, no lock held. */
+/* Gives the fabric process the memory of the counters. Before other threads use it. */
+void vb_ib_traffic_open(struct vb_ib_host *host);
+/* Where datagrams of the way with this tag are counted. NULL: nowhere. */
+struct vb_ib_sent *vb_ib_sent_by(const struct vb_ib_host *host, uint32_t tag);
+/* Where a queue pair that uses the way counts. NULL: nothing is counted. questions_lock is not held, as in the next. */
+struct vb_ib_sent *vb_ib_sender_get(struct vb_ib_host *host, const struct vb_ib_way *way);
+/* It counts no more there, under its sq_lock. */
+void vb_ib_sender_put(struct vb_ib_host *host, struct vb_ib_sent *sent);
+/* If it is time: tells the fabric process that something has moved. Progress thread, no lock held. */
 void vb_ib_traffic_look(struct vb_ib_host *host);
 /* When that must be called next, ns; 0: never, until a message is counted. Progress thread. */
 uint64_t vb_ib_traffic_due(const struct vb_ib_host *host);

@@ -85,14 +85,14 @@ static const char *why_text(unsigned why)
 /* --- at RTR --- */
 
 /* Gives the QP a way in place of another. Returns the other one. Under progress + sq_lock. */
-static struct vb_ib_way *change_way(struct vb_qp *qp, struct vb_ib_way *way, struct vb_ib_tally *tally)
+static struct vb_ib_way *change_way(struct vb_qp *qp, struct vb_ib_way *way, struct vb_ib_sent *sent)
 {
 	struct vb_ib_way *old = qp->local.way;
 
-	if (qp->local.tally)
-		atomic_store(&qp->local.tally->retired, true);
+	if (qp->local.sent_by)
+		vb_ib_sender_put(qp->node->io->ib, qp->local.sent_by);
 	qp->local.way = way;
-	qp->local.tally = tally;
+	qp->local.sent_by = sent;
 	return old;
 }
 
@@ -131,7 +131,7 @@ bool vb_ib_connect(struct vb_qp *qp)
 	bool datagrams = qp->type == IBV_QPT_UD;
 	struct vb_ib_route route = route_of(qp, pkey);
 	struct vb_ib_way *way = NULL;
-	struct vb_ib_tally *tally = NULL;
+	struct vb_ib_sent *sent = NULL;
 
 	if (datagrams ? datagrams_are_packets(qp->node) : vb_wire_mode() == VB_WIRE_MODE_ALWAYS) {
 		vb_ib_connect_link(qp);
@@ -146,13 +146,13 @@ bool vb_ib_connect(struct vb_qp *qp)
 		return false;
 	}
 	if (way)
-		tally = vb_ib_tally_new(qp->node->io->ib, way);
+		sent = vb_ib_sender_get(qp->node->io->ib, way);
 	if (way && !way_is_open(way))
 		vb_log(VB_LOG_INFO, "queue pair 0x%x: the fabric has no way to LID %u: %s", qp->qp.qp_num, route.dlid,
 		       why_text(vb_ib_way_why(qp->node, way)));
 	lock_both(qp);
 	set_pkey(qp, pkey);
-	struct vb_ib_way *old = change_way(qp, way, tally);
+	struct vb_ib_way *old = change_way(qp, way, sent);
 
 	qp->local.peer = NULL;
 	qp->local.remote = NULL;
@@ -245,7 +245,7 @@ static void refresh_qp(struct vb_qp *qp, void *arg)
 static void move_qp(struct vb_node *node, uint32_t qpn, const struct vb_ib_route *route)
 {
 	struct vb_ib_way *way = route->pkey ? vb_ib_way_get(node, route, 0) : NULL;
-	struct vb_ib_tally *tally = way ? vb_ib_tally_new(node->io->ib, way) : NULL;
+	struct vb_ib_sent *sent = way ? vb_ib_sender_get(node->io->ib, way) : NULL;
 
 	vb_lock(&node->progress);
 	struct vb_qp *qp = atomic_load_explicit(&node->qps[VB_QP_INDEX(qpn)], memory_order_relaxed);
@@ -253,15 +253,15 @@ static void move_qp(struct vb_node *node, uint32_t qpn, const struct vb_ib_route
 	if (qp && qp->qp.qp_num == qpn && qp->ib) {
 		vb_lock(&qp->sq_lock);
 		if (has_way(qp)) {
-			way = change_way(qp, way, tally);
-			tally = NULL;
+			way = change_way(qp, way, sent);
+			sent = NULL;
 			vb_local_cut(qp, !follow_way(qp));
 		}
 		vb_unlock(&qp->sq_lock);
 	}
 	vb_unlock(&node->progress);
-	if (tally)
-		atomic_store(&tally->retired, true);
+	if (sent)
+		vb_ib_sender_put(node->io->ib, sent);
 	if (way)
 		vb_ib_way_put(node, way);
 }

@@ -1,152 +1,160 @@
-// traffic.c - tells the fabric process what the ways have carried, for the counters of the ports
-// follows: IBA volume 1, 16.1.3.5 (PortCounters); docs/infiniband.md
+// traffic.c - what the ways have carried, in memory that the fabric process reads, for the counters of the ports
+// follows: IBA volume 1, 16.1.3.5 (PortCounters); memfd_create(2); docs/infiniband.md
 // SPDX-License-Identifier: MIT
 #include "path/ib/ib.h"
 
 #include <errno.h>
-#include <stdlib.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "engine/local/local.h"
+#include "util/log.h"
 #include "util/units.h"
 
-#define PAUSE VB_MS(100) /* ns: between two reports */
+#define PAUSE VB_MS(100) /* ns: between two messages that something has moved */
 
-/* --- of queue pairs --- */
+/* --- the memory --- */
 
-struct vb_ib_tally *vb_ib_tally_new(struct vb_ib_host *host, struct vb_ib_way *way)
+static int map_memory(struct vb_ib_host *host, int fd)
 {
-	struct vb_lock *lock = &host->node->io->questions_lock;
-	struct vb_ib_tally *made = calloc(1, sizeof(*made)), *t = made;
+	if (ftruncate(fd, sizeof(*host->sent)) || fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW))
+		return errno;
+	void *at = mmap(NULL, sizeof(*host->sent), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 
-	vb_lock(lock);
-	if (host->spare_tallies) {
-		t = host->spare_tallies;
-		host->spare_tallies = t->next;
-	}
-	if (t) {
-		t->way = way;
-		atomic_store(&t->retired, false);
-		t->next = host->tallies;
-		host->tallies = t;
-	}
-	vb_unlock(lock);
-	if (made != t)
-		free(made);
-	return t;
+	if (at == MAP_FAILED)
+		return errno;
+	host->sent = at;
+	return 0;
 }
 
-/* Gives the way what a counter has grown by. */
-static void give(_Atomic uint64_t from[2], uint64_t seen[2], _Atomic uint64_t to[2])
+void vb_ib_traffic_open(struct vb_ib_host *host)
 {
-	for (int i = 0; i < 2; i++) {
-		uint64_t now = atomic_load_explicit(&from[i], memory_order_relaxed);
+	const struct vb_fabric_counts m = {.verb = VB_FABRIC_COUNTS};
+	int fd = memfd_create("verbena-traffic", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	int err = fd < 0 ? errno : map_memory(host, fd);
 
-		if (now != seen[i])
-			atomic_fetch_add_explicit(&to[i], now - seen[i], memory_order_relaxed);
-		seen[i] = now;
-	}
-}
-
-static void collect(struct vb_ib_host *host)
-{
-	struct vb_lock *lock = &host->node->io->questions_lock;
-
-	vb_lock(lock);
-	for (struct vb_ib_tally **at = &host->tallies, *t; (t = *at);) {
-		bool retired = atomic_load(&t->retired); /* before the counters are read */
-
-		give(t->packets, t->seen_packets, t->way->packets);
-		give(t->bytes, t->seen_bytes, t->way->bytes);
-		if (!retired) {
-			at = &t->next;
-			continue;
-		}
-		*at = t->next;
-		t->next = host->spare_tallies;
-		host->spare_tallies = t;
-	}
-	vb_unlock(lock);
-}
-
-static void free_tallies(struct vb_ib_tally *t)
-{
-	while (t) {
-		struct vb_ib_tally *next = t->next;
-
-		free(t);
-		t = next;
-	}
+	if (!err)
+		err = vb_fabric_try(host->watch.fd, &(struct iovec){(void *)&m, sizeof(m)}, 1, fd);
+	if (fd >= 0)
+		close(fd);
+	if (!err)
+		return;
+	vb_log(VB_LOG_WARN, "the ports of the fabric do not count what this program sends: %s", strerror(err));
+	vb_ib_traffic_free(host);
 }
 
 void vb_ib_traffic_free(struct vb_ib_host *host)
 {
-	free_tallies(host->tallies);
-	free_tallies(host->spare_tallies);
+	if (host->sent)
+		munmap(host->sent, sizeof(*host->sent));
+	host->sent = NULL;
 }
 
-/* --- of ways --- */
-
-static bool take_told(struct vb_ib_way *w, struct vb_fabric_told *told)
+struct vb_ib_sent *vb_ib_sent_by(const struct vb_ib_host *host, uint32_t tag)
 {
-	*told = (struct vb_fabric_told){.tag = w->tag};
-	if (!atomic_load_explicit(&w->packets[0], memory_order_relaxed) &&
-	    !atomic_load_explicit(&w->packets[1], memory_order_relaxed))
-		return false;
-	for (int i = 0; i < 2; i++) {
-		told->packets[i] = atomic_exchange_explicit(&w->packets[i], 0, memory_order_relaxed);
-		told->bytes[i] = atomic_exchange_explicit(&w->bytes[i], 0, memory_order_relaxed);
+	return host->sent ? &host->sent->way[tag] : NULL;
+}
+
+/* --- of queue pairs --- */
+
+/* A free one has the number of the next free one, plus one, where its packets would be. Under questions_lock. */
+static struct vb_ib_sent *take_free(struct vb_ib_host *host)
+{
+	struct vb_ib_traffic_map *m = host->sent;
+	uint32_t used = atomic_load_explicit(&m->senders, memory_order_relaxed);
+	struct vb_ib_sent *s = host->free_sent ? &m->sender[host->free_sent - 1] : NULL;
+
+	if (s) {
+		host->free_sent = (uint32_t)atomic_load_explicit(&s->packets[0], memory_order_relaxed);
+		atomic_store_explicit(&s->packets[0], 0, memory_order_relaxed);
+	} else if (used < VB_IB_SENDERS) {
+		s = &m->sender[used];
+		atomic_store_explicit(&m->senders, used + 1, memory_order_release);
 	}
-	return true;
+	return s;
 }
 
-static void take_back(struct vb_ib_host *host, const struct vb_fabric_told *told)
+struct vb_ib_sent *vb_ib_sender_get(struct vb_ib_host *host, const struct vb_ib_way *way)
 {
-	struct vb_ib_way *w = host->by_tag[told->tag];
+	struct vb_lock *lock = &host->node->io->questions_lock;
 
+	if (!host->sent)
+		return NULL;
+	vb_lock(lock);
+	struct vb_ib_sent *s = take_free(host);
+
+	if (s)
+		atomic_store_explicit(&s->tag, way->tag + 1, memory_order_release);
+	vb_unlock(lock);
+	return s;
+}
+
+static void move_count(_Atomic uint64_t *from, _Atomic uint64_t *to)
+{
+	atomic_fetch_add_explicit(to, atomic_load_explicit(from, memory_order_relaxed), memory_order_release);
+	atomic_store_explicit(from, 0, memory_order_relaxed);
+}
+
+/* First it has no way any more, then the way has its sum. A reader that looks at the way first, and then at the senders, never
+ * counts a packet twice. */
+void vb_ib_sender_put(struct vb_ib_host *host, struct vb_ib_sent *s)
+{
+	struct vb_lock *lock = &host->node->io->questions_lock;
+
+	vb_lock(lock);
+	struct vb_ib_sent *way = &host->sent->way[atomic_load_explicit(&s->tag, memory_order_relaxed) - 1];
+
+	atomic_store_explicit(&s->tag, 0, memory_order_relaxed);
+	atomic_fetch_add_explicit(&s->turn, 1, memory_order_relaxed);
+	atomic_thread_fence(memory_order_release);
 	for (int i = 0; i < 2; i++) {
-		atomic_fetch_add_explicit(&w->packets[i], told->packets[i], memory_order_relaxed);
-		atomic_fetch_add_explicit(&w->bytes[i], told->bytes[i], memory_order_relaxed);
+		move_count(&s->packets[i], &way->packets[i]);
+		move_count(&s->bytes[i], &way->bytes[i]);
 	}
+	atomic_store_explicit(&s->packets[0], host->free_sent, memory_order_relaxed);
+	host->free_sent = (uint32_t)(s - host->sent->sender) + 1;
+	vb_unlock(lock);
 }
 
-/* What does not fit in the socket is told next time: the fabric process is stopped, or slow. */
-static void tell(struct vb_ib_host *host, struct vb_fabric_traffic *t)
-{
-	size_t len = offsetof(struct vb_fabric_traffic, told) + t->count * sizeof(t->told[0]);
-	int err = 0;
+/* --- an Armed port turns Active when data comes, so the fabric process looks now and then --- */
 
-	t->verb = VB_FABRIC_TRAFFIC;
-	if (t->count && host->alive)
-		err = vb_fabric_try(host->watch.fd, &(struct iovec){t, len}, 1, -1);
-	for (uint32_t i = 0; (err == EAGAIN || err == EINTR) && i < t->count; i++)
-		take_back(host, &t->told[i]);
-	t->count = 0;
+static uint64_t packets_of(const struct vb_ib_sent *s)
+{
+	return atomic_load_explicit(&s->packets[0], memory_order_relaxed) +
+	       atomic_load_explicit(&s->packets[1], memory_order_relaxed);
 }
 
-static uint32_t tags_of(struct vb_ib_host *host)
+/* Of all ways. */
+static uint64_t all_packets(struct vb_ib_host *host)
 {
+	const struct vb_ib_traffic_map *m = host->sent;
+	uint64_t sum = 0;
+
 	vb_lock(&host->node->io->questions_lock);
-	uint32_t tags = host->tags;
+	uint32_t tags = host->tags, senders = atomic_load_explicit(&m->senders, memory_order_relaxed);
+
+	for (uint32_t i = 0; i < tags; i++)
+		sum += packets_of(&m->way[i]);
+	for (uint32_t i = 0; i < senders; i++)
+		if (atomic_load_explicit(&m->sender[i].tag, memory_order_relaxed))
+			sum += packets_of(&m->sender[i]);
 	vb_unlock(&host->node->io->questions_lock);
-	return tags;
+	return sum;
 }
 
-bool vb_ib_traffic_tell(struct vb_ib_host *host)
+/* Returns whether anything has moved. A message that does not fit in the socket is sent next time. Under meet_lock. */
+static bool tell(struct vb_ib_host *host)
 {
-	struct vb_fabric_traffic t = {.count = 0};
-	uint32_t tags = tags_of(host);
-	bool any = false;
+	const struct vb_fabric_counts m = {.verb = VB_FABRIC_TRAFFIC};
+	uint64_t now = host->sent && host->alive ? all_packets(host) : host->told;
 
-	collect(host);
-	for (uint32_t i = 0; i < tags; i++) {
-		if (!take_told(host->by_tag[i], &t.told[t.count]))
-			continue;
-		any = true;
-		if (++t.count == VB_FABRIC_TOLD)
-			tell(host, &t);
-	}
-	tell(host, &t);
-	return any;
+	if (now == host->told)
+		return false;
+	if (!vb_fabric_try(host->watch.fd, &(struct iovec){(void *)&m, sizeof(m)}, 1, -1))
+		host->told = now;
+	return true;
 }
 
 /* A message that is counted at this moment may not see yet that it has to wake this thread. So there is one more look after
@@ -160,7 +168,7 @@ void vb_ib_traffic_look(struct vb_ib_host *host)
 		return;
 	host->report_at = now + PAUSE;
 	vb_mutex_lock(&host->node->io->meet_lock, VB_RANK_MEETING);
-	bool any = vb_ib_traffic_tell(host);
+	bool any = tell(host);
 	vb_mutex_unlock(&host->node->io->meet_lock);
 	host->rests = atomic_exchange(rests, !any) && !any;
 }

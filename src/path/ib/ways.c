@@ -48,6 +48,7 @@ static struct vb_ib_way *find_or_add(struct vb_ib_host *host, const struct vb_ib
 	*spare = NULL;
 	w->route = *route;
 	w->tag = host->tags++;
+	w->sent = vb_ib_sent_by(host, w->tag);
 	w->next = *bucket;
 	*bucket = w;
 	host->by_tag[w->tag] = w;
@@ -106,7 +107,6 @@ void vb_ib_way_put(struct vb_node *node, struct vb_ib_way *w)
 	if (!--w->users) {
 		w->asked = false;
 		atomic_store(&w->open, false);
-		atomic_store(&node->io->ib->forgets, true);
 		note_unsent(node->io->ib, w);
 	}
 	vb_unlock(&node->io->questions_lock);
@@ -224,15 +224,10 @@ static void send_all(struct vb_ib_host *host)
 	struct vb_ib_way *w;
 
 	while (host->alive && (w = take_unsent(host, &m))) {
-		if (m.verb == VB_FABRIC_FORGET && atomic_exchange(&host->forgets, false))
-			vb_ib_traffic_tell(
-			        host); /* of all that were put until now, while they have ports to count for */
 		int err = vb_fabric_try(host->watch.fd, &(struct iovec){&m, sizeof(m)}, 1, -1);
 
 		if (err != EAGAIN && err != EINTR)
-			continue;               /* if the fabric process has ended, the socket tells it */
-		if (m.verb == VB_FABRIC_FORGET) /* its traffic may not have been told either */
-			atomic_store(&host->forgets, true);
+			continue; /* if the fabric process has ended, the socket tells it */
 		put_back(host, w);
 		if (err == EAGAIN) {
 			watch_room(host, true);

@@ -86,6 +86,28 @@ reads_counters() {
 			exit !(sent && got && data) }' "$work/tool" || { cat "$work/tool"; return 1; }
 }
 check "the ports at both ends count packets and bytes" reads_counters
+stopped_counts() { # it has not told anything: the fabric process reads what it has counted
+	local rc=0 first last
+	first=$(sent_by_host9)
+	VERBENA_NODE=host4 start_server ib_write_bw -d ib0 -D 10 -u 12
+	VERBENA_NODE=host9 start_client ib_write_bw -d ib0 -D 10 -u 12
+	wait_for 9 sent_more "$first" || rc=1
+	kill -STOP "$(program_of "$client")"
+	first=$(sent_by_host9)
+	sleep 0.2
+	last=$(sent_by_host9)
+	kill -9 "$(program_of "$client")"
+	[ "$first" = "$last" ] || { echo "counted late: $first, then $last"; rc=1; }
+	wait "$client"
+	last=$(sent_by_host9)
+	[ "$((last - first))" -lt 1000 ] || { echo "counted at its end: $first, then $last"; rc=1; }
+	kill -9 "$(program_of "$server")"
+	wait "$server"
+	return $rc
+}
+sent_by_host9() { ctl counters host9 1 | awk '$1 == "xmit_data" { print $2 }'; }
+sent_more() { [ "$(sent_by_host9)" -gt $(($1 + 1000000)) ]; }
+check "the counters are true while a program is stopped, and when it is killed" stopped_counts
 
 # --- Open MPI over UCX: eight ranks, each a program of another host ---
 ranks() { # COMMAND…: meanwhile
@@ -123,7 +145,7 @@ fi
 without_manager() {
 	local rc
 	kill -STOP "$(program_of "$manager")"
-	pair host4 host9 ibv_rc_pingpong -d ib0 -n 100
+	pair host4 host9 ibv_rc_pingpong -d ib0 -n 100 -c
 	rc=$?
 	kill -CONT "$(program_of "$manager")"
 	return $rc
@@ -145,8 +167,6 @@ moved() { # host9 gets its second LID for its first: what it sends does not come
 	ctl lid host9 1 $lid && return $rc
 }
 host9_active() { ctl show host9 | grep -q Active; }
-sent_by_host9() { ctl counters host9 1 | awk '$1 == "xmit_data" { print $2 }'; }
-sent_more() { [ "$(sent_by_host9)" -gt $(($1 + 1000000)) ]; }
 check "a host gets another LID: its own retries end too" moved
 check "a cable of the watched host is pulled" ctl link host8 1 down
 check "its programs get a port error" wait_for 10 saw PORT_ERR
@@ -154,8 +174,11 @@ check "the cable is back" ctl link host8 1 up
 check "and with it an event of the active port" wait_for 20 saw PORT_ACTIVE 2
 
 # --- the fabric process ends ---
+check "a program is killed while it writes: its peer's retries end" peer_dies host4 host9
 check "the fabric process is killed: the retries end" ends_with host4 host9 kill -9 "$fabric"
 check "and there is a port error" wait_for 10 saw PORT_ERR 2
 kill "$watcher" "$(program_of "$manager")" 2>/dev/null
+check "it is started again: programs that start then talk" fabric_again host4 host9 --generate fat-tree:4,2,3
+kill "$(program_of "$manager")" 2>/dev/null
 wait
 finish

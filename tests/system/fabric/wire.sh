@@ -92,6 +92,27 @@ takes_time() { # 3 ms there and 3 ms back; 100 Mb/s are 12.5 MB/s
 }
 check "a cable has a latency, then a rate" takes_time
 
+streams_whole() { # DATAGRAMS RATE PAUSE_MS: the sender is faster than the cable, and the receiver rests for a while
+	local receiver lid qpn rc=0
+	ctl link host5 1 rate="$2" || return 1
+	rm -f "$work/receiver"
+	VERBENA_NODE=host2 timeout -k 2 $((40 * SLOW)) "${run[@]}" "$work/flood" receive "$1" "$3" >"$work/receiver" 2>&1 &
+	receiver=$!
+	wait_for 10 grep -qs ' ' "$work/receiver" || rc=1
+	read -r lid qpn <"$work/receiver"
+	on host5 "$work/flood" send "$lid" "$qpn" "$1" || rc=1
+	wait $receiver || rc=1
+	cat "$work/receiver"
+	ctl link host5 1 rate=0 || rc=1
+	return $rc
+}
+if "${CC:-gcc}" -std=gnu17 -O2 -w -o "$work/flood" "$ROOT/tests/system/fabric/flood.c" -libverbs; then
+	check "datagrams that are sent faster than a cable takes them arrive, all and in order" streams_whole 6000 100 0
+	check "a receiver that rests for a while loses none" streams_whole 6000 200 100
+else
+	check "flood.c is built" false
+fi
+
 # --- damage ---
 repaired() { # RULE COUNTER: of packets that the client sends
 	local before
@@ -131,7 +152,10 @@ stopped() { # a receiver that does not read: its queue fills, its packets are di
 	return $rc
 }
 check "a program that is stopped: its queue is bounded, others go on" stopped
+check "a program is killed while it writes: its peer's retries end" peer_dies host2 host5
 check "the fabric process is killed: the retries end" ends_with host2 host5 kill -9 "$fabric"
+kill "$(program_of "$manager")" 2>/dev/null
+check "it is started again: programs that start then talk" fabric_again host2 host5 --generate fat-tree:3,2,2
 kill "$(program_of "$manager")" 2>/dev/null
 wait
 finish

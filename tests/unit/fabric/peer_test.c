@@ -27,18 +27,30 @@ static struct process *other(const struct process *p)
 
 /* --- the parts of the server that are not there --- */
 
+static bool behind; /* the program does not read */
+static uint32_t given;
+
+/* A packet of these tests ends with its number. */
 bool client_offer(struct client *c, const void *bytes, size_t len, size_t most)
 {
+	uint32_t number;
+
+	if (!most)
+		return false;
+	memcpy(&number, (const uint8_t *)bytes + len - sizeof(number), sizeof(number));
+	SAME(number, given);
+	given++;
 	return true;
 }
 
 bool client_is_behind(const struct client *c)
 {
-	return false;
+	return behind;
 }
 
 void client_drop_waiting(struct client *c, void (*each)(void *arg, const uint8_t *bytes, size_t len), void *arg)
 {
+	behind = false;
 }
 
 void client_pause(struct client *c, bool pause)
@@ -401,6 +413,135 @@ static void a_program_that_hardly_reads_holds_others_up_for_a_small_part_of_the_
 	end();
 }
 
+/* --- links that take time --- */
+
+static struct link *open_program(struct server *s, const char *node)
+{
+	struct vb_fabric_link_ask ask = {.port = 1};
+	struct link *l;
+
+	behind = false;
+	given = 0;
+	strcpy(ask.node, node);
+	SAME(link_open(s, &ask, NULL, &l), 0);
+	return l;
+}
+
+/* It has come from the peer, and arrives in a microsecond. */
+static void put_late(struct server *s, struct link *to, uint32_t number)
+{
+	uint8_t packet[1000] = {[3] = sizeof(packet) / 4 >> 8};
+	const struct late_packet k = {
+	        .due = s->now + 1000, .to = to, .by = s->peers, .end = vb_fabric_by_id(s->fabric, "h1")->port + 1};
+
+	packet[5] = (uint8_t)(sizeof(packet) / 4);
+	memcpy(packet + sizeof(packet) - sizeof(number), &number, sizeof(number));
+	late_put(s, &k, packet, sizeof(packet));
+}
+
+static void a_peer_gets_no_credit_while_too_much_of_it_is_under_way(void)
+{
+	begin();
+	struct server *s = &process[1].s;
+	struct peer *p = &process[1].peer;
+	struct link *l = open_program(s, "h1");
+	uint32_t n = 0;
+
+	for (; !p->waits_late; n++)
+		put_late(s, l, n);
+	CHECK(p->late > LINK_LATE && p->late <= LINK_LATE + 1000);
+	p->cable.heard_seq = 5;
+	peer_came_end(p);
+	SAME(p->cable.taken_seq, 0);
+	CHECK(p->cable.holds);
+	s->now += 1000;
+	late_time(s);
+	SAME(given, n);
+	SAME(p->late, 0);
+	SAME(p->cable.taken_seq, 5);
+	CHECK(!p->cable.holds);
+	SAME(s->fabric->drops.queue_full, 0);
+	link_close(l);
+	end();
+}
+
+static void a_sender_that_is_told_to_wait_discards_nothing(void)
+{
+	static const uint8_t packet[1000];
+
+	begin();
+	struct peer *p = &process[0].peer;
+
+	p->cable.room = 0;
+	p->cable.is_held = true;
+	CHECK(!peer_offer(p->ends[0].port, packet, sizeof(packet), 1));
+	for (int i = 0; i < 100; i++) {
+		peer_flush(p);
+		process[0].s.now += 500000000;
+		peer_data_time(p);
+	}
+	CHECK(p->queue.first);
+	p->cable.is_held = false;
+	peer_flush(p);
+	process[0].s.now += 2000000000;
+	peer_data_time(p);
+	CHECK(!p->queue.first);
+	end();
+}
+
+static void late_packets_wait_for_their_reader_in_order(void)
+{
+	begin();
+	struct server *s = &process[1].s;
+	struct link *l = open_program(s, "h1");
+
+	behind = true;
+	for (uint32_t n = 0; n < 3; n++)
+		put_late(s, l, n);
+	s->now += 1000;
+	late_time(s);
+	SAME(given, 0);
+	put_late(s, l, 3);
+	CHECK(late_waits(l, NULL));
+	behind = false;
+	link_caught_up(l);
+	SAME(given, 3);
+	s->now += 1000;
+	late_time(s);
+	SAME(given, 4);
+	SAME(s->fabric->drops.queue_full, 0);
+	/* it reads no more */
+	behind = true;
+	put_late(s, l, 4);
+	s->now += 1000;
+	late_time(s);
+	CHECK(late_waits(l, NULL) && links_deadline(s) < UINT64_MAX);
+	s->now = links_deadline(s);
+	links_time(s);
+	CHECK(!late_waits(l, NULL));
+	SAME(s->fabric->drops.queue_full, 1);
+	SAME(s->late_bytes, 0);
+	link_close(l);
+	end();
+}
+
+static void many_senders_to_slow_links_share_the_memory(void)
+{
+	begin();
+	struct server *s = &process[1].s;
+
+	s->late_bytes = 63 << 20;
+	CHECK(!late_is_too_much(s, 0, true));
+	CHECK(!late_is_too_much(s, 512 << 10, false));
+	CHECK(late_is_too_much(s, (512 << 10) + 1, false));
+	s->late_bytes = 65 << 20;
+	CHECK(late_is_too_much(s, 1, false));
+	s->late_bytes = 0;
+	CHECK(!late_is_too_much(s, LINK_LATE, false));
+	CHECK(late_is_too_much(s, LINK_LATE, true)); /* until it has some room */
+	end();
+}
+
 int main(void)
 {
 	RUN(a_group_reaches_hosts_by_both_cables_to_one_process);
@@ -411,5 +552,9 @@ int main(void)
 	RUN(who_waits_for_credit_goes_on_when_there_is_room);
 	RUN(a_program_that_reads_slowly_is_waited_for);
 	RUN(a_program_that_hardly_reads_holds_others_up_for_a_small_part_of_the_time);
+	RUN(a_peer_gets_no_credit_while_too_much_of_it_is_under_way);
+	RUN(a_sender_that_is_told_to_wait_discards_nothing);
+	RUN(late_packets_wait_for_their_reader_in_order);
+	RUN(many_senders_to_slow_links_share_the_memory);
 	return 0;
 }
