@@ -11,23 +11,38 @@
  * A connection has four descriptors and its buffers before the program accepts it, and its request may be forged. So
  * the unconfirmed connections of a listener, and those that wait for accept(), may each use no more than this share of
  * the descriptors. If the share of the unconfirmed is used up, connections of the source with the most are dropped
- * first, but not before the peer has had time to answer.
+ * first, but not before the peer has had time to answer. A source with few gets more time: its host may be busy.
  */
-enum { SHARE_OF_FDS = 24, SHARE_MIN = 8, ANSWER_MS = 250, HALF_OPEN_MS = 30000, LOOK_FULL_MS = 50, LOOK_MS = 5000 };
+enum { SHARE_OF_FDS = 24, SHARE_MIN = 8, ANSWER_MS = 250, FEW = 4, FEW_ANSWER_MS = 3000, HALF_OPEN_MS = 30000 };
+enum { LOOK_FULL_MS = 50, LOOK_MS = 5000 };
+
+static int share_of_fds(void)
+{
+	struct rlimit fds;
+
+	return !getrlimit(RLIMIT_NOFILE, &fds) && fds.rlim_cur / SHARE_OF_FDS > SHARE_MIN
+	               ? (int)(fds.rlim_cur / SHARE_OF_FDS)
+	               : SHARE_MIN;
+}
 
 static int accept_share(const struct rsocket *listener)
 {
-	struct rlimit fds;
-	rlim_t most = SHARE_MIN;
+	int most = share_of_fds();
 
-	if (!getrlimit(RLIMIT_NOFILE, &fds) && fds.rlim_cur / SHARE_OF_FDS > most)
-		most = fds.rlim_cur / SHARE_OF_FDS;
-	return (rlim_t)listener->backlog < most ? listener->backlog : (int)most;
+	return listener->backlog < most ? listener->backlog : most;
+}
+
+/* Unlike those that wait for accept(), a few may be unconfirmed if the backlog is shorter. */
+static int half_open_share(const struct rsocket *listener)
+{
+	int share = accept_share(listener);
+
+	return share > SHARE_MIN ? share : SHARE_MIN;
 }
 
 static bool is_full_of_half_open(const struct rsocket *listener)
 {
-	return listener->half_count >= accept_share(listener);
+	return listener->half_count >= half_open_share(listener);
 }
 
 /* Stops or resumes taking requests. Requests that are not taken wait in librdmacm, where they use no descriptor. The
@@ -248,7 +263,7 @@ static struct rsocket *to_give_up(struct rsocket *listener, bool full)
 		if (!full || rs->half_since + VB_MS(ANSWER_MS) > now)
 			break;
 		n = from_same_host(listener, rs);
-		if (n > most) {
+		if (n > most && (n > FEW || rs->half_since + VB_MS(FEW_ANSWER_MS) <= now)) {
 			most = n;
 			victim = rs;
 		}
@@ -264,7 +279,7 @@ void rs_half_open_look(struct rsocket *listener)
 
 	vb_mutex_lock(&listener->lock, VB_RANK_RS);
 	full = is_full_of_half_open(listener);
-	while ((rs = to_give_up(listener, full && listener->half_count > accept_share(listener) / 2))) {
+	while ((rs = to_give_up(listener, full && listener->half_count > half_open_share(listener) / 2))) {
 		no_longer_half_open(listener, rs);
 		vb_mutex_unlock(&listener->lock);
 		drop_connection(rs);

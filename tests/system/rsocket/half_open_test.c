@@ -77,6 +77,26 @@ static void ask(struct rdma_event_channel *channel)
 	CHECK(!rdma_connect(id, &param));
 }
 
+/* Confirms its connection late, as a host does that has no time for its programs. */
+static int late(void)
+{
+	struct rdma_event_channel *channel = rdma_create_event_channel();
+	struct rdma_cm_event *ev;
+
+	CHECK(channel);
+	ask(channel);
+	CHECK(!rdma_get_cm_event(channel, &ev));
+	CHECK(ev->event == RDMA_CM_EVENT_CONNECT_RESPONSE);
+	struct rdma_cm_id *id = ev->id;
+
+	rdma_ack_cm_event(ev);
+	sleep_ms(1000);
+	CHECK(!rdma_establish(id));
+	while (!shared->over)
+		sleep_ms(20);
+	_exit(0);
+}
+
 /* Its answers are ignored, so no RTU is sent. */
 static int attacker(void)
 {
@@ -186,6 +206,25 @@ static void who_never_confirms_keeps_nobody_away_and_takes_few_descriptors(void)
 	rclose(l);
 }
 
+static void who_confirms_late_is_accepted_though_the_backlog_is_short(void)
+{
+	int l = rsocket(AF_INET, SOCK_STREAM, 0), s, status;
+	struct pollfd p = {.fd = l, .events = POLLIN};
+	pid_t peer;
+
+	shared->over = false;
+	server.sin_port = htons(PORT + 2);
+	CHECK(l >= 0 && !rbind(l, (struct sockaddr *)&server, sizeof(server)) && !rlisten(l, 1));
+	peer = start(late);
+	CHECK(rpoll(&p, 1, LONG_MS) == 1);
+	s = raccept(l, NULL, NULL);
+	CHECK(s >= 0);
+	shared->over = true;
+	CHECK(waitpid(peer, &status, 0) == peer && !status);
+	rclose(s);
+	rclose(l);
+}
+
 /* Sends as much as it accepts at once, and then closes. */
 static void serve_and_close(int s)
 {
@@ -233,6 +272,7 @@ int main(int argc, char **argv)
 	server.sin_port = htons(PORT);
 	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	CHECK(shared != MAP_FAILED);
+	RUN(who_confirms_late_is_accepted_though_the_backlog_is_short);
 	RUN(who_never_confirms_keeps_nobody_away_and_takes_few_descriptors);
 	RUN(who_is_stopped_holds_nobody_up_and_leaves_few_descriptors_behind);
 	return 0;
