@@ -136,9 +136,9 @@ gateway_cases() { # HOW
 	check "$1: … by RDMA" gateway_verifies rdma
 	check "$1: an image that grows is seen" resized
 	check "$1: OSDs that stop: requests wait, hosts try again, all goes on" cluster_stops
-	check "$1: an image gets other options while it is written" reopened
 	check "$1: a snapshot is read-only, and stays as it was" snapshot
 	check "$1: a blocklisted target answers nothing, and is let in again when it reloads" blocklisted
+	check "$1: an image gets other options while it is written" reopened
 	check "$1: what cannot be served is refused in one line" bad_names
 	[ $auth = none ] || caps_cases "$1"
 	check "$1: the target ends, and leaves no watcher" gateway_ends
