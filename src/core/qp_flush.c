@@ -79,9 +79,9 @@ static void flush_sends(struct vb_qp *qp)
 	}
 	for (; qp->sq_una != qp->sq_head; vb_sq_retire(qp))
 		vb_sq_tell(qp, vb_sq_at(qp, qp->sq_una), IBV_WC_WR_FLUSH_ERR);
-	qp->sq_emit = qp->sq_head;
-	if (qp->path->forget_sends)
+	if (qp->path->forget_sends) /* before sq_emit moves: a rate limit takes back what it counted from there on */
 		qp->path->forget_sends(qp);
+	qp->sq_emit = qp->sq_head;
 	atomic_store_explicit(&qp->sq_pending, 0, memory_order_relaxed);
 }
 

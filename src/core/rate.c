@@ -71,7 +71,7 @@ uint32_t vb_rate_grant(struct vb_qp *qp, uint32_t end)
 		r->granted = qp->sq_emit;
 	r->due = 0;
 	if (r->granted != qp->sq_emit) /* the path holds those up: while it does, time earns no more than a burst */
-		return r->granted;
+		return (int32_t)(end - r->granted) < 0 ? end : r->granted;
 	while ((int32_t)(end - r->granted) > 0) {
 		uint64_t bytes = bytes_of_request(qp, vb_sq_at(qp, r->granted));
 
@@ -87,8 +87,12 @@ void vb_rate_forget(struct vb_qp *qp)
 {
 	struct vb_rate *r = &qp->rate;
 
-	for (uint32_t i = qp->sq_emit; r->kbps && (int32_t)(r->granted - i) > 0; i++)
-		r->busy_until -= vb_rate_time(r, bytes_of_request(qp, vb_sq_at(qp, i)));
+	for (uint32_t i = qp->sq_emit; r->kbps && (int32_t)(r->granted - i) > 0; i++) {
+		uint64_t time = vb_rate_time(r, bytes_of_request(qp, vb_sq_at(qp, i)));
+
+		/* they may have cost less, if they were counted under a higher limit */
+		r->busy_until = time < r->busy_until ? r->busy_until - time : 0;
+	}
 	r->granted = qp->sq_head;
 	r->due = 0;
 	r->waits = false;

@@ -76,6 +76,16 @@ static void fill_hole(void *at, size_t bytes)
 		           -1, 0);
 }
 
+/* Threads of the parent may have had its locks, or have held it (vb_qp_hold). Here they never let it go. */
+static void qp_in_child(struct vb_qp *qp)
+{
+	vb_lock_reset(&qp->sq_lock);
+	pthread_mutex_init(&qp->modify_lock, NULL);
+	pthread_mutex_init(&qp->ack_lock, NULL);
+	pthread_cond_init(&qp->ack_cond, NULL);
+	atomic_store(&qp->holders, 0);
+}
+
 /*
  * A child of fork() has no progress thread and no segments, so the parent's node is dead in it. Inherited objects can
  * still be destroyed, as interpreters do when they exit, because they use private memory here.
@@ -109,7 +119,7 @@ static void in_child(void)
 		vb_lock_reset(&node->io->questions_lock);
 		for (unsigned i = 0; i < VB_LANE_QPS && node->qp_count; i++)
 			if (node->qps[i])
-				vb_lock_reset(&node->qps[i]->sq_lock);
+				qp_in_child(node->qps[i]);
 	}
 	the_node = NULL;
 	the_users = 0;

@@ -240,6 +240,8 @@ RCM_EXPORT void rdma_destroy_qp(struct rdma_cm_id *id)
 	RCM_HARDWARE_VOID(destroy_qp, id);
 	int cancel;
 
+	if (rcm_id(id)->generation != rcm.generation) /* a thread of this child's parent may have the lock */
+		pthread_mutex_init(&rcm_id(id)->qp_lock, NULL);
 	rcm_qp_lock(rcm_id(id), &cancel);
 	struct ibv_qp *qp = id->qp;
 	id->qp = NULL; /* no event that is presented from now on uses it */

@@ -99,6 +99,8 @@ static void destroy_meanwhile(struct answered *a, void *(*destroys)(void *))
 
 	MUST(pthread_mutex_lock(busy));
 	MUST(pthread_create(&gets, NULL, get_event, a));
+	while (event_waits(a->client.ch)) /* rdma_destroy_id discards an event that nobody has fetched */
+		sleep_ms(1);
 	sleep_ms(50); /* it waits by now */
 	MUST(pthread_create(&ends, NULL, destroys, a));
 	sleep_ms(50);

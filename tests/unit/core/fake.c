@@ -235,6 +235,7 @@ static void start_responder(struct vb_qp *qp)
 static void forget_sends(struct vb_qp *qp)
 {
 	CHECK(atomic_load(&qp->sq_lock.held) && qp->sq_una == qp->sq_head);
+	vb_rate_forget(qp);
 	fake.forgotten++;
 }
 

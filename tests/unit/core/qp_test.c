@@ -510,14 +510,25 @@ static void a_limit_counts_what_leaves(void)
 	qp->sq_emit = 1;
 	qp->rate.busy_until -= UINT64_C(100000000);
 	CHECK(vb_rate_grant(qp, 8) == 4 && !qp->rate.due);
+	CHECK(vb_rate_grant(qp, 3) == 3);
 	qp->sq_emit = 4;
 	CHECK(vb_rate_grant(qp, 8) == 8);
 	/* what is flushed has cost nothing */
 	qp->sq_emit = 5;
+	qp->sq_una = 8;
 	uint64_t busy = qp->rate.busy_until;
 
+	vb_lock(&qp->node->progress);
+	vb_lock(&qp->sq_lock);
+	vb_qp_sq_error(qp);
+	vb_unlock(&qp->sq_lock);
+	vb_unlock(&qp->node->progress);
+	CHECK(qp->rate.granted == 8 && qp->rate.busy_until == busy - UINT64_C(3000000) && qp->sq_emit == 8);
+	/* what was counted under a higher limit has cost less */
+	qp->sq_emit = 5;
+	qp->rate.busy_until = 1;
 	vb_rate_forget(qp);
-	CHECK(qp->rate.granted == 8 && qp->rate.busy_until == busy - UINT64_C(3000000));
+	CHECK(!qp->rate.busy_until);
 	qp->sq_head = qp->sq_emit = qp->sq_una = 0;
 	CHECK(!vb_destroy_qp(ibqp));
 }
