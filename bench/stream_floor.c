@@ -23,8 +23,8 @@
  * and what else is done:
  *   c  both: the CRC of each packet
  *   p  sender: sends from pages that the kernel passes on (src/net/udp_slots.h)
- *   f  sender: computes the CRC during the copy into packets, which s makes then
- *   d  the same with p, and that copy goes past the caches into those pages: no copy of packets is made
+ *   f  sender, instead of s and c: one pass copies into packets and computes their CRC
+ *   d  sender, with p and f: that pass stores past the caches into those pages, so the packets are not copied again
  *   z  sender: MSG_ZEROCOPY;  i  io_uring's sendmsg;  x  io_uring's sendmsg without a copy
  *   m  receiver: io_uring's multishot recvmsg;  n  the same, and enters the kernel for its completions
  *   w  sender: each piece is a write of 64 KiB. Its first two packets go by themselves, because the first packet of a
@@ -278,6 +278,8 @@ int main(int argc, char **argv)
 	window = strtoull(argv[6], NULL, 0) / piece * piece;
 	total = strtoull(argv[7], NULL, 0) * piece;
 	if (!window || !total)
+		return 2;
+	if ((makes('d') && !(makes('p') && makes('f'))) || (makes('f') && strpbrk(steps, "zix")))
 		return 2;
 	slots = makes('p') ? vb_udp_slots_new() : NULL;
 	powers = vb_crc32_powers(packet);

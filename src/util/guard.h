@@ -24,9 +24,10 @@ bool vb_guard_copy(void *dst, const void *src, size_t n);
 bool vb_guard_can_sum(void);
 bool vb_guard_copy_sum(void *dst, const void *src, size_t n, uint64_t sum[2]);
 /*
- * The same, but bytes go past the caches: all but VB_GUARD_EDGE bytes of them, whole cache lines, are stored at past +
- * vb_guard_past(past), where only they are stored. dst gets the first and the last 64 bytes, which contain the others.
- * past is a multiple of 4. A fence must follow before another processor reads the lines: _mm_sfence.
+ * The same, but all but VB_GUARD_EDGE of the bytes go past the caches. These are whole cache lines: the bytes from
+ * vb_guard_past(past) on, each as far behind past as it would be behind dst. Nothing else at past is written. dst gets the
+ * first and the last VB_GUARD_EDGE bytes, which contain the others. past is a multiple of 4. A fence (_mm_sfence) must
+ * follow before another processor reads the lines.
  */
 #define VB_GUARD_EDGE 64u
 static inline size_t vb_guard_past(const void *past)

@@ -270,7 +270,7 @@ static void make_slots(struct vb_tx *tx)
  */
 static bool send_from_slot(struct vb_tx *tx, struct vb_tx_message *m, const struct msghdr *mh)
 {
-	if (!m->requests || !tx->qp || !tx->qp->roce || (!m->slot && (m->len < VB_UDP_SLOT_MIN || m->gaps)))
+	if (!m->requests || !tx->qp || !tx->qp->roce || (m->gaps ? !m->slot : m->len < VB_UDP_SLOT_MIN))
 		return false;
 	make_slots(tx);
 	if (!vb_tx_has_slots(tx))

@@ -20,7 +20,7 @@
  *
  * A message that is sent from a slot (net/udp_slots.h) is put together there. If it gets the slot before its payload is
  * copied, the cache lines that have nothing but payload go to the slot at once, and are a gap in the stage. The others
- * follow when it is sent. Line by line both have the same bytes: see vb_tx_in_slot.
+ * follow when it is sent. Each line of the slot corresponds to one of the stage: see vb_tx_in_slot.
  */
 #define VB_TX_FULL_SENDS 2 /* in the stage before it is sent; the kernel then runs the same code twice in a row */
 /* bytes; room for one send more, because a FIRST packet is longer */

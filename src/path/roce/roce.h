@@ -143,8 +143,8 @@ void vb_roce_answer_batch(struct vb_roce_rx *rx);
 /* Payload of a packet whose CRC sum (util/guard.h) is known. */
 struct vb_tx_laid {
 	uint8_t *at; /* its place in the packet; NULL: the sum is not known */
-	const uint8_t
-	        *from; /* a part of it is not there, but in this memory, which stays mapped until vb_tx_end, or NULL */
+	/* where a part of it is instead, in memory that stays mapped until vb_tx_end; NULL: all is at its place */
+	const uint8_t *from;
 	uint32_t len;
 	uint32_t from_at, from_len; /* that part */
 	uint64_t sum[2];

@@ -362,9 +362,12 @@ uint32_t vb_tx_more(const struct vb_tx *tx, const struct vb_roce_addr *to, size_
 uint8_t *vb_tx_past(struct vb_tx *tx, uint32_t left)
 {
 	struct vb_tx_message *m = &tx->msg[tx->n - 1];
+	uint32_t more = VB_TX_SEGMENTS - m->n;
 
+	if (more > left)
+		more = left;
 	if (!m->asked && m->requests && m->at % 4 == 0 && m->seg % 4 == 0 &&
-	    m->len + (uint64_t)left * m->seg >= VB_UDP_SLOT_MIN && !tx->fault && !tx->no_gso && !tx->sockets->framed &&
+	    m->len + more * m->seg >= VB_UDP_SLOT_MIN && !tx->fault && !tx->no_gso && !tx->sockets->framed &&
 	    vb_tx_has_slots(tx))
 		vb_tx_take_slot(tx, m);
 	return m->slot ? vb_tx_in_slot(m, tx->used) : NULL;
