@@ -14,7 +14,8 @@
  */
 #define URGENT (256u << 10)
 #define STUCK 1000000000u /* ns; the other process may not have the processor */
-#define HELD 60000000000u /* ns; so long it may say that it is held up. Processes that wait for one another go on then */
+/* ns; so long it may say that it is held up. Processes that wait for one another go on then. */
+#define HELD 60000000000u
 
 enum {
 	CROSSINGS_MOST = 16, /* of a datagram to a group */
