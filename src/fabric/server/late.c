@@ -58,8 +58,7 @@ bool late_is_too_much(const struct server *s, size_t bytes, bool before)
 
 void late_put(struct server *s, const struct late_packet *k, const uint8_t *bytes, size_t len)
 {
-	bool ignores_credit = k->by && k->by->late > LINK_LATE + LINK_QUEUE; /* its window is less than LINK_QUEUE */
-	struct late *p = s->fabric->late_full || ignores_credit ? NULL : malloc(sizeof(*p) + len);
+	struct late *p = s->fabric->late_full ? NULL : malloc(sizeof(*p) + len);
 	struct late **at = place_for(s, k->due);
 
 	if (!p) {

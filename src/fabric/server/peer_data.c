@@ -293,6 +293,10 @@ static void take_group_packet(struct peer *p, struct peer_end *e, unsigned cross
 static void take_data_packet(struct peer *p, struct peer_end *e, unsigned hops, uint8_t *bytes,
                              const struct vb_link_packet *k, enum vb_link_verdict verdict)
 {
+	if (p->late > LINK_LATE + LINK_QUEUE) { /* it ignores its credit: its window is less than LINK_QUEUE */
+		p->server->fabric->drops.queue_full++;
+		return;
+	}
 	struct vb_fabric_port *end = vb_fabric_carry_on(e->port, &e->course, bytes, k, verdict, hops);
 
 	if (!end)
