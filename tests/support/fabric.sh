@@ -60,14 +60,15 @@ fails() { # NODE NODE PROGRAM ARGS…: its client's retries end; the server wait
 	return $rc
 }
 
+words_of() { ctl counters "$1" 1 | awk '$1 == "xmit_data" { print $2 }'; } # NODE: what its port 1 has sent
+has_sent() { [ "$(words_of "$1")" -gt "$2" ]; } # NODE WORDS
 spine_between() { on host1 ibtracert "$(($(lid_of "$1")))" "$(lid_of "$2")" | grep -o 'spine[0-9]*' | head -1; } # NODE NODE
 goes_on_without_spine() { # NODE NODE: the switch in the middle of their way goes off while they talk
-	local spine
-	spine=$(spine_between "$@")
+	local spine words
+	spine=$(spine_between "$@") words=$(words_of "$2")
 	VERBENA_NODE=$1 start_server ib_send_lat -d ib0 -D 2 -u 18
 	VERBENA_NODE=$2 start_client ib_send_lat -d ib0 -D 2 -u 18
-	sleep 0.5
-	ctl node "$spine" off || return 1
+	wait_for 9 has_sent "$2" $((words + 1000)) && ctl node "$spine" off || return 1
 	if wait "$client" && wait "$server" && [ "$(spine_between "$@")" != "$spine" ]; then
 		return 0
 	fi
@@ -75,11 +76,11 @@ goes_on_without_spine() { # NODE NODE: the switch in the middle of their way goe
 	return 1
 }
 ends_with() { # NODE NODE COMMAND ARGS…: it cuts all ways while they talk: an end gets what a cut cable gives
-	local rc=0
+	local rc=0 words
+	words=$(words_of "$2")
 	VERBENA_NODE=$1 start_server ib_send_lat -d ib0 -D 10 -u 12
 	VERBENA_NODE=$2 start_client ib_send_lat -d ib0 -D 10 -u 12
-	sleep 0.5
-	"${@:3}" || return 1
+	wait_for 9 has_sent "$2" $((words + 1000)) && "${@:3}" || return 1
 	wait_for 20 sees_cut || { said_by_both; rc=1; }
 	kill "$server" "$client" 2>/dev/null
 	wait "$server" "$client"
@@ -87,12 +88,10 @@ ends_with() { # NODE NODE COMMAND ARGS…: it cuts all ways while they talk: an 
 }
 peer_dies() { # NODE NODE: the server is killed while both write; its peer gets what a cut cable gives, and others go on
 	local rc=0 words
-	words_of() { ctl counters "$1" 1 | awk '$1 == "xmit_data" { print $2 }'; }
-	write_much() { [ "$(words_of "$1")" -gt $(($2 + 1000000)) ]; }
 	words=$(words_of "$2")
 	VERBENA_NODE=$1 start_server ib_write_bw -d ib0 -b -D 10 -u 12
 	VERBENA_NODE=$2 start_client ib_write_bw -d ib0 -b -D 10 -u 12
-	wait_for 9 write_much "$2" "$words" || rc=1
+	wait_for 9 has_sent "$2" $((words + 1000000)) || rc=1
 	kill -9 "$(program_of "$server")" || rc=1
 	wait_for 20 sees_cut || { said_by_both; rc=1; }
 	kill "$client" 2>/dev/null

@@ -319,6 +319,7 @@ void peers_close(struct server *s)
 		struct peer *p = s->peers;
 
 		s->peers = p->next;
+		late_forget_peer(s, p); /* else packets of its line would go to its queue */
 		peer_drop(p);
 		peer_free(p);
 	}

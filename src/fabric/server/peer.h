@@ -55,6 +55,7 @@ struct peer {
 	struct train_queue queue;
 	bool is_awaited;      /* a program or a peer may wait until the queue has room */
 	uint64_t stuck_until; /* the queue has waited for credit since a while before; 0: it does not wait */
+	uint64_t held_until;  /* then it waits no longer, even if the peer says that it is held up */
 	/* what comes in */
 	unsigned came;          /* datagrams with packets since the other end was told */
 	struct link *waits_for; /* what came waits there: no credit is given meanwhile */

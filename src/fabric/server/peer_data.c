@@ -8,11 +8,14 @@
 
 /*
  * The other process says how much its socket holds and how far it has taken packets. What it has no room for waits here:
- * LINK_QUEUE bytes, and meanwhile no more is read from the programs that have sent them. After STUCK it is discarded.
+ * LINK_QUEUE bytes, and meanwhile no more is read from the programs that have sent them. After STUCK it is discarded, or
+ * after HELD if the other process says meanwhile that it is held up.
  * Management datagrams wait for no credit, as those of VL 15 on a link; URGENT bytes of them are kept.
  */
 #define URGENT (256u << 10)
 #define STUCK 1000000000u /* ns; the other process may not have the processor */
+/* ns; so long it may say that it is held up. Processes that wait for one another go on then. */
+#define HELD 60000000000u
 
 enum {
 	CROSSINGS_MOST = 16, /* of a datagram to a group */
@@ -147,6 +150,17 @@ static void go_on(struct peer *to)
 		}
 }
 
+/* The queue waits for credit. anew: from this moment on. */
+static void wait_for_credit(struct peer *p, bool anew)
+{
+	uint64_t now = p->server->now;
+
+	if (anew)
+		p->held_until = now + HELD;
+	if (anew || (p->cable.is_held && now < p->held_until))
+		p->stuck_until = now + STUCK;
+}
+
 void peer_flush(struct peer *p)
 {
 	size_t body = p->datagram - VB_CABLE_HEADER;
@@ -162,8 +176,8 @@ void peer_flush(struct peer *p)
 	}
 	if (!p->queue.first)
 		p->stuck_until = 0;
-	else if (moved || !p->stuck_until || p->cable.is_held)
-		p->stuck_until = p->server->now + STUCK;
+	else
+		wait_for_credit(p, moved || !p->stuck_until);
 	if (p->queue.bytes <= BEHIND)
 		go_on(p);
 }
@@ -279,6 +293,10 @@ static void take_group_packet(struct peer *p, struct peer_end *e, unsigned cross
 static void take_data_packet(struct peer *p, struct peer_end *e, unsigned hops, uint8_t *bytes,
                              const struct vb_link_packet *k, enum vb_link_verdict verdict)
 {
+	if (p->late > LINK_LATE + LINK_QUEUE) { /* it ignores its credit: its window is less than LINK_QUEUE */
+		p->server->fabric->drops.queue_full++;
+		return;
+	}
 	struct vb_fabric_port *end = vb_fabric_carry_on(e->port, &e->course, bytes, k, verdict, hops);
 
 	if (!end)
@@ -377,7 +395,10 @@ void peer_data_time(struct peer *p)
 {
 	if (p->waits_for && p->waits_until <= p->server->now)
 		link_stall(p->waits_for);
-	if (p->stuck_until && p->stuck_until <= p->server->now)
+	if (!p->stuck_until || p->stuck_until > p->server->now)
+		return;
+	wait_for_credit(p, false);
+	if (p->stuck_until <= p->server->now)
 		peer_drop(p);
 }
 

@@ -97,11 +97,12 @@ flaps() { # the last of the cases with traps: opensm forwards no trap that has c
 check "a port that has gone up and down becomes Active in the end" flaps
 sweeps() { log_has host1 'SUBNET UP'; }
 away() { # data flows while there is no manager, and when it is back
-	local seconds=2 rc=0
+	local seconds=2 rc=0 words
+	words=$(words_of host3)
 	! long || seconds=120
 	VERBENA_NODE=host2 start_server ib_send_lat -d ib0 -D $((seconds + 6))
 	VERBENA_NODE=host3 start_client ib_send_lat -d ib0 -D $((seconds + 6))
-	sleep 1
+	wait_for 5 has_sent host3 $((words + 1000)) || rc=1
 	kill -9 "$(program_of $manager)"
 	{ wait $manager; } 2>/dev/null
 	sleep $seconds

@@ -489,6 +489,25 @@ static void a_sender_that_is_told_to_wait_discards_nothing(void)
 	end();
 }
 
+static void a_peer_does_not_hold_its_senders_up_for_ever(void)
+{
+	static const uint8_t packet[1000];
+
+	begin();
+	struct peer *p = &process[0].peer;
+
+	p->cable.room = 0;
+	p->cable.is_held = true;
+	CHECK(!peer_offer(p->ends[0].port, packet, sizeof(packet), 1));
+	for (int i = 0; i < 130; i++) { /* 65 s */
+		peer_flush(p);
+		process[0].s.now += 500000000;
+		peer_data_time(p);
+	}
+	CHECK(!p->queue.first);
+	end();
+}
+
 static void late_packets_wait_for_their_reader_in_order(void)
 {
 	begin();
@@ -554,6 +573,7 @@ int main(void)
 	RUN(a_program_that_hardly_reads_holds_others_up_for_a_small_part_of_the_time);
 	RUN(a_peer_gets_no_credit_while_too_much_of_it_is_under_way);
 	RUN(a_sender_that_is_told_to_wait_discards_nothing);
+	RUN(a_peer_does_not_hold_its_senders_up_for_ever);
 	RUN(late_packets_wait_for_their_reader_in_order);
 	RUN(many_senders_to_slow_links_share_the_memory);
 	return 0;
