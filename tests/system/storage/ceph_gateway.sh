@@ -80,7 +80,7 @@ reopened() {
 		kill -HUP "$(program_of "$gateway")" && wait_for 60 grep -q "was read again" "$work/gateway.err" || return 1
 		! grep "failed" "$work/gateway.err" && gateway_says '"opening": 0' || return 1
 	done
-	wait $load
+	wait $load && on_disk tcp write @ 0 <"$work/zeros" # what later cases compare with
 }
 gateway_notices() { # by the next request; the OSDs hear of the blocklist after the monitor has answered
 	timeout 3 "${run[@]}" "$disk_tool" write "nvme+tcp://127.0.0.1:$gateway_port/$gateway_url" 0 < <(head -c 4096 /dev/zero)
