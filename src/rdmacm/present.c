@@ -203,8 +203,8 @@ bool rcm_present(struct rcm_event *e)
 	int cancel;
 	bool shown;
 
-	if (e->event.event ==
-	    RDMA_CM_EVENT_CONNECT_REQUEST) { /* a listener has no queue pair, and nobody knows the new id */
+	/* a listener has no queue pair, and nobody knows the new id */
+	if (e->event.event == RDMA_CM_EVENT_CONNECT_REQUEST) {
 		vb_cancel_defer(&cancel);
 		shown = connect_request(e);
 		vb_cancel_restore(cancel);

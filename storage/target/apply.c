@@ -55,12 +55,12 @@ static unsigned open_ns(struct nt_server *sv, struct nt_subsystem *s, const stru
 }
 
 /* The same disk for its hosts, which find its namespace all the time. */
-static bool stays(struct nt_server *sv, const struct nt_namespace *ns, const struct nt_config_ns *old,
-                  const struct nt_config_ns *new)
+static bool stays(struct nt_server *sv, const struct nt_namespace *ns, const struct nt_config_ns *was,
+                  const struct nt_config_ns *wanted)
 {
-	return new &&nt_opens_later(sv, old) && nt_opens_later(sv, new) && same_text(old->path, new->path) &&
-	       old->block == new->block && old->has_uuid == new->has_uuid && !memcmp(old->uuid, new->uuid, 16) &&
-	       !ns->backend->fenced;
+	return wanted && nt_opens_later(sv, was) && nt_opens_later(sv, wanted) && same_text(was->path, wanted->path) &&
+	       was->block == wanted->block && was->has_uuid == wanted->has_uuid &&
+	       !memcmp(was->uuid, wanted->uuid, 16) && !ns->backend->fenced;
 }
 
 static unsigned apply_ns(struct nt_server *sv, struct nt_subsystem *s, const struct nt_config_subsystem *old,

@@ -425,6 +425,7 @@ static bool set_up_server(const struct options *o, struct nt_config *c)
 		open_control(o, c->listen_count ? c->listen[0].port : 0);
 	return !nt_apply(&server, c) && server.listeners;
 }
+
 static int ask_target(const struct options *o, int argc, char **argv)
 {
 	char *path = o->control ? strdup(o->control) : nt_control_path("target", o->port);

@@ -155,7 +155,10 @@ void vb_groups_take_back(struct vb_lane_group *g, uint32_t lane, enum vb_groups_
 
 	if (left == VB_GROUPS_NONE || (left == VB_GROUPS_MAYBE && !alone))
 		return;
-	while (leave_listed(fd, "/proc/net/igmp", read_igmp) + leave_listed(fd, "/proc/net/igmp6", read_igmp6) > 0 &&
-	       ++round < ROUNDS)
-		;
+	unsigned n;
+
+	do {
+		n = leave_listed(fd, "/proc/net/igmp", read_igmp);
+		n += leave_listed(fd, "/proc/net/igmp6", read_igmp6);
+	} while (n && ++round < ROUNDS);
 }

@@ -26,7 +26,7 @@ struct vb_keeper_ask {
 	uint32_t magic, op;
 	uint64_t dev, ino; /* HELLO: the runtime directory, which identifies the broker */
 	uint32_t lane;
-	uint32_t ifindex; /* JOIN, LEAVE, TAKE_BACK */
+	uint32_t ifindex; /* JOIN, LEAVE; TAKE_BACK: enum vb_groups_left */
 	uint8_t group[16];
 };
 

@@ -22,9 +22,10 @@
  * the topology. A process says HELLO until it is welcome. Each HELLO gets a WELCOME. The key of what follows is made of
  * both nonces and of the secret, so only the receiver of the WELCOME can make it. A nonce is used for one session.
  *
- * STATUS: the sequence number up to which the sender has taken PACKETS, the bytes that its socket holds, flags (4 bytes; 1: it
- * takes no more now, because of its own links, programs or peers), and lines, each the state of a cable's end. All of it is repeated, so that a loss does no harm. PACKETS: records one behind the
- * other, each a length (2 bytes), the switches passed (1), 0 (1), and a packet from LRH to VCRC. A record may continue in
+ * STATUS: the sequence number up to which the sender has taken PACKETS, the bytes that its socket holds, flags (4 bytes;
+ * 1: it takes no more now, because of its own links, programs or peers), and lines, each the state of a cable's end. All of
+ * it is repeated, so that a loss does no harm. PACKETS: records one behind the other, each a length (2 bytes), the switches
+ * passed (1), 0 (1), and a packet from LRH to VCRC. A record may continue in
  * the datagrams that follow. A datagram that was overtaken by a later one is dropped: links keep the order.
  *
  * ASK and TELL (ask.c) come before a session with a process that has one channel adapter, a guest. It asks for the

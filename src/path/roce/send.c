@@ -103,9 +103,15 @@ static bool must_go(const struct vb_tx *tx)
 	return tx->full >= VB_TX_FULL_SENDS || tx->used > FULL || tx->n == VB_TX_MESSAGES;
 }
 
+/* May the kernel gather a send from more than the stage? */
+static bool may_gather(const struct vb_tx *tx)
+{
+	return !tx->fault && !tx->no_gso && !tx->sockets->framed;
+}
+
 bool vb_tx_in_place(const struct vb_tx *tx)
 {
-	return !tx->fault && !tx->no_gso && !tx->sockets->framed && !vb_tx_has_slots(tx);
+	return may_gather(tx) && !vb_tx_has_slots(tx);
 }
 
 /* Where the BTH of the next packet is. */
@@ -367,8 +373,7 @@ uint8_t *vb_tx_past(struct vb_tx *tx, uint32_t left)
 	if (more > left)
 		more = left;
 	if (!m->asked && m->requests && m->at % 4 == 0 && m->seg % 4 == 0 &&
-	    m->len + more * m->seg >= VB_UDP_SLOT_MIN && !tx->fault && !tx->no_gso && !tx->sockets->framed &&
-	    vb_tx_has_slots(tx))
+	    m->len + more * m->seg >= VB_UDP_SLOT_MIN && may_gather(tx) && vb_tx_has_slots(tx))
 		vb_tx_take_slot(tx, m);
 	return m->slot ? vb_tx_in_slot(m, tx->used) : NULL;
 }

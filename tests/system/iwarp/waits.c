@@ -427,6 +427,19 @@ static unsigned post_all(struct link *l, struct mem *m, struct far far, uint64_t
 	return n;
 }
 
+/* Opens the device and makes the memory. The peer, a target, connects one queue pair. Returns its memory. */
+static struct far meet_target(const struct peer *p, struct dev *d, struct mem *m)
+{
+	int n = 1;
+
+	open_iwarp(d);
+	mem_make(m, d, 4096);
+	struct far far = far_hear(p->fd);
+
+	tell(p->fd, &n, sizeof(n));
+	return far;
+}
+
 /* TCP has taken them long ago. */
 static void requests_hold_their_slots_until_their_completions_are_polled(void)
 {
@@ -434,13 +447,8 @@ static void requests_hold_their_slots_until_their_completions_are_polled(void)
 	struct dev d;
 	struct link l;
 	struct mem m;
-	int n = 1;
+	struct far far = meet_target(&p, &d, &m);
 
-	open_iwarp(&d);
-	mem_make(&m, &d, 4096);
-	struct far far = far_hear(p.fd);
-
-	tell(p.fd, &n, sizeof(n));
 	stream_open(&l, &d, &(struct conf){.depth = 8, .cqe = 511}, p.fd);
 	SAME(post_all(&l, &m, far, 0), 8);
 	for (uint64_t i = 0; i < 20; i++) {
@@ -460,13 +468,7 @@ static void a_queue_that_overruns_ends_its_stream(void)
 	struct dev d;
 	struct link l;
 	struct mem m;
-	int n = 1;
-
-	open_iwarp(&d);
-	mem_make(&m, &d, 4096);
-	struct far far = far_hear(p.fd);
-
-	tell(p.fd, &n, sizeof(n));
+	struct far far = meet_target(&p, &d, &m);
 	struct ibv_cq *small = ibv_create_cq(d.ctx, 3, NULL, NULL, 0);
 
 	CHECK(small);
@@ -488,13 +490,7 @@ static void a_queue_that_ignores_its_overrun_keeps_the_newest(void)
 	struct dev d;
 	struct link l;
 	struct mem m;
-	int n = 1;
-
-	open_iwarp(&d);
-	mem_make(&m, &d, 4096);
-	struct far far = far_hear(p.fd);
-
-	tell(p.fd, &n, sizeof(n));
+	struct far far = meet_target(&p, &d, &m);
 	struct ibv_cq_init_attr_ex a = {.cqe = 3,
 	                                .wc_flags = IBV_WC_STANDARD_FLAGS,
 	                                .comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS,
