@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: MIT
 # sourced, not run
 set -u
+# Debian's own interpreters: others may be wrapped by scripts that start twenty processes
+PATH=/usr/bin:$PATH
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 BUILD=${BUILD:-build}
 case $BUILD in /*) ;; *) BUILD=$ROOT/$BUILD ;; esac
@@ -13,6 +15,7 @@ work=$(mktemp -d "${TMPDIR:-/tmp}/verbena-test.XXXXXX")
 chmod 755 "$work"
 export VERBENA_RUNTIME=$work/run
 mkdir -m 700 "$VERBENA_RUNTIME"
+mkfifo "$work/never"
 export XDG_CONFIG_HOME=$work/config # no file of verbena link
 unset VERBENA_DEVICES VERBENA_LIDS VERBENA_LOG VERBENA_BROKER_LOG
 failed=0
@@ -71,25 +74,34 @@ need() {
 	done
 }
 
-# --- waiting, with a limit ---
+# --- waiting, with a limit. What waits starts no processes: on some virtual machines each costs 10 ms ---
+# pause SECONDS
+pause() {
+	read -rt "$1" <>"$work/never" 2>/dev/null
+	[ $? -gt 128 ] || sleep "$1" # the directory has gone
+}
+
 # wait_for SECONDS COMMAND ARGS…: until it succeeds
 wait_for() {
 	local end=$((SECONDS + $1 * SLOW))
 	shift
 	until "$@"; do
 		[ $SECONDS -lt $end ] || return 1
-		sleep 0.05
+		pause 0.05
 	done
 }
 
 gone() { # PID: it has ended, or is a zombie
-	local state
-	state=$(sed 's/.*) //' "/proc/$1/stat" 2>/dev/null) || return 0
-	[ -z "$state" ] || [ "${state:0:1}" = Z ]
+	local stat=
+	read -r stat 2>/dev/null <"/proc/$1/stat"
+	stat=${stat##*) }
+	[ -z "$stat" ] || [ "${stat:0:1}" = Z ]
 }
 
 listens() { # PORT
-	grep -qhi "^ *[0-9]*: [0-9A-F]*:$(printf %04X "$1") [0-9A-F]*:0000 0A" /proc/net/tcp /proc/net/tcp6 2>/dev/null
+	local hex
+	printf -v hex %04X "$1"
+	grep -qhi "^ *[0-9]*: [0-9A-F]*:$hex [0-9A-F]*:0000 0A" /proc/net/tcp /proc/net/tcp6 2>/dev/null
 }
 
 # A port without a listener, below the kernel's ephemeral ports
@@ -158,9 +170,11 @@ pair() {
 
 # --- the end: no process of ours remains, and the sanitizers reported nothing ---
 brokers() { # pids of the brokers of this script's runtime directory
-	local p
+	local p environ
 	for p in $(pgrep -x verbena-broker); do
-		{ tr '\0' '\n' <"/proc/$p/environ"; } 2>/dev/null | grep -q "^VERBENA_RUNTIME=$work/" && echo "$p"
+		environ=()
+		{ mapfile -d '' environ <"/proc/$p/environ"; } 2>/dev/null
+		[[ " ${environ[*]}" != *" VERBENA_RUNTIME=$work/"* ]] || echo "$p"
 	done
 }
 no_broker() { [ -z "$(brokers)" ]; }
