@@ -6,7 +6,7 @@
 
 #include "target/server.h"
 
-#define WAIT_MS 20000 /* as the medium, if the configuration does not say */
+#define WAIT_MS 20000 /* as that of the medium, if the configuration does not say */
 
 /* Its requests wait for the new medium, in order. Where other gateways may change the reservation meanwhile, they do not:
  * hosts are told to try again. */
@@ -16,6 +16,7 @@ struct held {
 	struct nb_clock clock;
 	struct nb_request *first, **end;
 	struct nr_state reservations;
+	uint32_t wait_ms;
 };
 
 static struct held *held_of(struct nb_backend *b)
@@ -31,7 +32,9 @@ static void held_submit(struct nb_backend *b, struct nb_request *r)
 		r->done(r, NB_ELSEWHERE);
 		return;
 	}
-	r->moved = (r->since ? r->since : nt_now()) + WAIT_MS;
+	if (!r->since) /* it has one limit for both media */
+		r->since = nt_now();
+	r->moved = r->since + h->wait_ms;
 	r->next = NULL;
 	*h->end = r;
 	h->end = &r->next;
@@ -84,7 +87,7 @@ bool nt_is_held(const struct nt_namespace *ns)
 	return ns->backend->kind == &kind;
 }
 
-bool nt_hold_medium(struct nt_server *sv, struct nt_namespace *ns)
+bool nt_hold_medium(struct nt_server *sv, struct nt_namespace *ns, uint32_t wait_ms)
 {
 	const struct nb_backend *old = ns->backend;
 	struct held *h = calloc(1, sizeof(*h));
@@ -115,6 +118,7 @@ bool nt_hold_medium(struct nt_server *sv, struct nt_namespace *ns)
 	}
 	h->end = &h->first;
 	h->ring = sv->ring;
+	h->wait_ms = wait_ms ? wait_ms : WAIT_MS;
 	h->clock.turn = held_turn;
 	nb_ring_clock(h->ring, &h->clock);
 	nt_namespace_replace(ns, &h->b);
