@@ -90,7 +90,7 @@ static int serve_again(struct nt_server *sv, struct nt_namespace *ns, const stru
                        struct nb_backend *b)
 {
 	struct nt_subsystem *s = ns->subsystem;
-
+	const struct nt_config_subsystem *of = nt_config_find_subsystem(&sv->config, s->nqn);
 	bool held = nt_is_held(ns);
 
 	if (!held && (!ns->backend->fenced || ns->backend->returns)) { /* it has come back meanwhile */
@@ -107,6 +107,8 @@ static int serve_again(struct nt_server *sv, struct nt_namespace *ns, const stru
 	}
 	nt_namespace_replace(ns, b);
 	nt_limit_namespace(ns, &c->limits);
+	if (of) /* it may have become a gateway, or another one */
+		nt_apply_ids(s, of);
 	return 0;
 }
 
