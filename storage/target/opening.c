@@ -115,7 +115,8 @@ static int serve_again(struct nt_server *sv, struct nt_namespace *ns, const stru
 /* A medium for which the start of the target waits. */
 struct awaited {
 	struct nb_opening opening;
-	bool done;
+	struct nt_server *server;
+	bool done, given_up; /* given_up: the target ends, and whoever calls back frees it */
 	int error;
 	struct nb_backend *b;
 };
@@ -124,6 +125,12 @@ static void awaited_opened(struct nb_opening *o, int error, struct nb_backend *b
 {
 	struct awaited *a = (struct awaited *)(void *)o;
 
+	if (a->given_up) {
+		a->server->awaited--;
+		nb_close(b);
+		free(a);
+		return;
+	}
 	a->error = error;
 	a->b = b;
 	a->done = true;
@@ -133,10 +140,11 @@ static void awaited_opened(struct nb_opening *o, int error, struct nb_backend *b
  * UUIDs each time. The control socket is answered meanwhile. */
 static int await_medium(struct nt_server *sv, const struct nb_config *c, struct nb_backend **b)
 {
-	struct awaited *a = calloc(1, sizeof(*a));
+	struct awaited *a = sv->stop ? NULL : calloc(1, sizeof(*a));
 
 	if (!a)
-		return ENOMEM;
+		return sv->stop ? ECANCELED : ENOMEM;
+	a->server = sv;
 	a->opening.done = awaited_opened;
 	int error = nb_open_later(c, sv->ring, &a->opening);
 
@@ -146,8 +154,10 @@ static int await_medium(struct nt_server *sv, const struct nb_config *c, struct 
 		nb_ring_turn(sv->ring, nt_now());
 		nt_loop_once(sv->loop, 100, &sv->target.now);
 	}
-	if (!error && !a->done) /* the thread that opens it uses all this */
+	if (!error && !a->done) {
+		a->given_up = true;
 		return ECANCELED;
+	}
 	sv->awaited--;
 	if (!error && !(error = a->error))
 		*b = a->b;
@@ -167,7 +177,8 @@ int nt_apply_ns(struct nt_server *sv, struct nt_subsystem *s, const struct nt_co
 	int error = strcmp(c->kind, "rbd") ? nb_open(&medium, sv->ring, &b) : await_medium(sv, &medium, &b);
 
 	if (error) {
-		report(s->nqn, c, error, why);
+		if (error != ECANCELED || !sv->stop)
+			report(s->nqn, c, error, why);
 		return error;
 	}
 	return s->ns[c->nsid] ? serve_again(sv, s->ns[c->nsid], c, b) : serve_medium(sv, s, c, b);
