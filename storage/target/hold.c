@@ -12,7 +12,7 @@
  * hosts are told to try again. */
 struct held {
 	struct nb_backend b;
-	struct nb_ring *ring;
+	const struct nt_server *server;
 	struct nb_clock clock;
 	struct nb_request *first, **end;
 	struct nr_state reservations;
@@ -53,14 +53,23 @@ static struct nb_request *first_request(struct held *h)
 static uint64_t held_turn(struct nb_clock *c, uint64_t now)
 {
 	struct held *h = (struct held *)(void *)((uint8_t *)c - offsetof(struct held, clock));
+	const struct nt_namespace *ns = h->b.owner;
+	bool vain = ns->removed || h->server->stop; /* no other medium comes */
+	struct nb_request *late = NULL, **end = &late;
 
-	while (h->first && h->first->moved <= now) {
-		struct nb_request *r = first_request(h);
-
+	while (h->first && (vain || h->first->moved <= now)) {
+		*end = first_request(h);
+		end = &(*end)->next;
+		*end = NULL;
 		h->b.late++;
+	}
+	uint64_t next = late ? now : h->first ? h->first->moved : UINT64_MAX;
+
+	for (struct nb_request *r; (r = late);) { /* the last one of a removed namespace frees h */
+		late = r->next;
 		r->done(r, NB_LATE);
 	}
-	return h->first ? h->first->moved : UINT64_MAX;
+	return next;
 }
 
 static void held_close(struct nb_backend *b)
@@ -75,7 +84,7 @@ static void held_close(struct nb_backend *b)
 		else
 			r->done(r, NB_FENCED);
 	}
-	nb_ring_unclock(h->ring, &h->clock);
+	nb_ring_unclock(h->server->ring, &h->clock);
 	free(b->identity);
 	free(h);
 }
@@ -117,10 +126,10 @@ bool nt_hold_medium(struct nt_server *sv, struct nt_namespace *ns, uint32_t wait
 		h->b.reservations = &h->reservations;
 	}
 	h->end = &h->first;
-	h->ring = sv->ring;
+	h->server = sv;
 	h->wait_ms = wait_ms ? wait_ms : WAIT_MS;
 	h->clock.turn = held_turn;
-	nb_ring_clock(h->ring, &h->clock);
+	nb_ring_clock(sv->ring, &h->clock);
 	nt_namespace_replace(ns, &h->b);
 	return true;
 }
