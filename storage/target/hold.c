@@ -8,8 +8,8 @@
 
 #define WAIT_MS 20000 /* as that of the medium, if the configuration does not say */
 
-/* Its requests wait for the new medium, in order. Where other gateways may change the reservation meanwhile, they do not:
- * hosts are told to try again. */
+/* Its requests wait for the new medium, in order. If other gateways serve the medium, they may change the reservation
+ * meanwhile: then no request waits, and hosts are told to try again. */
 struct held {
 	struct nb_backend b;
 	const struct nt_server *server;
