@@ -17,6 +17,7 @@ struct held {
 	struct nb_request *first, **end;
 	struct nr_state reservations;
 	uint32_t wait_ms;
+	struct nb_port others[]; /* the discovery log has them meanwhile */
 };
 
 static struct held *held_of(struct nb_backend *b)
@@ -99,7 +100,7 @@ bool nt_is_held(const struct nt_namespace *ns)
 bool nt_hold_medium(struct nt_server *sv, struct nt_namespace *ns, uint32_t wait_ms)
 {
 	const struct nb_backend *old = ns->backend;
-	struct held *h = calloc(1, sizeof(*h));
+	struct held *h = calloc(1, sizeof(*h) + old->other_count * sizeof(*h->others));
 	char *identity = old->identity ? strdup(old->identity) : NULL;
 
 	if (!h || (old->identity && !identity)) {
@@ -125,6 +126,10 @@ bool nt_hold_medium(struct nt_server *sv, struct nt_namespace *ns, uint32_t wait
 		h->reservations = *old->reservations;
 		h->b.reservations = &h->reservations;
 	}
+	if (old->other_count)
+		memcpy(h->others, old->others, old->other_count * sizeof(*h->others));
+	h->b.others = h->others;
+	h->b.other_count = old->other_count;
 	h->end = &h->first;
 	h->server = sv;
 	h->wait_ms = wait_ms ? wait_ms : WAIT_MS;
