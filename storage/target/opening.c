@@ -271,6 +271,15 @@ static int take_opened(struct nt_server *sv, struct nt_subsystem *s, const struc
 	return error;
 }
 
+/* It is not opened: what waits for it would wait in vain. */
+static int fail_opening(struct nt_subsystem *s, const struct nt_config_ns *c, int error, const char *why)
+{
+	report(s->nqn, c, error, why);
+	if (s->ns[c->nsid] && nt_is_held(s->ns[c->nsid]))
+		nt_namespace_remove(s->ns[c->nsid]);
+	return error;
+}
+
 /* The configuration may have changed meanwhile: then it decides what is opened now. */
 static void opened(struct nb_opening *o, int error, struct nb_backend *b)
 {
@@ -281,11 +290,9 @@ static void opened(struct nb_opening *o, int error, struct nb_backend *b)
 	bool wanted = s && !sv->stop && nt_same_ns(c, &p->config);
 
 	*find_pending(sv, p->nqn, p->config.nsid) = p->next;
-	if (wanted && error) {
-		report(p->nqn, c, error, o->why);
-		if (s->ns[c->nsid] && nt_is_held(s->ns[c->nsid]))
-			nt_namespace_remove(s->ns[c->nsid]);
-	} else if (wanted)
+	if (wanted && error)
+		fail_opening(s, c, error, o->why);
+	else if (wanted)
 		error = take_opened(sv, s, p, c, b);
 	else
 		nb_close(b);
@@ -313,7 +320,7 @@ int nt_open_later(struct nt_server *sv, struct nt_subsystem *s, const struct nt_
 	if (!copied) {
 		if (p)
 			free_pending(p);
-		return ENOMEM;
+		return fail_opening(s, c, ENOMEM, "");
 	}
 	p->server = sv;
 	p->opening.done = opened;
@@ -326,7 +333,7 @@ int nt_open_later(struct nt_server *sv, struct nt_subsystem *s, const struct nt_
 	if (!error)
 		return 0;
 	sv->pending = p->next;
-	report(s->nqn, c, error, p->opening.why);
+	fail_opening(s, c, error, p->opening.why);
 	free_pending(p);
 	return error;
 }
