@@ -122,7 +122,7 @@ static void shut_out(struct nb_rbd *d)
 	nb_rbd_unfit_end(d);
 	if (d->b.changed)
 		d->b.changed(&d->b, NB_SHUT_OUT);
-	if (d->gateway && !d->ended)
+	if (d->gateway && !d->ended && !d->closing)
 		nb_rbd_return(d);
 }
 
@@ -180,7 +180,7 @@ static void flight_ended(struct nb_post *p)
 		nb_rbd_late_ended(d);
 	}
 	spare_flight(f);
-	if (unfit && !d->b.fenced && !d->silent)
+	if (unfit && !d->b.fenced && !d->silent && !d->closing)
 		nb_rbd_unfit(d, r, due, d->heard);
 	else if (r)
 		r->done(r, unfit ? NB_FENCED : error);
@@ -576,7 +576,8 @@ static int image_open(const struct nb_config *config, struct nb_ring *ring, stru
 	return 0;
 }
 
-/* Requests at librbd still use the image, and late ones their memory: it is closed after them. */
+/* Requests at librbd still use the image, and late ones their memory: it is closed after them. What waits outside librbd,
+ * for space or for the gateway, is not executed. */
 static void image_close(struct nb_backend *b)
 {
 	struct nb_rbd *d = (struct nb_rbd *)b;
@@ -584,9 +585,10 @@ static void image_close(struct nb_backend *b)
 	nb_ring_hold(d->ring);
 	nb_rbd_return_forget(d);
 	b->changed = NULL;
-	if (d->outstanding)
-		d->closing = true;
-	else
+	d->closing = d->outstanding;
+	nb_rbd_changes_end(d);
+	nb_rbd_unfit_end(d);
+	if (!d->closing)
 		end_image(d);
 }
 

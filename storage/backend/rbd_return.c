@@ -111,11 +111,13 @@ static void attempt_ended(struct nb_post *p)
 	nb_ring_let_go(ring);
 }
 
+/* Without memory or a thread it ends: then a reload opens the image. */
 static void start_attempt(struct nb_rbd *old, bool pauses)
 {
 	struct nb_rbd_return *a = calloc(1, sizeof(*a));
 	struct nb_config c = old->config;
 
+	old->b.returns = false;
 	c.before = nb_rbd_gateway_client(old->gateway);
 	if (!a || !nb_rbd_copy_config(&a->config, &c)) {
 		free(a);
@@ -134,12 +136,12 @@ static void start_attempt(struct nb_rbd *old, bool pauses)
 		return;
 	}
 	old->returning = a;
+	old->b.returns = true;
 	nb_ring_hold(a->ring);
 }
 
 void nb_rbd_return(struct nb_rbd *r)
 {
-	r->b.returns = true;
 	start_attempt(r, false);
 }
 

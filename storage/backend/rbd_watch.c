@@ -27,6 +27,7 @@ struct nb_rbd_watch {
 	/* of the user's thread */
 	enum stage stage;
 	bool broken;
+	bool used; /* librados may have called back, and may do so until a flush */
 	uint64_t handle;
 	rados_completion_t pending; /* of COMES and GOES */
 	/* guards what follows; threads of librados take it for a moment */
@@ -96,6 +97,7 @@ static bool begin(struct nb_rbd_watch *w, enum stage stage)
 		return false;
 	}
 	w->stage = stage;
+	w->used = true;
 	return true;
 }
 
@@ -171,13 +173,13 @@ static bool ends_in_time(struct nb_rbd_watch *w)
 
 void nb_rbd_watch_end(struct nb_rbd_watch *w)
 {
-	bool used = w->stage != NONE, ended = ends_in_time(w);
+	bool ended = ends_in_time(w);
 
 	pthread_mutex_lock(&w->lock);
 	w->owner = NULL;
 	pthread_mutex_unlock(&w->lock);
 	if (ended) {
-		if (used)
+		if (w->used)
 			w->lib->rados_watch_flush(w->rados); /* no call of told is in progress any more */
 		free_watch(w);
 		return;

@@ -83,14 +83,16 @@ void nb_ring_unclock(struct nb_ring *ring, struct nb_clock *c)
 	while (*at != c)
 		at = &(*at)->next;
 	*at = c->next;
+	if (ring->next_clock == c) /* in the turn of another one */
+		ring->next_clock = c->next;
 }
 
 uint64_t nb_ring_turn(struct nb_ring *ring, uint64_t now)
 {
 	uint64_t due = UINT64_MAX;
 
-	for (struct nb_clock *c = ring->clocks, *next; c; c = next) {
-		next = c->next;
+	for (struct nb_clock *c = ring->clocks; c; c = ring->next_clock) {
+		ring->next_clock = c->next;
 		uint64_t its = c->turn(c, now);
 
 		due = its < due ? its : due;

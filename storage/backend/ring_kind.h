@@ -16,9 +16,9 @@ struct nb_ring_kind {
 
 struct nb_ring {
 	const struct nb_ring_kind *kind;
-	int fd;                /* an eventfd */
-	struct nb_post *posts; /* the last one first; atomic */
-	struct nb_clock *clocks;
+	int fd;                               /* an eventfd */
+	struct nb_post *posts;                /* the last one first; atomic */
+	struct nb_clock *clocks, *next_clock; /* next_clock: whose turn is next in nb_ring_turn */
 	uint32_t held;
 };
 

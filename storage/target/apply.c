@@ -74,7 +74,7 @@ static unsigned apply_ns(struct nt_server *sv, struct nt_subsystem *s, const str
 
 		if (!ns || nt_same_ns(&old->ns[i], c))
 			continue;
-		if (!stays(sv, ns, &old->ns[i], c) || !(nt_is_held(ns) || nt_hold_medium(sv, ns)))
+		if (!stays(sv, ns, &old->ns[i], c) || !(nt_is_held(ns) || nt_hold_medium(sv, ns, c->wait_ms)))
 			nt_namespace_remove(ns);
 	}
 	nt_listeners_let_go();

@@ -103,6 +103,7 @@ static bool key_holds(const struct nt_queue *q, const char *hostnqn, const char 
 
 #define WAITS 0xffffu /* not a status: the request waits */
 
+/* A request that is at a medium may be executed after later ones to the same blocks. */
 static bool may_pass_later_ones(const struct nt_queue *q)
 {
 	for (uint32_t i = 0; i < q->entries; i++) {

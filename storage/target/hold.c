@@ -6,16 +6,18 @@
 
 #include "target/server.h"
 
-#define WAIT_MS 20000 /* as the medium, if the configuration does not say */
+#define WAIT_MS 20000 /* as that of the medium, if the configuration does not say */
 
-/* Its requests wait for the new medium, in order. Where other gateways may change the reservation meanwhile, they do not:
- * hosts are told to try again. */
+/* Its requests wait for the new medium, in order. If other gateways serve the medium, they may change the reservation
+ * meanwhile: then no request waits, and hosts are told to try again. */
 struct held {
 	struct nb_backend b;
-	struct nb_ring *ring;
+	const struct nt_server *server;
 	struct nb_clock clock;
 	struct nb_request *first, **end;
 	struct nr_state reservations;
+	uint32_t wait_ms;
+	struct nb_port others[]; /* the discovery log has them meanwhile */
 };
 
 static struct held *held_of(struct nb_backend *b)
@@ -31,7 +33,9 @@ static void held_submit(struct nb_backend *b, struct nb_request *r)
 		r->done(r, NB_ELSEWHERE);
 		return;
 	}
-	r->moved = (r->since ? r->since : nt_now()) + WAIT_MS;
+	if (!r->since) /* it has one limit for both media */
+		r->since = nt_now();
+	r->moved = r->since + h->wait_ms;
 	r->next = NULL;
 	*h->end = r;
 	h->end = &r->next;
@@ -50,14 +54,23 @@ static struct nb_request *first_request(struct held *h)
 static uint64_t held_turn(struct nb_clock *c, uint64_t now)
 {
 	struct held *h = (struct held *)(void *)((uint8_t *)c - offsetof(struct held, clock));
+	const struct nt_namespace *ns = h->b.owner;
+	bool vain = ns->removed || h->server->stop; /* no other medium comes */
+	struct nb_request *late = NULL, **end = &late;
 
-	while (h->first && h->first->moved <= now) {
-		struct nb_request *r = first_request(h);
-
+	while (h->first && (vain || h->first->moved <= now)) {
+		*end = first_request(h);
+		end = &(*end)->next;
+		*end = NULL;
 		h->b.late++;
+	}
+	uint64_t next = late ? now : h->first ? h->first->moved : UINT64_MAX;
+
+	for (struct nb_request *r; (r = late);) { /* the last one of a removed namespace frees h */
+		late = r->next;
 		r->done(r, NB_LATE);
 	}
-	return h->first ? h->first->moved : UINT64_MAX;
+	return next;
 }
 
 static void held_close(struct nb_backend *b)
@@ -72,7 +85,7 @@ static void held_close(struct nb_backend *b)
 		else
 			r->done(r, NB_FENCED);
 	}
-	nb_ring_unclock(h->ring, &h->clock);
+	nb_ring_unclock(h->server->ring, &h->clock);
 	free(b->identity);
 	free(h);
 }
@@ -84,10 +97,10 @@ bool nt_is_held(const struct nt_namespace *ns)
 	return ns->backend->kind == &kind;
 }
 
-bool nt_hold_medium(struct nt_server *sv, struct nt_namespace *ns)
+bool nt_hold_medium(struct nt_server *sv, struct nt_namespace *ns, uint32_t wait_ms)
 {
 	const struct nb_backend *old = ns->backend;
-	struct held *h = calloc(1, sizeof(*h));
+	struct held *h = calloc(1, sizeof(*h) + old->other_count * sizeof(*h->others));
 	char *identity = old->identity ? strdup(old->identity) : NULL;
 
 	if (!h || (old->identity && !identity)) {
@@ -113,10 +126,15 @@ bool nt_hold_medium(struct nt_server *sv, struct nt_namespace *ns)
 		h->reservations = *old->reservations;
 		h->b.reservations = &h->reservations;
 	}
+	if (old->other_count)
+		memcpy(h->others, old->others, old->other_count * sizeof(*h->others));
+	h->b.others = h->others;
+	h->b.other_count = old->other_count;
 	h->end = &h->first;
-	h->ring = sv->ring;
+	h->server = sv;
+	h->wait_ms = wait_ms ? wait_ms : WAIT_MS;
 	h->clock.turn = held_turn;
-	nb_ring_clock(h->ring, &h->clock);
+	nb_ring_clock(sv->ring, &h->clock);
 	nt_namespace_replace(ns, &h->b);
 	return true;
 }

@@ -404,6 +404,12 @@ static void open_control(const struct options *o, uint16_t port)
 	free(path);
 }
 
+/* 0: the system chooses the port. */
+static uint16_t named_port(const struct nt_config *c)
+{
+	return c->listen_count ? c->listen[0].port : 0;
+}
+
 static bool set_up_server(const struct options *o, struct nt_config *c)
 {
 	int error;
@@ -421,8 +427,8 @@ static bool set_up_server(const struct options *o, struct nt_config *c)
 	server.target.auth = &nt_dhchap;
 #endif
 	server.target.now = server.target.started = nt_now();
-	if (o->control || (c->listen_count && c->listen[0].port)) /* media of other machines may take a while */
-		open_control(o, c->listen_count ? c->listen[0].port : 0);
+	if (o->control || named_port(c)) /* media of other machines may take a while */
+		open_control(o, named_port(c));
 	return !nt_apply(&server, c) && server.listeners;
 }
 
@@ -458,7 +464,7 @@ int main(int argc, char **argv)
 	bool served = set_up_server(&o, &c);
 
 	if (served) {
-		if (!server.control && !o.control)
+		if (!o.control && !named_port(&server.config))
 			open_control(&o, nt_listener_port(server.listeners));
 		print_urls(&server);
 		server.serving = true;
@@ -478,5 +484,5 @@ int main(int argc, char **argv)
 	nt_config_free(&server.config);
 	nb_ring_close(server.ring);
 	nt_loop_close(server.loop);
-	return !served;
+	return !served && !server.stop;
 }

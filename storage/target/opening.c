@@ -90,7 +90,7 @@ static int serve_again(struct nt_server *sv, struct nt_namespace *ns, const stru
                        struct nb_backend *b)
 {
 	struct nt_subsystem *s = ns->subsystem;
-
+	const struct nt_config_subsystem *of = nt_config_find_subsystem(&sv->config, s->nqn);
 	bool held = nt_is_held(ns);
 
 	if (!held && (!ns->backend->fenced || ns->backend->returns)) { /* it has come back meanwhile */
@@ -107,13 +107,16 @@ static int serve_again(struct nt_server *sv, struct nt_namespace *ns, const stru
 	}
 	nt_namespace_replace(ns, b);
 	nt_limit_namespace(ns, &c->limits);
+	if (of) /* it may have become a gateway, or another one */
+		nt_apply_ids(s, of);
 	return 0;
 }
 
 /* A medium for which the start of the target waits. */
 struct awaited {
 	struct nb_opening opening;
-	bool done;
+	struct nt_server *server;
+	bool done, given_up; /* given_up: the target ends, and whoever calls back frees it */
 	int error;
 	struct nb_backend *b;
 };
@@ -122,6 +125,12 @@ static void awaited_opened(struct nb_opening *o, int error, struct nb_backend *b
 {
 	struct awaited *a = (struct awaited *)(void *)o;
 
+	if (a->given_up) {
+		a->server->awaited--;
+		nb_close(b);
+		free(a);
+		return;
+	}
 	a->error = error;
 	a->b = b;
 	a->done = true;
@@ -131,10 +140,11 @@ static void awaited_opened(struct nb_opening *o, int error, struct nb_backend *b
  * UUIDs each time. The control socket is answered meanwhile. */
 static int await_medium(struct nt_server *sv, const struct nb_config *c, struct nb_backend **b)
 {
-	struct awaited *a = calloc(1, sizeof(*a));
+	struct awaited *a = sv->stop ? NULL : calloc(1, sizeof(*a));
 
 	if (!a)
-		return ENOMEM;
+		return sv->stop ? ECANCELED : ENOMEM;
+	a->server = sv;
 	a->opening.done = awaited_opened;
 	int error = nb_open_later(c, sv->ring, &a->opening);
 
@@ -144,8 +154,10 @@ static int await_medium(struct nt_server *sv, const struct nb_config *c, struct 
 		nb_ring_turn(sv->ring, nt_now());
 		nt_loop_once(sv->loop, 100, &sv->target.now);
 	}
-	if (!error && !a->done) /* the thread that opens it uses all this */
+	if (!error && !a->done) {
+		a->given_up = true;
 		return ECANCELED;
+	}
 	sv->awaited--;
 	if (!error && !(error = a->error))
 		*b = a->b;
@@ -165,7 +177,8 @@ int nt_apply_ns(struct nt_server *sv, struct nt_subsystem *s, const struct nt_co
 	int error = strcmp(c->kind, "rbd") ? nb_open(&medium, sv->ring, &b) : await_medium(sv, &medium, &b);
 
 	if (error) {
-		report(s->nqn, c, error, why);
+		if (error != ECANCELED || !sv->stop)
+			report(s->nqn, c, error, why);
 		return error;
 	}
 	return s->ns[c->nsid] ? serve_again(sv, s->ns[c->nsid], c, b) : serve_medium(sv, s, c, b);
@@ -258,6 +271,15 @@ static int take_opened(struct nt_server *sv, struct nt_subsystem *s, const struc
 	return error;
 }
 
+/* It is not opened: what waits for it would wait in vain. */
+static int fail_opening(struct nt_subsystem *s, const struct nt_config_ns *c, int error, const char *why)
+{
+	report(s->nqn, c, error, why);
+	if (s->ns[c->nsid] && nt_is_held(s->ns[c->nsid]))
+		nt_namespace_remove(s->ns[c->nsid]);
+	return error;
+}
+
 /* The configuration may have changed meanwhile: then it decides what is opened now. */
 static void opened(struct nb_opening *o, int error, struct nb_backend *b)
 {
@@ -268,11 +290,9 @@ static void opened(struct nb_opening *o, int error, struct nb_backend *b)
 	bool wanted = s && !sv->stop && nt_same_ns(c, &p->config);
 
 	*find_pending(sv, p->nqn, p->config.nsid) = p->next;
-	if (wanted && error) {
-		report(p->nqn, c, error, o->why);
-		if (s->ns[c->nsid] && nt_is_held(s->ns[c->nsid]))
-			nt_namespace_remove(s->ns[c->nsid]);
-	} else if (wanted)
+	if (wanted && error)
+		fail_opening(s, c, error, o->why);
+	else if (wanted)
 		error = take_opened(sv, s, p, c, b);
 	else
 		nb_close(b);
@@ -300,7 +320,7 @@ int nt_open_later(struct nt_server *sv, struct nt_subsystem *s, const struct nt_
 	if (!copied) {
 		if (p)
 			free_pending(p);
-		return ENOMEM;
+		return fail_opening(s, c, ENOMEM, "");
 	}
 	p->server = sv;
 	p->opening.done = opened;
@@ -313,7 +333,7 @@ int nt_open_later(struct nt_server *sv, struct nt_subsystem *s, const struct nt_
 	if (!error)
 		return 0;
 	sv->pending = p->next;
-	report(s->nqn, c, error, p->opening.why);
+	fail_opening(s, c, error, p->opening.why);
 	free_pending(p);
 	return error;
 }

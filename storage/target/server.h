@@ -119,8 +119,9 @@ int nt_open_later(struct nt_server *s, struct nt_subsystem *x, const struct nt_c
 bool nt_is_opening(struct nt_server *s, const char *nqn, uint32_t nsid);
 uint32_t nt_opening_count(const struct nt_server *s);
 
-/* hold.c: another opening of the medium is to take its place. It ends, and requests wait meanwhile. False: no memory. */
-bool nt_hold_medium(struct nt_server *s, struct nt_namespace *ns);
+/* hold.c: another opening of the medium is to take its place. It ends, and requests wait meanwhile, for wait_ms at most
+ * (0: the default). False: no memory. */
+bool nt_hold_medium(struct nt_server *s, struct nt_namespace *ns, uint32_t wait_ms);
 bool nt_is_held(const struct nt_namespace *ns);
 void nt_reread(struct nt_server *s, unsigned wrong); /* the configuration: says so when everything is open */
 void nt_listeners_turn(struct nt_server *s, uint64_t *next);

@@ -373,7 +373,7 @@ static void take_medium(struct nt_namespace *ns, struct nb_backend *b)
 void nt_namespace_replace(struct nt_namespace *ns, struct nb_backend *b)
 {
 	struct nb_backend *old = ns->backend;
-	bool resized = b->size != old->size, listed = old->parts || b->parts;
+	bool other = b->size != old->size || b->readonly != old->readonly, listed = old->parts || b->parts;
 
 	take_medium(ns, b);
 	nb_close(old);
@@ -381,7 +381,7 @@ void nt_namespace_replace(struct nt_namespace *ns, struct nb_backend *b)
 	nt_announce(ns->subsystem->target);
 	if (listed)
 		nt_event_discovery(ns->subsystem->target);
-	if (resized)
+	if (other)
 		nt_event_ns(ns->subsystem, ns->nsid);
 	ana_changed(ns->subsystem);
 }

@@ -144,7 +144,7 @@ moves_back() {
 	ends && return $status
 }
 # Both ends have both kinds, and the ways are closed and opened under load: each time another is taken, and both ends say which and why
-way_is() { # WAY WHY: in the target's status, of its only host
+way_is() { # WAY WHY: in the target's status, of its only host. The controller of a way that was cut may be there for a while
 	"${on_b[@]}" timeout -k 2 20 "$TARGET" status >"$work/status" && python3 - "$work/status" $NQN "$@" <<-'END'
 		import json, sys
 		c = [(c["way"], c["why"]) for s in json.load(open(sys.argv[1]))["subsystems"] if s["nqn"] == sys.argv[2] for c in s["controllers"]]
@@ -160,10 +160,10 @@ all_ways() {
 	serve $V4_B --transport auto || { cat "$work/target.err"; return 1; }
 	PATIENT_PEER=1 client "$(url auto $V4_B)" RoCE TCP iWARP TCP iWARP >"$work/client.out" 2>&1 &
 	c=$!
-	says 'now by RoCE: ' && way_is "RoCE by Verbena" "has chosen RDMA" && close_port meta l4proto '{ udp, tcp }' th dport != 4420 &&
-		says 'now by TCP: ' && way_is TCP "RDMA did not work" && nft flush chain inet closed in && nft add rule inet closed in iifname net0 udp dport 4791 drop &&
-		says 'now by iWARP: ' && way_is "iWARP by Verbena" "has chosen RDMA" && nft add rule inet closed in iifname net0 tcp dport != 4420 drop &&
-		wait_for 60 eval '[ $(grep -c "now by TCP" "$work/client.out") = 2 ]' && way_is TCP "RDMA did not work" && open_port || status=1
+	says 'now by RoCE: ' && wait_for 30 way_is "RoCE by Verbena" "has chosen RDMA" && close_port meta l4proto '{ udp, tcp }' th dport != 4420 &&
+		says 'now by TCP: ' && wait_for 30 way_is TCP "RDMA did not work" && nft flush chain inet closed in && nft add rule inet closed in iifname net0 udp dport 4791 drop &&
+		says 'now by iWARP: ' && wait_for 30 way_is "iWARP by Verbena" "has chosen RDMA" && nft add rule inet closed in iifname net0 tcp dport != 4420 drop &&
+		wait_for 60 eval '[ $(grep -c "now by TCP" "$work/client.out") = 2 ]' && wait_for 30 way_is TCP "RDMA did not work" && open_port || status=1
 	wait $c || status=1
 	cat "$work/client.out"
 	open_port 2>/dev/null

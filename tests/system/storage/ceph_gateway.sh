@@ -73,7 +73,7 @@ reopened() {
 	local load n
 	on_disk tcp --seconds=4 --depth=4 --write=100 bench @ &
 	load=$!
-	sleep 1
+	wait_for 20 gateway_says '"at_medium": [1-9]' || return 1
 	for n in 2 1; do
 		sed -i "s/\"wait_seconds\": [12]/\"wait_seconds\": $n/g" "$work/gateway.json"
 		: >"$work/gateway.err"

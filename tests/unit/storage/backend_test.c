@@ -202,6 +202,46 @@ static void what_cannot_be_opened_says_so(void)
 	nb_ring_close(ring);
 }
 
+static struct nb_clock ends_the_next, ended, last;
+static unsigned turns_of_ended, turns_of_last;
+
+static uint64_t end_the_next(struct nb_clock *c, uint64_t now)
+{
+	nb_ring_unclock(ring, c);
+	nb_ring_unclock(ring, &ended);
+	return 3000;
+}
+
+static uint64_t count_ended(struct nb_clock *c, uint64_t now)
+{
+	turns_of_ended++;
+	return 1000;
+}
+
+static uint64_t count_last(struct nb_clock *c, uint64_t now)
+{
+	turns_of_last++;
+	return 2000;
+}
+
+/* The last request of a namespace ends its medium, and perhaps a whole subsystem with others. */
+static void a_turn_may_end_itself_and_the_next(void)
+{
+	ends_the_next.turn = end_the_next;
+	ended.turn = count_ended;
+	last.turn = count_last;
+	SAME(nb_ring_open(&ring, false), 0);
+	nb_ring_clock(ring, &last); /* what comes later has its turn earlier */
+	nb_ring_clock(ring, &ended);
+	nb_ring_clock(ring, &ends_the_next);
+	SAME(nb_ring_turn(ring, 1), 2000);
+	SAME(turns_of_ended, 0);
+	SAME(turns_of_last, 1);
+	SAME(nb_ring_turn(ring, 2), 2000);
+	SAME(turns_of_last, 2);
+	nb_ring_close(ring);
+}
+
 int main(void)
 {
 	RUN(files_and_memory_keep_what_they_are_given);
@@ -209,5 +249,6 @@ int main(void)
 	RUN(a_file_that_is_shorter_than_its_namespace_gives_errors);
 	RUN(an_image_is_known_again);
 	RUN(what_cannot_be_opened_says_so);
+	RUN(a_turn_may_end_itself_and_the_next);
 	return 0;
 }

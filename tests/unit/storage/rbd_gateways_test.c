@@ -73,7 +73,6 @@ static bool object_has(const char *what)
 	return strstr(text, what);
 }
 
-/* The object names an owner that is silent. */
 /* A pool that is full lets no watch begin or end. */
 static void a_gateway_lives_on_while_its_watch_does_not_come_back(void)
 {
@@ -108,6 +107,7 @@ static void a_gateway_lives_on_while_its_watch_does_not_come_back(void)
 	SAME(fake_watches(), 0);
 }
 
+/* The object names an owner that is silent. */
 static void a_silent_owner_is_blocklisted_first(void)
 {
 	fake_put_object("verbena-gateways 2\nepoch 5\nowner x 192.0.2.9:0/9\nwanted -\n"

@@ -247,6 +247,20 @@ static void another_size_is_told(void)
 	down();
 }
 
+static void an_opening_that_is_read_only_is_told(void)
+{
+	struct nb_backend *b;
+	char why[NB_WHY];
+
+	up();
+	SAME(open_backend("p/i", true, why, &b), 0);
+	SAME(admin->q.ctrl->changed_count, 0);
+	nt_namespace_replace(ns, b);
+	SAME(admin->q.ctrl->changed_count, 1);
+	SAME(act(io_command(NV_IO_WRITE, 0, 8)), NV_WRITE_PROTECTED | NV_DNR);
+	down();
+}
+
 /* Before it is watched, nobody tells of a change. */
 static void a_size_that_changes_while_the_image_is_opened_is_seen(void)
 {
@@ -356,6 +370,7 @@ int main(void)
 	RUN(a_host_that_leaves_meanwhile_is_no_matter);
 	RUN(a_blocklisted_target_sends_hosts_to_another);
 	RUN(another_size_is_told);
+	RUN(an_opening_that_is_read_only_is_told);
 	RUN(a_size_that_changes_while_the_image_is_opened_is_seen);
 	RUN(writes_that_wait_for_space_leave_their_places_to_reads);
 	RUN(snapshots_are_read_only);

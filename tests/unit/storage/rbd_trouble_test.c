@@ -214,6 +214,53 @@ static void a_write_that_finds_no_space_in_time_is_answered_late(void)
 	all_closed();
 }
 
+/* Hosts repeat it at the opening that takes its place. */
+static void an_image_that_is_closed_answers_what_waits_for_space(void)
+{
+	static char data[4096];
+	struct action waits,
+	        comes = {.r = {.op = NB_WRITE, .offset = 8192, .length = 4096, .data = data, .done = action_done}};
+
+	a = gateway("a");
+	until_access(a, NB_HERE);
+	a->changed = count_full;
+	said_full = 0;
+	set_full(ENOSPC);
+	begin(&waits, a, NB_WRITE, data);
+	for (int ms = 0; ms < LONG_MS && !said_full; ms += 10)
+		one_turn(10);
+	SAME(said_full, 1);
+	set_stopped(true);
+	nb_submit(a, &comes.r); /* it is refused after the end */
+	nb_close(a);
+	set_stopped(false);
+	for (int ms = 0; ms < LONG_MS && !(waits.done && comes.done); ms += 10)
+		one_turn(10);
+	CHECK(waits.done && waits.error == NB_FENCED && comes.done && comes.error == NB_FENCED);
+	set_full(0);
+	all_closed();
+}
+
+/* … although the cluster shuts it out while it ends. */
+static void an_image_that_is_closed_does_not_come_back(void)
+{
+	static char data[4096];
+	struct action reads;
+
+	a = gateway("a");
+	until_access(a, NB_HERE);
+	set_stopped(true);
+	begin(&reads, a, NB_READ, data);
+	nb_close(a);
+	set_fails(ESHUTDOWN);
+	set_stopped(false);
+	for (int ms = 0; ms < LONG_MS && !reads.done; ms += 10)
+		one_turn(10);
+	CHECK(reads.done && reads.error == NB_FENCED);
+	set_fails(0);
+	all_closed();
+}
+
 struct opening {
 	struct nb_opening o;
 	bool done;
@@ -286,6 +333,8 @@ int main(void)
 	RUN(a_pool_that_is_full_keeps_writes_waiting_and_nothing_else);
 	RUN(a_write_does_not_overtake_one_to_the_same_blocks_that_waits);
 	RUN(a_write_that_finds_no_space_in_time_is_answered_late);
+	RUN(an_image_that_is_closed_answers_what_waits_for_space);
+	RUN(an_image_that_is_closed_does_not_come_back);
 	RUN(images_are_opened_while_the_loop_goes_on);
 	RUN(a_cluster_that_lets_nobody_in_says_so_to_all);
 	nb_ring_close(ring);
