@@ -57,6 +57,8 @@ int vb_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask, struct 
 		attr->rate_limit = qp->attr.rate_limit;
 	if (attr->qp_state == IBV_QPS_RESET && vb_qp_is_iwarp(qp)) /* iWARP has one state, Idle, for both */
 		attr->qp_state = attr->cur_qp_state = IBV_QPS_INIT;
+	if (mask & IBV_QP_STATE) /* as rdma-core */
+		__atomic_store_n(&ibqp->state, attr->qp_state, __ATOMIC_RELAXED);
 	query_psns(qp, attr);
 	vb_unlock(&qp->sq_lock);
 	vb_unlock(&qp->node->progress);
