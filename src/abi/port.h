@@ -9,5 +9,7 @@
  * the process for those. Returns 0 or an errno value. */
 __attribute__((visibility("default"))) int vb_query_port_bare(struct ibv_context *context, uint8_t port,
                                                               struct ibv_port_attr *attr);
+/* The static rate of a port's speed, as in path records: vb_port_rate. */
+__attribute__((visibility("default"))) enum ibv_rate vb_rate_of_port(const struct ibv_port_attr *port);
 
 #endif
