@@ -242,6 +242,32 @@ int rcm_qp_rts(struct rcm_id *id, uint8_t initiator_depth)
 	return ibv_modify_qp(id->id.qp, &attr, mask);
 }
 
+/* Writes that a peer on this host has copied itself move no PSN, and are not noticed. */
+void rcm_qp_hear(struct rcm_id *id)
+{
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr attr;
+
+	rcm_lock();
+	const struct vb_cm_conn *conn = id->conn;
+	bool waits = conn && (conn->state == VB_CM_REP_SENT || conn->state == VB_CM_MRA_REP_RCVD);
+
+	rcm_unlock();
+	if (!waits || !id->id.qp || ibv_query_qp(id->id.qp, &attr, IBV_QP_STATE | IBV_QP_RQ_PSN, &init))
+		return;
+	rcm_lock();
+	if (attr.qp_state >= IBV_QPS_RTR && attr.qp_state <= IBV_QPS_SQE && attr.rq_psn != id->path.rq_psn)
+		id->heard = true;
+	rcm_unlock();
+}
+
+/* IBA 12.9.7: data before the RTU establishes the connection, as rdma_notify(3) does. */
+void rcm_establish_heard(struct rcm_id *id)
+{
+	if (id->heard && id->conn)
+		vb_cm_establish(&rcm.cm, id->conn, vb_gsi_client_now());
+}
+
 int rcm_qp_err(struct rcm_id *id)
 {
 	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
