@@ -16,7 +16,11 @@ int vb_query_qp_data_in_order(struct ibv_qp *qp, enum ibv_wr_opcode op, uint32_t
  * peer offers, it accepts 0. Options of another vendor are invalid. */
 int vb_set_ece(struct ibv_qp *qp, struct ibv_ece *ece)
 {
-	if (!vb_qp_is_sound(qp) || !ece || ece->comp_mask || ece->vendor_id != VB_VENDOR_ID)
+	if (!vb_qp_is_sound(qp) || !ece)
+		return EINVAL;
+	if (!ece->vendor_id) /* as rdma-core: the peer has no such options */
+		return EOPNOTSUPP;
+	if (ece->comp_mask || ece->vendor_id != VB_VENDOR_ID)
 		return EINVAL;
 	ece->options = 0;
 	return 0;
