@@ -4,6 +4,7 @@
 #include <errno.h>
 
 #include "abi/abi.h"
+#include "abi/port.h"
 #include "core/handle.h"
 
 /* No: the data is stored by memcpy and process_vm_writev, of which only the last bytes are ordered. */
@@ -41,4 +42,9 @@ struct ibv_ah *vb_create_ah_from_wc(struct ibv_pd *pd, struct ibv_wc *wc, struct
 	if (vb_init_ah_from_wc(pd->context, port, wc, grh, &attr))
 		return NULL;
 	return vb_create_ah(pd, &attr);
+}
+
+bool vb_queue_pair_has_heard(struct ibv_context *context, uint32_t qpn)
+{
+	return vb_qp_has_heard(context, qpn);
 }

@@ -1,6 +1,7 @@
 // qp_state.c - the attributes that a connection sets on its queue pair, for each state
 // follows: rdma_init_qp_attr(3), rdma_create_qp(3); IBA volume 1, 10.3.1 (states), 12.7 (which field of REQ and REP)
 // SPDX-License-Identifier: MIT
+#include "abi/port.h"
 #include "rdmacm/fabric.h"
 #include "rdmacm/hardware.h"
 
@@ -242,22 +243,19 @@ int rcm_qp_rts(struct rcm_id *id, uint8_t initiator_depth)
 	return ibv_modify_qp(id->id.qp, &attr, mask);
 }
 
-/* Writes that a peer on this host has copied itself move no PSN, and are not noticed. */
+/* By its number, because the program may have destroyed it by ibv_destroy_qp. */
 void rcm_qp_hear(struct rcm_id *id)
 {
-	struct ibv_qp_init_attr init;
-	struct ibv_qp_attr attr;
-
 	rcm_lock();
 	const struct vb_cm_conn *conn = id->conn;
-	bool waits = conn && (conn->state == VB_CM_REP_SENT || conn->state == VB_CM_MRA_REP_RCVD);
+	bool waits = conn && id->source.dev && (conn->state == VB_CM_REP_SENT || conn->state == VB_CM_MRA_REP_RCVD);
+	uint32_t qpn = waits ? conn->local_qpn : 0;
 
 	rcm_unlock();
-	if (!waits || !id->id.qp || ibv_query_qp(id->id.qp, &attr, IBV_QP_STATE | IBV_QP_RQ_PSN, &init))
+	if (!waits || !vb_queue_pair_has_heard(id->source.dev->verbs, qpn))
 		return;
 	rcm_lock();
-	if (attr.qp_state >= IBV_QPS_RTR && attr.qp_state <= IBV_QPS_SQE && attr.rq_psn != id->path.rq_psn)
-		id->heard = true;
+	id->heard = true;
 	rcm_unlock();
 }
 

@@ -437,7 +437,7 @@ int rcm_qp_rtr(struct rcm_id *id, uint8_t responder_resources);
 int rcm_qp_rts(struct rcm_id *id, uint8_t initiator_depth);
 int rcm_qp_err(struct rcm_id *id);
 /* If the RTU is missing: notes whether the queue pair has received something. To be called before the queue pair leaves
- * RTS. qp_lock held. */
+ * RTS. rcm.lock not held. */
 void rcm_qp_hear(struct rcm_id *id);
 /* After rcm_qp_hear: establishes a connection whose peer has our REP, although its RTU is missing. rcm.lock held. */
 void rcm_establish_heard(struct rcm_id *id);
