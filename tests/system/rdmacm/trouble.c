@@ -1,6 +1,8 @@
 // trouble.c - a network that loses and repeats, and peers that send arbitrary messages
 // follows: IBA volume 1, 12.9 (retries, stale connections), 12.6 (messages)
 // SPDX-License-Identifier: MIT
+#include <rdma/rdma_verbs.h>
+
 #include "cm.h"
 #include "fake_gsi.h"
 #include "frame/cm.h"
