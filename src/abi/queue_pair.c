@@ -4,6 +4,7 @@
 #include <errno.h>
 
 #include "abi/abi.h"
+#include "abi/port.h"
 #include "core/handle.h"
 
 /* No: the data is stored by memcpy and process_vm_writev, of which only the last bytes are ordered. */
@@ -16,7 +17,11 @@ int vb_query_qp_data_in_order(struct ibv_qp *qp, enum ibv_wr_opcode op, uint32_t
  * peer offers, it accepts 0. Options of another vendor are invalid. */
 int vb_set_ece(struct ibv_qp *qp, struct ibv_ece *ece)
 {
-	if (!vb_qp_is_sound(qp) || !ece || ece->comp_mask || ece->vendor_id != VB_VENDOR_ID)
+	if (!vb_qp_is_sound(qp) || !ece)
+		return EINVAL;
+	if (!ece->vendor_id) /* as rdma-core: the peer has no such options */
+		return EOPNOTSUPP;
+	if (ece->comp_mask || ece->vendor_id != VB_VENDOR_ID)
 		return EINVAL;
 	ece->options = 0;
 	return 0;
@@ -37,4 +42,9 @@ struct ibv_ah *vb_create_ah_from_wc(struct ibv_pd *pd, struct ibv_wc *wc, struct
 	if (vb_init_ah_from_wc(pd->context, port, wc, grh, &attr))
 		return NULL;
 	return vb_create_ah(pd, &attr);
+}
+
+bool vb_queue_pair_has_heard(struct ibv_context *context, uint32_t qpn)
+{
+	return vb_qp_has_heard(context, qpn);
 }

@@ -2,6 +2,7 @@
 // follows: IBA 9.11.1 (static rate control); ibv_rate_to_mult(3), ibv_rate_to_mbps(3)
 // SPDX-License-Identifier: MIT
 #include "abi/dispatch.h"
+#include "abi/port.h"
 #include "core/static_rate.h"
 
 #define FIND(field, value, result, none)                          \
@@ -32,4 +33,9 @@ VB_EXPORT int ibv_rate_to_mbps(enum ibv_rate rate)
 VB_EXPORT enum ibv_rate mbps_to_ibv_rate(int mbps)
 {
 	FIND(mbps, mbps, rate, IBV_RATE_MAX);
+}
+
+enum ibv_rate vb_rate_of_port(const struct ibv_port_attr *port)
+{
+	return vb_port_rate(port);
 }

@@ -7,6 +7,7 @@
 
 #include "core/buffer.h"
 #include "core/handle.h"
+#include "core/mw.h"
 #include "core/verbs.h"
 #include "util/guard.h"
 
@@ -27,7 +28,7 @@ static int advised_range(struct ibv_pd *pd, bool write, const struct ibv_sge *sg
 
 	/* a region without on-demand paging is not one of those that advice is about; a dma-buf is always there */
 	if (!vb_mr_read_shared(node->seg, sge->lkey, &view) || !(view.access & (IBV_ACCESS_ON_DEMAND | VB_MR_BY_OWNER)))
-		return ENOENT;
+		return vb_mw_has_key(node, sge->lkey) ? EINVAL : ENOENT;
 	if (view.pd != id || (write && !(view.access & IBV_ACCESS_LOCAL_WRITE)))
 		return EPERM;
 	return vb_mr_view_allows(&view, id, 0, sge->addr, sge->length, 0, va) ? 0 : EFAULT;

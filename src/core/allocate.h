@@ -7,7 +7,7 @@
 #include "core/core.h"
 
 /* resource_type of the callbacks. The upper 32 bits are RDMA_DRIVER_UNKNOWN. */
-enum vb_resource { VB_RESOURCE_QP = 1, VB_RESOURCE_CQ, VB_RESOURCE_SRQ };
+enum vb_resource { VB_RESOURCE_QP = 1, VB_RESOURCE_CQ, VB_RESOURCE_SRQ, VB_RESOURCE_WQ };
 
 /* Asks the allocators of pd (or NULL) for a buffer of zeros for a queue. *theirs is the buffer, or NULL if the caller is
  * to allocate it. 0, or an errno value. No lock held, because the program is called. */

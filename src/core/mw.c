@@ -434,6 +434,16 @@ void vb_mw_enter(struct vb_node *node, uint32_t entry, uint32_t key, uint32_t pd
 	vb_unlock(&node->mw_lock);
 }
 
+bool vb_mw_has_key(struct vb_node *node, uint32_t key)
+{
+	vb_lock(&node->mw_lock);
+	const struct vb_window *t = window_of(node, key);
+	bool has = t && t->key == key;
+
+	vb_unlock(&node->mw_lock);
+	return has;
+}
+
 /* Ends its binding, if there is one, and forgets the window. Returns its key; 0 while the binding fades. */
 static uint32_t window_close(struct vb_node *node, struct vb_window *t)
 {

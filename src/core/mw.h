@@ -32,6 +32,8 @@ static inline struct vb_window *vb_mw_of_entry(const struct vb_node *node, const
 	return &node->keys->windows[entry - vb_seg_mr(node->seg, 0)];
 }
 
+/* Is it a window's key, bound or not? No spin lock of a higher rank held. */
+bool vb_mw_has_key(struct vb_node *node, uint32_t key);
 /* Executes a LOCAL_INV, of a region or of a window, or a BIND_MW. All requests before it must be done. Under sq_lock. */
 enum vb_mw_result vb_mw_execute(struct vb_qp *qp, struct vb_swqe *w);
 /* The queue pair has an error, and this is its oldest request. If it has ended a binding before, and nobody copies with that

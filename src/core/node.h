@@ -164,6 +164,9 @@ void vb_timer_at(struct vb_node *node, uint64_t at);
 int vb_roce_request_lane(struct vb_node *node);
 /* This process joins or leaves a multicast group. Under mcast_lock, no spin lock held. 0 or an errno. */
 int vb_roce_membership(struct vb_node *node, const union ibv_gid *group, uint32_t ifindex, bool join);
+/* An interface is deleted: this process leaves its groups there, although queue pairs are still attached. No spin lock
+ * held. */
+void vb_roce_interface_gone(struct vb_node *node, uint32_t ifindex);
 /* A queue pair of this process is attached to a multicast group of a fabric, or detached. No lock held. 0 or an errno: ENOMEM
  * (too many groups), EAGAIN (the fabric process is stopped). */
 int vb_ib_membership(struct vb_node *node, const union ibv_gid *group, uint16_t mlid, bool attach);

@@ -23,6 +23,26 @@ static void query_psns(const struct vb_qp *qp, struct ibv_qp_attr *attr)
 		attr->sq_psn = sq_psn;
 }
 
+bool vb_qp_has_heard(struct ibv_context *context, uint32_t qpn)
+{
+	struct vb_node *node = vb_ctx(context)->node;
+	struct vb_qp *qp = vb_qp_hold_number(node, qpn);
+	struct ibv_qp_attr attr;
+
+	if (!qp)
+		return false;
+	vb_lock(&node->progress);
+	vb_lock(&qp->sq_lock);
+	attr.rq_psn = qp->attr.rq_psn;
+	query_psns(qp, &attr);
+	bool heard = attr.rq_psn != qp->attr.rq_psn;
+
+	vb_unlock(&qp->sq_lock);
+	vb_unlock(&node->progress);
+	vb_qp_drop(qp);
+	return heard;
+}
+
 /* A handle of another process's target, which has no queues. */
 static int query_far(struct vb_qp *h, struct ibv_qp_attr *attr, struct ibv_qp_init_attr *init)
 {
@@ -57,6 +77,8 @@ int vb_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask, struct 
 		attr->rate_limit = qp->attr.rate_limit;
 	if (attr->qp_state == IBV_QPS_RESET && vb_qp_is_iwarp(qp)) /* iWARP has one state, Idle, for both */
 		attr->qp_state = attr->cur_qp_state = IBV_QPS_INIT;
+	if (mask & IBV_QP_STATE) /* as rdma-core */
+		__atomic_store_n(&ibqp->state, attr->qp_state, __ATOMIC_RELAXED);
 	query_psns(qp, attr);
 	vb_unlock(&qp->sq_lock);
 	vb_unlock(&qp->node->progress);

@@ -4,14 +4,18 @@
 #include "core/static_rate.h"
 
 const struct vb_static_rate vb_static_rates[VB_STATIC_RATES] = {
-        {IBV_RATE_2_5_GBPS, 1, 2500},     {IBV_RATE_5_GBPS, 2, 5000},         {IBV_RATE_10_GBPS, 4, 10000},
-        {IBV_RATE_20_GBPS, 8, 20000},     {IBV_RATE_30_GBPS, 12, 30000},      {IBV_RATE_40_GBPS, 16, 40000},
-        {IBV_RATE_60_GBPS, 24, 60000},    {IBV_RATE_80_GBPS, 32, 80000},      {IBV_RATE_120_GBPS, 48, 120000},
-        {IBV_RATE_14_GBPS, -1, 14062},    {IBV_RATE_56_GBPS, -1, 56250},      {IBV_RATE_112_GBPS, -1, 112500},
-        {IBV_RATE_168_GBPS, -1, 168750},  {IBV_RATE_25_GBPS, -1, 25781},      {IBV_RATE_100_GBPS, -1, 103125},
-        {IBV_RATE_200_GBPS, -1, 206250},  {IBV_RATE_300_GBPS, -1, 309375},    {IBV_RATE_28_GBPS, 11, 28125},
-        {IBV_RATE_50_GBPS, 20, 53125},    {IBV_RATE_400_GBPS, 160, 425000},   {IBV_RATE_600_GBPS, 240, 637500},
-        {IBV_RATE_800_GBPS, 320, 850000}, {IBV_RATE_1200_GBPS, 480, 1275000},
+        {IBV_RATE_2_5_GBPS, 1, 2500, 2500},          {IBV_RATE_5_GBPS, 2, 5000, 5000},
+        {IBV_RATE_10_GBPS, 4, 10000, 10000},         {IBV_RATE_20_GBPS, 8, 20000, 20000},
+        {IBV_RATE_30_GBPS, 12, 30000, 30000},        {IBV_RATE_40_GBPS, 16, 40000, 40000},
+        {IBV_RATE_60_GBPS, 24, 60000, 60000},        {IBV_RATE_80_GBPS, 32, 80000, 80000},
+        {IBV_RATE_120_GBPS, 48, 120000, 120000},     {IBV_RATE_14_GBPS, -1, 14062, 14000},
+        {IBV_RATE_56_GBPS, -1, 56250, 56000},        {IBV_RATE_112_GBPS, -1, 112500, 112000},
+        {IBV_RATE_168_GBPS, -1, 168750, 168000},     {IBV_RATE_25_GBPS, -1, 25781, 25000},
+        {IBV_RATE_100_GBPS, -1, 103125, 100000},     {IBV_RATE_200_GBPS, -1, 206250, 200000},
+        {IBV_RATE_300_GBPS, -1, 309375, 300000},     {IBV_RATE_28_GBPS, 11, 28125, 28000},
+        {IBV_RATE_50_GBPS, 20, 53125, 50000},        {IBV_RATE_400_GBPS, 160, 425000, 400000},
+        {IBV_RATE_600_GBPS, 240, 637500, 600000},    {IBV_RATE_800_GBPS, 320, 850000, 800000},
+        {IBV_RATE_1200_GBPS, 480, 1275000, 1200000},
 };
 
 /* IBA 14.2.5.6 (PortInfo): LinkSpeedActive is one bit per speed, from 2.5 Gb/s; LinkWidthActive one per width. */
@@ -36,4 +40,15 @@ uint32_t vb_static_kbps(uint8_t rate, const struct ibv_port_attr *port)
 			               ? (uint32_t)vb_static_rates[i].mbps * 1000
 			               : 0;
 	return 0;
+}
+
+enum ibv_rate vb_port_rate(const struct ibv_port_attr *port)
+{
+	uint32_t mbps = vb_port_mbps(port);
+	const struct vb_static_rate *best = NULL;
+
+	for (const struct vb_static_rate *r = vb_static_rates; r < vb_static_rates + VB_STATIC_RATES; r++)
+		if (r->nominal >= 10000 && (uint32_t)r->nominal <= mbps && (!best || r->nominal > best->nominal))
+			best = r;
+	return best ? best->rate : IBV_RATE_MAX;
 }

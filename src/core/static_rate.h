@@ -7,10 +7,11 @@
 #include <infiniband/verbs.h>
 #include <stdint.h>
 
-/* mult: multiples of 2.5 Gb/s; -1 if the rate is not a whole multiple, or is too new to have one. */
+/* mult: multiples of 2.5 Gb/s; -1 if the rate is not a whole multiple, or is too new to have one. nominal: the speed in its
+ * name, in Mb/s, as vb_port_mbps has it. */
 struct vb_static_rate {
 	enum ibv_rate rate;
-	int mult, mbps;
+	int mult, mbps, nominal;
 };
 
 #define VB_STATIC_RATES 23u
@@ -18,6 +19,8 @@ extern const struct vb_static_rate vb_static_rates[VB_STATIC_RATES];
 
 /* The speed of all lanes of a port, in Mb/s; 0: unknown. */
 uint32_t vb_port_mbps(const struct ibv_port_attr *port);
+/* The code of a port's speed, rounded down. As in Linux, below 10 Gb/s it is IBV_RATE_MAX: the port's own. */
+enum ibv_rate vb_port_rate(const struct ibv_port_attr *port);
 /* The limit that a static rate is for packets that leave this port, in kbit/s. 0: none, because the port is not faster, or
  * the rate is unknown. */
 uint32_t vb_static_kbps(uint8_t rate, const struct ibv_port_attr *port);

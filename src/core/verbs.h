@@ -80,6 +80,9 @@ int vb_modify_qp_rate_limit(struct ibv_qp *qp, struct ibv_qp_rate_limit_attr *li
  * program cannot be met. */
 int vb_modify_qp_here(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask);
 int vb_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask, struct ibv_qp_init_attr *init);
+/* For librdmacm. Has the queue pair of this process with this number, in a state that receives, received anything since it
+ * was in RTR? What a peer on the same host has copied itself moves no PSN, and is not noticed. */
+bool vb_qp_has_heard(struct ibv_context *context, uint32_t qpn);
 int vb_destroy_qp(struct ibv_qp *qp);
 struct ibv_qp_ex *vb_qp_to_qp_ex(struct ibv_qp *qp); /* NULL with EOPNOTSUPP unless made with send_ops_flags */
 int vb_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr);

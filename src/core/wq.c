@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "core/allocate.h"
 #include "core/arrival.h"
 #include "core/async.h"
 #include "core/cq.h"
@@ -191,18 +192,25 @@ static int check_wq_attr(const struct ibv_context *context, const struct ibv_wq_
 	return attr->max_wr && attr->max_wr <= VB_MAX_QP_WR && attr->max_sge <= VB_MAX_SGE ? 0 : EINVAL;
 }
 
-static struct vb_wq *wq_new(uint32_t max_wr, uint32_t max_sge)
+/* NULL with errno set on failure. */
+static struct vb_wq *wq_new(struct vb_pd *pd, uint32_t max_wr, uint32_t max_sge)
 {
 	uint32_t slots = vb_pow2(max_wr);
 	size_t receives = slots * sizeof(struct vb_rwqe);
+	size_t size = receives + (size_t)slots * max_sge * sizeof(struct ibv_sge);
 	struct vb_wq *wq = calloc(1, sizeof(*wq));
+	int err = wq ? vb_memory_ask(pd, size, VB_RESOURCE_WQ, &wq->rq.theirs) : ENOMEM;
 
-	if (wq)
-		wq->rq.wqe = calloc(1, receives + (size_t)slots * max_sge * sizeof(struct ibv_sge));
-	if (!wq || !wq->rq.wqe) {
+	if (!err)
+		wq->rq.wqe = wq->rq.theirs ? wq->rq.theirs : calloc(1, size);
+	if (!err && !wq->rq.wqe)
+		err = ENOMEM;
+	if (err) {
 		free(wq);
+		errno = err;
 		return NULL;
 	}
+	wq->pd = pd;
 	wq->rq.sge = (struct ibv_sge *)((char *)wq->rq.wqe + receives);
 	wq->rq.max_wr = slots;
 	wq->rq.mask = slots - 1;
@@ -217,7 +225,10 @@ static void wq_free(struct vb_wq *wq)
 {
 	pthread_mutex_destroy(&wq->ack_lock);
 	pthread_cond_destroy(&wq->ack_cond);
-	free(wq->rq.wqe);
+	if (wq->rq.theirs)
+		vb_memory_give(wq->pd, wq->rq.theirs, VB_RESOURCE_WQ);
+	else
+		free(wq->rq.wqe);
 	vb_object_free(wq, &wq->made);
 }
 
@@ -271,12 +282,15 @@ struct ibv_wq *vb_create_wq(struct ibv_context *context, struct ibv_wq_init_attr
 {
 	static _Atomic uint32_t last;
 	int err = check_wq_attr(context, attr);
-	struct vb_wq *wq = err ? NULL : wq_new(attr->max_wr, attr->max_sge ? attr->max_sge : 1);
 
-	if (!wq) {
-		errno = err ? err : ENOMEM;
+	if (err) {
+		errno = err;
 		return NULL;
 	}
+	struct vb_wq *wq = wq_new(vb_pd(attr->pd), attr->max_wr, attr->max_sge ? attr->max_sge : 1);
+
+	if (!wq)
+		return NULL;
 	wq->wq.context = context;
 	wq->wq.pd = attr->pd;
 	wq->wq.cq = attr->cq;
@@ -284,7 +298,6 @@ struct ibv_wq *vb_create_wq(struct ibv_context *context, struct ibv_wq_init_attr
 	wq->wq.handle = vb_handle_next(&last);
 	wq->made = VB_MADE(wq->wq);
 	wq->node = vb_ctx(context)->node;
-	wq->pd = vb_pd(attr->pd);
 	wq->cq = vb_cq(attr->cq);
 	wq->wants = wq_flags(attr);
 	err = enter_node(wq);
@@ -310,11 +323,13 @@ int vb_destroy_wq(struct ibv_wq *ibwq)
 		return EBUSY;
 	leave_node(wq);
 	vb_async_forget(VB_CONTEXT_OF(wq), IBV_EVENT_WQ_FATAL, wq);
-	vb_pd_drop(wq->pd);
 	atomic_fetch_sub(&wq->cq->users, 1);
 	pthread_mutex_destroy(&ibwq->mutex); /* ibv_create_wq, inline in the program, has made these */
 	pthread_cond_destroy(&ibwq->cond);
+	struct vb_pd *pd = wq->pd;
+
 	wq_free(wq);
+	vb_pd_drop(pd); /* after the program's allocator has its memory back */
 	return 0;
 }
 

@@ -78,6 +78,8 @@ void vb_network_changed(struct vb_node *node)
 			seen[n] = c->dev;
 			/* reports each change only once, so the result is used for all contexts of the device */
 			what[n++] = vb_device_refresh(c->dev);
+			if (what[i] & VB_DEV_GONE)
+				vb_roce_interface_gone(node, (uint32_t)c->dev->ifindex);
 		}
 		bits = what[i];
 		for (unsigned k = 0; k < sizeof(events) / sizeof(*events); k++)

@@ -204,11 +204,10 @@ static int add_source(const struct rdma_addrinfo *hints, struct rdma_addrinfo *r
 	return 0;
 }
 
-/* Returns 0 or an errno value. */
-static int check_hints(const struct rdma_addrinfo *hints)
+int rcm_check_question(const char *node, const char *service, const struct rdma_addrinfo *hints)
 {
 	if (!hints)
-		return 0;
+		return node || service ? 0 : EINVAL;
 	if (hints->ai_flags & RAI_OF_SA)
 		return EOPNOTSUPP;
 	if (hints->ai_family == AF_IB && !rcm_fabric_present() && (rcm_open() || !rcm_fabric_present()))
@@ -222,7 +221,7 @@ RCM_EXPORT int rdma_getaddrinfo(const char *node, const char *service, const str
                                 struct rdma_addrinfo **res)
 {
 	struct answer *answer;
-	int err = (!node && !service && !hints) || !res ? EINVAL : check_hints(hints), ret;
+	int err = res ? rcm_check_question(node, service, hints) : EINVAL, ret;
 
 	if (err)
 		return rcm_fail(err);
@@ -261,44 +260,4 @@ RCM_EXPORT void rdma_freeaddrinfo(struct rdma_addrinfo *res)
 		free(res);
 		res = next;
 	}
-}
-
-/* Later releases of rdma-core declare this call. The answer is kept in the id, and an event announces it. */
-RCM_EXPORT int rdma_resolve_addrinfo(struct rdma_cm_id *cm_id, const char *node, const char *service,
-                                     const struct rdma_addrinfo *hints)
-{
-	struct rcm_id *id = rcm_id(cm_id);
-	struct rdma_addrinfo *found;
-
-	if (!rcm_ours(id))
-		return -1;
-	if (id->resolving)
-		return rcm_fail(EBUSY);
-	int ret = rdma_getaddrinfo(node, service, hints, &found);
-
-	if (ret)
-		return ret < 0 && ret != -1 ? rcm_fail(ENOENT) : -1;
-	id->resolving = true;
-	id->resolved = found;
-	ret = rcm_post_unlocked(id, (enum rdma_cm_event_type)RCM_EVENT_INTERNAL, 0);
-	if (!ret)
-		return rcm_result(rcm_complete(id));
-	rdma_freeaddrinfo(found);
-	id->resolved = NULL;
-	id->resolving = false;
-	return rcm_fail(ret);
-}
-
-RCM_EXPORT int rdma_query_addrinfo(struct rdma_cm_id *cm_id, struct rdma_addrinfo **info)
-{
-	struct rcm_id *id = rcm_id(cm_id);
-
-	if (!rcm_ours(id) || !info)
-		return rcm_fail(EINVAL);
-	if (!id->resolving || !id->resolved)
-		return rcm_fail(ENOENT);
-	*info = id->resolved;
-	id->resolved = NULL;
-	id->resolving = false;
-	return 0;
 }

@@ -463,8 +463,10 @@ RCM_EXPORT int rdma_disconnect(struct rdma_cm_id *cm_id)
 	int err = rcm_iw_disconnect(id);
 	bool by_tcp = err != ENOENT;
 
-	if (!by_tcp)
+	if (!by_tcp) {
+		rcm_qp_hear(id);
 		err = rcm_qp_err(id);
+	}
 	rcm_qp_unlock(id, cancel);
 	if (err)
 		return rcm_fail(err);
@@ -474,6 +476,7 @@ RCM_EXPORT int rdma_disconnect(struct rdma_cm_id *cm_id)
 	struct vb_cm_conn *conn = id->conn;
 
 	if (conn) {
+		rcm_establish_heard(id);
 		sent = vb_cm_disconnect(&rcm.cm, conn, NULL, 0, vb_gsi_client_now()) ||
 		       vb_cm_dreply(&rcm.cm, conn, NULL, 0, vb_gsi_client_now());
 		rcm_rearm();

@@ -139,10 +139,12 @@ static void silence_id(struct rcm_id *id)
 
 	rcm_qp_lock(id, &cancel);
 	rcm_iw_disconnect(id);
+	rcm_qp_hear(id);
 	rcm_lock();
 	if (id->state == RCM_LISTEN)
 		rcm_late_closed(id);
 	id->delivers_events = false;
+	rcm_establish_heard(id); /* so that the peer gets a DREQ, not a REJ */
 	end_connection(id);
 	rcm_unlink(id);
 	rcm_discard(rcm_unqueue(id, NULL));

@@ -152,7 +152,7 @@ static void present_joined(struct rcm_event *e)
 
 static bool present(struct rcm_event *e)
 {
-	switch ((int)e->event.event) {
+	switch (e->event.event) {
 	case RDMA_CM_EVENT_ADDR_RESOLVED:
 		addr_resolved(e);
 		return true;
@@ -176,9 +176,6 @@ static bool present(struct rcm_event *e)
 		return !e->owner->failed;
 	case RDMA_CM_EVENT_MULTICAST_JOIN:
 		present_joined(e);
-		return true;
-	case RCM_EVENT_INTERNAL:
-		e->event.event = (enum rdma_cm_event_type)RCM_EVENT_ADDRINFO_RESOLVED;
 		return true;
 	default:
 		return true;

@@ -84,7 +84,7 @@ RCM_EXPORT int rdma_create_srq_ex(struct rdma_cm_id *cm_id, struct ibv_srq_init_
 
 	if (!rcm_ours(id))
 		return -1;
-	if (!(attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) || !cm_id->verbs || !id->source.dev)
+	if (!(attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) || cm_id->srq || !cm_id->verbs || !id->source.dev)
 		return rcm_fail(EINVAL);
 	if (!(attr->comp_mask & IBV_SRQ_INIT_ATTR_PD) || !attr->pd) {
 		attr->pd = cm_id->pd;
@@ -244,6 +244,8 @@ RCM_EXPORT void rdma_destroy_qp(struct rdma_cm_id *id)
 		pthread_mutex_init(&rcm_id(id)->qp_lock, NULL);
 	rcm_qp_lock(rcm_id(id), &cancel);
 	struct ibv_qp *qp = id->qp;
+	if (rcm_id(id)->generation == rcm.generation)
+		rcm_qp_hear(rcm_id(id));
 	id->qp = NULL; /* no event that is presented from now on uses it */
 	rcm_qp_unlock(rcm_id(id), cancel);
 	/* without the lock: it waits until the program has acknowledged the queue pair's events, and the thread that does

@@ -1,6 +1,7 @@
 // qp_state.c - the attributes that a connection sets on its queue pair, for each state
 // follows: rdma_init_qp_attr(3), rdma_create_qp(3); IBA volume 1, 10.3.1 (states), 12.7 (which field of REQ and REP)
 // SPDX-License-Identifier: MIT
+#include "abi/port.h"
 #include "rdmacm/fabric.h"
 #include "rdmacm/hardware.h"
 
@@ -240,6 +241,29 @@ int rcm_qp_rts(struct rcm_id *id, uint8_t initiator_depth)
 	if (initiator_depth != RDMA_MAX_INIT_DEPTH)
 		attr.max_rd_atomic = initiator_depth;
 	return ibv_modify_qp(id->id.qp, &attr, mask);
+}
+
+/* By its number, because the program may have destroyed it by ibv_destroy_qp. */
+void rcm_qp_hear(struct rcm_id *id)
+{
+	rcm_lock();
+	const struct vb_cm_conn *conn = id->conn;
+	bool waits = conn && id->source.dev && (conn->state == VB_CM_REP_SENT || conn->state == VB_CM_MRA_REP_RCVD);
+	uint32_t qpn = waits ? conn->local_qpn : 0;
+
+	rcm_unlock();
+	if (!waits || !vb_queue_pair_has_heard(id->source.dev->verbs, qpn))
+		return;
+	rcm_lock();
+	id->heard = true;
+	rcm_unlock();
+}
+
+/* IBA 12.9.7: data before the RTU establishes the connection, as rdma_notify(3) does. */
+void rcm_establish_heard(struct rcm_id *id)
+{
+	if (id->heard && id->conn)
+		vb_cm_establish(&rcm.cm, id->conn, vb_gsi_client_now());
 }
 
 int rcm_qp_err(struct rcm_id *id)

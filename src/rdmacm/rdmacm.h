@@ -122,6 +122,7 @@ struct rcm_id {
 	bool sync;
 	bool delivers_events; /* the program gets its events: a new connection has none before it is accepted */
 	bool failed;          /* its queue pair could not be connected: later messages of the peer are ignored */
+	bool heard;           /* its queue pair has received something: the peer has our REP */
 	unsigned reported, acked;
 
 	/* The system's librdmacm serves it (rdmacm/hardware.h); by_both: it listens on all addresses, Verbena too. */
@@ -157,6 +158,10 @@ struct rcm_id {
 	void *asked; /* private data, kept for a second try over TCP */
 	size_t asked_len;
 
+	uint64_t question;              /* of rdma_resolve_addrinfo, without an answer yet; 0: none */
+	struct rdma_addrinfo *resolved; /* its answer, which the program has not fetched */
+	bool resolving;                 /* from the question until the answer is fetched */
+
 	/* used by the program's thread only */
 	uint8_t initiator_depth, responder_resources;
 	struct ibv_ece local_ece;
@@ -164,8 +169,6 @@ struct rcm_id {
 	size_t connect_len;
 	struct ibv_qp_init_attr *qp_init_attr;
 	struct rcm_mcast *mcasts, *left; /* left: groups left, freed with the id because events may still name them */
-	struct rdma_addrinfo *resolved;
-	bool resolving;
 };
 
 struct rcm_channel {
@@ -330,6 +333,9 @@ uint32_t rcm_addr_scope(const union rcm_addr *addr);
  * pointer that the program passes. */
 bool rcm_addr_for_any_adapter(const struct sockaddr *addr);
 
+/* addrinfo.c; 0 or errno: may rdma_getaddrinfo be asked this? */
+int rcm_check_question(const char *node, const char *service, const struct rdma_addrinfo *hints);
+
 /* bind.c; 0 or errno */
 /* passive: the program may listen there. */
 int rcm_bind(struct rcm_id *id, const union rcm_addr *addr, bool passive);
@@ -430,6 +436,11 @@ int rcm_qp_init(struct rcm_id *id, struct ibv_qp *qp);
 int rcm_qp_rtr(struct rcm_id *id, uint8_t responder_resources);
 int rcm_qp_rts(struct rcm_id *id, uint8_t initiator_depth);
 int rcm_qp_err(struct rcm_id *id);
+/* If the RTU is missing: notes whether the queue pair has received something. To be called before the queue pair leaves
+ * RTS. rcm.lock not held. */
+void rcm_qp_hear(struct rcm_id *id);
+/* After rcm_qp_hear: establishes a connection whose peer has our REP, although its RTU is missing. rcm.lock held. */
+void rcm_establish_heard(struct rcm_id *id);
 void rcm_ah_attr(const struct rcm_id *id, struct ibv_ah_attr *attr);
 
 /* multicast.c */

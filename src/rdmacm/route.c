@@ -38,37 +38,6 @@ uint8_t rcm_packet_lifetime(const struct rcm_id *id)
 	return id->path.lifetime ? id->path.lifetime : RCM_LIFETIME;
 }
 
-/* The enum ibv_rate of the port's speed, rounded down; 0 means the port's rate. Linux has no code above 40 Gb/s here. */
-static uint8_t rate_of(const struct ibv_port_attr *port)
-{
-	static const struct {
-		uint8_t rate;
-		unsigned mbps;
-	} rates[] = {{IBV_RATE_10_GBPS, 10000},   {IBV_RATE_20_GBPS, 20000},   {IBV_RATE_25_GBPS, 25000},
-	             {IBV_RATE_30_GBPS, 30000},   {IBV_RATE_40_GBPS, 40000},   {IBV_RATE_50_GBPS, 50000},
-	             {IBV_RATE_100_GBPS, 100000}, {IBV_RATE_200_GBPS, 200000}, {IBV_RATE_400_GBPS, 400000},
-	             {IBV_RATE_800_GBPS, 800000}};
-	static const struct {
-		uint8_t code;
-		unsigned mbps;
-	} lane[] = {{1, 2500}, {2, 5000}, {4, 10000}, {8, 10000}, {16, 14000}, {32, 25000}, {64, 50000}, {128, 100000}};
-	static const struct {
-		uint8_t code;
-		unsigned lanes;
-	} width[] = {{1, 1}, {2, 4}, {4, 8}, {8, 12}, {16, 2}};
-	unsigned mbps = 0, lanes = 0;
-
-	for (size_t i = 0; i < sizeof(lane) / sizeof(*lane); i++)
-		mbps = lane[i].code == port->active_speed ? lane[i].mbps : mbps;
-	for (size_t i = 0; i < sizeof(width) / sizeof(*width); i++)
-		lanes = width[i].code == port->active_width ? width[i].lanes : lanes;
-	uint8_t rate = IBV_RATE_MAX;
-
-	for (size_t i = 0; i < sizeof(rates) / sizeof(*rates); i++)
-		rate = rates[i].mbps <= mbps * lanes ? rates[i].rate : rate;
-	return rate;
-}
-
 /* Makes the program's path record of id->path. */
 int rcm_path_record(struct rcm_id *id)
 {
@@ -117,7 +86,7 @@ static int resolve_path(struct rcm_id *id)
 	if (id->state == RCM_ADDR_RESOLVED) {
 		rcm_addr_gid(&id->dst, id->path.dgid.raw);
 		id->path.mtu = port.active_mtu;
-		id->path.rate = rate_of(&port);
+		id->path.rate = (uint8_t)vb_rate_of_port(&port);
 		id->path.hop_limit = RCM_HOP_LIMIT;
 		id->path.traffic_class = id->tos;
 		err = rcm_post(id, RDMA_CM_EVENT_ROUTE_RESOLVED, 0);

@@ -8,7 +8,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "broker/server/ports.h"
 #include "broker/server/session.h"
 #include "engine/cm/cm.h"
 #include "util/log.h"
@@ -431,9 +430,9 @@ void vb_gsi_input(struct vb_broker *b, const struct vb_msg_cm_mad *m, const stru
 	}
 }
 
-/* ---- bindings ---- */
+/* ---- messages from programs ---- */
 
-static void queue_reply(struct vb_session *s, uint32_t id, int err, const struct vb_binding *service)
+void vb_gsi_reply(struct vb_session *s, uint32_t id, int err, const struct vb_binding *service)
 {
 	s->gsi->replies[s->gsi->nreplies++] = (struct vb_msg_service_reply){
 	        .head = head_of(VB_MSG_SERVICE_REPLY, sizeof(s->gsi->replies[0])),
@@ -444,128 +443,6 @@ static void queue_reply(struct vb_session *s, uint32_t id, int err, const struct
 	        .no_socket = s->gsi->all->roce && vb_gsi_roce_lacks_socket(s->gsi->all->roce),
 	};
 }
-
-/* An IPv4 wildcard has two spellings. */
-static void set_address(struct vb_binding *want, const struct vb_msg_cm_bind *m)
-{
-	const uint8_t *local = m->local;
-
-	memcpy(want->local, local, sizeof(want->local));
-	want->v4_only = m->v4_only || vb_gid_is_ipv4(local);
-	want->v6_only = m->v6_only && !want->v4_only;
-	if (!vb_gid_is_ipv4(local))
-		return;
-	if (!local[12] && !local[13] && !local[14] && !local[15])
-		memset(want->local, 0, sizeof(want->local));
-}
-
-static bool is_known_port_space(uint16_t ps)
-{
-	return ps == VB_PS_IPOIB || ps == VB_PS_TCP || ps == VB_PS_UDP || ps == VB_PS_IB;
-}
-
-static bool is_same_binding(const struct vb_binding *a, const struct vb_binding *want)
-{
-	return a->port_space == want->port_space && (!want->port || a->port == want->port) &&
-	       a->ifindex == want->ifindex && a->v4_only == want->v4_only &&
-	       !memcmp(a->local, want->local, sizeof(a->local));
-}
-
-/* A repeated binding, perhaps with other options. Those affect later bindings. Returns 0 or EINVAL. */
-static int binding_change(struct vb_binding *s, const struct vb_binding *want)
-{
-	if (!is_same_binding(s, want) || (s->listening && s->v6_only != want->v6_only))
-		return EINVAL;
-	s->reuse = want->reuse;
-	s->v6_only = want->v6_only;
-	return 0;
-}
-
-static int bind_service(struct vb_broker *b, const struct vb_session *s, const struct vb_msg_cm_bind *m,
-                        struct vb_binding **out)
-{
-	struct vb_binding want = {
-	        .lane = s->lane,
-	        .id = m->id,
-	        .port_space = m->port_space,
-	        .port = m->port,
-	        .ifindex = m->ifindex,
-	        .reuse = m->reuse,
-	        .uid = s->uid,
-	        .foreign = s->foreign,
-	};
-
-	set_address(&want, m);
-	*out = vb_service_of(&b->gsi->services, s->lane, m->id);
-	if (*out)
-		return binding_change(*out, &want);
-	if (!is_known_port_space(m->port_space))
-		return EPROTONOSUPPORT;
-	if (m->port && !vb_port_allowed(m->port, s->uid, s->pid, s->pid_fd))
-		return EACCES;
-	struct vb_port_range range = {0};
-	if (!m->port || s->foreign)
-		range = vb_ephemeral_ports(&b->gsi->ports_file);
-	return vb_service_bind(&b->gsi->services, &want, &range, out);
-}
-
-static int listen_at(struct vb_broker *b, struct vb_binding *service)
-{
-	int err = service->listening ? 0 : vb_service_listen(&b->gsi->services, service);
-
-	if (!err)
-		vb_gsi_late_listening(b, service->port_space, service->port);
-	return err;
-}
-
-static const char *on_bind(struct vb_broker *b, struct vb_session *s, const void *msg, size_t len)
-{
-	struct vb_binding *service = NULL;
-	struct vb_msg_cm_bind m;
-
-	if (len != sizeof(m))
-		return "CM_BIND of a wrong length";
-	memcpy(&m, msg, sizeof(m));
-	if (!m.id)
-		return "CM_BIND without an id";
-	int err = bind_service(b, s, &m, &service);
-	if (!err && m.listen)
-		err = listen_at(b, service);
-	queue_reply(s, m.id, err, service);
-	return NULL;
-}
-
-static const char *on_listen(struct vb_broker *b, struct vb_session *s, uint32_t id)
-{
-	struct vb_binding *service = vb_service_of(&b->gsi->services, s->lane, id);
-	int err = service ? listen_at(b, service) : ENOENT;
-
-	queue_reply(s, id, err, service);
-	return NULL;
-}
-
-static const char *on_unbind(struct vb_broker *b, struct vb_session *s, uint32_t id)
-{
-	struct vb_binding *service = vb_service_of(&b->gsi->services, s->lane, id);
-
-	if (service && service->listening)
-		vb_gsi_late_closed(b, s->uid, service->port);
-	if (service)
-		vb_service_unbind(&b->gsi->services, service);
-	return NULL;
-}
-
-static const char *on_binding(struct vb_broker *b, struct vb_session *s, uint8_t type, const void *msg, size_t len)
-{
-	struct vb_msg_cm_binding m;
-
-	if (len != sizeof(m))
-		return "CM_LISTEN or CM_UNBIND of a wrong length";
-	memcpy(&m, msg, sizeof(m));
-	return type == VB_MSG_CM_LISTEN ? on_listen(b, s, m.id) : on_unbind(b, s, m.id);
-}
-
-/* ---- messages from programs ---- */
 
 /* The earlier of two times; 0 is never. */
 static int64_t earliest_of(int64_t a, int64_t b)
@@ -657,10 +534,10 @@ const char *vb_gsi_message(struct vb_broker *b, struct vb_session *s, uint8_t ty
 	case VB_MSG_CM_AT_DEATH:
 		return on_at_death(b, s, msg, len);
 	case VB_MSG_CM_BIND:
-		return on_bind(b, s, msg, len);
+		return vb_gsi_on_bind(b, s, msg, len);
 	case VB_MSG_CM_LISTEN:
 	case VB_MSG_CM_UNBIND:
-		return on_binding(b, s, type, msg, len);
+		return vb_gsi_on_binding(b, s, type, msg, len);
 	default:
 		return "unknown message";
 	}

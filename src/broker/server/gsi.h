@@ -139,6 +139,13 @@ bool vb_gsi_to_service(struct vb_broker *b, uint16_t port_space, uint16_t port, 
 /* Rejects such a request. */
 void vb_gsi_refuse(struct vb_broker *b, const struct vb_msg_cm_mad *m, const struct vb_gsi_scope *scope);
 
+/* Queues the answer to a binding. service: NULL if there is none. */
+void vb_gsi_reply(struct vb_session *s, uint32_t id, int err, const struct vb_binding *service);
+
+/* gsi_bind.c. CM_BIND; CM_LISTEN and CM_UNBIND. Return NULL, or what is wrong with the message. */
+const char *vb_gsi_on_bind(struct vb_broker *b, struct vb_session *s, const void *msg, size_t len);
+const char *vb_gsi_on_binding(struct vb_broker *b, struct vb_session *s, uint8_t type, const void *msg, size_t len);
+
 /* gsi_late.c. A listener was closed. */
 void vb_gsi_late_closed(struct vb_broker *b, uid_t uid, uint16_t port);
 /* May this request, for which no program listens, wait for a listener? True: it is kept. */

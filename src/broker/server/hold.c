@@ -307,6 +307,14 @@ static int ask_keeper_to_give(struct vb_hold *h, uint32_t lane, bool relay, int 
 	return err ? err : receive_answer(h->sock, &in, fd, 1);
 }
 
+/* The keeper gets no processor time: does not wait for it again at once. */
+static void rest(struct vb_hold *h, int err, const struct vb_holder *holder)
+{
+	h->again_at = vb_broker_now_ms() + TIMED_OUT_MS;
+	h->failed = err;
+	h->failed_for = *holder;
+}
+
 int vb_hold_give(struct vb_hold *h, const struct vb_runtime *rt, uint32_t lane, bool relay, int *fd,
                  struct vb_holder *holder)
 {
@@ -326,11 +334,8 @@ int vb_hold_give(struct vb_hold *h, const struct vb_runtime *rt, uint32_t lane, 
 		if (err && h->n && !h->group && err != EMFILE && err != EBUSY)
 			vb_hold_close(h);
 	}
-	if (timed_out) { /* the keeper gets no processor time: do not wait for it again at once */
-		h->again_at = vb_broker_now_ms() + TIMED_OUT_MS;
-		h->failed = err;
-		h->failed_for = *holder;
-	}
+	if (timed_out)
+		rest(h, err, holder);
 	if (err != EADDRINUSE)
 		*holder = (struct vb_holder){0};
 	return err;
@@ -343,21 +348,30 @@ void vb_hold_take_back(struct vb_hold *h, uint32_t lane, enum vb_groups_left lef
 	if (!h->n || !vb_lane_set_has(&h->given, lane))
 		return;
 	vb_lane_set_remove(&h->given, lane);
-	m.ifindex = left;
+	m.left = left;
 	if (h->group)
 		vb_groups_take_back(h->group, lane, left);
 	else if (vb_keeper_send(h->sock, &m, sizeof(m), NULL, 0))
 		vb_hold_close(h);
 }
 
-/* The keeper answers in order, and it may give a socket twice. */
-void vb_hold_settle(struct vb_hold *h, const struct vb_runtime *rt, uint32_t lane)
+/* The keeper serves messages in order. */
+void vb_hold_settle(struct vb_hold *h)
 {
-	struct vb_holder holder;
-	int fd;
+	struct vb_keeper_ask m = ask_of(h, VB_KEEPER_SETTLE, 0);
+	struct vb_keeper_answer in;
+	int none[2];
 
-	if (h->n && !h->group && !vb_hold_give(h, rt, lane, false, &fd, &holder))
-		close(fd);
+	if (!h->n || h->group)
+		return;
+	int err = vb_keeper_send(h->sock, &m, sizeof(m), NULL, 0);
+
+	if (!err)
+		err = receive_answer(h->sock, &in, none, 0);
+	if (err)
+		vb_hold_close(h);
+	if (err == ETIMEDOUT)
+		rest(h, err, &(struct vb_holder){0});
 }
 
 void vb_hold_group(struct vb_hold *h, uint32_t lane, const uint8_t group[16], uint32_t ifindex, bool join)

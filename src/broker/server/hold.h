@@ -65,8 +65,8 @@ void vb_hold_group(struct vb_hold *h, uint32_t lane, const uint8_t group[16], ui
 
 /* The lane's holder has ended. Does nothing for a lane that was not given. */
 void vb_hold_take_back(struct vb_hold *h, uint32_t lane, enum vb_groups_left left);
-/* Waits until the keeper has taken back what it was asked to. lane: one that has a socket. */
-void vb_hold_settle(struct vb_hold *h, const struct vb_runtime *rt, uint32_t lane);
+/* Waits until the keeper has taken back what it was asked to: one or two seconds at most. */
+void vb_hold_settle(struct vb_hold *h);
 
 /* Closes our hold on the group. A keeper goes on while programs hold its lifeline. */
 void vb_hold_close(struct vb_hold *h);

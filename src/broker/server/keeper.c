@@ -298,13 +298,15 @@ static bool on_broker_message(struct keeper *k, const struct vb_keeper_ask *m)
 		return on_relay(k, m->lane);
 	case VB_KEEPER_TAKE_BACK:
 		close_channel(k, m->lane);
-		vb_groups_take_back(&k->group, m->lane, (enum vb_groups_left)m->ifindex);
+		vb_groups_take_back(&k->group, m->lane, (enum vb_groups_left)m->left);
 		return true;
 	case VB_KEEPER_JOIN:
 	case VB_KEEPER_LEAVE:
 		if (k->relay.channel[m->lane] >= 0)
 			vb_groups_set(&k->groups, &k->group, m->lane, m->group, m->ifindex, m->op == VB_KEEPER_JOIN);
 		return true;
+	case VB_KEEPER_SETTLE:
+		return !send_answer(k, k->broker, 0, NULL, 0);
 	default:
 		return false;
 	}

@@ -10,24 +10,27 @@
 #include "broker/proto/runtime.h"
 #include "broker/server/table.h"
 
-#define VB_KEEPER_MAGIC 0x56424b32u /* of this layout: keeper and broker may be of different builds */
+#define VB_KEEPER_MAGIC 0x56424b33u /* of this layout: keeper and broker may be of different builds */
 
 enum vb_keeper_op {
 	/* the first message; the answer brings the writing end of the lifeline and the socket of lane 0 */
 	VB_KEEPER_HELLO = 1,
 	VB_KEEPER_GIVE,      /* the answer brings the lane's socket */
-	VB_KEEPER_TAKE_BACK, /* no answer. ifindex is an enum vb_groups_left */
+	VB_KEEPER_TAKE_BACK, /* no answer */
 	VB_KEEPER_RELAY,     /* the answer brings the program's end of a relay channel: broker/server/relay.h */
 	VB_KEEPER_JOIN,      /* a relayed lane joins a multicast group; JOIN and LEAVE have no answer */
 	VB_KEEPER_LEAVE,
+	VB_KEEPER_SETTLE, /* the answer brings nothing: all earlier messages have been served */
 };
 
 struct vb_keeper_ask {
 	uint32_t magic, op;
 	uint64_t dev, ino; /* HELLO: the runtime directory, which identifies the broker */
 	uint32_t lane;
-	uint32_t ifindex; /* JOIN, LEAVE; TAKE_BACK: enum vb_groups_left */
-	uint8_t group[16];
+	uint32_t ifindex;  /* JOIN, LEAVE: of the group */
+	uint8_t group[16]; /* JOIN, LEAVE */
+	uint32_t left;     /* TAKE_BACK: an enum vb_groups_left */
+	uint32_t reserved;
 };
 
 struct vb_keeper_answer {

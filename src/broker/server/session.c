@@ -201,13 +201,13 @@ void vb_session_close(struct vb_broker *b, struct vb_session *s, bool died)
 	b->nsessions--;
 	vb_gsi_leave(b, s);
 	if (s->lane) {
-		uint32_t sharer = s->in_groups ? vb_session_introduce_sharers(b, s, true) : 0;
+		bool shared = s->in_groups && vb_session_introduce_sharers(b, s, true);
 
 		b->counters.deaths += died;
 		vb_parked_forget(b, s->lane);
 		vb_lane_release(b, s->lane, s->in_groups ? VB_GROUPS_TOLD : VB_GROUPS_NONE);
-		if (sharer) /* they must not join again before the keeper has left */
-			vb_hold_settle(&b->hold, &b->config.rt, sharer);
+		if (shared) /* they must not join again before the keeper has left */
+			vb_hold_settle(&b->hold);
 	} else {
 		b->npending--;
 	}

@@ -142,8 +142,8 @@ void vb_session_refuse(struct vb_broker *b, struct vb_session *s, int err, const
 int vb_session_send(struct vb_session *s, const void *msg, size_t len, const int *fds, int nfds);
 /* Programs that share a socket pass datagrams to a group on to each other, so they have to meet. Introduces those that have
  * been in a group to this one, and this one, if it has been, to all that share its socket. ends: it may have left a group before, so
- * each of them is introduced to itself. Returns the lane of one of them, or 0. */
-uint32_t vb_session_introduce_sharers(struct vb_broker *b, struct vb_session *s, bool ends);
+ * each of them is introduced to itself. Returns whether there are such programs. */
+bool vb_session_introduce_sharers(struct vb_broker *b, struct vb_session *s, bool ends);
 void vb_lane_release(struct vb_broker *b, uint32_t lane, enum vb_groups_left left);
 
 /* session_in.c. Reads and handles some messages; at the end of the connection the session is closed. */

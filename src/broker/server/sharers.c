@@ -24,13 +24,14 @@ static bool may_share(const struct vb_session *s)
 	return s && s->lane && !s->foreign && !s->elsewhere;
 }
 
-uint32_t vb_session_introduce_sharers(struct vb_broker *b, struct vb_session *s, bool ends)
+bool vb_session_introduce_sharers(struct vb_broker *b, struct vb_session *s, bool ends)
 {
 	bool split = geteuid() == 0;
-	uint32_t n = b->hold.n, met = 0;
+	uint32_t n = b->hold.n;
+	bool met = false;
 
 	if (n < VB_FEWEST_SOCKETS(split) || n == VB_LANE_COUNT || !may_share(s))
-		return 0;
+		return false;
 	for (uint32_t lane = 1; lane < VB_LANE_COUNT; lane++) {
 		struct vb_session *other = b->holder[lane];
 
@@ -42,7 +43,7 @@ uint32_t vb_session_introduce_sharers(struct vb_broker *b, struct vb_session *s,
 		if (ends)
 			vb_lane_set_add(&other->introduce, lane);
 		flush_soon(b, other);
-		met = lane;
+		met = true;
 	}
 	return met;
 }

@@ -1,4 +1,4 @@
-// exchange.h - declarations that cm.c, exchange.c and here.c share
+// exchange.h - declarations that cm.c, exchange.c, here.c and listen.c share
 // follows: RFC 5044, 7; RFC 6581
 // SPDX-License-Identifier: MIT
 #ifndef VB_PATH_IWARP_EXCHANGE_H
@@ -114,10 +114,14 @@ void vb_iwcm_unwatch(struct vb_iwcm_conn *c);
 bool vb_iwcm_learn_ends(struct vb_iwcm_conn *c);
 int vb_iwcm_connect_tcp(struct vb_iwcm_conn *c); /* 0 or an errno */
 
+/* listen.c */
+void vb_iwcm_take_connections(struct vb_iwcm_listener *l);
+
 /* exchange.c */
+/* Reads the request of a half-open connection, as far as it has arrived. */
+void vb_iwcm_read_request(struct vb_iwcm_conn *c);
 void vb_iwcm_wishes(struct vb_iwcm *cm); /* VERBENA_MPA */
 void vb_iwcm_ready(struct vb_watch *w, uint32_t events);
-void vb_iwcm_take_connections(struct vb_iwcm_listener *l);
 void vb_iwcm_expire(struct vb_iwcm_conn *c);
 void vb_iwcm_compose_request(struct vb_iwcm_conn *c, const struct vb_iwcm_offer *offer);
 int vb_iwcm_reply(struct vb_iwcm_conn *c, const struct vb_iwcm_offer *offer); /* 0 or an errno */

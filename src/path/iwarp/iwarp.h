@@ -24,7 +24,7 @@ struct vb_iwarp_stream {
 };
 
 /*
- * Gives an RC queue pair of an iWARP device its stream and takes it from INIT to RTS. Takes ownership of the descriptor
+ * Gives an RC queue pair of an iWARP device its stream and takes it from RESET or INIT to RTS. Takes ownership of the descriptor
  * unless it fails. 0 or an errno. No lock held.
  */
 int vb_iwarp_attach(struct vb_qp *qp, const struct vb_iwarp_stream *s);

@@ -108,6 +108,14 @@ static void start_stream(struct vb_iwarp_path *path, const struct vb_iwarp_strea
 	vb_unlock(&qp->sq_lock);
 }
 
+/* iWARP has one state for RESET and INIT. A destroyed queue pair is in RESET too. Under modify_lock + progress. */
+static bool is_idle(const struct vb_qp *qp)
+{
+	uint8_t state = atomic_load(&qp->state);
+
+	return state == IBV_QPS_INIT || (state == IBV_QPS_RESET && vb_qp_is_listed(qp));
+}
+
 int vb_iwarp_attach(struct vb_qp *qp, const struct vb_iwarp_stream *s)
 {
 	struct vb_iwarp_path *path = NULL;
@@ -123,7 +131,7 @@ int vb_iwarp_attach(struct vb_qp *qp, const struct vb_iwarp_stream *s)
 	vb_iwarp_prepare_socket(s->fd, qp->node->io->iwarp->congestion);
 	vb_mutex_lock(&qp->modify_lock, VB_RANK_MODIFY);
 	vb_lock(&qp->node->progress);
-	if (atomic_load(&qp->state) == IBV_QPS_INIT)
+	if (is_idle(qp))
 		start_stream(path, s);
 	else
 		err = EINVAL;

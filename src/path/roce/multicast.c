@@ -90,6 +90,16 @@ int vb_roce_membership(struct vb_node *node, const union ibv_gid *group, uint32_
 	return err;
 }
 
+/* The kernel keeps the memberships of a socket on interfaces that are deleted, and counts them. Later nobody knows them. */
+void vb_roce_interface_gone(struct vb_node *node, uint32_t ifindex)
+{
+	vb_mutex_lock(&node->mcast_lock, VB_RANK_GROUPS);
+	for (const struct vb_mcast *m = node->mcasts; m; m = m->next)
+		if (!m->lid && m->ifindex == ifindex)
+			vb_roce_membership(node, &m->group, ifindex, false);
+	vb_mutex_unlock(&node->mcast_lock);
+}
+
 void vb_roce_multicast(struct vb_node *node, struct vb_roce_rx *rx, const struct vb_roce_arrival *a,
                        const struct vb_packet *p, const uint8_t *bytes, size_t len)
 {

@@ -36,6 +36,7 @@ static void an_adapter_without_options_accepts_none(void)
 	SAME(ece.options, 0);
 	offered = (struct ibv_ece){.vendor_id = ece.vendor_id ^ 1};
 	SAME(ibv_set_ece(qp, &offered), EINVAL);
+	SAME(ibv_set_ece(qp, &(struct ibv_ece){0}), EOPNOTSUPP); /* the peer has none */
 	offered = (struct ibv_ece){.vendor_id = ece.vendor_id, .comp_mask = 1};
 	SAME(ibv_set_ece(qp, &offered), EINVAL);
 	SAME(ibv_destroy_qp(qp), 0);

@@ -487,7 +487,7 @@ static void nonsense_does_the_keeper_no_harm(void)
 	for (unsigned i = 0; i < 300; i++) {
 		int fd = call_keeper(), fds[2] = {0, fd};
 		memset(junk, (int)i * 37, sizeof(junk));
-		m.op = i % 5;
+		m.op = i % (VB_KEEPER_SETTLE + 2);
 		m.lane = i * 0x01010101u;
 		if (i % 3 == 0)
 			memcpy(junk, &m, sizeof(m));

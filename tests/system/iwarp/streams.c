@@ -3,9 +3,12 @@
 // see: docs/iwarp.md
 // SPDX-License-Identifier: MIT
 #include <poll.h>
+#include <pthread.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 
 #include "core/device.h"
+#include "core/qp.h"
 #include "core/verbs.h"
 #include "stream.h"
 
@@ -325,6 +328,67 @@ static void only_a_connection_makes_a_queue_pair_ready(void)
 	SAME(to_state(l.qp, IBV_QPS_RESET), 0);
 }
 
+static void new_peer(int fd, void *arg)
+{
+	struct dev d;
+	struct link l;
+	struct mem m;
+
+	open_side(&d, &l, &m, 64);
+	SAME(to_state(l.qp, IBV_QPS_RESET), 0);
+	stream_join(&l, fd);
+	POST(&l, IBV_WR_SEND, 1, &m, 0, 64);
+	expect(l.scq, 1, IBV_WC_SUCCESS);
+	hear(fd, &(char){0}, 1);
+}
+
+/* iWARP has one state for RESET and INIT. */
+static void a_new_queue_pair_may_have_a_connection(void)
+{
+	struct peer p = start(new_peer, NULL);
+	struct dev d;
+	struct link l;
+	struct mem m;
+
+	open_side(&d, &l, &m, 64);
+	SAME(to_state(l.qp, IBV_QPS_RESET), 0);
+	SAME(l.qp->state, IBV_QPS_RESET);
+	SAME(state_of(l.qp), IBV_QPS_INIT);
+	SAME(l.qp->state, IBV_QPS_INIT); /* a query updates it, as in rdma-core */
+	post_recv(&l, 1, &m, 0, 64);
+	stream_join(&l, p.fd);
+	expect(l.rcq, 1, IBV_WC_SUCCESS);
+	tell(p.fd, "e", 1);
+	finish(&p);
+	link_end(&l);
+}
+
+static void *destroyer(void *qp)
+{
+	SAME(ibv_destroy_qp(qp), 0);
+	return NULL;
+}
+
+static void a_destroyed_queue_pair_gets_no_connection(void)
+{
+	struct dev d;
+	struct link l;
+	struct mem m;
+	pthread_t thread;
+	int pair[2];
+
+	open_side(&d, &l, &m, 64);
+	struct vb_qp *qp = vb_qp(l.qp);
+
+	CHECK(!socketpair(AF_UNIX, SOCK_STREAM, 0, pair) && vb_qp_hold(qp));
+	CHECK(!pthread_create(&thread, NULL, destroyer, l.qp)); /* waits for the holder */
+	while (vb_qp_is_listed(qp))
+		sleep_ms(1);
+	SAME(vb_iwarp_attach(qp, &(struct vb_iwarp_stream){.fd = pair[0]}), EINVAL);
+	vb_qp_drop(qp);
+	CHECK(!pthread_join(thread, NULL));
+}
+
 /* RFC 5040 has neither. 1 << 11, 1 << 8: IBV_QP_EX_WITH_FLUSH, IBV_ACCESS_FLUSH_GLOBAL; 1 << 38 to 40: the capabilities */
 static void there_is_no_flush_and_no_atomic_write(void)
 {
@@ -524,6 +588,8 @@ int main(int argc, char **argv)
 	        {"a program that sleeps is written to and read from",
 	         a_program_that_sleeps_is_written_to_and_read_from},
 	        {"only a connection makes a queue pair ready", only_a_connection_makes_a_queue_pair_ready},
+	        {"a new queue pair may have a connection", a_new_queue_pair_may_have_a_connection},
+	        {"a destroyed queue pair gets no connection", a_destroyed_queue_pair_gets_no_connection},
 	        {"there is no flush and no atomic write", there_is_no_flush_and_no_atomic_write},
 	        {"a stream has a rate limit", a_stream_has_a_rate_limit},
 	        {"programs of one host may meet in memory", programs_of_one_host_may_meet_in_memory},

@@ -1,7 +1,8 @@
 // member.c - a program that joins multicast groups on request, and stays
 // follows: ibv_attach_mcast(3)
 // SPDX-License-Identifier: MIT
-// member DEVICE: reads IPv4 groups, one per line, and prints "joined GROUP" for each. Ends at the end of its input
+// member DEVICE: reads lines. An IPv4 group: prints "joined GROUP". "open DEVICE": joins there from now on. "gone": waits until
+// its device is deleted, and prints "it is gone". Ends at the end of its input
 #include <arpa/inet.h>
 #include <infiniband/verbs.h>
 #include <stdio.h>
@@ -39,6 +40,18 @@ static struct ibv_qp *make_qp(const char *name)
 	return qp;
 }
 
+static void await_end(struct ibv_context *ctx)
+{
+	struct ibv_async_event e = {0};
+
+	do {
+		must(!ibv_get_async_event(ctx, &e), "ibv_get_async_event");
+		ibv_ack_async_event(&e);
+	} while (e.event_type != IBV_EVENT_DEVICE_FATAL);
+	printf("it is gone\n");
+	fflush(stdout);
+}
+
 int main(int argc, char **argv)
 {
 	char line[64];
@@ -49,6 +62,14 @@ int main(int argc, char **argv)
 		union ibv_gid gid = {.raw = {[10] = 0xff, [11] = 0xff}};
 
 		line[strcspn(line, "\n")] = 0;
+		if (!strncmp(line, "open ", 5)) {
+			qp = make_qp(line + 5);
+			continue;
+		}
+		if (!strcmp(line, "gone")) {
+			await_end(qp->context);
+			continue;
+		}
 		must(inet_pton(AF_INET, line, gid.raw + 12) == 1, line);
 		must(!ibv_attach_mcast(qp, &gid, 0), "ibv_attach_mcast");
 		printf("joined %s\n", line);

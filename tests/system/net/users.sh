@@ -158,6 +158,35 @@ unread() {
 }
 check "a group that is joined while root's broker dies is joined by the next" unread
 
+# The kernel counts a socket's groups, also on interfaces that are gone
+deleted() {
+	local member status=0
+	echo 2 >/proc/sys/net/ipv4/igmp_max_memberships
+	mkfifo "$work/deleted.in"
+	add_pair() { # NAME ADDRESS
+		ip link add "$1" type veth peer name "$1p" && ip link set "$1p" up && ip address add "$2/32" dev "$1" && ip link set "$1" up
+	}
+	add_pair gone0 192.0.2.10 || return 1
+	run_as 0
+	timeout 100 "${run[@]}" "$work/member" roce_gone0 <"$work/deleted.in" >"$work/member.out" 2>&1 &
+	member=$!
+	exec 6>"$work/deleted.in"
+	{ joins 239.1.3.1 && joins 239.1.3.2; } || { echo "not joined"; status=1; }
+	ip link del gone0
+	echo gone >&6
+	wait_for 20 grep -qx "it is gone" "$work/member.out" || { echo "not told"; status=1; }
+	add_pair gone1 192.0.2.11 || status=1
+	echo "open roce_gone1" >&6
+	{ joins 239.1.3.3 && joins 239.1.3.4; } || { echo "not joined later"; status=1; }
+	exec 6>&-
+	wait $member || status=1
+	ip link del gone1
+	echo 20 >/proc/sys/net/ipv4/igmp_max_memberships
+	cat "$work/member.out"
+	return $status
+}
+check "groups on an interface that is deleted are left" deleted
+
 sits() { # UID FILE: an idle program; $sitting is its pid
 	run_as "$1"
 	rm -f "$2"

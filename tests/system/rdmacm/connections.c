@@ -668,6 +668,7 @@ static void shared_receive_queues_come_with_an_id(void)
 	go_to(&client, "127.0.0.1", 5, RDMA_PS_TCP);
 	MUST(rdma_create_srq(client.id, NULL, &srq));
 	CHECK(client.id->srq && client.id->srq->pd == client.id->pd);
+	FAILS(rdma_create_srq(client.id, NULL, &srq), EINVAL); /* an id has one */
 	make_qp(&client);
 	CHECK(client.id->qp->srq == client.id->srq);
 	MUST(rdma_post_recv(client.id, NULL, client.buf, 10, client.mr));

@@ -17,7 +17,7 @@
 
 #include "cm.h"
 
-enum { ADDRINFO_RESOLVED = 16, USER = 18 };
+enum { ADDRINFO_RESOLVED = 16, ADDRINFO_ERROR = 17, USER = 18 };
 int rdma_resolve_addrinfo(struct rdma_cm_id *id, const char *node, const char *service,
                           const struct rdma_addrinfo *hints);
 int rdma_query_addrinfo(struct rdma_cm_id *id, struct rdma_addrinfo **info);
@@ -543,8 +543,10 @@ static void later_releases_resolve_names_by_an_id(void)
 {
 	struct rdma_event_channel *ch = rdma_create_event_channel();
 	struct rdma_cm_id *id = new_id(ch, RDMA_PS_TCP);
+	const struct rdma_addrinfo numeric = {
+	        .ai_flags = RAI_NUMERICHOST, .ai_qp_type = IBV_QPT_UD, .ai_port_space = RDMA_PS_UDP};
 	struct rdma_addrinfo *res;
-	struct rdma_cm_event *e;
+	struct rdma_cm_event *e, got;
 	uint64_t arg;
 
 	FAILS(rdma_query_addrinfo(id, &res), ENOENT);
@@ -553,12 +555,31 @@ static void later_releases_resolve_names_by_an_id(void)
 	next_is(ch, (enum rdma_cm_event_type)ADDRINFO_RESOLVED, NULL);
 	MUST(rdma_query_addrinfo(id, &res));
 	rdma_freeaddrinfo(res);
+	FAILS(rdma_resolve_addrinfo(id, NULL, NULL, NULL), EINVAL);
+	/* a question that fails is answered by an event too, and another may be asked then */
+	MUST(rdma_resolve_addrinfo(id, "no address", "5", &numeric));
+	next_is(ch, (enum rdma_cm_event_type)ADDRINFO_ERROR, &got);
+	SAME(got.status, -ENOENT);
+	FAILS(rdma_query_addrinfo(id, &res), ENOENT);
+	MUST(rdma_resolve_addrinfo(id, "127.0.0.2", "6", &numeric));
+	next_is(ch, (enum rdma_cm_event_type)ADDRINFO_RESOLVED, NULL);
+	MUST(rdma_query_addrinfo(id, &res));
+	CHECK(res->ai_dst_len && res->ai_qp_type == IBV_QPT_UD &&
+	      ((struct sockaddr_in *)res->ai_dst_addr)->sin_port == htons(6));
+	rdma_freeaddrinfo(res);
 	FAILS(rdma_write_cm_event(id, RDMA_CM_EVENT_ESTABLISHED, 0, 1), EINVAL);
 	MUST(rdma_write_cm_event(id, (enum rdma_cm_event_type)USER, 3, 0x1122334455667788));
 	e = fetch(ch, (enum rdma_cm_event_type)USER);
 	memcpy(&arg, &e->param, sizeof(arg));
 	CHECK(arg == 0x1122334455667788 && e->status == 3);
 	MUST(rdma_ack_cm_event(e));
+	MUST(rdma_resolve_addrinfo(id, "127.0.0.1", "5", NULL));
+	MUST(rdma_destroy_id(id)); /* cancels the question */
+	id = new_id(NULL, RDMA_PS_TCP);
+	MUST(rdma_resolve_addrinfo(id, "127.0.0.1", "5", NULL)); /* waits */
+	MUST(rdma_query_addrinfo(id, &res));
+	rdma_freeaddrinfo(res);
+	FAILS(rdma_resolve_addrinfo(id, "no address", "5", &numeric), ENOENT);
 	MUST(rdma_destroy_id(id));
 	rdma_destroy_event_channel(ch);
 }

@@ -1,6 +1,8 @@
 // trouble.c - a network that loses and repeats, and peers that send arbitrary messages
 // follows: IBA volume 1, 12.9 (retries, stale connections), 12.6 (messages)
 // SPDX-License-Identifier: MIT
+#include <rdma/rdma_verbs.h>
+
 #include "cm.h"
 #include "fake_gsi.h"
 #include "frame/cm.h"
@@ -106,7 +108,47 @@ static void data_before_the_rtu_may_establish(void)
 	finish_pair(&listener, &client, &server);
 }
 
-/* A REQ as a peer at `from` could send it. */
+/* A client whose RTU is lost sends a message, and the server receives it. */
+static void talk_without_rtu(struct end *listener, struct end *client, struct end *server)
+{
+	unsigned port = start_listening(listener, "127.0.0.1", RDMA_PS_TCP, 4);
+	struct rdma_cm_event *e;
+	struct ibv_wc wc;
+
+	losing(VB_CM_RTU, 1000);
+	go_to(client, "127.0.0.1", port, RDMA_PS_TCP);
+	make_qp(client);
+	MUST(rdma_connect(client->id, NULL));
+	e = fetch(listener->ch, RDMA_CM_EVENT_CONNECT_REQUEST);
+	*server = (struct end){.ch = listener->ch, .id = e->id};
+	make_qp(server);
+	MUST(rdma_post_recv(server->id, NULL, server->buf, 100, server->mr));
+	MUST(rdma_accept(server->id, NULL));
+	MUST(rdma_ack_cm_event(e));
+	next_is(client->ch, RDMA_CM_EVENT_ESTABLISHED, NULL);
+	MUST(rdma_post_send(client->id, NULL, client->buf, 6, client->mr, 0));
+	poll_one(server->cq, &wc);
+	CHECK(!event_waits(server->ch));
+}
+
+static void an_id_that_has_received_data_disconnects_its_peer(void)
+{
+	struct end listener, client, server;
+
+	talk_without_rtu(&listener, &client, &server);
+	drop_end(&server);
+	next_is(client.ch, RDMA_CM_EVENT_DISCONNECTED, NULL);
+	drop_end(&client);
+	drop_end(&listener);
+	talk_without_rtu(&listener, &client, &server);
+	MUST(rdma_disconnect(server.id));
+	next_is(client.ch, RDMA_CM_EVENT_DISCONNECTED, NULL);
+	next_is(server.ch, RDMA_CM_EVENT_ESTABLISHED, NULL);
+	drop_end(&server);
+	drop_end(&client);
+	drop_end(&listener);
+}
+
 /* While the backlog is full requesters retry, and none is rejected. */
 static void a_crowd_gets_in_although_few_may_wait(void)
 {
@@ -156,6 +198,7 @@ static void a_crowd_gets_in_although_few_may_wait(void)
 	drop_end(&listener);
 }
 
+/* A REQ as a peer at `from` could send it. */
 static void forge(struct vb_cm_msg *msg, unsigned port, const uint8_t from[16], const uint8_t to[16])
 {
 	struct vb_cma hdr = {.src_port = 99};
@@ -398,6 +441,7 @@ int main(int argc, char **argv)
 	        T(a_datagram_service_is_asked_again),
 	        T(silence_ends_in_unreachable),
 	        T(data_before_the_rtu_may_establish),
+	        T(an_id_that_has_received_data_disconnects_its_peer),
 	        T(a_crowd_gets_in_although_few_may_wait),
 	        T(nobody_has_our_packets_sent_to_a_third),
 	        T(headers_that_are_none_are_refused),

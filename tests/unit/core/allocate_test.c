@@ -18,7 +18,7 @@ static struct {
 
 static void *take_memory(struct ibv_pd *of, void *context, size_t size, size_t alignment, uint64_t type)
 {
-	CHECK(of == parent && context == &seen && type >= VB_RESOURCE_QP && type <= VB_RESOURCE_SRQ && size);
+	CHECK(of == parent && context == &seen && type >= VB_RESOURCE_QP && type <= VB_RESOURCE_WQ && size);
 	CHECK(!seen.forbidden && !atomic_load(&fake_node.progress.held));
 	seen.calls++;
 	seen.size = size;
@@ -36,7 +36,7 @@ static void *take_memory(struct ibv_pd *of, void *context, size_t size, size_t a
 
 static void give_memory(struct ibv_pd *of, void *context, void *ptr, uint64_t type)
 {
-	CHECK(of == parent && context == &seen && type >= VB_RESOURCE_QP && type <= VB_RESOURCE_SRQ);
+	CHECK(of == parent && context == &seen && type >= VB_RESOURCE_QP && type <= VB_RESOURCE_WQ);
 	CHECK(!atomic_load(&fake_node.progress.held));
 	seen.alive--;
 	free(seen.mode == GIVES_CROOKED ? (char *)ptr - 1 : ptr);
@@ -76,6 +76,18 @@ static struct ibv_srq *srq_make(void)
 	return vb_create_srq(parent, &a);
 }
 
+static struct ibv_wq *wq_make(struct ibv_cq *cq)
+{
+	struct ibv_wq_init_attr a = {.wq_type = IBV_WQT_RQ, .max_wr = 8, .max_sge = 2, .pd = parent, .cq = cq};
+	struct ibv_wq *wq = vb_create_wq(ctx, &a);
+
+	if (wq) { /* as ibv_create_wq, inline in the program */
+		pthread_mutex_init(&wq->mutex, NULL);
+		pthread_cond_init(&wq->cond, NULL);
+	}
+	return wq;
+}
+
 static struct ibv_qp *qp_make(struct ibv_cq *cq)
 {
 	struct ibv_qp_init_attr a = {.send_cq = cq, .recv_cq = cq, .cap = {8, 8, 2, 2, 64}, .qp_type = IBV_QPT_RC};
@@ -103,6 +115,11 @@ static void all_queues_lie_in_the_programs_memory(void)
 	CHECK(srq && seen.calls == 2);
 	struct ibv_qp *qp = qp_make(cq);
 	CHECK(qp && seen.calls == 3 && seen.alive == 3);
+	struct ibv_wq *wq = wq_make(cq);
+	CHECK(wq && seen.calls == 4 && seen.alive == 4);
+	SAME(vb_destroy_wq(wq), 0);
+	CHECK(seen.alive == 3);
+	seen.calls--;
 	push_and_poll(cq);
 	SAME(vb_resize_cq(cq, 64), 0);
 	CHECK(seen.calls == 4 && seen.alive == 3 && cq->cqe == 64);
@@ -144,6 +161,7 @@ static void the_programs_failure_is_the_calls(void)
 		CHECK(!cq_make() && errno == errors[i]);
 		CHECK(!srq_make() && errno == errors[i]);
 		CHECK(!qp_make(cq) && errno == errors[i]);
+		CHECK(!wq_make(cq) && errno == errors[i]);
 		seen.mode = GIVES;
 		struct ibv_cq *mine = cq_make();
 		struct ibv_srq *srq = srq_make();

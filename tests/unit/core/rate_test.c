@@ -1,9 +1,10 @@
 // rate_test.c - the token bucket of a rate limit, at times that the test chooses
-// follows: ibv_modify_qp_rate_limit(3)
+// follows: ibv_modify_qp_rate_limit(3), ibv_rate_to_mbps(3)
 // SPDX-License-Identifier: MIT
 #include "harness.h"
 
 #include "core/rate.h"
+#include "core/static_rate.h"
 
 #define MS 1000000u /* ns */
 #define KBPS 8000u  /* a byte each microsecond, a thousand each millisecond */
@@ -129,6 +130,27 @@ static void times_do_not_overflow(void)
 	CHECK(r.burst == VB_MAX_RATE / 8);
 }
 
+/* The codes of speed and width are those of PortInfo (IBA 14.2.5.6). */
+static void a_port_has_the_highest_rate_that_it_reaches(void)
+{
+	static const struct {
+		uint8_t speed, width;
+		enum ibv_rate rate;
+	} ports[] = {{1, 1, IBV_RATE_MAX},        {2, 1, IBV_RATE_MAX},       {4, 1, IBV_RATE_10_GBPS},
+	             {1, 2, IBV_RATE_10_GBPS},    {4, 2, IBV_RATE_40_GBPS},   {16, 1, IBV_RATE_14_GBPS},
+	             {16, 16, IBV_RATE_28_GBPS},  {16, 2, IBV_RATE_56_GBPS},  {16, 4, IBV_RATE_112_GBPS},
+	             {16, 8, IBV_RATE_168_GBPS},  {32, 1, IBV_RATE_25_GBPS},  {32, 2, IBV_RATE_100_GBPS},
+	             {64, 1, IBV_RATE_50_GBPS},   {64, 2, IBV_RATE_200_GBPS}, {32, 8, IBV_RATE_300_GBPS},
+	             {128, 2, IBV_RATE_400_GBPS}, {64, 8, IBV_RATE_600_GBPS}, {128, 4, IBV_RATE_800_GBPS},
+	             {128, 8, IBV_RATE_1200_GBPS}};
+
+	for (unsigned i = 0; i < sizeof(ports) / sizeof(*ports); i++) {
+		const struct ibv_port_attr port = {.active_speed = ports[i].speed, .active_width = ports[i].width};
+
+		CHECK(vb_port_rate(&port) == ports[i].rate);
+	}
+}
+
 int main(void)
 {
 	RUN(a_burst_leaves_at_once_and_the_rest_at_its_rate);
@@ -139,5 +161,6 @@ int main(void)
 	RUN(a_burst_has_room_for_a_packet_and_defaults_grow_with_the_rate);
 	RUN(another_limit_counts_what_has_left_but_no_more_than_a_burst);
 	RUN(times_do_not_overflow);
+	RUN(a_port_has_the_highest_rate_that_it_reaches);
 	return 0;
 }

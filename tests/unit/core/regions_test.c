@@ -172,6 +172,9 @@ static void advice_is_refused_as_the_manual_says(void)
 	CHECK(vb_advise_mr(o.pd, READ, 0, &sge, 0) == EINVAL && vb_advise_mr(o.pd, READ, 0, NULL, 1) == EINVAL);
 	CHECK(vb_advise_mr(other, READ, 0, &sge, 1) == EPERM && advise(ro, WRITE, 0, buf, 8) == EPERM);
 	CHECK(advise(&none, READ, 0, buf, 8) == ENOENT && advise(plain, READ, 0, buf, 8) == ENOENT);
+	struct ibv_mw *mw = vb_alloc_mw(o.pd, IBV_MW_TYPE_1);
+	CHECK(mw && advise(&(struct ibv_mr){.lkey = mw->rkey}, READ, 0, buf, 8) == EINVAL);
+	SAME(vb_dealloc_mw(mw), 0);
 	CHECK(advise(mr, READ, 0, buf, PAGE + 1) == EFAULT && advise(mr, NO_FAULT, 0, buf + PAGE, 1) == EFAULT);
 	CHECK(!vb_dereg_mr(mr) && !vb_dereg_mr(ro) && !vb_dereg_mr(plain));
 	mr = vb_reg_mr(o.pd, NULL, SIZE_MAX, 0, LW | OD);
