@@ -22,6 +22,7 @@ struct guests;
 struct joined;
 struct keep;
 struct late;
+struct late_due;
 struct late_line;
 struct link;
 struct peer;
@@ -72,7 +73,11 @@ struct server {
 	size_t numbered;                    /* nodes that have been given an address of the network */
 	uint32_t network_next, network_end; /* the next IPv4 address, and the broadcast address; 0: no network */
 	struct link *links;
-	struct late *late_packets, *late_last; /* under way; in the order in which they arrive */
+	struct late_heap {
+		struct late_due *first; /* the one that arrives first; an array */
+		size_t count, room;
+		uint64_t turn; /* counts them */
+	} late_heap;           /* packets under way */
 	size_t late_bytes;
 	struct capture *captures;
 	uint64_t captures_lost; /* records that their readers were too slow for */
