@@ -46,6 +46,7 @@ struct issm {
 };
 
 #define VB_FABRIC_CLOSED 64
+#define VB_FABRIC_IP_HASH 4096
 
 struct server {
 	struct vb_fabric *fabric;
@@ -71,6 +72,7 @@ struct server {
 	size_t address_count;
 	uint64_t address_changes;
 	size_t numbered;                    /* nodes that have been given an address of the network */
+	uint32_t address_by_ip[VB_FABRIC_IP_HASH]; /* places in addresses, counted from 1; 0: none */
 	uint32_t network_next, network_end; /* the next IPv4 address, and the broadcast address; 0: no network */
 	struct link *links;
 	struct late_heap {

@@ -605,6 +605,32 @@ int main(void)
 	RUN(a_port_is_of_one_program);
 	RUN(a_port_is_shared_until_somebody_listens);
 	RUN(the_peers_of_a_program_that_ends_get_a_dreq);
+static void the_other_addresses_stay_when_those_of_an_adapter_go(void)
+{
+	enum { N = 10000 };
+	struct vb_fabric_address is;
+	FILE *out = fopen("/dev/null", "we");
+	char text[20];
+
+	begin();
+	CHECK(out);
+	for (unsigned i = 0; i < N; i++) {
+		snprintf(text, sizeof(text), "10.1.%u.%u", i >> 8, i & 255);
+		CHECK(!ctl_address(&t.s, t.s.fabric->nodes[1 + 2 * (i & 1)], text, out));
+	}
+	SAME(t.s.address_count, N);
+	CHECK(!ctl_address(&t.s, t.s.fabric->nodes[1], "none", out));
+	SAME(t.s.address_count, N / 2);
+	for (unsigned i = 0; i < N; i++) {
+		snprintf(text, sizeof(text), "10.1.%u.%u", i >> 8, i & 255);
+		address_show(&t.s, t.s.fabric->nodes[3], text, &is);
+		SAME(is.error, i & 1 ? 0 : EHOSTUNREACH);
+		SAME(is.is_own, i & 1);
+	}
+	fclose(out);
+	end();
+}
+
 	RUN(a_rejection_without_our_id_comes_to_the_programs_with_its_ids_connection);
 	RUN(nobody_answers_on_a_cut_cable);
 	RUN(a_question_to_a_silent_administrator_times_out);
@@ -618,3 +644,4 @@ int main(void)
 	RUN(an_address_moves_and_goes);
 	return 0;
 }
+	RUN(the_other_addresses_stay_when_those_of_an_adapter_go);
