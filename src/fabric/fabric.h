@@ -100,6 +100,7 @@ struct vb_fabric_port {
 	struct vb_fabric_pace *pace; /* NULL: it costs no time */
 	void *host;                  /* the programs on this port: the owner's */
 	void *links;                 /* those that send and receive packets on it: so too */
+	void *joined;                /* those that use it by their verbs device: so too */
 	uint64_t group_turn;         /* the last multicast datagram that came in here */
 	struct vb_fabric_port *group_next;
 	uint8_t num;

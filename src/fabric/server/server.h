@@ -94,6 +94,7 @@ struct server {
 	uint64_t changes_told,
 	        tell_at;    /* what programs know of fabric->changes; when they hear of the rest, 0: nothing is new */
 	uint8_t address[8]; /* of this process: the first half of all its ports' addresses */
+	uint64_t ways_told; /* how many were looked at when programs were told last */
 	struct issm *issms;
 	uint32_t next_tid;
 	uint32_t next_join; /* counts the joins that are made again */
