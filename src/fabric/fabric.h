@@ -176,6 +176,7 @@ struct vb_fabric {
 	unsigned captures;   /* the owner's: how many want to see what passes the cables */
 	uint64_t changes;    /* grows with whatever may change a port or a way */
 	uint64_t group_turn; /* counts multicast datagrams, from any number */
+	uint64_t agents_due; /* no file of fabric/agent has anything to do before this time */
 	/* datagrams that are under way: a ring, because one may cause others */
 	struct vb_fabric_flight *queue;
 	size_t queue_head, queue_len, queue_room;

@@ -515,6 +515,7 @@ static void late_packets_wait_for_their_reader_in_order(void)
 	struct server *s = &process[1].s;
 	struct link *l = open_program(s, "h1");
 
+	links_time(s);
 	behind = true;
 	for (uint32_t n = 0; n < 3; n++)
 		put_late(s, l, n);
@@ -535,19 +536,18 @@ static void late_packets_wait_for_their_reader_in_order(void)
 	put_late(s, l, 4);
 	s->now += 1000;
 	late_time(s);
-	CHECK(late_waits(l, NULL) && links_deadline(s) < UINT64_MAX);
-	s->now = links_deadline(s);
-	links_time(s);
-	CHECK(!late_waits(l, NULL));
+	CHECK(late_waits(l, NULL));
+	while (late_waits(l, NULL)) { /* the first deadline may be an older one */
+		CHECK(links_deadline(s) > s->now && links_deadline(s) < UINT64_MAX);
+		s->now = links_deadline(s);
+		links_time(s);
+	}
 	SAME(s->fabric->drops.queue_full, 1);
 	SAME(s->late_bytes, 0);
 	link_close(l);
 	end();
 }
 
-static void many_senders_to_slow_links_share_the_memory(void)
-{
-	begin();
 static void packets_of_links_with_different_latencies_arrive_in_time(void)
 {
 	enum { N = 101, STEP = 37, GONE = 3 };
@@ -579,6 +579,9 @@ static void packets_of_links_with_different_latencies_arrive_in_time(void)
 	end();
 }
 
+static void many_senders_to_slow_links_share_the_memory(void)
+{
+	begin();
 	struct server *s = &process[1].s;
 
 	s->late_bytes = 63 << 20;
@@ -607,7 +610,7 @@ int main(void)
 	RUN(a_sender_that_is_told_to_wait_discards_nothing);
 	RUN(a_peer_does_not_hold_its_senders_up_for_ever);
 	RUN(late_packets_wait_for_their_reader_in_order);
+	RUN(packets_of_links_with_different_latencies_arrive_in_time);
 	RUN(many_senders_to_slow_links_share_the_memory);
 	return 0;
 }
-	RUN(packets_of_links_with_different_latencies_arrive_in_time);
