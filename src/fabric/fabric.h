@@ -100,6 +100,7 @@ struct vb_fabric_port {
 	struct vb_fabric_pace *pace; /* NULL: it costs no time */
 	void *host;                  /* the programs on this port: the owner's */
 	void *links;                 /* those that send and receive packets on it: so too */
+	void *joined;                /* those that use it by their verbs device: so too */
 	uint64_t group_turn;         /* the last multicast datagram that came in here */
 	struct vb_fabric_port *group_next;
 	uint8_t num;
@@ -175,6 +176,7 @@ struct vb_fabric {
 	unsigned captures;   /* the owner's: how many want to see what passes the cables */
 	uint64_t changes;    /* grows with whatever may change a port or a way */
 	uint64_t group_turn; /* counts multicast datagrams, from any number */
+	uint64_t agents_due; /* no file of fabric/agent has anything to do before this time */
 	/* datagrams that are under way: a ring, because one may cause others */
 	struct vb_fabric_flight *queue;
 	size_t queue_head, queue_len, queue_room;

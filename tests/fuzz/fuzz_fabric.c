@@ -75,6 +75,22 @@ static const struct vb_fabric_ops fabric_ops = {
 
 enum { HOSTS = 2, CLASSES = 4 };
 
+/* As the server does it. */
+static void settle_deadlines(struct vb_fabric *f, struct vb_agent_file *const *file, unsigned files)
+{
+	for (unsigned i = 0; i < files; i++)
+		assert(f->agents_due <= vb_agent_deadline(file[i]));
+	for (unsigned i = 0; i < files && f->agents_due <= f->now; i++)
+		vb_agent_time(file[i]);
+	if (f->agents_due > f->now)
+		return;
+	f->agents_due = UINT64_MAX;
+	for (unsigned i = 0; i < files; i++)
+		if (vb_agent_deadline(file[i]) < f->agents_due)
+			f->agents_due = vb_agent_deadline(file[i]);
+	assert(f->agents_due > f->now);
+}
+
 /* Both hosts have agents of these classes that take all requests; the SM's tables lead to both. */
 static void set_up(struct vb_fabric *f, struct vb_agent_file *file[HOSTS], struct vb_agents *a[HOSTS], uint32_t *tid)
 {
@@ -211,8 +227,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		s.now = now += 1000000;
 		joined_tell(&s);
 		vb_fabric_time(f, now);
-		vb_agents_time(a[0], now);
-		vb_agents_time(a[1], now);
+		settle_deadlines(f, (struct vb_agent_file *[]){file[0], file[1], client[0].file, client[1].file},
+		                 2 * HOSTS);
 		cms_time(&s);
 	}
 	join_close(j);

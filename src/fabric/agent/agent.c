@@ -254,10 +254,13 @@ static int start_send(struct vb_agent_file *file, unsigned agent, const struct v
 	w->agent = agent;
 	w->timeout = timeout_ms * VB_NS_PER_MS;
 	w->retries = retries;
-	w->due = file->agents->now + w->timeout;
 	w->wants_reply = timeout_ms && !vb_agent_is_response(mad);
-	w->segmented = is_active_rmpp(g, mad) && vb_rmpp_begin(w, g);
-	if (!w->segmented && !w->wants_reply) {
+	w->segmented = is_active_rmpp(g, mad);
+	if (w->segmented) {
+		vb_rmpp_begin(file->agents, w);
+	} else if (w->wants_reply) {
+		w->due = vb_agents_after(file->agents, w->timeout);
+	} else {
 		vb_agent_transmit(file->agents, addr, w->mad);
 		free(w);
 		return 0;
@@ -391,7 +394,7 @@ static void waited_too_long(struct vb_agent_file *file, struct waiting *w)
 			return;
 	} else if (w->retries) {
 		w->retries--;
-		w->due = a->now + w->timeout;
+		w->due = vb_agents_after(a, w->timeout);
 		vb_agent_transmit(a, &w->addr, w->mad);
 		return;
 	}
@@ -404,35 +407,27 @@ static void waited_too_long(struct vb_agent_file *file, struct waiting *w)
 	a->ops->receive(file->own, file, agent, ETIMEDOUT, &addr, header, sizeof(header));
 }
 
-static void file_timer(struct vb_agent_file *file)
+void vb_agent_time(struct vb_agent_file *file)
 {
+	struct vb_fabric *f = vb_agents_fabric(file->agents);
+	bool held = vb_fabric_hold(f);
+
 	for (struct waiting *w = file->waiting, *next; w; w = next) {
 		next = w->next;
-		if (w->due <= file->agents->now)
+		if (w->due <= f->now)
 			waited_too_long(file, w);
 	}
 	vb_rmpp_timer(file);
+	vb_fabric_let_go(f, held);
 }
 
-void vb_agents_time(struct vb_agents *a, uint64_t now)
-{
-	bool held = vb_fabric_hold(a->port->node->fabric);
-
-	a->now = now;
-	for (struct vb_agent_file *f = a->files; f; f = f->next)
-		file_timer(f);
-	vb_fabric_let_go(a->port->node->fabric, held);
-}
-
-uint64_t vb_agents_deadline(const struct vb_agents *a)
+uint64_t vb_agent_deadline(const struct vb_agent_file *file)
 {
 	uint64_t due = UINT64_MAX;
 
-	for (const struct vb_agent_file *f = a->files; f; f = f->next) {
-		for (const struct waiting *w = f->waiting; w; w = w->next)
-			due = w->due < due ? w->due : due;
-		for (const struct assembly *s = f->assemblies; s; s = s->next)
-			due = s->due < due ? s->due : due;
-	}
+	for (const struct waiting *w = file->waiting; w; w = w->next)
+		due = w->due < due ? w->due : due;
+	for (const struct assembly *s = file->assemblies; s; s = s->next)
+		due = s->due < due ? s->due : due;
 	return due;
 }

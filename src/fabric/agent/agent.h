@@ -67,7 +67,9 @@ int vb_agent_send(struct vb_agent_file *file, unsigned agent, const struct vb_ag
 /* From the fabric. False: no agent takes it. */
 bool vb_agents_deliver(struct vb_agents *a, const struct vb_fabric_packet *packet);
 
-void vb_agents_time(struct vb_agents *a, uint64_t now);
-uint64_t vb_agents_deadline(const struct vb_agents *a);
+/* The time is that of the fabric. Its agents_due is the least deadline of all files, or earlier; the owner sets it after calls of
+ * vb_agent_time. */
+void vb_agent_time(struct vb_agent_file *file);
+uint64_t vb_agent_deadline(const struct vb_agent_file *file);
 
 #endif

@@ -59,8 +59,23 @@ struct vb_agents {
 	const struct vb_agents_ops *ops;
 	uint32_t *next_tid; /* of the whole fabric, so that two programs' transactions differ */
 	struct vb_agent_file *files;
-	uint64_t now;
 };
+
+static inline struct vb_fabric *vb_agents_fabric(const struct vb_agents *a)
+{
+	return a->port->node->fabric;
+}
+
+/* A deadline in so many ns. */
+static inline uint64_t vb_agents_after(const struct vb_agents *a, uint64_t ns)
+{
+	struct vb_fabric *f = vb_agents_fabric(a);
+	uint64_t due = f->now + ns;
+
+	if (due < f->agents_due)
+		f->agents_due = due;
+	return due;
+}
 
 static inline uint64_t vb_agent_tid(const uint8_t *mad)
 {
@@ -85,8 +100,8 @@ void vb_agent_give(struct vb_agent_file *file, unsigned agent, const struct vb_a
 
 /* --- rmpp.c --- */
 
-/* Prepares a datagram for its segments. False: it is no transfer (it is sent as it is). */
-bool vb_rmpp_begin(struct waiting *w, const struct agent *agent);
+/* Prepares a datagram for its segments. */
+void vb_rmpp_begin(const struct vb_agents *a, struct waiting *w);
 void vb_rmpp_send_window(struct vb_agents *a, struct waiting *w);
 /* A segment or a reply of RMPP. addr: the sender. */
 void vb_rmpp_receive(struct vb_agent_file *file, unsigned agent, const struct vb_agent_addr *addr, const uint8_t *mad);

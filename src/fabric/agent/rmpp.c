@@ -9,17 +9,16 @@ enum { WINDOW = 64, RESEND_MS = 500, RESENDS = 8, ASSEMBLY_MS = 10000, ASSEMBLIE
 
 /* --- the sender --- */
 
-bool vb_rmpp_begin(struct waiting *w, const struct agent *agent)
+void vb_rmpp_begin(const struct vb_agents *a, struct waiting *w)
 {
 	unsigned head = vb_rmpp_header_len(w->mad[1]), each = VB_MAD_LEN - head;
 	size_t data = w->len > head ? w->len - head : 0;
 
 	w->segments = data ? (uint32_t)((data + each - 1) / each) : 1;
 	w->window = 1; /* 13.6.4: until the first acknowledgement */
+	w->due = vb_agents_after(a, w->timeout + RESEND_MS * VB_NS_PER_MS);
 	w->timeout = w->timeout ? w->timeout : RESEND_MS * VB_NS_PER_MS;
-	w->due += RESEND_MS * VB_NS_PER_MS;
 	w->retries = RESENDS;
-	return true;
 }
 
 static void send_segment(struct vb_agents *a, const struct waiting *w, uint32_t number)
@@ -59,7 +58,7 @@ bool vb_rmpp_again(struct vb_agents *a, struct waiting *w)
 		return false;
 	w->retries--;
 	w->sent = w->acked;
-	w->due = a->now + RESEND_MS * VB_NS_PER_MS;
+	w->due = vb_agents_after(a, RESEND_MS * VB_NS_PER_MS);
 	vb_rmpp_send_window(a, w);
 	return true;
 }
@@ -107,7 +106,7 @@ static void take_ack(struct vb_agent_file *file, unsigned agent, const struct vb
 		w->retries = RESENDS;
 	}
 	w->window = h->length > w->window ? h->length : w->window;
-	w->due = a->now + RESEND_MS * VB_NS_PER_MS;
+	w->due = vb_agents_after(a, RESEND_MS * VB_NS_PER_MS);
 	if (w->acked < w->segments) {
 		vb_rmpp_send_window(a, w);
 		return;
@@ -118,7 +117,7 @@ static void take_ack(struct vb_agent_file *file, unsigned agent, const struct vb
 	}
 	w->acked_all = true; /* its reply is still to come */
 	w->retries = 0;
-	w->due = a->now + w->timeout;
+	w->due = vb_agents_after(a, w->timeout);
 }
 
 /* --- the receiver --- */
@@ -241,7 +240,7 @@ static void postpone(struct vb_agent_file *file, unsigned agent, const uint8_t *
 	struct waiting *w = mad[3] & VB_MAD_RESPONSE ? vb_agent_asked(file, agent, mad) : NULL;
 
 	if (w)
-		w->due = file->agents->now + w->timeout;
+		w->due = vb_agents_after(file->agents, w->timeout);
 }
 
 static void take_segment(struct vb_agent_file *file, unsigned agent, const struct vb_agent_addr *addr,
@@ -261,7 +260,7 @@ static void take_segment(struct vb_agent_file *file, unsigned agent, const struc
 	struct assembly *s = assembly_for(file, agent, addr, mad, h);
 	if (!s)
 		return;
-	s->due = a->now + ASSEMBLY_MS * VB_NS_PER_MS;
+	s->due = vb_agents_after(a, ASSEMBLY_MS * VB_NS_PER_MS);
 	if (s->done || h->segment != s->next_segment) {
 		if (h->segment < s->next_segment || h->segment <= s->window)
 			send_ack(a, s); /* a segment again, or one that is missing */
@@ -326,7 +325,7 @@ void vb_rmpp_timer(struct vb_agent_file *file)
 {
 	for (struct assembly *s = file->assemblies, *next; s; s = next) {
 		next = s->next;
-		if (s->due <= file->agents->now)
+		if (s->due <= vb_agents_fabric(file->agents)->now)
 			drop_assembly(file, s);
 	}
 }

@@ -12,6 +12,7 @@
 struct address {
 	uint8_t ip[16]; /* IPv4 mapped */
 	struct vb_fabric_node *node;
+	uint32_t next_same; /* of the same hash, as in address_by_ip */
 };
 
 static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
@@ -37,12 +38,31 @@ static bool is_usable(const uint8_t ip[16])
 	return ip[0] != 0xff && !(ip[0] == 0xfe && (ip[1] & 0xc0) == 0x80) && memcmp(ip, zeros, 15) != 0;
 }
 
+static uint32_t hash_of(const uint8_t ip[16])
+{
+	uint32_t h = 2166136261u;
+
+	for (unsigned i = 0; i < 16; i++)
+		h = (h ^ ip[i]) * 16777619u;
+	return h % VB_FABRIC_IP_HASH;
+}
+
 static struct address *find(const struct server *s, const uint8_t ip[16])
 {
-	for (size_t i = 0; i < s->address_count; i++)
-		if (!memcmp(s->addresses[i].ip, ip, 16))
-			return &s->addresses[i];
-	return NULL;
+	uint32_t i = s->address_by_ip[hash_of(ip)];
+
+	while (i && memcmp(s->addresses[i - 1].ip, ip, 16) != 0)
+		i = s->addresses[i - 1].next_same;
+	return i ? &s->addresses[i - 1] : NULL;
+}
+
+/* Its place in the table has changed, or is new. */
+static void enter_address(struct server *s, struct address *a)
+{
+	uint32_t *place = &s->address_by_ip[hash_of(a->ip)];
+
+	a->next_same = *place;
+	*place = (uint32_t)(a - s->addresses) + 1;
 }
 
 static int add(struct server *s, const uint8_t ip[16], struct vb_fabric_node *n)
@@ -56,9 +76,11 @@ static int add(struct server *s, const uint8_t ip[16], struct vb_fabric_node *n)
 		s->addresses = a;
 		a = NULL;
 	}
-	if (!a)
+	if (!a) {
 		a = &s->addresses[s->address_count++];
-	memcpy(a->ip, ip, 16);
+		memcpy(a->ip, ip, 16);
+		enter_address(s, a);
+	}
 	a->node = n;
 	s->address_changes++;
 	return 0;
@@ -72,6 +94,9 @@ static void drop_all_of(struct server *s, const struct vb_fabric_node *n)
 		if (s->addresses[i].node != n)
 			s->addresses[kept++] = s->addresses[i];
 	s->address_count = kept;
+	memset(s->address_by_ip, 0, sizeof(s->address_by_ip));
+	for (size_t i = 0; i < kept; i++)
+		enter_address(s, &s->addresses[i]);
 	s->address_changes++;
 }
 

@@ -117,7 +117,6 @@ static int attach(struct client *c, const char *node, unsigned port)
 	if (!c->file)
 		return ENOMEM;
 	c->node = n;
-	vb_agents_time(a, c->server->now);
 	return 0;
 }
 
@@ -512,24 +511,27 @@ void client_event(struct server *s, struct client *c, uint32_t events)
 
 /* --- time --- */
 
-/* Each client's port; one that several have gets the time several times, which does no harm. */
+/* What one file does may give another one a deadline, so all are looked at afterwards. */
 void clients_time(struct server *s)
 {
+	uint64_t due = UINT64_MAX;
+
+	if (s->now < s->fabric->agents_due)
+		return;
 	for (struct client *c = s->clients; c; c = c->next)
 		if (c->file)
-			vb_agents_time(vb_agent_agents(c->file), s->now);
+			vb_agent_time(c->file);
+	for (const struct client *c = s->clients; c; c = c->next) {
+		uint64_t one = c->file ? vb_agent_deadline(c->file) : UINT64_MAX;
+
+		due = one < due ? one : due;
+	}
+	s->fabric->agents_due = due;
 }
 
 uint64_t clients_deadline(const struct server *s)
 {
-	uint64_t due = UINT64_MAX;
-
-	for (const struct client *c = s->clients; c; c = c->next) {
-		uint64_t one = c->file ? vb_agents_deadline(vb_agent_agents(c->file)) : UINT64_MAX;
-
-		due = one < due ? one : due;
-	}
-	return due;
+	return s->fabric->agents_due;
 }
 
 bool node_has_programs(const struct server *s, const struct vb_fabric_node *n)

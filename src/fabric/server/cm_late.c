@@ -82,22 +82,28 @@ static void refuse_first(struct server *s)
 
 void cms_time(struct server *s)
 {
+	uint64_t due = UINT64_MAX;
+
 	while (s->late && s->late->until <= s->now)
 		refuse_first(s);
+	if (s->fabric->changes == s->members_changes && s->now < s->members_due)
+		return;
+	s->members_changes = s->fabric->changes;
 	for (struct cm *cm = s->cms; cm; cm = cm->next)
 		cm_members_time(cm);
+	for (const struct cm *cm = s->cms; cm; cm = cm->next) {
+		uint64_t one = cm_members_deadline(cm);
+
+		due = one < due ? one : due;
+	}
+	s->members_due = due;
 }
 
 uint64_t cms_deadline(const struct server *s)
 {
 	uint64_t due = s->late ? s->late->until : UINT64_MAX;
 
-	for (const struct cm *cm = s->cms; cm; cm = cm->next) {
-		uint64_t one = cm_members_deadline(cm);
-
-		due = one < due ? one : due;
-	}
-	return due;
+	return due < s->members_due ? due : s->members_due;
 }
 
 void cms_end(struct server *s)

@@ -139,6 +139,15 @@ static bool is_another(const struct cm *cm)
 	return cm->members && (now.reregisters != cm->joined_for.reregisters || now.lid != cm->joined_for.lid);
 }
 
+static void ask_after(struct cm *cm, struct cm_member *m, uint64_t ns)
+{
+	struct server *s = cm->server;
+
+	m->due = s->now + ns;
+	if (m->due < s->members_due)
+		s->members_due = m->due;
+}
+
 /* The manager is asked for the MLID that the group had: queue pairs are attached to it, and senders know it. A group that
  * is there already keeps its own. */
 static void join_again(struct cm *cm, struct cm_member *m)
@@ -152,7 +161,7 @@ static void join_again(struct cm *cm, struct cm_member *m)
 	if (!cm_ask(cm, mad, ANSWER_MS))
 		return;
 	m->question = 0;
-	m->due = cm->server->now + PAUSE;
+	ask_after(cm, m, PAUSE);
 }
 
 void cm_members_time(struct cm *cm)
@@ -174,7 +183,7 @@ void cm_members_time(struct cm *cm)
 
 uint64_t cm_members_deadline(const struct cm *cm)
 {
-	uint64_t due = is_another(cm) ? 0 : UINT64_MAX;
+	uint64_t due = UINT64_MAX;
 
 	for (const struct cm_member *m = cm->members; m; m = m->next)
 		due = m->due && m->due < due ? m->due : due;
@@ -195,12 +204,12 @@ static void joined_again(struct cm *cm, struct cm_member *m, int error, uint16_t
 {
 	m->question = 0;
 	if (error) { /* the manager is silent */
-		m->due = cm->server->now + 1;
+		ask_after(cm, m, 1);
 	} else if (!status) {
 		if (got->mlid != m->record.mlid)
 			lose(cm, m);
 	} else if (++m->tries < TRIES) {
-		m->due = cm->server->now + PAUSE;
+		ask_after(cm, m, PAUSE);
 	} else {
 		lose(cm, m);
 	}

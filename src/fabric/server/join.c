@@ -9,6 +9,9 @@
 /* A subnet manager changes many tables in a row: programs hear of all within this time (ns), and of no more than one
  * change in it. */
 #define TELL_AFTER 1000000u
+/* What a look at a way takes, or more. So a program with many ways, and a manager that changes much, do not take all of the
+ * time of this process. */
+#define LOOK_TIME 1000u
 
 struct way {
 	struct vb_fabric_way_key key;
@@ -21,7 +24,8 @@ struct way {
 
 struct joined {
 	struct server *server;
-	struct joined *next, **at;
+	struct joined *next, **at;           /* of the server */
+	struct joined *next_here, **at_here; /* of the port */
 	struct client *client;
 	struct vb_fabric_port *port;
 	struct vb_fabric_port_is told;
@@ -292,24 +296,24 @@ static void take_cast(struct joined *j, const struct vb_fabric_data *from, size_
 		vb_fabric_multicast(j->port, &d);
 }
 
-static bool receives(const struct joined *j, const struct vb_fabric_port *p, const struct vb_fabric_datagram *d)
+static bool receives(const struct joined *j, const struct vb_fabric_datagram *d)
 {
-	return j->port == p && groups_have(&j->groups, d->dlid, d->grh + 24);
+	return groups_have(&j->groups, d->dlid, d->grh + 24);
 }
 
 bool joined_are_attached(void *own, struct vb_fabric_port *p, const struct vb_fabric_datagram *d)
 {
-	const struct joined *j = ((struct server *)own)->joined;
+	const struct joined *j = p->joined;
 
-	while (j && !receives(j, p, d))
-		j = j->next;
+	while (j && !receives(j, d))
+		j = j->next_here;
 	return j;
 }
 
 void joined_deliver(void *own, struct vb_fabric_port *p, const struct vb_fabric_datagram *d)
 {
-	for (const struct joined *j = ((struct server *)own)->joined; j; j = j->next)
-		if (receives(j, p, d))
+	for (const struct joined *j = p->joined; j; j = j->next_here)
+		if (receives(j, d))
 			client_post_datagram(j->client, d->own, sizeof(struct vb_fabric_data) + d->length);
 }
 
@@ -328,7 +332,11 @@ struct joined *join_open(struct server *s, struct vb_fabric_port *p, struct clie
 	j->at = &s->joined;
 	if (j->next)
 		j->next->at = &j->next;
-	s->joined = j;
+	j->next_here = p->joined;
+	j->at_here = (struct joined **)&p->joined;
+	if (j->next_here)
+		j->next_here->at_here = &j->next_here;
+	s->joined = p->joined = j;
 	join_show_port(s, p, &j->told);
 	client_post(c, &j->told, sizeof(j->told));
 	return j;
@@ -341,6 +349,9 @@ void join_close(struct joined *j)
 	*j->at = j->next;
 	if (j->next)
 		j->next->at = j->at;
+	*j->at_here = j->next_here;
+	if (j->next_here)
+		j->next_here->at_here = j->at_here;
 	for (uint32_t i = 0; i < j->count; i++)
 		free(j->ways[i].port);
 	free(j->ways);
@@ -423,13 +434,16 @@ void joined_tell(struct server *s)
 		return;
 	}
 	if (!s->tell_at)
-		s->tell_at = s->now + TELL_AFTER;
+		s->tell_at = s->now + TELL_AFTER + s->ways_told * LOOK_TIME;
 	if (s->now < s->tell_at)
 		return;
 	s->changes_told = s->fabric->changes;
 	s->tell_at = 0;
-	for (struct joined *j = s->joined; j; j = j->next)
+	s->ways_told = 0;
+	for (struct joined *j = s->joined; j; j = j->next) {
 		tell(j);
+		s->ways_told += j->count;
+	}
 }
 
 uint64_t joined_deadline(const struct server *s)

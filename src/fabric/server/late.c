@@ -17,21 +17,73 @@ enum {
  * a sender gets no further than the slowest link or reader on its way, and nothing is lost.
  */
 struct late {
-	struct late *next; /* in the order of due, or of its line */
+	struct late *next; /* of its line */
 	struct late_packet is;
 	size_t len;
 	uint8_t bytes[];
 };
 
-/* The place behind all that is due earlier, or at the same time. Most are due after the last one. */
-static struct late **place_for(struct server *s, uint64_t due)
-{
-	struct late **at = s->late_last && s->late_last->is.due <= due ? &s->late_last->next : &s->late_packets;
+/* --- a heap: links of different latencies mix their packets, so a list would be walked for each --- */
 
-	while (*at && (*at)->is.due <= due)
-		at = &(*at)->next;
-	return at;
+struct late_due {
+	uint64_t due, turn; /* turn: those that are due at one time go on in the order in which they came */
+	struct late *packet;
+};
+
+static bool is_before(const struct late_due *a, const struct late_due *b)
+{
+	return a->due != b->due ? a->due < b->due : a->turn < b->turn;
 }
+
+static bool heap_has_room(struct late_heap *h)
+{
+	size_t room = h->room ? 2 * h->room : 64;
+	struct late_due *more = h->count < h->room ? NULL : realloc(h->first, room * sizeof(*more));
+
+	if (more) {
+		h->first = more;
+		h->room = room;
+	}
+	return h->count < h->room;
+}
+
+/* The place `at` is free: d goes there, or to where one of those above it was. */
+static void move_up(struct late_heap *h, size_t at, struct late_due d)
+{
+	for (; at && is_before(&d, &h->first[(at - 1) / 2]); at = (at - 1) / 2)
+		h->first[at] = h->first[(at - 1) / 2];
+	h->first[at] = d;
+}
+
+/* The same with those below it. */
+static void move_down(struct late_heap *h, size_t at, struct late_due d)
+{
+	for (size_t below; (below = 2 * at + 1) < h->count; at = below) {
+		below += below + 1 < h->count && is_before(&h->first[below + 1], &h->first[below]);
+		if (!is_before(&h->first[below], &d))
+			break;
+		h->first[at] = h->first[below];
+	}
+	h->first[at] = d;
+}
+
+static struct late *take_first(struct late_heap *h)
+{
+	struct late *p = h->first[0].packet;
+
+	if (--h->count)
+		move_down(h, 0, h->first[h->count]);
+	return p;
+}
+
+/* After packets were taken out anywhere. */
+static void heap_order(struct late_heap *h)
+{
+	for (size_t i = h->count / 2; i--;)
+		move_down(h, i, h->first[i]);
+}
+
+/* --- what is under way --- */
 
 /* One more, or (sign -1) less. */
 static void count(struct server *s, const struct late *p, ssize_t sign)
@@ -58,29 +110,17 @@ bool late_is_too_much(const struct server *s, size_t bytes, bool before)
 
 void late_put(struct server *s, const struct late_packet *k, const uint8_t *bytes, size_t len)
 {
-	struct late *p = s->fabric->late_full ? NULL : malloc(sizeof(*p) + len);
-	struct late **at = place_for(s, k->due);
+	struct late_heap *h = &s->late_heap;
+	struct late *p = s->fabric->late_full || !heap_has_room(h) ? NULL : malloc(sizeof(*p) + len);
 
 	if (!p) {
 		vb_fabric_discard(k->end, 1);
 		return;
 	}
-	*p = (struct late){.next = *at, .is = *k, .len = len};
+	*p = (struct late){.is = *k, .len = len};
 	memcpy(p->bytes, bytes, len);
-	*at = p;
-	if (!p->next)
-		s->late_last = p;
+	move_up(h, h->count++, (struct late_due){k->due, h->turn++, p});
 	count(s, p, 1);
-}
-
-static struct late *take_first(struct server *s)
-{
-	struct late *p = s->late_packets;
-
-	s->late_packets = p->next;
-	if (!p->next)
-		s->late_last = NULL;
-	return p;
 }
 
 /* --- lines --- */
@@ -144,8 +184,8 @@ void late_go_on(struct server *s, struct late_line *line)
 
 void late_time(struct server *s)
 {
-	while (s->late_packets && s->late_packets->is.due <= s->now) {
-		struct late *p = take_first(s);
+	while (s->late_heap.count && s->late_heap.first->due <= s->now) {
+		struct late *p = take_first(&s->late_heap);
 		struct late_line *line = line_for(p->is.to, p->is.end);
 
 		if (line && (line->first || !has_place(p)))
@@ -157,28 +197,34 @@ void late_time(struct server *s)
 
 uint64_t late_deadline(const struct server *s)
 {
-	return s->late_packets ? s->late_packets->is.due : UINT64_MAX;
+	return s->late_heap.count ? s->late_heap.first->due : UINT64_MAX;
 }
 
 /* --- the end of a program, or a peer --- */
 
 static void forget(struct late *p, const struct link *l, const struct peer *by)
 {
-	for (; p; p = p->next) {
-		if (l && p->is.from == l)
-			p->is.from = NULL;
-		if (by && p->is.by == by)
-			p->is.by = NULL;
-	}
+	if (l && p->is.from == l)
+		p->is.from = NULL;
+	if (by && p->is.by == by)
+		p->is.by = NULL;
 }
 
-/* In all lines. Those of peers have packets of programs, too. */
-static void forget_in_lines(struct server *s, const struct link *l, const struct peer *by)
+static void forget_in_line(const struct late_line *line, const struct link *l, const struct peer *by)
 {
+	for (struct late *p = line->first; p; p = p->next)
+		forget(p, l, by);
+}
+
+/* Wherever it is. The lines of peers have packets of programs, too. */
+static void forget_sender(struct server *s, const struct link *l, const struct peer *by)
+{
+	for (size_t i = 0; i < s->late_heap.count; i++)
+		forget(s->late_heap.first[i].packet, l, by);
 	for (struct link *o = s->links; o; o = link_next(o))
-		forget(link_line(o)->first, l, by);
+		forget_in_line(link_line(o), l, by);
 	for (struct peer *o = s->peers; o; o = o->next)
-		forget(o->line.first, l, by);
+		forget_in_line(&o->line, l, by);
 }
 
 static void drop(struct server *s, struct late *p)
@@ -199,34 +245,32 @@ static void drop_line(struct server *s, struct late_line *line)
 
 void late_forget(struct server *s, struct link *l)
 {
-	struct late **at = &s->late_packets;
+	struct late_heap *h = &s->late_heap;
+	size_t kept = 0;
 
-	forget(s->late_packets, l, NULL);
-	forget_in_lines(s, l, NULL);
+	forget_sender(s, l, NULL);
 	drop_line(s, link_line(l));
-	s->late_last = NULL;
-	while (*at) {
-		struct late *p = *at;
-
-		if (p->is.to != l) {
-			s->late_last = p;
-			at = &p->next;
-			continue;
-		}
-		*at = p->next;
-		drop(s, p);
-	}
+	for (size_t i = 0; i < h->count; i++)
+		if (h->first[i].packet->is.to == l)
+			drop(s, h->first[i].packet);
+		else
+			h->first[kept++] = h->first[i];
+	if (kept == h->count)
+		return;
+	h->count = kept;
+	heap_order(h);
 }
 
 void late_forget_peer(struct server *s, struct peer *p)
 {
-	forget(s->late_packets, NULL, p);
-	forget_in_lines(s, NULL, p);
+	forget_sender(s, NULL, p);
 	drop_line(s, &p->line);
 }
 
 void late_free(struct server *s)
 {
-	while (s->late_packets)
-		drop(s, take_first(s));
+	while (s->late_heap.count)
+		drop(s, take_first(&s->late_heap));
+	free(s->late_heap.first);
+	s->late_heap = (struct late_heap){.first = NULL};
 }

@@ -103,11 +103,22 @@ static void count_patience(struct link *l)
 		l->patience = more < LINK_LIFETIME ? more : LINK_LIFETIME;
 }
 
+/* Until when others wait for it. */
+static uint64_t end_of_patience(const struct link *l)
+{
+	struct server *s = l->server;
+	uint64_t until = s->now + l->patience;
+
+	if (until < s->links_due)
+		s->links_due = until;
+	return until;
+}
+
 uint64_t link_await(struct link *l)
 {
 	count_patience(l);
 	l->awaited = true;
-	return l->server->now + l->patience;
+	return end_of_patience(l);
 }
 
 static void settle_pause(struct link *l)
@@ -196,7 +207,7 @@ void link_reads(struct link *l, size_t bytes)
 	l->patience += bytes * LINK_WORTH;
 	if (l->patience > LINK_LIFETIME)
 		l->patience = LINK_LIFETIME;
-	l->line_until = until = l->server->now + l->patience;
+	l->line_until = until = end_of_patience(l);
 	for (struct link *o = l->server->links; o; o = o->next)
 		if (o->waits_for == l)
 			o->waits_until = until;
@@ -233,16 +244,7 @@ void link_stall(struct link *l)
 	link_caught_up(l);
 }
 
-void links_time(struct server *s)
-{
-	for (struct link *l = s->links; l; l = l->next)
-		if (l->waits_for && l->waits_until <= s->now)
-			link_stall(l->waits_for);
-		else if (l->line.first && l->line_until <= s->now)
-			link_stall(l);
-}
-
-uint64_t links_deadline(const struct server *s)
+static uint64_t least_deadline(const struct server *s)
 {
 	uint64_t due = UINT64_MAX;
 
@@ -253,6 +255,23 @@ uint64_t links_deadline(const struct server *s)
 			due = l->line_until;
 	}
 	return due;
+}
+
+void links_time(struct server *s)
+{
+	if (s->now < s->links_due)
+		return;
+	for (struct link *l = s->links; l; l = l->next)
+		if (l->waits_for && l->waits_until <= s->now)
+			link_stall(l->waits_for);
+		else if (l->line.first && l->line_until <= s->now)
+			link_stall(l);
+	s->links_due = least_deadline(s);
+}
+
+uint64_t links_deadline(const struct server *s)
+{
+	return s->links_due;
 }
 
 void link_close(struct link *l)

@@ -147,9 +147,9 @@ static int wait_for_events(const struct server *s, struct epoll_event *events)
 {
 	uint64_t ns = wait_ns(s), ms = ns / NS_PER_MS_ + (ns != 0);
 	const struct timespec t = {(time_t)(ns / 1000000000), (long)(ns % 1000000000)};
-	int n = s->late_packets ? epoll_pwait2(s->epoll, events, EVENTS, &t, NULL) : -1;
+	int n = s->late_heap.count ? epoll_pwait2(s->epoll, events, EVENTS, &t, NULL) : -1;
 
-	if (n >= 0 || (s->late_packets && errno != ENOSYS))
+	if (n >= 0 || (s->late_heap.count && errno != ENOSYS))
 		return n;
 	return epoll_wait(s->epoll, events, EVENTS, ns == UINT64_MAX ? -1 : ms < INT_MAX ? (int)ms : INT_MAX);
 }

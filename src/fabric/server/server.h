@@ -22,6 +22,7 @@ struct guests;
 struct joined;
 struct keep;
 struct late;
+struct late_due;
 struct late_line;
 struct link;
 struct peer;
@@ -45,6 +46,7 @@ struct issm {
 };
 
 #define VB_FABRIC_CLOSED 64
+#define VB_FABRIC_IP_HASH 4096
 
 struct server {
 	struct vb_fabric *fabric;
@@ -57,9 +59,11 @@ struct server {
 	struct client *clients;
 	struct joined *joined;
 	struct cm *cms;
-	size_t bound;            /* bindings of all of them */
-	uint32_t next_ephemeral; /* the port that is tried next */
-	struct cm_late *late;    /* requests that wait for a listener */
+	uint64_t members_changes; /* of the fabric, when the memberships of all of them were looked at */
+	uint64_t members_due;     /* when one of them is joined again; or earlier */
+	size_t bound;             /* bindings of all of them */
+	uint32_t next_ephemeral;  /* the port that is tried next */
+	struct cm_late *late;     /* requests that wait for a listener */
 	struct cm_closed {
 		uint64_t until;
 		const struct vb_fabric_port *port;
@@ -68,11 +72,17 @@ struct server {
 	unsigned next_closed;
 	struct address *addresses;
 	size_t address_count;
+	uint32_t address_by_ip[VB_FABRIC_IP_HASH]; /* places in addresses, counted from 1; 0: none */
 	uint64_t address_changes;
 	size_t numbered;                    /* nodes that have been given an address of the network */
 	uint32_t network_next, network_end; /* the next IPv4 address, and the broadcast address; 0: no network */
 	struct link *links;
-	struct late *late_packets, *late_last; /* under way; in the order in which they arrive */
+	uint64_t links_due; /* none of them has waited long enough before this time */
+	struct late_heap {
+		struct late_due *first; /* the one that arrives first; an array */
+		size_t count, room;
+		uint64_t turn; /* counts them */
+	} late_heap;           /* packets under way */
 	size_t late_bytes;
 	struct capture *captures;
 	uint64_t captures_lost; /* records that their readers were too slow for */
@@ -84,6 +94,7 @@ struct server {
 	uint64_t idle_since;
 	struct keep *keeps; /* programs that keep it, as if they were connected */
 	size_t kept;
+	uint64_t ways_told; /* how many were looked at when programs were told last */
 	uint64_t changes_told,
 	        tell_at;    /* what programs know of fabric->changes; when they hear of the rest, 0: nothing is new */
 	uint8_t address[8]; /* of this process: the first half of all its ports' addresses */

@@ -99,6 +99,12 @@ static void end(void)
 	vb_fabric_free(t.f);
 }
 
+static void pass_time(int host, uint64_t now)
+{
+	vb_fabric_time(t.f, now);
+	vb_agent_time(t.file[host]);
+}
+
 static struct vb_agent_addr to_lid(uint16_t lid)
 {
 	return (struct vb_agent_addr){.lid = lid, .qpn = 1, .qkey = VB_GSI_QKEY};
@@ -162,19 +168,19 @@ static void a_request_without_a_reply_comes_back_after_its_retries(void)
 	t.deaf = true;
 	SAME(ask(5, 100, 2), 0);
 	SAME(t.seen, 1);
-	SAME(vb_agents_deadline(t.a[0]), 100 * MS);
-	vb_agents_time(t.a[0], 100 * MS);
-	vb_agents_time(t.a[0], 199 * MS);
+	SAME(vb_agent_deadline(t.file[0]), 100 * MS);
+	pass_time(0, 100 * MS);
+	pass_time(0, 199 * MS);
 	SAME(t.seen, 2);
-	vb_agents_time(t.a[0], 200 * MS);
+	pass_time(0, 200 * MS);
 	SAME(t.seen, 3);
 	SAME(t.count, 0);
-	vb_agents_time(t.a[0], 300 * MS);
+	pass_time(0, 300 * MS);
 	SAME(t.count, 1);
 	SAME(t.error, ETIMEDOUT);
 	SAME(t.len, VB_MAD_HEADER_LEN);
 	SAME(t.mad[15], 5);
-	SAME(vb_agents_deadline(t.a[0]), UINT64_MAX);
+	SAME(vb_agent_deadline(t.file[0]), UINT64_MAX);
 	SAME(ask(5, 100, 0), 0);
 	end();
 }
@@ -240,8 +246,8 @@ static void a_transfer_survives_a_break(void)
 	SAME(reply(5000), 0);
 	SAME(t.count, 1);
 	t.deaf = false;
-	vb_agents_time(t.a[0], 500 * MS);
-	vb_agents_time(t.a[1], 500 * MS);
+	pass_time(0, 500 * MS);
+	pass_time(1, 500 * MS);
 	SAME(t.count, 2);
 	SAME(t.len, 5056);
 	end();
@@ -280,13 +286,13 @@ static void a_transfer_that_never_ends_is_aborted(void)
 		CHECK(vb_agents_deliver(t.a[1], &p));
 	} while ((uint64_t)n * 200 < VB_AGENT_LEN_MOST + 1000);
 	SAME(t.count, 0);
-	SAME(vb_agents_deadline(t.a[1]), UINT64_MAX); /* nothing is kept */
+	SAME(vb_agent_deadline(t.file[1]), UINT64_MAX); /* nothing is kept */
 	p = segment(2, 0, 0x12);
 	CHECK(vb_agents_deliver(t.a[1], &p));
 	p = segment(1, VB_RMPP_FIRST, 0x12);
 	CHECK(vb_agents_deliver(t.a[1], &p));
-	vb_agents_time(t.a[1], 11000 * MS); /* and one that stops is forgotten */
-	SAME(vb_agents_deadline(t.a[1]), UINT64_MAX);
+	pass_time(1, 11000 * MS); /* and one that stops is forgotten */
+	SAME(vb_agent_deadline(t.file[1]), UINT64_MAX);
 	end();
 }
 

@@ -117,6 +117,7 @@ static void begin(void)
 	open_program(0, 0);
 	open_program(1, 1);
 	open_program(HOSTS, 0);
+	cms_time(&t.s);
 }
 
 static void end(void)
@@ -408,9 +409,15 @@ static void a_question_to_a_silent_administrator_times_out(void)
 	ask.mad[3] = VB_MAD_GET;
 	ask.mad[15] = 9;
 	vb_fabric_cut(port_of(1), true);
+	t.s.fabric->agents_due = UINT64_MAX;
 	CHECK(cm_take(t.cm[0], &ask, sizeof(ask), &r));
+	SAME(t.s.fabric->agents_due, 10000000);
 	SAME(t.client[0].count, 0);
-	vb_agents_time(port_of(0)->host, 11000000);
+	vb_fabric_time(t.s.fabric, 9999999);
+	vb_agent_time(t.client[0].file);
+	SAME(t.client[0].count, 0);
+	vb_fabric_time(t.s.fabric, 10000000);
+	vb_agent_time(t.client[0].file);
 	SAME(t.client[0].count, 1);
 	SAME(t.client[0].got[0].sa.error, ETIMEDOUT);
 	SAME(t.client[0].got[0].sa.mad[15], 9);
@@ -461,6 +468,13 @@ static void sa_answers(int error, uint16_t mlid)
 	cm_answered(t.cm[0], error, mad, error ? VB_MAD_HEADER_LEN : VB_MAD_LEN);
 }
 
+/* As a Set of PortInfo. */
+static void ask_to_reregister(int host)
+{
+	port_of(host)->reregisters++;
+	t.s.fabric->changes++;
+}
+
 static void a_port_joins_again_for_a_new_manager(void)
 {
 	begin();
@@ -470,8 +484,7 @@ static void a_port_joins_again_for_a_new_manager(void)
 	SAME(t.client[0].count, 1);
 	SAME(cms_deadline(&t.s), UINT64_MAX);
 	t.method = 0;
-	port_of(0)->reregisters++;
-	SAME(cms_deadline(&t.s), 0);
+	ask_to_reregister(0);
 	cms_time(&t.s);
 	SAME(t.method, VB_MAD_SET);
 	CHECK(t.asked.mlid == 0xc005 && t.asked.mgid[15] == 1 && t.asked.join_state == VB_SA_FULL_MEMBER);
@@ -483,14 +496,14 @@ static void a_port_joins_again_for_a_new_manager(void)
 	sa_answers(0, 0xc005);
 	SAME(cms_deadline(&t.s), UINT64_MAX);
 	SAME(t.client[0].count, 1); /* its program hears nothing of it */
-	port_of(0)->reregisters++;
+	ask_to_reregister(0);
 	cms_time(&t.s);
 	sa_answers(0, 0xc006); /* another group has its MLID */
 	SAME(t.client[0].count, 2);
 	SAME(t.client[0].got[1].sa.verb, VB_FABRIC_MEMBER_LOST);
 	SAME(t.client[0].got[1].sa.error, ENETRESET);
 	t.method = 0;
-	port_of(0)->reregisters++;
+	ask_to_reregister(0);
 	cms_time(&t.s);
 	SAME(t.method, 0);
 	end();
@@ -592,6 +605,32 @@ static void an_address_moves_and_goes(void)
 	end();
 }
 
+static void the_other_addresses_stay_when_those_of_an_adapter_go(void)
+{
+	enum { N = 10000 };
+	struct vb_fabric_address is;
+	FILE *out = fopen("/dev/null", "we");
+	char text[20];
+
+	begin();
+	CHECK(out);
+	for (unsigned i = 0; i < N; i++) {
+		snprintf(text, sizeof(text), "10.1.%u.%u", i >> 8, i & 255);
+		CHECK(!ctl_address(&t.s, t.s.fabric->nodes[1 + 2 * (i & 1)], text, out));
+	}
+	SAME(t.s.address_count, N);
+	CHECK(!ctl_address(&t.s, t.s.fabric->nodes[1], "none", out));
+	SAME(t.s.address_count, N / 2);
+	for (unsigned i = 0; i < N; i++) {
+		snprintf(text, sizeof(text), "10.1.%u.%u", i >> 8, i & 255);
+		address_show(&t.s, t.s.fabric->nodes[3], text, &is);
+		SAME(is.error, i & 1 ? 0 : EHOSTUNREACH);
+		SAME(is.is_own, i & 1);
+	}
+	fclose(out);
+	end();
+}
+
 int main(void)
 {
 	RUN(a_request_comes_to_the_program_that_listens_at_its_address);
@@ -616,5 +655,6 @@ int main(void)
 	RUN(adapters_get_the_addresses_of_a_network_in_their_order);
 	RUN(wrong_networks_are_refused);
 	RUN(an_address_moves_and_goes);
+	RUN(the_other_addresses_stay_when_those_of_an_adapter_go);
 	return 0;
 }
