@@ -1,8 +1,9 @@
 // main.c - the random walk: its processes, their threads, and what is left at the end
 // SPDX-License-Identifier: MIT
-// usage: walk [-s SECONDS] [-p PROCESSES] [-t THREADS] [-e ENDS] [-a BYTES] [-i] [-k] [-l] [-w] [SEED]
+// usage: walk [-s SECONDS] [-p PROCESSES] [-t THREADS] [-e ENDS] [-a BYTES] [-f] [-i] [-k] [-l] [-w] [SEED]
 //   -e  queue pairs of a process at most; -a  bytes of an area that a request may use
 //   -w  only opens the device, says so, and waits until its input ends
+//   -f  on a simulated fabric (VERBENA_FABRIC): ib0 in place of roce_lo, and process 0 is its host1, and so on
 //   -i  iWARP connections carry data too, on own0 (tests/support/own-network)
 //   -k  processes are killed and stopped at random, and started again
 //   -l  devices are also closed while their objects exist
@@ -118,6 +119,14 @@ static void walk_process(void)
 	exit(0);
 }
 
+static void name_host(void)
+{
+	char name[16];
+
+	snprintf(name, sizeof(name), "host%u", self + 1);
+	CHECK(!setenv("VERBENA_NODE", name, 1));
+}
+
 static pid_t start_process(unsigned number)
 {
 	pid_t pid = fork();
@@ -129,6 +138,8 @@ static pid_t start_process(unsigned number)
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != plan.parent)
 		_exit(1);
+	if (plan.fabric)
+		name_host();
 	walk_process();
 	_exit(1);
 }
@@ -224,7 +235,7 @@ static void say_what_was_done(void)
 
 static void usage(void)
 {
-	fputs("usage: walk [-s SECONDS] [-p PROCESSES] [-t THREADS] [-e ENDS] [-a BYTES] [-i] [-k] [-l] [SEED]\n",
+	fputs("usage: walk [-s SECONDS] [-p PROCESSES] [-t THREADS] [-e ENDS] [-a BYTES] [-f] [-i] [-k] [-l] [SEED]\n",
 	      stderr);
 	exit(2);
 }
@@ -263,7 +274,7 @@ static void read_arguments(int argc, char **argv)
 	plan = (struct plan){
 	        .seconds = 10, .processes = 3, .threads = 4, .ends = 24, .area = 16384, .parent = getpid()};
 	plan.seed = (uint64_t)time(NULL) << 20 ^ (uint64_t)getpid();
-	while ((c = getopt(argc, argv, "s:p:t:e:a:iklw")) != -1)
+	while ((c = getopt(argc, argv, "s:p:t:e:a:fiklw")) != -1)
 		switch (c) {
 		case 's':
 			plan.seconds = number_in(optarg, 1, 1000000);
@@ -279,6 +290,9 @@ static void read_arguments(int argc, char **argv)
 			break;
 		case 'a':
 			plan.area = number_in(optarg, 64, 1 << 20) & ~7u;
+			break;
+		case 'f':
+			plan.fabric = true;
 			break;
 		case 'i':
 			plan.iwarp = iwarp_is_possible();
@@ -296,7 +310,7 @@ static void read_arguments(int argc, char **argv)
 		default:
 			usage();
 		}
-	if (argc - optind > 1 || (plan.iwarp && plan.kills))
+	if (argc - optind > 1 || (plan.iwarp && (plan.kills || plan.fabric)))
 		usage();
 	if (optind < argc)
 		plan.seed = strtoull(argv[optind], NULL, 0);
