@@ -125,6 +125,12 @@ guest_pings() { # the addresses have come with the topology
 	return 1
 }
 check "it connects by an IP address" guest_pings
+guest_by_file() { # that verbena link has written
+	local guest=("${on_a[@]}" env -u VERBENA_FABRIC -u VERBENA_NODE "VERBENA_RUNTIME=$work/guest" "XDG_CONFIG_HOME=$work/guest-config")
+	"${guest[@]}" "$VERBENA" link add ib0 type ib fabric "udp:$V4_B" node host4 secret "$work/secret" --user || return 1
+	"${guest[@]}" timeout -k 2 $((LIMIT * SLOW)) "${run[@]}" ibstat >"$work/tool" 2>&1 && grep -q 'State: Active' "$work/tool" || { cat "$work/tool"; return 1; }
+}
+check "a file names the fabric, the node and the secret of a guest" guest_by_file
 second_guest() { local work=$work/second; mkdir -p -m 700 "$work/guest" && is_refused 'have this channel adapter' host4 "${work%/second}/secret" $V4_B; }
 check "a second guest that wants the same node" second_guest
 host4_active() { ctl b show host4 | grep -q Active; }
