@@ -180,5 +180,6 @@ check "and there is a port error" wait_for 10 saw PORT_ERR 2
 kill "$watcher" "$(program_of "$manager")" 2>/dev/null
 check "it is started again: programs that start then talk" fabric_again host4 host9 --generate fat-tree:4,2,3
 kill "$(program_of "$manager")" 2>/dev/null
+check "the fabric ends" stop_fabric
 wait
 finish

@@ -34,7 +34,7 @@ start_b
 joined() { wait_for 30 is_joined || { cat "$work"/part-*; return 1; }; }
 check "the processes find each other" joined
 mkdir "$work/sm"
-OSM_CACHE_DIR=$work/sm OSM_TMP_DIR=$work/sm "${on_a[@]}" timeout -k 2 $((250 * SLOW)) "${run[@]}" opensm -f "$work/sm/log" >"$work/sm/out" 2>&1 &
+OSM_CACHE_DIR=$work/sm OSM_TMP_DIR=$work/sm "${on_a[@]}" timeout -k 2 $((250 * SLOW)) "${opensm[@]}" -f "$work/sm/log" >"$work/sm/out" 2>&1 &
 manager=$!
 check "one opensm brings up both parts" wait_for 60 all_active
 

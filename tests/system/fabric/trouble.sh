@@ -31,7 +31,7 @@ brought_up() { wait_for "$1" all_active || { ctl a peers; ctl b peers; ctl a sta
 start_manager() {
 	rm -rf "$work/sm" && mkdir "$work/sm"
 	printf '%s\n' 'sminfo_polling_timeout 200' >"$work/options"
-	OSM_CACHE_DIR=$work/sm OSM_TMP_DIR=$work/sm "${on_a[@]}" timeout -k 2 $((600 * SLOW)) "${run[@]}" opensm -F "$work/options" -f "$work/sm/log" \
+	OSM_CACHE_DIR=$work/sm OSM_TMP_DIR=$work/sm "${on_a[@]}" timeout -k 2 $((600 * SLOW)) "${opensm[@]}" -F "$work/options" -f "$work/sm/log" \
 		>"$work/sm/out" 2>&1 &
 	manager=$!
 }

@@ -187,5 +187,6 @@ check "the fabric process is killed: the retries end" ends_with host2 host5 kill
 kill "$(program_of "$manager")" 2>/dev/null
 check "it is started again: programs that start then talk" fabric_again host2 host5 --generate fat-tree:3,2,2
 kill "$(program_of "$manager")" 2>/dev/null
+check "the fabric ends" stop_fabric
 wait
 finish
