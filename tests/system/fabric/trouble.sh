@@ -60,6 +60,14 @@ on_wire() { # SETTINGS COMMAND…: COMMAND succeeds, and the wire did what SETTI
 	return 0
 }
 
+# The sockets of both processes are files, so programs of neither host reach them too. Two hosts are those of each process
+walk=$BUILD/tests/system/walk/walk
+[ -x "$walk" ] || { echo "$walk is missing: make build"; exit 2; }
+walks() { # SECONDS ARGS…
+	VERBENA_FABRIC=$work/fabric-a VERBENA_NODE=host1 VERBENA_SENDS=random VERBENA_RDMA=random timeout -k 2 $((($1 + 120) * SLOW)) \
+		"${run[@]}" "$ROOT/tests/system/walk/run" "$walk" -f -o "$work/fabric-b,3" -p 4 -t 2 -s "$@"
+}
+
 # --- IPv6 ---
 start_a "[$V6_B]"
 start_b "[$V6_A]"
@@ -70,7 +78,9 @@ check "UC" on_wire "" pair "${verify[@]}" -t uc -k send,send-imm,write,write-imm
 check "UD" on_wire "" pair "${verify[@]}" -t ud -n "$(bytes 500000)" -L 1
 check "RC, while datagrams are lost, repeated and late" on_wire "loss=1 dup=2 reorder=2 seed=1" pair "${verify[@]}" -n "$(bytes 500000)"
 check "UD: what arrives is right" on_wire "loss=2 dup=5 reorder=5 seed=2" pair "${verify[@]}" -t ud -n "$(bytes 200000)" -L 30
+check "a random walk of four hosts, two of each process" on_wire "loss=1 dup=2 reorder=2 seed=3" walks "$(long && echo 120 || echo 4)" -l
 if long; then
+	check "a random walk whose programs are killed and stopped" on_wire "loss=1 dup=1 reorder=1 seed=3" walks 120 -l -k
 	n=2
 	for trouble in loss=1 loss=5 reorder=5 dup=5 "loss=2 dup=5 reorder=5"; do
 		n=$((n + 1))

@@ -48,11 +48,13 @@ enum {
 struct plan {
 	uint64_t seed;
 	unsigned seconds, processes, threads, ends;
-	uint32_t area; /* bytes that a slot may write */
-	bool kills;    /* processes are killed and stopped */
-	bool lasts;    /* also closes devices whose objects still exist */
-	bool iwarp;    /* iWARP connections carry data */
-	bool fabric;   /* ib0 in place of roce_lo: each process is a host of a simulated fabric */
+	uint32_t area;     /* bytes that a slot may write */
+	bool kills;        /* processes are killed and stopped */
+	bool lasts;        /* also closes devices whose objects still exist */
+	bool iwarp;        /* iWARP connections carry data */
+	bool fabric;       /* ib0 in place of roce_lo: each process is a host of a simulated fabric */
+	const char *other; /* socket of another process of that fabric, which has the hosts of odd processes, */
+	unsigned first;    /* from this one on */
 	pid_t parent;
 };
 extern struct plan plan;
