@@ -144,6 +144,8 @@ guest_again() { ends_guest && as_guest host4 "$work/secret" $V4_B ibstat >"$work
 check "a guest ends, and another one comes before its node is free" guest_again
 guest_ends() { ends_guest && wait_for 20 host4_active; }
 check "a guest ends: its node is the other process's again" guest_ends
+guest_by_ipv6() { as_guest host4 "$work/secret" "[$V6_B]" ibstat >"$work/tool" 2>&1 && grep -q 'State: Active' "$work/tool" && guest_ends || { cat "$work/tool"; return 1; }; }
+check "a guest that reaches the fabric by IPv6" guest_by_ipv6
 
 # --- both ends of a cable have counted the same ---
 counter() { ctl "$1" counters "$2" "$3" | awk -v n="$4" '$1 == n { print $2 }'; } # a|b NODE PORT NAME
