@@ -70,7 +70,7 @@ many_to_one() { # ARGS…: pairs, whose servers are all on host5. Its cable is t
 			work=$work/many-$n
 			mkdir -p "$work"
 			RANDOM=$((BASHPID + n))
-			pair host5 host$n "${work%/*}/verify" -d ib0 -g 0 "$@" >"$work/said" 2>&1
+			pair host5 host$n "${work%/*}/verify" -d ib0 -g 0 -e -S $((60 * SLOW)) "$@" >"$work/said" 2>&1
 		) &
 		pids+=($!)
 	done
