@@ -242,7 +242,7 @@ void make_ah(struct dice *d)
 		let_go(&h);
 		return;
 	}
-	struct ibv_ah_attr attr = address_of(pd->ctx, &pd->ctx->c.gid, pd->ctx->c.lid, one_in(d, 2));
+	struct ibv_ah_attr attr = address_of(pd->ctx, &pd->ctx->c.gid, pd->ctx->c.lid, !plan.fabric || one_in(d, 2));
 
 	attr.sl = (uint8_t)roll(d, 8);
 	if (attr.is_global) {

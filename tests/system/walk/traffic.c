@@ -432,9 +432,9 @@ void post_wrong(struct dice *d)
 
 static bool find_receiver(struct dice *d, uint32_t *qpn, uint32_t *process)
 {
+	*process = roll(d, plan.processes);
 	uint32_t first = roll(d, plan.ends);
 
-	*process = roll(d, plan.processes);
 	for (uint32_t i = 0; i < plan.ends; i++) {
 		struct place *p = place_of(*process << 16 | (first + i) % plan.ends);
 		uint64_t state = p->state, type = p->address[2], number = p->address[1];

@@ -111,7 +111,7 @@ static void handle_to_nowhere(struct dice *d, struct object *o)
 		break;
 	case 2:
 		attr.is_global = 0;
-		attr.dlid = one_in(d, 2) ? 0 : 0xffff; /* it is not looked at where ports have no LIDs */
+		attr.dlid = plan.fabric && one_in(d, 2) ? 0xffff : 0; /* it is not looked at where ports have no LIDs */
 		break;
 	default:
 		attr.dlid = 0;
