@@ -118,6 +118,8 @@ static unsigned show_ib(const struct request *r, bool first, const struct vb_lin
 	cmd_print_json_string(k->fabric);
 	fputs(", \"node\": ", stdout);
 	cmd_print_json_string(k->node);
+	fputs(", \"secret\": ", stdout);
+	cmd_print_json_string(k->secret);
 	printf(", \"line\": %u}", k->line);
 	return 1;
 }
@@ -237,6 +239,25 @@ static bool is_ib_request(const struct request *r)
 	return false;
 }
 
+/* A fabric of another host needs more than its address. Programs may have the rest in variables: --force. */
+static bool reaches_fabric(const struct vb_link_ib *k, bool force)
+{
+	bool far = !strncmp(k->fabric, "udp:", 4);
+
+	if (force)
+		return true;
+	if (far && (!*k->node || !*k->secret))
+		return cmd_complain("link",
+		                    "%s needs node and secret; --force writes the line all the same, for programs "
+		                    "that have VERBENA_NODE and VERBENA_FABRIC_SECRET",
+		                    k->fabric),
+		       false;
+	if (*k->secret && access(k->secret, R_OK))
+		return cmd_complain("link", "%s: %s; --force writes the line all the same", k->secret, strerror(errno)),
+		       false;
+	return true;
+}
+
 /* The words stand in the line as they are, so they have no blanks and begin no comment. */
 static int add_ib(const struct request *r, struct link_file *f)
 {
@@ -258,8 +279,10 @@ static int add_ib(const struct request *r, struct link_file *f)
 	}
 	if (strcmp(r->argv[1], VB_LINKS_IB) != 0)
 		return misuse("an adapter of type ib is called " VB_LINKS_IB, NULL);
-	if (!*k.fabric)
+	if (!*k.fabric || !strcmp(k.fabric, "udp:"))
 		return misuse("type ib needs a fabric: its socket, or udp:HOST", NULL);
+	if (!reaches_fabric(&k, r->force))
+		return FAILED;
 	if (!select_path(r, f->path) || !link_file_open(f))
 		return FAILED;
 	if (f->links.ib.line || vb_links_named(&f->links, VB_LINKS_IB))

@@ -94,7 +94,7 @@ static const struct {
                  "       verbena link automatic on|off\n\n"
                  "Names adapters in a file: /etc/verbena/devices.conf for root, else the user's.\n\n"
                  "  --system, --user   which of the two files is changed\n"
-                 "  --force            the interface need not exist\n"
+                 "  --force            the interface, or the secret, need not exist\n"
                  "  --json             show an object\n\n"
                  "Exit status: 0; 1 it failed, or a line of the file is wrong; 2 wrong usage.\n"},
         {"doctor", "Usage: verbena doctor [--json] [HOST]\n\n"

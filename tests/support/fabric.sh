@@ -26,7 +26,7 @@ sm() {
 	local node=$1 dir=$work/sm-$1
 	shift
 	mkdir -p "$dir"
-	local command=(env OSM_CACHE_DIR="$dir" OSM_TMP_DIR="$dir" VERBENA_NODE="$node" timeout -k 2 $((250 * SLOW)) "${run[@]}" opensm -f "$dir/log" "$@")
+	local command=(env OSM_CACHE_DIR="$dir" OSM_TMP_DIR="$dir" VERBENA_NODE="$node" timeout -k 2 $((250 * SLOW)) "${opensm[@]}" -f "$dir/log" "$@")
 	[ $BASHPID = $$ ] || exec "${command[@]}" >"$dir/out" 2>&1 # in the background: its job is what cleanup ends
 	"${command[@]}" >"$dir/out" 2>&1
 }

@@ -28,14 +28,15 @@ static bool wait_until(struct vb_ib_host *host, const struct timespec *until)
  * meet_lock, which is released while it waits. */
 static int ask_membership(struct vb_ib_host *host, const struct vb_fabric_group *ask)
 {
-	int err = EAGAIN;
+	uint64_t end = vb_now() + VB_MS(VB_RESOLVE_WAIT);
+	int err;
 
-	for (int i = 0; i < VB_RESOLVE_WAIT && host->alive && (err == EAGAIN || err == EINTR); i++) {
+	while (((err = vb_fabric_try(host->watch.fd, &(struct iovec){(void *)ask, sizeof(*ask)}, 1, -1)) == EAGAIN ||
+	        err == EINTR) &&
+	       host->alive && vb_now() < end) {
 		struct timespec pause = vb_timespec_after(VB_MS(1));
 
-		if (i)
-			wait_until(host, &pause);
-		err = vb_fabric_try(host->watch.fd, &(struct iovec){(void *)ask, sizeof(*ask)}, 1, -1);
+		wait_until(host, &pause);
 	}
 	return host->alive ? err : 0;
 }

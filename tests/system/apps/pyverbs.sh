@@ -105,6 +105,30 @@ by_iwarp() {
 	for m in $modules; do module "$m" ", by iWARP" --dev iwarp_v0 --gid 0; done
 	echo $failed >"$work/failed"
 }
+# One program with an InfiniBand port: its queue pairs are connected by LID. The manager configures the fabric, and ends.
+# rdmacm needs one that stays; flow, rss_traffic and some tests of addr and qp need Ethernet. Without arguments it has the
+# modules that see addresses, ports and most kinds of traffic
+on_fabric() {
+	export VERBENA_FABRIC=$work/fabric VERBENA_NODE=host1
+	local fabric ready i
+	"$BUILD/src/fabric/verbena-fabric" --generate switch:2 --socket "$VERBENA_FABRIC" >"$work/fabric.out" 2>&1 &
+	fabric=$!
+	for ((i = 0; i < 200; i++)); do [ -S "$VERBENA_FABRIC" ] && break; sleep 0.05; done
+	mkdir "$work/sm"
+	OSM_CACHE_DIR=$work/sm OSM_TMP_DIR=$work/sm timeout 60 "${run[@]}" opensm -o -f "$work/sm/log" >"$work/sm/out" 2>&1
+	ready() { "$BUILD/src/fabric/verbena-fabric" ctl show host1 | grep -q ' Active '; }
+	for ((i = 0; i < 200; i++)); do ready && break; sleep 0.05; done
+	check "opensm has configured the fabric" ready
+	apply=([addr]='test_(?!create_ah_roce).*' [qp]='test_(?!create_raw_qp_(ex_)?(no|with)_attr|query_raw_qp).*')
+	tests[addr]=2 tests[qp]=21
+	for m in ${chosen:-addr atomic cqex device qp qpex}; do
+		case $m in rdmacm | flow | rss_traffic) continue ;; esac
+		module "$m" ", by LID on a fabric" --dev ib0 --gid 0
+	done
+	kill $fabric
+	wait $fabric
+	echo $failed >"$work/failed"
+}
 # apart FUNCTION: runs it in its own network namespace, where the port is free, with its own broker
 apart() {
 	mkdir -m 700 "$work/run/$1"
@@ -113,10 +137,11 @@ apart() {
 	failed=$(cat "$work/failed" || echo 1)
 }
 export work BUILD
-export -f on_loopback on_ethernet by_iwarp module skip check
+export -f on_loopback on_ethernet on_fabric by_iwarp module skip check
 if unshare -n ip link add v0 type veth peer name v1 2>/dev/null; then
 	apart on_loopback
 	apart on_ethernet
+	command -v opensm >/dev/null && apart on_fabric || skip "the suite on a fabric" "opensm is not installed"
 else
 	on_loopback
 	skip "the suite on Ethernet" "no right to make network namespaces with veth"

@@ -253,7 +253,22 @@ fabric_line() { # what a program that verbena run starts is told
 	link 0 show --json && grep -q '"node": "host3"' "$work/out" || return 1
 	own 0 del ib0 && ! grep -q ib0 "$conf"
 }
+far_fabric() { # one of another host: nobody answers at lo's second address
+	local far=udp:127.0.0.2:9 # discard
+	own 2 add ib0 type ib fabric udp: node host3 secret "$work/secret" && own 2 add ib0 type ib fabric $far node host3 secret || return 1
+	own 1 add ib0 type ib fabric $far && one_line 'needs node and secret' && own 1 add ib0 type ib fabric $far node host3 || return 1
+	own 1 add ib0 type ib fabric $far node host3 secret "$work/none" && one_line 'none: No such file' || return 1
+	own 0 add ib0 type ib fabric $far --force && own 0 del ib0 || return 1
+	head -c 32 /dev/urandom >"$work/secret"
+	own 0 add ib0 type ib fabric $far node host3 secret "$work/secret" || return 1
+	grep -q "^link ib0 type ib fabric $far node host3 secret $work/secret$" "$conf" || return 1
+	link 0 show --json && grep -q "\"secret\": \"$work/secret\"" "$work/out" || return 1
+	timeout 30 "$verbena" run --no-shim true 2>"$work/err" && return 1 # within the time that a guest asks
+	one_line 'no fabric process' || return 1
+	own 0 del ib0
+}
 check "a line names a fabric, for what verbena run starts" fabric_line
+check "a line names a fabric of another host, its node and its secret" far_fabric
 check "add names adapters, and a RoCE adapter takes the place of the automatic one" adds
 check "set renames, changes the MTU and the state" sets
 check "show prints a table and JSON" shows

@@ -11,7 +11,7 @@ cat >"$work/partitions" <<-END
 	blue=0x1234: $(port_guid host2)=full, $(port_guid host5)=full, $(port_guid host8)=full;
 END
 rm -f "$work/watched"
-VERBENA_NODE=host8 timeout -k 2 100 stdbuf -oL "${run[@]}" ibv_asyncwatch -d ib0 >"$work/watched" 2>&1 &
+VERBENA_NODE=host8 timeout -k 2 $((600 * SLOW)) stdbuf -oL "${run[@]}" ibv_asyncwatch -d ib0 >"$work/watched" 2>&1 &
 watcher=$!
 wait_for 10 grep -q 'async event FD' "$work/watched"
 sm host1 -l 1 -P "$work/partitions" & # LMC 1: tables lead two LIDs to each host
@@ -180,5 +180,6 @@ check "and there is a port error" wait_for 10 saw PORT_ERR 2
 kill "$watcher" "$(program_of "$manager")" 2>/dev/null
 check "it is started again: programs that start then talk" fabric_again host4 host9 --generate fat-tree:4,2,3
 kill "$(program_of "$manager")" 2>/dev/null
+check "the fabric ends" stop_fabric
 wait
 finish

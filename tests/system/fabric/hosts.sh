@@ -34,7 +34,7 @@ start_b
 joined() { wait_for 30 is_joined || { cat "$work"/part-*; return 1; }; }
 check "the processes find each other" joined
 mkdir "$work/sm"
-OSM_CACHE_DIR=$work/sm OSM_TMP_DIR=$work/sm "${on_a[@]}" timeout -k 2 $((250 * SLOW)) "${run[@]}" opensm -f "$work/sm/log" >"$work/sm/out" 2>&1 &
+OSM_CACHE_DIR=$work/sm OSM_TMP_DIR=$work/sm "${on_a[@]}" timeout -k 2 $((250 * SLOW)) "${opensm[@]}" -f "$work/sm/log" >"$work/sm/out" 2>&1 &
 manager=$!
 check "one opensm brings up both parts" wait_for 60 all_active
 
@@ -125,6 +125,12 @@ guest_pings() { # the addresses have come with the topology
 	return 1
 }
 check "it connects by an IP address" guest_pings
+guest_by_file() { # that verbena link has written
+	local guest=("${on_a[@]}" env -u VERBENA_FABRIC -u VERBENA_NODE "VERBENA_RUNTIME=$work/guest" "XDG_CONFIG_HOME=$work/guest-config")
+	"${guest[@]}" "$VERBENA" link add ib0 type ib fabric "udp:$V4_B" node host4 secret "$work/secret" --user || return 1
+	"${guest[@]}" timeout -k 2 $((LIMIT * SLOW)) "${run[@]}" ibstat >"$work/tool" 2>&1 && grep -q 'State: Active' "$work/tool" || { cat "$work/tool"; return 1; }
+}
+check "a file names the fabric, the node and the secret of a guest" guest_by_file
 second_guest() { local work=$work/second; mkdir -p -m 700 "$work/guest" && is_refused 'have this channel adapter' host4 "${work%/second}/secret" $V4_B; }
 check "a second guest that wants the same node" second_guest
 host4_active() { ctl b show host4 | grep -q Active; }
@@ -138,6 +144,8 @@ guest_again() { ends_guest && as_guest host4 "$work/secret" $V4_B ibstat >"$work
 check "a guest ends, and another one comes before its node is free" guest_again
 guest_ends() { ends_guest && wait_for 20 host4_active; }
 check "a guest ends: its node is the other process's again" guest_ends
+guest_by_ipv6() { as_guest host4 "$work/secret" "[$V6_B]" ibstat >"$work/tool" 2>&1 && grep -q 'State: Active' "$work/tool" && guest_ends || { cat "$work/tool"; return 1; }; }
+check "a guest that reaches the fabric by IPv6" guest_by_ipv6
 
 # --- both ends of a cable have counted the same ---
 counter() { ctl "$1" counters "$2" "$3" | awk -v n="$4" '$1 == n { print $2 }'; } # a|b NODE PORT NAME

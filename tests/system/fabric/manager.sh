@@ -9,6 +9,7 @@ HERE=$ROOT/tests/system/fabric
 for program in reports lids; do
 	(cd "$HERE" && "${CC:-gcc}" -std=gnu17 -O2 -w -o "$work/$program" $program.c member.c -libverbs -libumad) || exit 1
 done
+(cd "$ROOT/tests/system/net" && "${CC:-gcc}" -std=gnu17 -O2 -w -o "$work/verify" verify.c plan.c link.c -libverbs) || exit 1
 long() { [ "${MANAGER:-}" = long ]; }
 key=0x1122334455667788
 printf '%s\n' 'sminfo_polling_timeout 200' 'polling_retry_number 2' >"$work/quick"
@@ -96,27 +97,36 @@ flaps() { # the last of the cases with traps: opensm forwards no trap that has c
 }
 check "a port that has gone up and down becomes Active in the end" flaps
 sweeps() { log_has host1 'SUBNET UP'; }
-away() { # data flows while there is no manager, and when it is back
-	local seconds=2 rc=0 words
+flows() { # data, on which both ends agree, after what host3 has sent so far
+	local words
 	words=$(words_of host3)
+	moves() { gone "$server" || gone "$client" || has_sent host3 $((words + 100000)); }
+	wait_for 20 moves && ! gone "$server" && ! gone "$client"
+}
+away() { # data flows while there is no manager, and when it is back: a wrong byte would end both ends
+	local seconds=2 rc=0 endless=("$work/verify" -d ib0 -g 0 -e -n 100000000000000 -S 1000)
 	! long || seconds=120
-	VERBENA_NODE=host2 start_server ib_send_lat -d ib0 -D $((seconds + 6))
-	VERBENA_NODE=host3 start_client ib_send_lat -d ib0 -D $((seconds + 6))
-	wait_for 5 has_sent host3 $((words + 1000)) || rc=1
+	VERBENA_NODE=host2 start_server "${endless[@]}"
+	VERBENA_NODE=host3 start_client "${endless[@]}"
+	flows || { echo "nothing flows"; rc=1; }
 	kill -9 "$(program_of $manager)"
 	{ wait $manager; } 2>/dev/null
 	sleep $seconds
+	flows || { echo "nothing flows without a manager"; rc=1; }
 	rm -f "$work/sm-host1/log"
 	sm host1 -F "$work/quick" &
 	manager=$!
-	wait_for 20 sweeps && wait_for 10 all_active || rc=1
-	wait "$client" || rc=1
-	wait "$server" || rc=1
+	wait_for 20 sweeps && wait_for 10 all_active || { echo "the new manager does not bring up the fabric"; ctl states; rc=1; }
+	flows || { echo "nothing flows with a new manager"; rc=1; }
 	[ $rc = 0 ] || said_by_both
+	kill "$client" "$server"
+	wait "$client" "$server"
 	return $rc
 }
 LIMIT=200
-check "programs go on while there is no manager, and when it is back" away
+check "programs go on while there is no manager, and when it is back: all data is right" away
+away_by_packets() { VERBENA_WIRE=always away; }
+check "... packet by packet too" away_by_packets
 kill "$(program_of $manager)"
 { wait $manager; } 2>/dev/null
 stop_fabric

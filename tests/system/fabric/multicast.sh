@@ -5,7 +5,9 @@
 source "$(dirname "$0")/../../support/fabric.sh"
 LIMIT=20
 HERE=$ROOT/tests/system/fabric
-(cd "$HERE" && "${CC:-gcc}" -std=gnu17 -O2 -w -o "$work/group" group.c member.c -libverbs -libumad) || exit 1
+for program in group limited crowd; do
+	(cd "$HERE" && "${CC:-gcc}" -std=gnu17 -O2 -w -o "$work/$program" $program.c member.c -libverbs -libumad) || exit 1
+done
 start_fabric --generate fat-tree:2,2,2
 members() { # HOST…: the full members of the partition; host3 and host4 are limited ones
 	local host line='Default=0x7fff: ALL=full;'$'\n''blue=0x1234: '
@@ -23,11 +25,17 @@ check "perftest joins a group, and its datagrams arrive" pair host2 host3 ib_sen
 packet_by_packet() { VERBENA_WIRE=always pair host2 host3 ib_send_lat -d ib0 -c UD -g -n 100; }
 check "the same with VERBENA_WIRE=always" packet_by_packet
 
-# group.c prints "ok SENTENCE" for each of its cases
+# the programs print "ok SENTENCE" for each of their cases
+how= # and how they were run
+cases() { # SENTENCE PROGRAM ARGS…
+	"${run[@]}" timeout -k 2 $((60 * SLOW)) "${@:2}" 2>"$work/said" | sed "y/_/ /; s/^ok .*/&$how/"
+	[ "${PIPESTATUS[0]}" = 0 ] || { echo "not ok $1"; sed 's/^/	/' "$work/said"; failed=$((failed + 1)); }
+}
 has_key() { ctl pkeys "$1" 1 | grep -q "$2"; } # NODE KEY
 check "the hosts are members of their partitions" wait_for 20 has_key host4 0x1234
-"${run[@]}" timeout -k 2 $((60 * SLOW)) "$work/group" "$FABRIC" 2>"$work/said" | sed 'y/_/ /'
-[ "${PIPESTATUS[0]}" = 0 ] || { echo "not ok multicast, or partitions that change"; sed 's/^/	/' "$work/said"; failed=$((failed + 1)); }
+cases "limited members of a partition" "$work/limited" host3 host4 host1 1
+how=", packet by packet" VERBENA_WIRE=always cases "limited members of a partition, packet by packet" "$work/limited" host3 host4 host1 1
+cases "multicast, or partitions that change" "$work/group" "$FABRIC"
 
 loses_partition() {
 	local rc=0
@@ -45,4 +53,14 @@ check "opensm takes a host out of its partition: the retries of its peer end" lo
 kill "$(program_of "$manager")" 2>/dev/null
 wait "$manager"
 check "the fabric ends" stop_fabric
+
+start_fabric --generate fat-tree:4,2,2
+rm -rf "$work/sm-host1"
+sm host1 &
+manager=$!
+check "opensm brings up a fabric of eight hosts" wait_for 30 all_active
+cases "a group of eight members, one of which stops" "$work/crowd"
+kill "$(program_of "$manager")" 2>/dev/null
+wait "$manager"
+check "it ends, too" stop_fabric
 finish

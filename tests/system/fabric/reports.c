@@ -60,8 +60,10 @@ static unsigned lid_of(const char *node)
 	return lid;
 }
 
+/* With a transaction of its own, so that it may be sent while the one before is still waited for. */
 static uint8_t *new_mad(int mgmt_class, int version, int method, unsigned attr)
 {
+	static uint8_t tid;
 	uint8_t *mad = umad_get_mad(t.umad);
 
 	memset(t.umad, 0, umad_size() + MAD);
@@ -69,7 +71,7 @@ static uint8_t *new_mad(int mgmt_class, int version, int method, unsigned attr)
 	mad[1] = (uint8_t)mgmt_class;
 	mad[2] = (uint8_t)version;
 	mad[3] = (uint8_t)method;
-	mad[15] = 1;
+	mad[15] = ++tid;
 	put16(mad + 16, attr);
 	return mad;
 }

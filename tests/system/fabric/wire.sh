@@ -59,6 +59,29 @@ check "ib_read_bw" pair host2 host5 ib_read_bw -d ib0 -n 100
 check "ib_atomic_lat" pair host2 host5 ib_atomic_lat -d ib0 -n 100
 check "ib_send_lat with inline data and an SL" pair host2 host5 ib_send_lat -d ib0 -n 100 -S 3
 
+# --- five hosts and one ---
+(cd "$ROOT/tests/system/net" && "${CC:-gcc}" -std=gnu17 -O2 -w -o "$work/verify" verify.c plan.c link.c -libverbs) || exit 1
+many_to_one() { # ARGS…: pairs, whose servers are all on host5. Its cable is the slowest part of each way
+	local n pids=() rc=0
+	ctl link host5 1 rate=400 || return 1
+	for n in 1 2 3 4 6; do
+		(
+			trap - EXIT
+			work=$work/many-$n
+			mkdir -p "$work"
+			RANDOM=$((BASHPID + n))
+			pair host5 host$n "${work%/*}/verify" -d ib0 -g 0 -e -S $((60 * SLOW)) "$@" >"$work/said" 2>&1
+		) &
+		pids+=($!)
+	done
+	for n in "${pids[@]}"; do wait "$n" || rc=1; done
+	ctl link host5 1 rate=0 || rc=1
+	[ $rc = 0 ] || cat "$work"/many-*/said
+	return $rc
+}
+check "five hosts and one, whose cable is slow: all data is right" many_to_one -n 2000000
+check "... and datagrams: none is lost" many_to_one -t ud -n 500000 -L 0
+
 # --- each packet passes each port ---
 counts() {
 	local before after want=$((500 * 32)) data=$((500 * (65536 + 32 * 24 + 16) / 4)) first
@@ -130,6 +153,13 @@ errors_counted() {
 }
 check "its port has counted receive errors" errors_counted
 
+# --- the fabric process is stopped ---
+stopped_cases() {
+	(cd "$ROOT/tests/system/fabric" && "${CC:-gcc}" -std=gnu17 -O2 -w -o "$work/stopped" stopped.c -libverbs) || return 1
+	VERBENA_NODE=host3 timeout -k 2 $((120 * SLOW)) "${run[@]}" "$work/stopped" "$fabric"
+}
+check "calls end while the fabric process is stopped, also those for queue pairs with requests" stopped_cases
+
 # --- accidents in the middle ---
 check "a switch on the way goes off, opensm leads around it, and traffic goes on" goes_on_without_spine host2 host5
 check "a cable is pulled: the retries end" ends_with host2 host5 ctl link host5 1 down
@@ -157,5 +187,6 @@ check "the fabric process is killed: the retries end" ends_with host2 host5 kill
 kill "$(program_of "$manager")" 2>/dev/null
 check "it is started again: programs that start then talk" fabric_again host2 host5 --generate fat-tree:3,2,2
 kill "$(program_of "$manager")" 2>/dev/null
+check "the fabric ends" stop_fabric
 wait
 finish

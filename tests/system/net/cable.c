@@ -2,11 +2,11 @@
 // follows: Linux Documentation/networking/tuntap
 // SPDX-License-Identifier: MIT
 //
-// usage: cable NAMESPACE NAMESPACE INTERFACE [seed=N]
+// usage: cable NAMESPACE NAMESPACE INTERFACE [PORT]
 // A tap of that name appears in both. A line on standard input sets percentages (loss=5 dup=5 reorder=5 corrupt=1) or
 // cuts the cable (cut=1, cut=0). Settings that are not named become zero. Each line is answered with the counts since
 // the last one.
-// The end of standard input ends the cable. Only packets to UDP port 4791 are affected. A corrupted packet also loses
+// The end of standard input ends the cable. Only packets to that UDP port (4791) are affected. A corrupted packet also loses
 // its UDP checksum, so that only the ICRC can detect it.
 #define _GNU_SOURCE
 #include <errno.h>
@@ -25,6 +25,8 @@
 #include <unistd.h>
 
 enum { FRAME = 10240, HELD = 1024, ETHER = 14, ROCE = 4791 };
+
+static unsigned affected = ROCE;
 
 static struct {
 	unsigned loss, dup, reorder, corrupt, cut;
@@ -84,8 +86,8 @@ static int open_tap(const char *ns, const char *name)
 	return tap;
 }
 
-/* The UDP header of a packet to port 4791; NULL for all others. */
-static uint8_t *roce(uint8_t *frame, size_t len)
+/* The UDP header of a packet to the port; NULL for all others. */
+static uint8_t *udp_of(uint8_t *frame, size_t len)
 {
 	uint8_t *ip = frame + ETHER;
 	uint8_t *udp = NULL;
@@ -94,7 +96,7 @@ static uint8_t *roce(uint8_t *frame, size_t len)
 		udp = ip + (ip[0] & 15) * 4;
 	else if (len > ETHER + 48 && frame[12] == 0x86 && frame[13] == 0xdd && ip[6] == 17)
 		udp = ip + 40;
-	return udp && udp + 12 < frame + len && (udp[2] << 8 | udp[3]) == ROCE ? udp : NULL;
+	return udp && udp + 12 < frame + len && (unsigned)(udp[2] << 8 | udp[3]) == affected ? udp : NULL;
 }
 
 static bool happens(unsigned percent, unsigned long *counter)
@@ -127,7 +129,7 @@ static bool hold(int to, const uint8_t *frame, size_t len)
 
 static void carry(int to, uint8_t *frame, size_t len)
 {
-	uint8_t *udp = roce(frame, len);
+	uint8_t *udp = udp_of(frame, len);
 
 	if (setting.cut) {
 		count.cut++;
@@ -210,7 +212,9 @@ static void drain(int from, int to)
 int main(int argc, char **argv)
 {
 	if (argc < 4)
-		return fprintf(stderr, "usage: cable NAMESPACE NAMESPACE INTERFACE\n"), 2;
+		return fprintf(stderr, "usage: cable NAMESPACE NAMESPACE INTERFACE [PORT]\n"), 2;
+	if (argc > 4)
+		affected = (unsigned)atoi(argv[4]);
 	int a = open_tap(argv[1], argv[3]), b = open_tap(argv[2], argv[3]);
 	struct pollfd p[] = {{0, POLLIN, 0}, {a, POLLIN, 0}, {b, POLLIN, 0}};
 	char line[256];

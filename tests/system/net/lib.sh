@@ -43,12 +43,12 @@ hosts() {
 	addresses "${1:-1500}"
 }
 
-# bad_hosts [MTU]: the same, with a cable that can lose packets (cable.c)
+# bad_hosts [MTU [PORT]]: the same, with a cable that can lose packets to a UDP port, RoCE's if none is given (cable.c)
 bad_hosts() {
 	namespaces
 	compile cable cable.c || return 1
 	mkfifo "$work/cable.in"
-	"$work/cable" $A $B net0 <"$work/cable.in" >"$work/cable.out" 2>&1 &
+	"$work/cable" $A $B net0 "${2:-4791}" <"$work/cable.in" >"$work/cable.out" 2>&1 &
 	cable_pid=$!
 	exec 8>"$work/cable.in"
 	wait_for 20 grep -q ready "$work/cable.out" || { cat "$work/cable.out"; return 1; }

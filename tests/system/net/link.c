@@ -136,6 +136,7 @@ void link_open(struct link *l, const struct options *o)
 	if (ibv_query_port(l->context, 1, &port))
 		stop(USAGE, "ibv_query_port: %s", strerror(errno));
 	l->mtu = o->mtu ? o->mtu : 128u << port.active_mtu;
+	l->here.lid = port.link_layer == IBV_LINK_LAYER_INFINIBAND ? port.lid : 0;
 	l->pd = ibv_alloc_pd(l->context);
 	if (o->events)
 		l->channel = ibv_create_comp_channel(l->context);
@@ -158,8 +159,8 @@ static void tell(const struct link *l)
 {
 	const struct side *s = &l->here;
 	char line[256], gid[INET6_ADDRSTRLEN];
-	int n = snprintf(line, sizeof(line), "%x %x %x %x %x %" PRIx64 " %" PRIx64 " %" PRIx64 " %s\n", s->qpn, s->psn,
-	                 s->key, s->cells_key, s->readable_key, s->written, s->cells, s->readable,
+	int n = snprintf(line, sizeof(line), "%x %x %x %x %x %" PRIx64 " %" PRIx64 " %" PRIx64 " %x %s\n", s->qpn,
+	                 s->psn, s->key, s->cells_key, s->readable_key, s->written, s->cells, s->readable, s->lid,
 	                 inet_ntop(AF_INET6, &s->gid, gid, sizeof(gid)));
 
 	if (write(l->tcp, line, (size_t)n) != n)
@@ -175,8 +176,8 @@ static void listen_to(struct link *l)
 	while (n < sizeof(line) - 1 && read(l->tcp, line + n, 1) == 1 && line[n] != '\n')
 		n++;
 	line[n] = 0;
-	if (sscanf(line, "%x %x %x %x %x %" SCNx64 " %" SCNx64 " %" SCNx64 " %63s", &s->qpn, &s->psn, &s->key,
-	           &s->cells_key, &s->readable_key, &s->written, &s->cells, &s->readable, gid) != 9 ||
+	if (sscanf(line, "%x %x %x %x %x %" SCNx64 " %" SCNx64 " %" SCNx64 " %x %63s", &s->qpn, &s->psn, &s->key,
+	           &s->cells_key, &s->readable_key, &s->written, &s->cells, &s->readable, &s->lid, gid) != 10 ||
 	    inet_pton(AF_INET6, gid, &s->gid) != 1)
 		stop(GONE, "the other side says: %s", line);
 }
@@ -220,9 +221,13 @@ void link_connect(struct link *l)
 	l->tcp = tcp_open(l->o->server, l->o->port);
 	tell(l);
 	listen_to(l);
-	struct ibv_ah_attr ah = {.is_global = 1,
-	                         .port_num = 1,
-	                         .grh = {.dgid = l->there.gid, .sgid_index = (uint8_t)l->o->gid, .hop_limit = 64}};
+	struct ibv_ah_attr ah = {.port_num = 1, .dlid = (uint16_t)l->there.lid};
+
+	if (!l->here.lid) {
+		ah.is_global = 1;
+		ah.grh = (struct ibv_global_route){
+		        .dgid = l->there.gid, .sgid_index = (uint8_t)l->o->gid, .hop_limit = 64};
+	}
 
 	if (to_rtr(l, &ah))
 		stop(USAGE, "to RTR: %s", strerror(errno));

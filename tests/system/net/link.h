@@ -22,6 +22,7 @@ struct side {
 	uint32_t qpn, psn, key, cells_key, readable_key;
 	uint64_t written, cells, readable;
 	union ibv_gid gid;
+	unsigned lid; /* 0: its port has none */
 };
 
 struct link {

@@ -293,7 +293,7 @@ static void received_datagram(struct verify *v, const struct ibv_wc *wc)
 			stop(WRONG, "wrong: a datagram nobody sent, %u bytes from %x", wc->byte_len, wc->src_qp);
 		round = earlier.requests;
 	}
-	if (wc->src_qp != v->link.there.qpn || !(wc->wc_flags & IBV_WC_GRH))
+	if (wc->src_qp != v->link.there.qpn || !(wc->wc_flags & IBV_WC_GRH) != (v->link.here.lid != 0))
 		stop(WRONG, "wrong: a datagram from %x, flags %x", wc->src_qp, wc->wc_flags);
 	check_completion(v, wc, &round[i]);
 	same(v, "received", &round[i], at, round[i].tag);

@@ -72,6 +72,8 @@ void device_open(struct device *d, const char *name, const char *address)
 		open_by_name(d, name);
 	CHECK(!ibv_query_port(d->ctx, 1, &port));
 	d->mtu = 128u << port.active_mtu;
+	if (port.link_layer == IBV_LINK_LAYER_INFINIBAND)
+		d->lid = port.lid;
 	choose_gid(d, port.gid_tbl_len);
 	CHECK((d->pd = ibv_alloc_pd(d->ctx)) && (d->other_pd = ibv_alloc_pd(d->ctx)));
 }
@@ -295,6 +297,17 @@ void end_make(struct end *e, struct device *d, const struct plan *p, bool asks)
 	     0);
 }
 
+struct ibv_ah_attr end_address(const struct device *d, const struct hello *it)
+{
+	if (d->lid)
+		return (struct ibv_ah_attr){.dlid = it->lid, .port_num = 1};
+	return (struct ibv_ah_attr){
+	        .is_global = 1,
+	        .port_num = 1,
+	        .grh = {.dgid = it->gid, .sgid_index = (uint8_t)d->gid_index, .hop_limit = 64},
+	};
+}
+
 static uint8_t reads_of(const struct end *e, bool asks)
 {
 	return e->p->wrong == (asks ? WRONG_ORD : WRONG_IRD) && e->asks == asks ? 0 : READS;
@@ -308,9 +321,7 @@ static void go_to_rtr(struct end *e, const struct hello *it)
 	        .dest_qp_num = it->qpn,
 	        .max_dest_rd_atomic = reads_of(e, false),
 	        .min_rnr_timer = 1,
-	        .ah_attr = {.is_global = 1,
-	                    .port_num = 1,
-	                    .grh = {.dgid = it->gid, .sgid_index = (uint8_t)e->d->gid_index, .hop_limit = 64}},
+	        .ah_attr = end_address(e->d, it),
 	};
 	int mask = IBV_QP_STATE;
 
@@ -512,7 +523,7 @@ struct ibv_qp *end_other_qp(struct end *e)
 		return e->other_qp = other_qp_by_cm(e, pd, &init);
 	CHECK((at.qp = ibv_create_qp(pd, &init)));
 	SAME(ibv_modify_qp(at.qp, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS), 0);
-	go_to_rtr(&at, &(struct hello){.gid = e->d->gid, .qpn = at.qp->qp_num});
+	go_to_rtr(&at, &(struct hello){.gid = e->d->gid, .lid = e->d->lid, .qpn = at.qp->qp_num});
 	go_to_rts(&at);
 	e->other_qp = at.qp;
 	return at.qp;

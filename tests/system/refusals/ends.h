@@ -27,6 +27,7 @@ struct device {
 	union ibv_gid gid;
 	uint32_t mtu; /* bytes of the longest datagram */
 	int gid_index;
+	uint16_t lid;        /* of its port; 0: it has none, and GIDs are the addresses */
 	const char *address; /* for rdma_cm; NULL: connected by a socket */
 	struct rdma_event_channel *channel;
 	struct rdma_cm_id *listener; /* bound to the address */
@@ -52,6 +53,7 @@ struct hello {
 	uint64_t data; /* address of the responder's memory */
 	uint32_t qpn, rkey, spare_key, srqn;
 	uint16_t port; /* rdma_cm's */
+	uint16_t lid;
 };
 
 struct end {
@@ -85,6 +87,8 @@ void end_to(struct end *e, enum ibv_qp_state state);
 enum ibv_qp_state end_state(struct end *e);
 /* The number that requests of XRC name. */
 uint32_t end_srq_number(struct end *e);
+/* The address of the other end: by its LID alone where ports have LIDs, otherwise by its GID. */
+struct ibv_ah_attr end_address(const struct device *d, const struct hello *it);
 /* A queue pair that may bind windows, for cases of another queue pair or protection domain. */
 struct ibv_qp *end_other_qp(struct end *e);
 void end_destroy(struct end *e);

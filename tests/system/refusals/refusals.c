@@ -2,13 +2,14 @@
 // follows: IBA volume 1, 9.9.2, 9.9.3, 10.10.2, 11.6.2, 11.6.3; public verbs only, so that it runs on any adapter
 // SPDX-License-Identifier: MIT
 //
-// usage: refusals [-d DEVICE | -a ADDRESS] [-c HOST:PORT] [-q QUIET_MS] [-x TEXT]... [CASE]...
+// usage: refusals [-d DEVICE | -a ADDRESS] [-c HOST:PORT] [-e NAME=VALUE] [-q QUIET_MS] [-x TEXT]... [CASE]...
 //        refusals -d DEVICE -l PORT
 //
 //   -d DEVICE     queue pairs of this device, connected over a socket (roce_lo)
 //   -a ADDRESS    queue pairs connected by rdma_cm over this address
 //   -c HOST:PORT  the responder waits there, on another host (-l); without the cases that end its program
 //   -l PORT       waits at this port, for one requester, and is its responder
+//   -e NAME=VALUE  in the environment of the responders (VERBENA_NODE=host2)
 //   -q QUIET_MS   how long nothing must happen before the outcome counts (40)
 //   -x TEXT       without the cases that have this text in their names
 //   CASE          only these cases, by the part of their lines before the colon
@@ -35,6 +36,7 @@
 #define NAME_BYTES 80
 
 static const char *device_name = "roce_lo", *address, *distant, *serves_at;
+static char *responders_environment;
 static unsigned quiet_ms = 40;
 #define EXCLUDED_MAX 16
 static const char *excluded[EXCLUDED_MAX];
@@ -85,7 +87,7 @@ static void report_responder(struct responder *r, const struct plan *p)
 
 static void respond_once(struct responder *r, const struct plan *p)
 {
-	struct hello mine = {.port = r->port, .gid = r->d.gid}, it;
+	struct hello mine = {.port = r->port, .gid = r->d.gid, .lid = r->d.lid}, it;
 	uint32_t key = 0; /* of a window, which cannot be bound before */
 	char ready;
 
@@ -118,6 +120,7 @@ static void respond(int fd)
 	struct plan p;
 
 	r.fd = fd;
+	CHECK(!responders_environment || !putenv(responders_environment));
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	for (bool open = false;; open = true) {
 		if (read(fd, &p, sizeof(p)) != sizeof(p))
@@ -292,7 +295,7 @@ static void print_case(const struct plan *p, const struct memory *m, const char 
 
 static void run_case(struct requester *q, const struct plan *p)
 {
-	struct hello it, mine = {.gid = q->d.gid};
+	struct hello it, mine = {.gid = q->d.gid, .lid = q->d.lid};
 	struct outcome asked, answered;
 	unsigned quiet = quiet_of(p);
 	int fd = q->fd[q->current];
@@ -351,7 +354,7 @@ static bool is_wanted(const struct plan *p, int n, char **names)
 
 static void read_options(int argc, char **argv)
 {
-	for (int c; (c = getopt(argc, argv, "d:a:c:l:q:x:n")) != -1;) {
+	for (int c; (c = getopt(argc, argv, "d:a:c:e:l:q:x:n")) != -1;) {
 		switch (c) {
 		case 'd':
 			device_name = optarg;
@@ -361,6 +364,9 @@ static void read_options(int argc, char **argv)
 			break;
 		case 'c':
 			distant = optarg;
+			break;
+		case 'e':
+			responders_environment = optarg;
 			break;
 		case 'l':
 			serves_at = optarg;

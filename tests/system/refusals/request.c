@@ -212,9 +212,7 @@ static int make_sges(const struct end *e, const struct memory *m, struct ibv_sge
 
 static struct ibv_ah *make_ah(const struct end *e, const struct hello *it)
 {
-	struct ibv_ah_attr a = {.is_global = 1,
-	                        .port_num = 1,
-	                        .grh = {.dgid = it->gid, .sgid_index = (uint8_t)e->d->gid_index, .hop_limit = 64}};
+	struct ibv_ah_attr a = end_address(e->d, it);
 	struct ibv_ah *ah = ibv_create_ah(e->d->pd, &a);
 
 	CHECK(ah);

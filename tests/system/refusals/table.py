@@ -13,11 +13,14 @@
 #   CASE [(TAG)]: OUTCOME            on one host, and wherever no other line follows; TAG: it deviates from the standard
 #   <tab>COLUMN (TAG): OUTCOME       another outcome of the case above: ring, copy (one host), roce, iwarp; rxe: the kernel's;
 #                                    to-rxe, from-rxe: one end of each, where neither has such an outcome by itself
+#   fabric and packets are columns without lines: by LID on a simulated fabric, in shared memory and packet by packet. There
+#   everything is as on one host and as by RoCE, but a datagram has no GRH
 #   name NAME: WHERE                 a status or event that no case shows: the test that does, or why none can
 import os
 import re
 import sys
 
+BY_LID = {"fabric": "host", "packets": "roce"}
 HERE = ("host", "ring", "copy", "roce", "iwarp")  # columns of Verbena
 CASE = re.compile(r"((?:rc|uc|ud|xrc) \S+ \S+)(?: \((\S+)\))?: (.*)")
 NOT_RXE = re.compile(r".* over-2-gib|.* no-address-handle|ud (write|read|compare-swap|fetch-add|local-inv|send-inv|bind-).*|xrc .*|.* (flush|atomic-write) .*|.*inv window-2-invalidated")
@@ -64,6 +67,8 @@ class Table:
                     print(f"\t{column} ({why}): {other}", file=f)
 
     def expected(self, case, column):
+        if column in BY_LID:
+            return (self.expected(case, BY_LID[column]) or "").replace("/grh", "")
         other = self.others.get(case, {}).get(column)
         return other[1] if other else self.cases.get(case)
 
@@ -231,7 +236,8 @@ INTRODUCTION = """# Errors
 What becomes of every wrong use of every operation. This page is written by `tests/system/refusals/table.py document`
 from tests/system/refusals/table, which the test `refusals` compares with what happens on one host, by RoCE and by iWARP;
 tests/interop/refusals.sh compares it with the kernel's rxe, and with one end of each kind. A row without a name of a path
-holds for all that have no row of their own.
+holds for all that have no row of their own. By LID on a simulated fabric (tests/system/fabric/verbs.sh) all is as on one
+host, or packet by packet as by RoCE, except that a datagram has no GRH.
 
 The columns are: the operations; what ibv_post_send returns, or else the status of the request's completion (with the
 opcode, if it succeeds); the completions of the two posted receives (with opcode, byte_len and flags); the states of both

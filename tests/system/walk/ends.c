@@ -12,6 +12,19 @@ struct end *end_of(const struct object *o)
 	return &ends[o->index];
 }
 
+struct ibv_ah_attr address_of(const struct object *ctx, const union ibv_gid *gid, uint64_t lid, bool grh)
+{
+	struct ibv_ah_attr a = {.port_num = 1};
+
+	if (ctx->c.lid)
+		a.dlid = (uint16_t)lid;
+	if (!ctx->c.lid || grh) {
+		a.is_global = 1;
+		a.grh = (struct ibv_global_route){.dgid = *gid, .sgid_index = ctx->c.gid_index, .hop_limit = 1};
+	}
+	return a;
+}
+
 static uint32_t end_id(const struct end *e)
 {
 	return self << 16 | e->o->index;
@@ -145,7 +158,8 @@ static void publish_address(struct end *e)
 {
 	const struct ibv_qp *qp = e->o->p;
 	const struct address a = {(uintptr_t)e->memory, (uint64_t)qp->qp_num << 32 | e->psn,
-	                          (uint64_t)e->window_mr->rkey << 32 | e->o->qp.type, e->o->ctx->c.gid};
+	                          (uint64_t)e->window_mr->rkey << 32 | e->o->qp.type, e->o->ctx->c.lid,
+	                          e->o->ctx->c.gid};
 	uint64_t words[ADDRESS_WORDS];
 
 	memcpy(words, &a, sizeof(a));
@@ -187,9 +201,7 @@ static int to_rtr(struct end *e)
 	        .rq_psn = (uint32_t)e->there.qpn_psn,
 	        .max_dest_rd_atomic = SLOT_COUNT,
 	        .min_rnr_timer = 1,
-	        .ah_attr = {.is_global = 1,
-	                    .port_num = 1,
-	                    .grh = {.dgid = e->there.gid, .sgid_index = e->o->ctx->c.gid_index, .hop_limit = 1}},
+	        .ah_attr = address_of(e->o->ctx, &e->there.gid, e->there.lid, e->grh),
 	};
 
 	if (e->o->qp.type == IBV_QPT_UD)
@@ -230,6 +242,7 @@ static bool begin_end(struct dice *d, struct hold *h, struct object *o, enum ibv
 	e->psn = roll(d, 1 << 24);
 	e->peer = e->peer_round = 0;
 	e->joined = e->draining = false;
+	e->grh = !plan.fabric || one_in(d, 2);
 	e->odd_since = 0;
 	e->statuses = 0;
 	memory_begin(e);
@@ -251,17 +264,37 @@ static bool begin_end(struct dice *d, struct hold *h, struct object *o, enum ibv
 	return true;
 }
 
+static struct ibv_ah *handle_to(const struct end *e, const union ibv_gid *gid, uint64_t lid)
+{
+	struct ibv_ah_attr attr = address_of(e->o->ctx, gid, lid, e->grh);
+	struct ibv_ah *ah = ibv_create_ah(e->o->up[0]->p, &attr);
+
+	CHECK(ah);
+	return ah;
+}
+
+/* One for each process whose host is known. */
+static void handles_on_fabric(struct end *e)
+{
+	for (unsigned i = 0; i < plan.processes; i++) {
+		uint32_t lid = board->host[i].lid;
+		uint64_t words[2] = {board->host[i].gid[0], board->host[i].gid[1]};
+		union ibv_gid gid;
+
+		memcpy(&gid, words, sizeof(gid));
+		if (lid)
+			e->ah[i] = handle_to(e, &gid, lid);
+	}
+}
+
 static void begin_ud(struct end *e)
 {
-	struct ibv_ah_attr attr = {
-	        .is_global = 1,
-	        .port_num = 1,
-	        .grh = {.dgid = e->o->ctx->c.gid, .sgid_index = e->o->ctx->c.gid_index, .hop_limit = 1}};
-
 	ANSWER(to_rtr(e), 0);
 	ANSWER(to_rts(e), 0);
-	e->ah = ibv_create_ah(e->o->up[0]->p, &attr);
-	CHECK(e->ah);
+	if (plan.fabric)
+		handles_on_fabric(e);
+	else
+		e->ah[0] = handle_to(e, &e->o->ctx->c.gid, 0);
 	groups_begin(e);
 	e->joined = true;
 	place_of(end_id(e))->state = place_word(e->round, 0, JOINED);
@@ -419,9 +452,11 @@ void end_gone(struct end *e, bool destroyed)
 		end_fails_soon(e, CLOSED);
 		return;
 	}
-	if (e->ah)
-		ANSWER(ibv_destroy_ah(e->ah), 0);
-	e->ah = NULL;
+	for (unsigned i = 0; i < PROCESSES; i++) {
+		if (e->ah[i])
+			ANSWER(ibv_destroy_ah(e->ah[i]), 0);
+		e->ah[i] = NULL;
+	}
 	groups_end(e);
 	windows_end(e);
 	ANSWER(ibv_dereg_mr(e->mr), 0);

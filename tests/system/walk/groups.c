@@ -10,7 +10,7 @@ static union ibv_gid group_gid(unsigned group)
 
 void groups_begin(struct end *e)
 {
-	for (unsigned i = 0; i < GROUP_COUNT; i++) {
+	for (unsigned i = 0; i < GROUP_COUNT && !plan.fabric; i++) { /* there the subnet manager makes groups */
 		struct ibv_ah_attr attr = {
 		        .is_global = 1,
 		        .port_num = 1,
@@ -49,7 +49,7 @@ void change_group(struct dice *d)
 	struct object *o = pick_to_destroy(&h, d, QP);
 	struct end *e = o && !o->qp.loose ? end_of(o) : NULL;
 
-	if (e && o->qp.type == IBV_QPT_UD && !o->ctx->c.closed) {
+	if (e && o->qp.type == IBV_QPT_UD && !plan.fabric && !o->ctx->c.closed) {
 		unsigned group = roll(d, GROUP_COUNT), bit = 1u << group;
 		union ibv_gid gid = group_gid(group);
 
@@ -61,7 +61,7 @@ void change_group(struct dice *d)
 			ANSWER(ibv_detach_mcast(o->p, &gid, 0), e->groups & bit ? 0 : EINVAL);
 			e->groups &= ~bit;
 		}
-	} else if (e && !o->ctx->c.closed) { /* only datagrams have groups */
+	} else if (e && o->qp.type != IBV_QPT_UD && !o->ctx->c.closed) { /* only datagrams have groups */
 		union ibv_gid gid = group_gid(roll(d, GROUP_COUNT));
 
 		ANSWER(ibv_attach_mcast(o->p, &gid, 0), EINVAL);

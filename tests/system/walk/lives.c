@@ -170,13 +170,15 @@ static void query_context(struct dice *d, struct ibv_context *ctx, const struct 
 	ANSWER(ibv_query_device(ctx, &attr), 0);
 	CHECK(attr.phys_port_cnt == 1 && attr.max_qp > 0 && attr.max_cqe > 0);
 	ANSWER(ibv_query_port(ctx, 1, &port), 0);
-	CHECK(port.state == IBV_PORT_ACTIVE && port.link_layer == IBV_LINK_LAYER_ETHERNET);
+	SAME(port.state, IBV_PORT_ACTIVE);
+	SAME(port.link_layer, o->c.lid ? IBV_LINK_LAYER_INFINIBAND : IBV_LINK_LAYER_ETHERNET);
+	SAME(port.lid, o->c.lid);
 	ANSWER(ibv_query_port(ctx, one_in(d, 2) ? 0 : other, &port), EINVAL);
 	ANSWER(ibv_query_gid(ctx, 1, o->c.gid_index, &gid), 0);
 	CHECK(!memcmp(&gid, &o->c.gid, sizeof(gid)) || o->c.iwarp);
 	ANSWER(ibv_query_gid(ctx, 1, 128 + (int)roll(d, 1000), &gid), -1);
 	ANSWER(ibv_query_pkey(ctx, 1, 0, &pkey), o->c.iwarp ? -1 : 0); /* iWARP has no partitions */
-	ANSWER(ibv_query_pkey(ctx, 1, 1 + (int)roll(d, 1000), &pkey), -1);
+	ANSWER(ibv_query_pkey(ctx, 1, (int)pkeys_of(o) + (int)roll(d, 1000), &pkey), -1);
 }
 
 void query_one(struct dice *d)

@@ -1,8 +1,10 @@
 // main.c - the random walk: its processes, their threads, and what is left at the end
 // SPDX-License-Identifier: MIT
-// usage: walk [-s SECONDS] [-p PROCESSES] [-t THREADS] [-e ENDS] [-a BYTES] [-i] [-k] [-l] [-w] [SEED]
+// usage: walk [-s SECONDS] [-p PROCESSES] [-t THREADS] [-e ENDS] [-a BYTES] [-f [-o SOCKET,N]] [-i] [-k] [-l] [-w] [SEED]
 //   -e  queue pairs of a process at most; -a  bytes of an area that a request may use
 //   -w  only opens the device, says so, and waits until its input ends
+//   -f  on a simulated fabric (VERBENA_FABRIC): ib0 in place of roce_lo, and process 0 is its host1, and so on
+//   -o SOCKET,N  with -f: the odd processes are the hosts hostN, hostN+1 … of another fabric process, the even ones host1 …
 //   -i  iWARP connections carry data too, on own0 (tests/support/own-network)
 //   -k  processes are killed and stopped at random, and started again
 //   -l  devices are also closed while their objects exist
@@ -118,6 +120,16 @@ static void walk_process(void)
 	exit(0);
 }
 
+static void name_host(void)
+{
+	bool there = plan.other && self % 2;
+	char name[16];
+
+	snprintf(name, sizeof(name), "host%u", (plan.other ? self / 2 : self) + (there ? plan.first : 1));
+	CHECK(!setenv("VERBENA_NODE", name, 1));
+	CHECK(!there || !setenv("VERBENA_FABRIC", plan.other, 1));
+}
+
 static pid_t start_process(unsigned number)
 {
 	pid_t pid = fork();
@@ -129,6 +141,8 @@ static pid_t start_process(unsigned number)
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != plan.parent)
 		_exit(1);
+	if (plan.fabric)
+		name_host();
 	walk_process();
 	_exit(1);
 }
@@ -224,7 +238,7 @@ static void say_what_was_done(void)
 
 static void usage(void)
 {
-	fputs("usage: walk [-s SECONDS] [-p PROCESSES] [-t THREADS] [-e ENDS] [-a BYTES] [-i] [-k] [-l] [SEED]\n",
+	fputs("usage: walk [-s SECONDS] [-p PROCESSES] [-t THREADS] [-e ENDS] [-a BYTES] [-f [-o SOCKET,N]] [-i] [-k] [-l] [SEED]\n",
 	      stderr);
 	exit(2);
 }
@@ -256,6 +270,15 @@ __attribute__((noreturn)) static void watch(void)
 	exit(0);
 }
 
+static void read_other(char *text)
+{
+	char *comma = strrchr(text, ',');
+
+	plan.other = text;
+	plan.first = number_in(comma ? comma + 1 : "", 2, 1000);
+	*comma = 0;
+}
+
 static void read_arguments(int argc, char **argv)
 {
 	int c;
@@ -263,7 +286,7 @@ static void read_arguments(int argc, char **argv)
 	plan = (struct plan){
 	        .seconds = 10, .processes = 3, .threads = 4, .ends = 24, .area = 16384, .parent = getpid()};
 	plan.seed = (uint64_t)time(NULL) << 20 ^ (uint64_t)getpid();
-	while ((c = getopt(argc, argv, "s:p:t:e:a:iklw")) != -1)
+	while ((c = getopt(argc, argv, "s:p:t:e:a:o:fiklw")) != -1)
 		switch (c) {
 		case 's':
 			plan.seconds = number_in(optarg, 1, 1000000);
@@ -279,6 +302,12 @@ static void read_arguments(int argc, char **argv)
 			break;
 		case 'a':
 			plan.area = number_in(optarg, 64, 1 << 20) & ~7u;
+			break;
+		case 'f':
+			plan.fabric = true;
+			break;
+		case 'o':
+			read_other(optarg);
 			break;
 		case 'i':
 			plan.iwarp = iwarp_is_possible();
@@ -296,7 +325,7 @@ static void read_arguments(int argc, char **argv)
 		default:
 			usage();
 		}
-	if (argc - optind > 1 || (plan.iwarp && plan.kills))
+	if (argc - optind > 1 || (plan.iwarp && (plan.kills || plan.fabric)))
 		usage();
 	if (optind < argc)
 		plan.seed = strtoull(argv[optind], NULL, 0);

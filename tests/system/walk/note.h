@@ -11,6 +11,7 @@
 struct note {
 	uint32_t magic, from, from_round, slot, number, length;
 	uint32_t key, group; /* invalidated; 1 + number of a group. 0: none */
+	uint32_t grh, zero;  /* a datagram has a GRH */
 	uint64_t seed;
 };
 

@@ -9,6 +9,30 @@
 
 /* --- making --- */
 
+/* What the other processes must know of this one's host. */
+static void tell_host(const struct object *o)
+{
+	struct host *h = &board->host[self];
+	uint64_t words[2];
+
+	memcpy(words, &o->c.gid, sizeof(words));
+	h->gid[0] = words[0];
+	h->gid[1] = words[1];
+	h->lid = o->c.lid;
+}
+
+static void find_lid(struct object *o, struct ibv_context *ctx)
+{
+	struct ibv_port_attr port;
+
+	ANSWER(ibv_query_port(ctx, 1, &port), 0);
+	ANSWER(ibv_query_gid(ctx, 1, 0, &o->c.gid), 0);
+	CHECK(port.lid);
+	o->c.lid = port.lid;
+	o->c.gid_index = 0;
+	tell_host(o);
+}
+
 static void find_gid(struct object *o, struct ibv_context *ctx)
 {
 	struct ibv_gid_entry entries[128];
@@ -26,11 +50,13 @@ static void find_gid(struct object *o, struct ibv_context *ctx)
 
 static struct ibv_device *some_device(struct dice *d, struct ibv_device **list, bool *iwarp)
 {
+	const char *other = plan.fabric ? "ib0" : "roce_lo";
+
 	*iwarp = one_in(d, 4);
 	for (int i = 0; list[i]; i++)
-		if (!strcmp(ibv_get_device_name(list[i]), *iwarp ? "iwarp_lo" : "roce_lo"))
+		if (!strcmp(ibv_get_device_name(list[i]), *iwarp ? "iwarp_lo" : other))
 			return list[i];
-	CHECK_FAILED("no device %s", *iwarp ? "iwarp_lo" : "roce_lo");
+	CHECK_FAILED("no device %s", *iwarp ? "iwarp_lo" : other);
 }
 
 void make_context(struct dice *d)
@@ -51,7 +77,11 @@ void make_context(struct dice *d)
 	ibv_free_device_list(list);
 	o->c.iwarp = iwarp;
 	o->c.closed = false;
-	find_gid(o, ctx);
+	o->c.lid = 0;
+	if (plan.fabric && !iwarp)
+		find_lid(o, ctx);
+	else
+		find_gid(o, ctx);
 	CHECK(!fcntl(ctx->async_fd, F_SETFL, fcntl(ctx->async_fd, F_GETFL) | O_NONBLOCK));
 	object_born(o, ctx, o, NULL, NULL, NULL, NULL); /* its own context */
 	let_go(&h);
@@ -212,14 +242,13 @@ void make_ah(struct dice *d)
 		let_go(&h);
 		return;
 	}
-	struct ibv_ah_attr attr = {.is_global = 1,
-	                           .port_num = 1,
-	                           .sl = (uint8_t)roll(d, 8),
-	                           .grh = {.dgid = pd->ctx->c.gid,
-	                                   .sgid_index = pd->ctx->c.gid_index,
-	                                   .hop_limit = (uint8_t)(1 + roll(d, 255)),
-	                                   .traffic_class = (uint8_t)roll(d, 256)}};
+	struct ibv_ah_attr attr = address_of(pd->ctx, &pd->ctx->c.gid, pd->ctx->c.lid, !plan.fabric || one_in(d, 2));
 
+	attr.sl = (uint8_t)roll(d, 8);
+	if (attr.is_global) {
+		attr.grh.hop_limit = (uint8_t)(1 + roll(d, 255));
+		attr.grh.traffic_class = (uint8_t)roll(d, 256);
+	}
 	if (pd->ctx->c.iwarp) {
 		REFUSED(ibv_create_ah(pd->p, &attr), EOPNOTSUPP);
 	} else {

@@ -230,14 +230,12 @@ static struct ibv_qp_attr right_values(const struct object *o)
 	        .retry_cnt = 7,
 	        .rnr_retry = 7,
 	        .rate_limit = 1000000,
-	        .ah_attr = {.is_global = 1,
-	                    .port_num = 1,
-	                    .grh = {.dgid = o->ctx->c.gid, .sgid_index = o->ctx->c.gid_index, .hop_limit = 1}},
+	        .ah_attr = address_of(o->ctx, &o->ctx->c.gid, o->ctx->c.lid, true),
 	};
 }
 
 /* Makes the value of one attribute wrong, and says which; 0: that attribute has no wrong value. */
-static int spoil(struct dice *d, struct ibv_qp_attr *a)
+static int spoil(struct dice *d, struct ibv_qp_attr *a, uint32_t pkeys)
 {
 	int bit = 1 << roll(d, 21);
 
@@ -246,7 +244,7 @@ static int spoil(struct dice *d, struct ibv_qp_attr *a)
 		a->cur_qp_state = (a->cur_qp_state + 1) % (IBV_QPS_ERR + 1);
 		return bit;
 	case IBV_QP_PKEY_INDEX:
-		a->pkey_index = (uint16_t)(1 + roll(d, 65535));
+		a->pkey_index = (uint16_t)(pkeys + roll(d, 65536 - pkeys));
 		return bit;
 	case IBV_QP_PORT:
 		a->port_num = one_in(d, 2) ? 0 : (uint8_t)(2 + roll(d, 254));
@@ -341,7 +339,7 @@ void walk_states(struct dice *d)
 	int cur = (int)o->qp.state, next = one_in(d, 3) ? (int)roll(d, 9) : ladder[cur];
 	int mask = next_mask(d, o, next);
 	struct ibv_qp_attr a = right_values(o);
-	int spoilt = one_in(d, 5) ? spoil(d, &a) : 0;
+	int spoilt = one_in(d, 5) ? spoil(d, &a, pkeys_of(o->ctx)) : 0;
 
 	if (!(mask & STATE))
 		next = cur;

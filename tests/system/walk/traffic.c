@@ -145,6 +145,7 @@ static void write_note(struct end *e, unsigned index, uint8_t *to, uint32_t key,
 	                 .length = s->length,
 	                 .key = key,
 	                 .group = group,
+	                 .grh = e->grh,
 	                 .seed = s->seed};
 
 	memcpy(to, &n, sizeof(n));
@@ -429,12 +430,13 @@ void post_wrong(struct dice *d)
 
 /* --- datagrams --- */
 
-static bool find_receiver(struct dice *d, uint32_t *qpn)
+static bool find_receiver(struct dice *d, uint32_t *qpn, uint32_t *process)
 {
-	uint32_t process = roll(d, plan.processes), first = roll(d, plan.ends);
+	*process = roll(d, plan.processes);
+	uint32_t first = roll(d, plan.ends);
 
 	for (uint32_t i = 0; i < plan.ends; i++) {
-		struct place *p = place_of(process << 16 | (first + i) % plan.ends);
+		struct place *p = place_of(*process << 16 | (first + i) % plan.ends);
 		uint64_t state = p->state, type = p->address[2], number = p->address[1];
 
 		if (phase_in(state) == JOINED && (uint32_t)type == IBV_QPT_UD && p->state == state) {
@@ -454,11 +456,14 @@ void send_datagram(struct dice *d)
 	struct end *e = pick_joined(&h, d, true);
 	struct slot *s = NULL;
 	bool lost = one_in(d, 8);
-	uint32_t qpn = MULTICAST_QPN, group = one_in(d, 4) ? 1 + roll(d, GROUP_COUNT) : 0;
+	uint32_t qpn = MULTICAST_QPN, process = 0, group = !plan.fabric && one_in(d, 4) ? 1 + roll(d, GROUP_COUNT) : 0;
+	struct ibv_ah *ah = NULL;
 	unsigned index;
 	struct request r;
 
-	if (e && (group || find_receiver(d, &qpn)) && (s = begin_slot(d, e, &index))) {
+	if (e && (group || find_receiver(d, &qpn, &process)))
+		ah = group ? e->group_ah[group - 1] : e->ah[plan.fabric ? process : 0];
+	if (ah && (s = begin_slot(d, e, &index))) {
 		s->op = one_in(d, 2) ? IBV_WR_SEND : IBV_WR_SEND_WITH_IMM;
 		s->length = some_length(d, sizeof(struct note), plan.area < 1000 ? plan.area : 1000);
 		s->number++;
@@ -466,7 +471,7 @@ void send_datagram(struct dice *d)
 		if (lost)
 			memset(out_of(e, index), UNTOUCHED, 4); /* no note */
 		request_begin(d, e, &r, index);
-		r.wr[0].wr.ud.ah = group ? e->group_ah[group - 1] : e->ah;
+		r.wr[0].wr.ud.ah = ah;
 		r.wr[0].wr.ud.remote_qpn = qpn;
 		r.wr[0].wr.ud.remote_qkey = lost ? QKEY + 1 : QKEY;
 		r.wr[0].imm_data = imm_of(index, s->number);

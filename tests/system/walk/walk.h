@@ -48,10 +48,13 @@ enum {
 struct plan {
 	uint64_t seed;
 	unsigned seconds, processes, threads, ends;
-	uint32_t area; /* bytes that a slot may write */
-	bool kills;    /* processes are killed and stopped */
-	bool lasts;    /* also closes devices whose objects still exist */
-	bool iwarp;    /* iWARP connections carry data */
+	uint32_t area;     /* bytes that a slot may write */
+	bool kills;        /* processes are killed and stopped */
+	bool lasts;        /* also closes devices whose objects still exist */
+	bool iwarp;        /* iWARP connections carry data */
+	bool fabric;       /* ib0 in place of roce_lo: each process is a host of a simulated fabric */
+	const char *other; /* socket of another process of that fabric, which has the hosts of odd processes, */
+	unsigned first;    /* from this one on */
 	pid_t parent;
 };
 extern struct plan plan;
@@ -82,7 +85,7 @@ enum {
 };
 
 struct address { /* of an end: what its peer must know */
-	uint64_t window, qpn_psn, rkey_type;
+	uint64_t window, qpn_psn, rkey_type, lid;
 	union ibv_gid gid;
 };
 enum { ADDRESS_WORDS = sizeof(struct address) / 8 };
@@ -112,6 +115,11 @@ static inline enum phase phase_in(uint64_t word)
 	return (enum phase)(word & 0xff);
 }
 
+struct host { /* of a process on a fabric */
+	_Atomic uint64_t gid[2];
+	_Atomic uint32_t lid; /* written last; 0: not known yet */
+};
+
 struct iwarp_place {                   /* of a line: iwarp.c */
 	_Atomic uint32_t open, rounds; /* the round, or 0: it is closed; the last round */
 	_Atomic uint64_t receives;     /* that it has posted in this round */
@@ -127,6 +135,7 @@ struct board {
 	_Atomic uint64_t iwarp_joined, iwarp_done; /* sides of connections; requests and messages */
 	_Atomic uint32_t iwarp_port[PROCESSES];
 	struct iwarp_place iwarp[PROCESSES][IWARP_LINES];
+	struct host host[PROCESSES];
 	struct place place[PROCESSES][END_COUNT];
 };
 extern struct board *board;
@@ -159,6 +168,7 @@ struct object {
 			bool iwarp;
 			atomic_bool closed; /* the device was closed: its objects may still be used and destroyed */
 			uint8_t gid_index;
+			uint16_t lid; /* on a fabric */
 			union ibv_gid gid;
 		} c;
 		struct {
@@ -191,6 +201,12 @@ struct object {
 		} qp;
 	};
 };
+
+/* Entries of the P_Key table. */
+static inline uint32_t pkeys_of(const struct object *ctx)
+{
+	return ctx->c.lid ? 64 : 1;
+}
 
 struct object *pool_at(enum kind kind, uint32_t index);
 uint32_t pool_size(enum kind kind);
@@ -314,8 +330,9 @@ struct end {
 	uint32_t psn;
 	uint64_t old_pattern; /* of a window that nobody may write */
 	struct ibv_mr *mr, *window_mr;
-	struct ibv_ah *ah, *group_ah[GROUP_COUNT];
-	uint32_t groups, had_groups; /* datagrams: joined, and joined at any time */
+	struct ibv_ah *ah[PROCESSES],
+	        *group_ah[GROUP_COUNT]; /* on a fabric one for each process, otherwise one for all */
+	uint32_t groups, had_groups;    /* datagrams: joined, and joined at any time */
 	struct {
 		struct ibv_mw *mw;
 		atomic_int state;
@@ -326,6 +343,7 @@ struct end {
 	struct address there;
 	bool joined;
 	bool draining;              /* in SQD */
+	bool grh;                   /* of its address, or its handles. Without a fabric always */
 	_Atomic uint32_t statuses;  /* bits of the statuses of its completions so far: for the report of a failure */
 	_Atomic uint64_t odd_since; /* since when a message seems lost */
 	struct slot slot[SLOT_COUNT];
@@ -334,6 +352,8 @@ struct end {
 	struct heard heard[SLOT_COUNT];
 };
 struct end *end_of(const struct object *o);
+/* The address of a port as an object of ctx names it: with a GRH, or by the LID alone, which only ports of a fabric have. */
+struct ibv_ah_attr address_of(const struct object *ctx, const union ibv_gid *gid, uint64_t lid, bool grh);
 void ends_init(void);
 void offer_end(struct dice *d);
 void answer_end(struct dice *d);

@@ -100,8 +100,7 @@ static void srq_beyond_limits(struct dice *d, struct object *o)
 
 static void handle_to_nowhere(struct dice *d, struct object *o)
 {
-	struct ibv_ah_attr attr = {
-	        .is_global = 1, .port_num = 1, .grh = {.dgid = o->ctx->c.gid, .sgid_index = o->ctx->c.gid_index}};
+	struct ibv_ah_attr attr = address_of(o->ctx, &o->ctx->c.gid, o->ctx->c.lid, true);
 
 	switch (roll(d, 4)) {
 	case 0:
@@ -112,8 +111,10 @@ static void handle_to_nowhere(struct dice *d, struct object *o)
 		break;
 	case 2:
 		attr.is_global = 0;
+		attr.dlid = plan.fabric && one_in(d, 2) ? 0xffff : 0; /* it is not looked at where ports have no LIDs */
 		break;
 	default:
+		attr.dlid = 0;
 		memset(&attr.grh.dgid, 0, sizeof(attr.grh.dgid));
 	}
 	REFUSED(ibv_create_ah(o->p, &attr), o->ctx->c.iwarp ? EOPNOTSUPP : EINVAL);
