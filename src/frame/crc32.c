@@ -28,7 +28,7 @@ uint32_t vb_crc32_portable(uint32_t crc, const void *bytes, size_t len)
 	return vb_crc_slices(table, crc, bytes, len);
 }
 
-uint32_t vb_crc32(uint32_t crc, const void *bytes, size_t len)
+__attribute__((hot)) uint32_t vb_crc32(uint32_t crc, const void *bytes, size_t len)
 {
 #ifdef VB_HAVE_ISAL
 	return crc32_gzip_refl(crc, bytes, len);

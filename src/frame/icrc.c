@@ -66,7 +66,8 @@ static bool same_flow(const struct vb_flow *a, const struct vb_flow *b)
 	         differ_at(a, b, 32) | differ_at(a, b, 34));
 }
 
-struct vb_icrc_known *vb_icrc_known(struct vb_icrc_cache *cache, const struct vb_flow *flow, size_t len)
+__attribute__((hot)) struct vb_icrc_known *vb_icrc_known(struct vb_icrc_cache *cache, const struct vb_flow *flow,
+                                                         size_t len)
 {
 	struct vb_icrc_known *k =
 	        &cache->of[(len / 4 ^ (len > SHORT ? 16 : 0) ^ flow->sport ^ flow->dlid) % VB_ICRC_FLOWS];
@@ -81,7 +82,7 @@ struct vb_icrc_known *vb_icrc_known(struct vb_icrc_cache *cache, const struct vb
 }
 
 /* The CRC of everything before the BTH. */
-static uint32_t before_bth(struct vb_icrc_known *k, uint16_t ipv4_id)
+static __attribute__((hot)) uint32_t before_bth(struct vb_icrc_known *k, uint16_t ipv4_id)
 {
 	uint8_t pseudo[OUTER_MAX];
 
@@ -95,8 +96,8 @@ static uint32_t before_bth(struct vb_icrc_known *k, uint16_t ipv4_id)
 	return k->start[ipv4_id];
 }
 
-uint32_t vb_icrc_packet(struct vb_icrc_cache *cache, const struct vb_flow *flow, uint16_t ipv4_id, uint8_t *packet,
-                        size_t len)
+__attribute__((hot)) uint32_t vb_icrc_packet(struct vb_icrc_cache *cache, const struct vb_flow *flow, uint16_t ipv4_id,
+                                             uint8_t *packet, size_t len)
 {
 	uint8_t resv8a = packet[VB_BTH_RESV8A];
 
@@ -129,13 +130,13 @@ uint32_t vb_icrc_summed(struct vb_icrc_known *k, uint16_t ipv4_id, const uint8_t
 }
 
 /* The register's low byte comes first (IBA volume 1, 7.8.1). */
-void vb_icrc_encode(uint8_t icrc[VB_ICRC_LEN], uint32_t crc)
+__attribute__((hot)) void vb_icrc_encode(uint8_t icrc[VB_ICRC_LEN], uint32_t crc)
 {
 	for (int i = 0; i < VB_ICRC_LEN; i++)
 		icrc[i] = (uint8_t)(crc >> 8 * i);
 }
 
-uint32_t vb_icrc_residual(const uint8_t icrc[VB_ICRC_LEN], uint32_t crc)
+__attribute__((hot)) uint32_t vb_icrc_residual(const uint8_t icrc[VB_ICRC_LEN], uint32_t crc)
 {
 	for (int i = 0; i < VB_ICRC_LEN; i++)
 		crc ^= (uint32_t)icrc[i] << 8 * i;

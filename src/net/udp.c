@@ -80,7 +80,7 @@ int vb_udp_sender(bool v6, const uint8_t *from, uint16_t *port)
 }
 
 /* sendto(2) makes the kernel read less than sendmsg(2) does. */
-long vb_udp_send(int fd, const struct msghdr *mh)
+__attribute__((hot)) long vb_udp_send(int fd, const struct msghdr *mh)
 {
 	if (mh->msg_controllen || mh->msg_iovlen > 1)
 		return syscall(SYS_sendmsg, fd, mh, MSG_DONTWAIT);
@@ -90,7 +90,7 @@ long vb_udp_send(int fd, const struct msghdr *mh)
 
 /* --- receiving --- */
 
-static uint8_t first_byte(const struct cmsghdr *c)
+static __attribute__((hot)) uint8_t first_byte(const struct cmsghdr *c)
 {
 	int value = 0;
 
@@ -101,7 +101,7 @@ static uint8_t first_byte(const struct cmsghdr *c)
 	return (uint8_t)value;
 }
 
-static void read_v4(const struct cmsghdr *c, struct vb_udp_arrival *a, bool *known)
+static __attribute__((hot)) void read_v4(const struct cmsghdr *c, struct vb_udp_arrival *a, bool *known)
 {
 	struct in_pktinfo info;
 
@@ -119,7 +119,7 @@ static void read_v4(const struct cmsghdr *c, struct vb_udp_arrival *a, bool *kno
 	}
 }
 
-static void read_v6(const struct cmsghdr *c, struct vb_udp_arrival *a, bool *known)
+static __attribute__((hot)) void read_v6(const struct cmsghdr *c, struct vb_udp_arrival *a, bool *known)
 {
 	struct in6_pktinfo info;
 	uint32_t label;
@@ -139,7 +139,7 @@ static void read_v6(const struct cmsghdr *c, struct vb_udp_arrival *a, bool *kno
 	}
 }
 
-bool vb_udp_arrived(const struct msghdr *mh, struct vb_udp_arrival *a)
+__attribute__((hot)) bool vb_udp_arrived(const struct msghdr *mh, struct vb_udp_arrival *a)
 {
 	bool known = false;
 	uint16_t port = 0;

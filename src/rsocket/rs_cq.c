@@ -37,13 +37,13 @@ static void take_control(struct rsocket *rs, uint32_t what)
 }
 
 /* Ends a connection that both sides have shut down, once all data sent here has arrived. */
-static void settle_ends(struct rsocket *rs)
+static __attribute__((hot)) void settle_ends(struct rsocket *rs)
 {
 	if (rs->state == RS_CONNECTED && rs->end_said && rs->end_heard && rs_tx_idle(&rs->tx))
 		peer_disconnected(rs);
 }
 
-static void take_stream_message(struct rsocket *rs, uint32_t msg)
+static __attribute__((hot)) void take_stream_message(struct rsocket *rs, uint32_t msg)
 {
 	switch (rs_msg_type(msg)) {
 	case RS_DATA:
@@ -61,7 +61,7 @@ static void take_stream_message(struct rsocket *rs, uint32_t msg)
 	}
 }
 
-static void receive_completed(struct rsocket *rs, const struct ibv_wc *wc)
+static __attribute__((hot)) void receive_completed(struct rsocket *rs, const struct ibv_wc *wc)
 {
 	uint32_t msg;
 
@@ -99,7 +99,7 @@ static int error_of(enum ibv_wc_status status)
 	}
 }
 
-static void send_completed(struct rsocket *rs, const struct ibv_wc *wc)
+static __attribute__((hot)) void send_completed(struct rsocket *rs, const struct ibv_wc *wc)
 {
 	switch ((enum rs_wr)(wc->wr_id >> 32)) {
 	case RS_WR_DATA:
@@ -122,7 +122,7 @@ static void send_completed(struct rsocket *rs, const struct ibv_wc *wc)
 		rs_break(rs, error_of(wc->status));
 }
 
-void rs_give_credits(struct rsocket *rs)
+__attribute__((hot)) void rs_give_credits(struct rsocket *rs)
 {
 	int err;
 
@@ -135,7 +135,7 @@ void rs_give_credits(struct rsocket *rs)
 }
 
 /* Handles all completions; rs->lock is held. */
-void rs_process(struct rsocket *rs)
+__attribute__((hot)) void rs_process(struct rsocket *rs)
 {
 	struct ibv_wc wc[TAKE];
 	bool news = false;

@@ -12,7 +12,7 @@
 enum { LOOK_EVERY = 8 };
 enum { MTU_MIN = 256 }; /* of a path; other MTUs are multiples of it */
 
-static uint32_t min_size(uint32_t a, size_t b)
+static __attribute__((hot)) uint32_t min_size(uint32_t a, size_t b)
 {
 	return b < a ? (uint32_t)b : a;
 }
@@ -26,19 +26,19 @@ int rs_error_of(struct rsocket *rs, int otherwise)
 	return err ? err : otherwise;
 }
 
-bool rs_can_send(struct rsocket *rs)
+__attribute__((hot)) bool rs_can_send(struct rsocket *rs)
 {
 	return rs->state == RS_CONNECTED && rs->can_write && rs_tx_may_send(&rs->tx);
 }
 
-bool rs_send_settled(struct rsocket *rs)
+__attribute__((hot)) bool rs_send_settled(struct rsocket *rs)
 {
 	if (rs_opening(rs))
 		return false;
 	return rs->state != RS_CONNECTED || !rs->can_write || rs_tx_may_send(&rs->tx);
 }
 
-bool rs_recv_settled(struct rsocket *rs)
+__attribute__((hot)) bool rs_recv_settled(struct rsocket *rs)
 {
 	if (rs_opening(rs))
 		return false;
@@ -56,7 +56,7 @@ bool rs_sends_done(struct rsocket *rs)
 }
 
 /* If much data follows, pieces are larger: the peer handles one while the next is sent. */
-uint32_t rs_piece(struct rsocket *rs, size_t left)
+__attribute__((hot)) uint32_t rs_piece(struct rsocket *rs, size_t left)
 {
 	uint32_t n = min_size(left >= 4 * RS_PIECE_MAX ? 2 * RS_PIECE_MAX : RS_PIECE_MAX, left);
 
@@ -65,7 +65,7 @@ uint32_t rs_piece(struct rsocket *rs, size_t left)
 
 /* Copies n bytes into the memory that the adapter sends from. Releases rs->lock meanwhile; send_lock keeps the
  * order. */
-void rs_load(struct rsocket *rs, struct rs_load *l, struct rs_cursor *c, uint32_t n)
+__attribute__((hot)) void rs_load(struct rsocket *rs, struct rs_load *l, struct rs_cursor *c, uint32_t n)
 {
 	struct rs_span span[2];
 
@@ -98,7 +98,7 @@ static bool goes_apart(const struct rsocket *rs, uint32_t n)
 	return n >= RS_PIECE_MAX / 4 && n % MTU_MIN == 0 && !rs->message_sends && rs->tx.sq;
 }
 
-static int send_piece(struct rsocket *rs, struct rs_cursor *c)
+static __attribute__((hot)) int send_piece(struct rsocket *rs, struct rs_cursor *c)
 {
 	uint32_t n = rs_piece(rs, c->left), msg;
 	bool apart;
@@ -139,7 +139,7 @@ static bool look_first(struct rsocket *rs, size_t left)
 	return left > rs->inline_max || rs->tx.seq % LOOK_EVERY == 0 || !rs_can_send(rs);
 }
 
-static int send_all(struct rsocket *rs, struct rs_cursor *c, int flags)
+static __attribute__((hot)) int send_all(struct rsocket *rs, struct rs_cursor *c, int flags)
 {
 	struct rs_deadline until = rs_deadline_tv(&rs->send_timeout);
 	bool nonblock = rs_nonblocking(rs, flags);
@@ -160,7 +160,7 @@ static int send_all(struct rsocket *rs, struct rs_cursor *c, int flags)
 	return err;
 }
 
-ssize_t rs_stream_send(struct rsocket *rs, struct rs_cursor *c, int flags)
+__attribute__((hot)) ssize_t rs_stream_send(struct rsocket *rs, struct rs_cursor *c, int flags)
 {
 	size_t all = c->left;
 	bool locked;
@@ -190,7 +190,7 @@ static void peek_bytes(struct rsocket *rs, struct rs_cursor *c)
 }
 
 /* Only this thread reads, because it holds recv_lock. So the bytes stay while it releases rs->lock for senders. */
-static void take_bytes(struct rsocket *rs, struct rs_cursor *c)
+static __attribute__((hot)) void take_bytes(struct rsocket *rs, struct rs_cursor *c)
 {
 	struct rs_span s;
 
@@ -203,7 +203,7 @@ static void take_bytes(struct rsocket *rs, struct rs_cursor *c)
 	}
 }
 
-static int receive_bytes(struct rsocket *rs, struct rs_cursor *c, int flags)
+static __attribute__((hot)) int receive_bytes(struct rsocket *rs, struct rs_cursor *c, int flags)
 {
 	struct rs_deadline until = rs_deadline_tv(&rs->recv_timeout);
 	bool nonblock = rs_nonblocking(rs, flags), looked = false;
@@ -233,7 +233,7 @@ static int receive_bytes(struct rsocket *rs, struct rs_cursor *c, int flags)
 	return err;
 }
 
-ssize_t rs_stream_recv(struct rsocket *rs, struct rs_cursor *c, int flags)
+__attribute__((hot)) ssize_t rs_stream_recv(struct rsocket *rs, struct rs_cursor *c, int flags)
 {
 	size_t all = c->left;
 	bool locked;

@@ -144,14 +144,14 @@ static bool socket_crowded(const struct vb_roce_rx *rx)
 	return info[SK_MEMINFO_RMEM_ALLOC] > info[SK_MEMINFO_RCVBUF] / 4;
 }
 
-static void unlock_qp(struct vb_roce_rx *rx)
+static __attribute__((hot)) void unlock_qp(struct vb_roce_rx *rx)
 {
 	if (rx->locked)
 		vb_unlock(&rx->locked->sq_lock);
 	rx->locked = rx->run = NULL;
 }
 
-static void lock_qp(struct vb_roce_rx *rx, struct vb_qp *qp)
+static __attribute__((hot)) void lock_qp(struct vb_roce_rx *rx, struct vb_qp *qp)
 {
 	if (rx->locked == qp)
 		return;
@@ -162,7 +162,7 @@ static void lock_qp(struct vb_roce_rx *rx, struct vb_qp *qp)
 		vb_roce_path_locked(qp->roce);
 }
 
-void vb_roce_answer_batch(struct vb_roce_rx *rx)
+__attribute__((hot)) void vb_roce_answer_batch(struct vb_roce_rx *rx)
 {
 	unlock_qp(rx);
 	uint64_t now = rx->touched ? vb_now() : 0;
@@ -204,8 +204,8 @@ static void put_grh(uint8_t grh[VB_GRH_LEN], const struct vb_roce_arrival *a, si
 	memcpy(grh, front + VB_LRH_LEN, VB_GRH_LEN);
 }
 
-void vb_roce_to_qp(struct vb_roce_rx *rx, struct vb_qp *qp, const struct vb_roce_arrival *a, const struct vb_packet *p,
-                   const uint8_t *bytes, size_t len)
+__attribute__((hot)) void vb_roce_to_qp(struct vb_roce_rx *rx, struct vb_qp *qp, const struct vb_roce_arrival *a,
+                                        const struct vb_packet *p, const uint8_t *bytes, size_t len)
 {
 	uint8_t grh[VB_GRH_LEN];
 	struct vb_roce_from from = {.congested = !qp->ib && (a->ip.traffic_class & 3) == ECN_CE,
@@ -241,8 +241,8 @@ static void unknown_opcode(struct vb_node *node, struct vb_roce_rx *rx, const st
 	remember_to_answer(rx, qp);
 }
 
-void vb_roce_packet(struct vb_node *node, struct vb_roce_rx *rx, const struct vb_roce_arrival *a, const uint8_t *bytes,
-                    size_t len)
+__attribute__((hot)) void vb_roce_packet(struct vb_node *node, struct vb_roce_rx *rx, const struct vb_roce_arrival *a,
+                                         const uint8_t *bytes, size_t len)
 {
 	struct vb_packet p;
 	enum vb_verdict verdict = vb_packet_decode(&p, bytes, len);
@@ -300,8 +300,8 @@ static void show_arrival(struct vb_node *node, const struct vb_roce_arrival *a, 
 		vb_capture_roce(&of, &a->flow, &a->ip, &iov, 1, 0, n);
 }
 
-static void take_whole_packet(struct vb_node *node, struct vb_roce_rx *rx, struct vb_roce_arrival *a, uint8_t *bytes,
-                              size_t n)
+static __attribute__((hot)) void take_whole_packet(struct vb_node *node, struct vb_roce_rx *rx,
+                                                   struct vb_roce_arrival *a, uint8_t *bytes, size_t n)
 {
 	if (n < VB_BTH_LEN + VB_ICRC_LEN || !icrc_right(rx, a, &a->ip.id, bytes, n)) {
 		if (vb_capturing())
@@ -338,8 +338,8 @@ static void take_released(struct vb_node *node, struct vb_roce_rx *rx)
 	}
 }
 
-static void take_packet(struct vb_node *node, struct vb_roce_rx *rx, struct vb_roce_arrival *a, uint8_t *bytes,
-                        size_t n)
+static __attribute__((hot)) void take_packet(struct vb_node *node, struct vb_roce_rx *rx, struct vb_roce_arrival *a,
+                                             uint8_t *bytes, size_t n)
 {
 	if (__builtin_expect(!rx->fault || n > VB_ROCE_PACKET_MAX, 1)) {
 		take_whole_packet(node, rx, a, bytes, n);
@@ -450,7 +450,7 @@ static bool take_train(struct vb_node *node, struct vb_roce_rx *rx, uint8_t *byt
 }
 
 /* False: the rest of it waits. */
-static bool take_datagram(struct vb_node *node, struct vb_roce_rx *rx, unsigned i, size_t len)
+static __attribute__((hot)) bool take_datagram(struct vb_node *node, struct vb_roce_rx *rx, unsigned i, size_t len)
 {
 	uint8_t *bytes = rx->buffers + (size_t)i * BUFFER;
 	struct vb_udp_arrival came;
@@ -491,7 +491,7 @@ static bool take_datagram(struct vb_node *node, struct vb_roce_rx *rx, unsigned 
 	return true;
 }
 
-static void prepare_buffer(struct vb_roce_rx *rx, unsigned i)
+static __attribute__((hot)) void prepare_buffer(struct vb_roce_rx *rx, unsigned i)
 {
 	rx->iov[i] = (struct iovec){rx->buffers + (size_t)i * BUFFER, BUFFER};
 	rx->mh[i].msg_hdr = (struct msghdr){.msg_name = &rx->from[i],
@@ -510,7 +510,7 @@ static void prepare_buffer(struct vb_roce_rx *rx, unsigned i)
 }
 
 /* Under progress. As system calls, they are no cancellation points, which also saves time in polls that find nothing. */
-static long receive_batch(struct vb_roce_rx *rx)
+static __attribute__((hot)) long receive_batch(struct vb_roce_rx *rx)
 {
 	if (rx->vlen > 1)
 		return syscall(SYS_recvmmsg, rx->fd, rx->mh, rx->vlen, MSG_DONTWAIT, NULL);
@@ -521,7 +521,7 @@ static long receive_batch(struct vb_roce_rx *rx)
 }
 
 /* What of the last batch waits goes first. */
-static bool next_batch(struct vb_roce_rx *rx)
+static __attribute__((hot)) bool next_batch(struct vb_roce_rx *rx)
 {
 	if (rx->next < rx->n)
 		return true;
@@ -534,7 +534,7 @@ static bool next_batch(struct vb_roce_rx *rx)
 	return rx->n;
 }
 
-static unsigned poll_rx(struct vb_node *node, struct vb_roce_rx *rx)
+static __attribute__((hot)) unsigned poll_rx(struct vb_node *node, struct vb_roce_rx *rx)
 {
 	if (!next_batch(rx)) {
 		rx->vlen = 1;
@@ -555,7 +555,7 @@ static unsigned poll_rx(struct vb_node *node, struct vb_roce_rx *rx)
 	return n - first;
 }
 
-unsigned vb_roce_poll(struct vb_node *node)
+__attribute__((hot)) unsigned vb_roce_poll(struct vb_node *node)
 {
 	struct vb_roce_rx *rx = node->io->roce->rx;
 
