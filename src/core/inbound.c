@@ -24,7 +24,10 @@ __attribute__((hot)) bool vb_receive_take(struct vb_qp *qp)
 		return false;
 	if (qp->inbound->wqe.num_sge > VB_MAX_SGE)
 		qp->inbound->wqe.num_sge = VB_MAX_SGE;
-	memcpy(qp->inbound->sge, sge, qp->inbound->wqe.num_sge * sizeof(*sge));
+	if (qp->inbound->wqe.num_sge == 1)
+		qp->inbound->sge[0] = *sge;
+	else
+		memcpy(qp->inbound->sge, sge, qp->inbound->wqe.num_sge * sizeof(*sge));
 	vb_rq_advance(rq);
 	qp->inbound->active = true;
 	qp->inbound->offset = 0;

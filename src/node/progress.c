@@ -3,7 +3,6 @@
 // SPDX-License-Identifier: MIT
 #include <linux/membarrier.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "core/mw.h"
@@ -34,14 +33,6 @@
 #define ACTIVE_IDLE 1000u
 /* After this many whole polls without a record a hot ring may be replaced by one whose doorbell rings. */
 #define QUIET 5000u
-
-__attribute__((hot)) uint64_t vb_now(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
 
 void vb_fence_all(struct vb_node *node)
 {
