@@ -6,7 +6,8 @@
 #include <endian.h>
 #include <string.h>
 
-enum { TAKE = 16 }; /* completions per poll */
+enum { TAKE = 16 };    /* completions per poll */
+enum { UNPOSTED = 8 }; /* at most one of so many receives waits to be posted again */
 
 /* The connection cannot go on; rs->lock is held. */
 void rs_break(struct rsocket *rs, int err)
@@ -61,6 +62,21 @@ static __attribute__((hot)) void take_stream_message(struct rsocket *rs, uint32_
 	}
 }
 
+/*
+ * Posts the receives that messages have taken. It may wait until the program polls in vain, so that the program gets its
+ * data sooner, but not beyond the credits that count on them. If the peer's control messages find none, they are
+ * repeated. iWARP does not repeat.
+ */
+static __attribute__((hot)) void post_receives(struct rsocket *rs)
+{
+	for (; rs->unposted && (rs->state == RS_CONNECTED || rs_opening(rs)); rs->unposted--) {
+		int err = rs_post_receive(rs);
+
+		if (err)
+			rs_break(rs, err);
+	}
+}
+
 static __attribute__((hot)) void receive_completed(struct rsocket *rs, const struct ibv_wc *wc)
 {
 	uint32_t msg;
@@ -78,12 +94,9 @@ static __attribute__((hot)) void receive_completed(struct rsocket *rs, const str
 		return;
 	}
 	take_stream_message(rs, msg);
-	if (rs->state == RS_CONNECTED || rs_opening(rs)) {
-		int err = rs_post_receive(rs);
-
-		if (err)
-			rs_break(rs, err);
-	}
+	rs->unposted++;
+	if (rs->message_sends || rs->unposted * UNPOSTED >= rs->config.rq)
+		post_receives(rs);
 }
 
 static int error_of(enum ibv_wc_status status)
@@ -128,6 +141,7 @@ __attribute__((hot)) void rs_give_credits(struct rsocket *rs)
 
 	while (rs->state == RS_CONNECTED && rs_rx_owes(&rs->rx) &&
 	       rs_tx_may_control(&rs->tx, rs->message_sends && rs_rx_has_half(&rs->rx) ? 2 : 1)) {
+		post_receives(rs);
 		err = rs_grant(rs);
 		if (err)
 			rs_break(rs, err);
@@ -161,6 +175,8 @@ __attribute__((hot)) void rs_process(struct rsocket *rs)
 	} while (n == TAKE); /* with fewer the queue is empty, and another poll would cost time */
 	if (n < 0)
 		rs_break(rs, EIO);
+	if (!news)
+		post_receives(rs);
 	rs_give_credits(rs);
 	if (rs->owed && rs->state == RS_CONNECTED && rs_tx_may_control(&rs->tx, 1)) {
 		enum rs_control what = (enum rs_control)(rs->owed - 1);

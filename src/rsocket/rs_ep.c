@@ -184,6 +184,7 @@ void rs_ep_destroy(struct rsocket *rs)
 	if (rs->qp)
 		rdma_destroy_qp(rs->id);
 	rs->qp = NULL;
+	rs->unposted = 0;
 	rs_iomap_free(rs);
 	free_region(&rs->send_mr, &rs->send_buf);
 	free_receive(rs);

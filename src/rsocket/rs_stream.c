@@ -63,23 +63,24 @@ __attribute__((hot)) uint32_t rs_piece(struct rsocket *rs, size_t left)
 	return n <= rs->inline_max ? n : min_size(n, rs->tx.ring.size - rs->tx.ring.used);
 }
 
-/* Copies n bytes into the memory that the adapter sends from. Releases rs->lock meanwhile; send_lock keeps the
- * order. */
+/* Copies n bytes into the memory that the adapter sends from. Releases rs->lock meanwhile if they are many; send_lock
+ * keeps the order. */
 __attribute__((hot)) void rs_load(struct rsocket *rs, struct rs_load *l, struct rs_cursor *c, uint32_t n)
 {
 	struct rs_span span[2];
 
 	l->inl = n <= rs->inline_max;
 	l->ring = l->inl ? 0 : n;
-	l->n = l->inl ? 1 : rs_ring_take(&rs->tx.ring, n, span);
-	if (!l->inl)
-		l->ring += rs_ring_pad(&rs->tx.ring);
-	vb_mutex_unlock(&rs->lock);
 	if (l->inl) {
+		l->n = 1;
 		rs_cursor_get(c, l->copy, n);
 		l->sges[0] = (struct ibv_sge){.addr = (uintptr_t)l->copy, .length = n};
+		return;
 	}
-	for (int i = 0; !l->inl && i < l->n; i++) {
+	l->n = rs_ring_take(&rs->tx.ring, n, span);
+	l->ring += rs_ring_pad(&rs->tx.ring);
+	vb_mutex_unlock(&rs->lock);
+	for (int i = 0; i < l->n; i++) {
 		uint8_t *to = rs->send_buf + span[i].offset;
 
 		rs_cursor_get(c, to, span[i].length);
@@ -189,16 +190,19 @@ static void peek_bytes(struct rsocket *rs, struct rs_cursor *c)
 	}
 }
 
-/* Only this thread reads, because it holds recv_lock. So the bytes stay while it releases rs->lock for senders. */
+/* Only this thread reads, because it holds recv_lock. So the bytes stay while it releases rs->lock for senders, which it
+ * does if they are many. */
 static __attribute__((hot)) void take_bytes(struct rsocket *rs, struct rs_cursor *c)
 {
 	struct rs_span s;
 
 	while (c->left && rs->rx.unread) {
 		s = rs_rx_peek(&rs->rx, 0, min_size(RS_PIECE_MAX, c->left));
-		vb_mutex_unlock(&rs->lock);
+		if (s.length > RS_INLINE_MAX)
+			vb_mutex_unlock(&rs->lock);
 		rs_cursor_put(c, rs->recv_buf + s.offset, s.length);
-		vb_mutex_lock(&rs->lock, VB_RANK_RS);
+		if (s.length > RS_INLINE_MAX)
+			vb_mutex_lock(&rs->lock, VB_RANK_RS);
 		rs_rx_read(&rs->rx, s.length);
 	}
 }

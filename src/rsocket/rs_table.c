@@ -55,9 +55,10 @@ static void after_fork(void)
 		unlock_page(pages[i]);
 }
 
-static void at_fork(void)
+static void set_up(void)
 {
 	pthread_atfork(NULL, NULL, after_fork);
+	vb_lock_allow_favourites();
 }
 
 /* A thread holds this lock while it sleeps, and a signal handler may then make the same call: rs_lock_call notices
@@ -84,7 +85,7 @@ struct rsocket *rs_new(int type, int domain, const struct rs_config *config)
 
 	if (!rs)
 		return NULL;
-	pthread_once(&once, at_fork);
+	pthread_once(&once, set_up);
 	rs->type = type;
 	rs->domain = domain;
 	rs->fd = rs->keep_timer = -1;
