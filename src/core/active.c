@@ -3,7 +3,7 @@
 // SPDX-License-Identifier: MIT
 #include "core/active.h"
 
-void vb_active_add(struct vb_qp *qp)
+__attribute__((hot)) void vb_active_add(struct vb_qp *qp)
 {
 	struct vb_node *node = qp->node;
 
@@ -17,7 +17,7 @@ void vb_active_add(struct vb_qp *qp)
 	                                              memory_order_relaxed));
 }
 
-void vb_active_collect(struct vb_node *node)
+__attribute__((hot)) void vb_active_collect(struct vb_node *node)
 {
 	if (!atomic_load_explicit(&node->active_new, memory_order_relaxed))
 		return;

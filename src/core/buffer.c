@@ -11,7 +11,7 @@
 #include "util/log.h"
 
 /* Takes a consistent copy of the owner's entry for the key. False if there is none, or it is being changed. */
-bool vb_mr_read_shared(void *seg, uint32_t key, struct vb_mr_view *out)
+__attribute__((hot)) bool vb_mr_read_shared(void *seg, uint32_t key, struct vb_mr_view *out)
 {
 	struct vb_mr_shared *m = vb_seg_mr_of(seg, key);
 	uint64_t seq = atomic_load(&m->seq); /* not before the caller's hazard is visible: aarch64's ldapr may be */
@@ -52,8 +52,8 @@ static bool null_allows(const struct vb_mr_view *v, uint32_t pd, uint64_t length
 	return access == IBV_ACCESS_REMOTE_WRITE || access == IBV_ACCESS_REMOTE_READ;
 }
 
-bool vb_mr_view_allows(const struct vb_mr_view *v, uint32_t pd, uint32_t qpn, uint64_t addr, uint64_t length,
-                       uint32_t access, uint64_t *va)
+__attribute__((hot)) bool vb_mr_view_allows(const struct vb_mr_view *v, uint32_t pd, uint32_t qpn, uint64_t addr,
+                                            uint64_t length, uint32_t access, uint64_t *va)
 {
 	if (!vb_mr_view_is_of(v, pd, qpn) || (v->access & access) != access)
 		return null_allows(v, pd, length, access, va);
@@ -89,7 +89,7 @@ bool vb_own_memory(struct vb_qp *qp, uint32_t key, uint64_t addr, uint64_t lengt
 	return vb_access_denied(qp, found ? &view : NULL, key, addr, length, access);
 }
 
-int vb_gather(struct vb_qp *qp, const struct vb_swqe *w, uint32_t access, struct iovec *iov)
+__attribute__((hot)) int vb_gather(struct vb_qp *qp, const struct vb_swqe *w, uint32_t access, struct iovec *iov)
 {
 	uint32_t slot = (uint32_t)(w - qp->swqe);
 	int n = 0;

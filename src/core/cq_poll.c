@@ -57,7 +57,7 @@ static void tell_overrun(struct vb_cq *cq)
 	vb_timer_armed(cq->node);
 }
 
-void vb_cq_push(struct vb_cq *cq, const struct vb_cqe *cqe, bool solicited)
+__attribute__((hot)) void vb_cq_push(struct vb_cq *cq, const struct vb_cqe *cqe, bool solicited)
 {
 	bool raise = false, notify = false;
 
@@ -136,7 +136,7 @@ uint32_t vb_cq_pop(struct vb_cq *cq, uint32_t n, struct vb_cqe *out)
 	return n;
 }
 
-static int pop_wc(struct vb_cq *cq, uint32_t n, struct ibv_wc *wc)
+static __attribute__((hot)) int pop_wc(struct vb_cq *cq, uint32_t n, struct ibv_wc *wc)
 {
 	if (vb_cq_empty(cq))
 		return 0;
@@ -157,7 +157,7 @@ static int pop_wc(struct vb_cq *cq, uint32_t n, struct ibv_wc *wc)
 	return (int)n;
 }
 
-int vb_poll_cq(struct ibv_cq *ibcq, int num_entries, struct ibv_wc *wc)
+__attribute__((hot)) int vb_poll_cq(struct ibv_cq *ibcq, int num_entries, struct ibv_wc *wc)
 {
 	struct vb_cq *cq = vb_cq(ibcq);
 

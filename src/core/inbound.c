@@ -15,7 +15,7 @@
 
 struct vb_counters vb_counters;
 
-bool vb_receive_take(struct vb_qp *qp)
+__attribute__((hot)) bool vb_receive_take(struct vb_qp *qp)
 {
 	struct vb_rq *rq = vb_rq_of(qp);
 	struct ibv_sge *sge;
@@ -24,7 +24,10 @@ bool vb_receive_take(struct vb_qp *qp)
 		return false;
 	if (qp->inbound->wqe.num_sge > VB_MAX_SGE)
 		qp->inbound->wqe.num_sge = VB_MAX_SGE;
-	memcpy(qp->inbound->sge, sge, qp->inbound->wqe.num_sge * sizeof(*sge));
+	if (qp->inbound->wqe.num_sge == 1)
+		qp->inbound->sge[0] = *sge;
+	else
+		memcpy(qp->inbound->sge, sge, qp->inbound->wqe.num_sge * sizeof(*sge));
 	vb_rq_advance(rq);
 	qp->inbound->active = true;
 	qp->inbound->offset = 0;
@@ -59,7 +62,7 @@ static inline int find_pieces(struct vb_node *node, uint32_t pd, const struct ib
 	return n ? -1 : k;
 }
 
-int vb_receive_pieces(struct vb_qp *qp, uint64_t off, uint64_t n, struct iovec *iov)
+__attribute__((hot)) int vb_receive_pieces(struct vb_qp *qp, uint64_t off, uint64_t n, struct iovec *iov)
 {
 	uint32_t pd = qp->srq ? vb_pd_id(qp->srq->pd) : vb_pd_id(qp->pd);
 
@@ -76,7 +79,7 @@ static inline bool store_pieces(const struct iovec *iov, int k, const uint8_t *s
 	return k >= 0;
 }
 
-bool vb_receive_store(struct vb_qp *qp, uint64_t off, const void *from, uint32_t n)
+__attribute__((hot)) bool vb_receive_store(struct vb_qp *qp, uint64_t off, const void *from, uint32_t n)
 {
 	struct iovec iov[VB_MAX_SGE];
 	const uint8_t *src = from;
@@ -94,7 +97,7 @@ bool vb_scatter_store(struct vb_node *node, uint32_t pd, const struct ibv_sge *s
 	return store_pieces(iov, find_pieces(node, pd, sges, n_sges, 0, n, iov), from);
 }
 
-void vb_first_contact(struct vb_qp *qp)
+__attribute__((hot)) void vb_first_contact(struct vb_qp *qp)
 {
 	if (atomic_load_explicit(&qp->state, memory_order_relaxed) == IBV_QPS_RTR && !qp->comm_est_raised) {
 		qp->comm_est_raised = true; /* IBA 11.6.3.1 */

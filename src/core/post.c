@@ -7,7 +7,7 @@
 #include "core/verbs.h"
 #include "frame/fields.h"
 
-static inline __attribute__((always_inline)) void submit(struct vb_qp *qp, uint8_t state)
+static __attribute__((hot)) inline __attribute__((always_inline)) void submit(struct vb_qp *qp, uint8_t state)
 {
 	bool flush = state == IBV_QPS_SQE || state == IBV_QPS_ERR;
 	bool settle = !flush && vb_sq_kick(qp) == VB_SQ_FAILED;
@@ -99,7 +99,7 @@ static inline void take_address(const struct vb_qp *qp, struct vb_swqe *w, const
 	}
 }
 
-static inline int post_one(struct vb_qp *qp, const struct ibv_send_wr *wr)
+static __attribute__((hot)) inline int post_one(struct vb_qp *qp, const struct ibv_send_wr *wr)
 {
 	const struct vb_wr_info *info = vb_wr_lookup(wr->opcode);
 	int err = check_send(qp, wr, info);
@@ -165,7 +165,7 @@ static inline bool post_plain(struct vb_qp *qp, const struct ibv_send_wr *wr)
 	return true;
 }
 
-int vb_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr)
+__attribute__((hot)) int vb_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr)
 {
 	struct vb_qp *qp = vb_qp(ibqp);
 	bool is_ex = qp->is_ex;
@@ -192,7 +192,7 @@ int vb_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_send_wr
 	return err;
 }
 
-int vb_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr)
+__attribute__((hot)) int vb_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr)
 {
 	struct vb_qp *qp = vb_qp(ibqp);
 	int err = EINVAL;

@@ -96,7 +96,7 @@ static void enter_sqd(struct vb_qp *qp, enum ibv_qp_state cur)
 		vb_qp_check_drained(qp);
 }
 
-void vb_qp_check_drained(struct vb_qp *qp)
+__attribute__((hot)) void vb_qp_check_drained(struct vb_qp *qp)
 {
 	if (atomic_load(&qp->state) != IBV_QPS_SQD || !qp->attr.sq_draining || !vb_path_idle(qp))
 		return;

@@ -37,7 +37,7 @@ static inline bool slot_is_free(const struct vb_rq *rq, uint32_t tail)
 	return tail - atomic_load_explicit(&rq->polled, memory_order_acquire) < rq->max_wr;
 }
 
-int vb_rq_post(struct vb_rq *rq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr)
+__attribute__((hot)) int vb_rq_post(struct vb_rq *rq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr)
 {
 	uint32_t tail = atomic_load_explicit(&rq->tail, memory_order_relaxed);
 	int err = 0;

@@ -4,7 +4,7 @@
 #include "frame/header.h"
 
 /* BTH: opcode; SE, M, PadCnt, TVer; P_Key; FECN, BECN, resv6; DestQP; A, resv7; PSN. */
-void vb_bth_decode(struct vb_reader *r, struct vb_bth *h)
+__attribute__((hot)) void vb_bth_decode(struct vb_reader *r, struct vb_bth *h)
 {
 	h->opcode = vb_get8(r);
 	uint8_t flags = vb_get8(r);
@@ -23,7 +23,7 @@ void vb_bth_decode(struct vb_reader *r, struct vb_bth *h)
 	h->psn = vb_psn(vb_get24(r));
 }
 
-void vb_bth_encode(struct vb_writer *w, const struct vb_bth *h)
+__attribute__((hot)) void vb_bth_encode(struct vb_writer *w, const struct vb_bth *h)
 {
 	vb_put8(w, h->opcode);
 	vb_put8(w, (uint8_t)(h->solicited << 7 | h->migreq << 6 | (h->pad & 3) << 4 | (h->tver & 15)));
@@ -74,14 +74,14 @@ void vb_xrceth_encode(struct vb_writer *w, const struct vb_xrceth *h)
 }
 
 /* RETH: VA; R_Key; DMALen. */
-void vb_reth_decode(struct vb_reader *r, struct vb_reth *h)
+__attribute__((hot)) void vb_reth_decode(struct vb_reader *r, struct vb_reth *h)
 {
 	h->va = vb_get64(r);
 	h->rkey = vb_get32(r);
 	h->length = vb_get32(r);
 }
 
-void vb_reth_encode(struct vb_writer *w, const struct vb_reth *h)
+__attribute__((hot)) void vb_reth_encode(struct vb_writer *w, const struct vb_reth *h)
 {
 	vb_put64(w, h->va);
 	vb_put32(w, h->rkey);
@@ -106,7 +106,7 @@ void vb_atomic_encode(struct vb_writer *w, const struct vb_atomic *h)
 }
 
 /* AETH: syndrome; MSN. */
-void vb_aeth_decode(struct vb_reader *r, struct vb_aeth *h)
+__attribute__((hot)) void vb_aeth_decode(struct vb_reader *r, struct vb_aeth *h)
 {
 	uint8_t syndrome = vb_get8(r);
 
@@ -115,7 +115,7 @@ void vb_aeth_decode(struct vb_reader *r, struct vb_aeth *h)
 	h->msn = vb_get24(r);
 }
 
-void vb_aeth_encode(struct vb_writer *w, const struct vb_aeth *h)
+__attribute__((hot)) void vb_aeth_encode(struct vb_writer *w, const struct vb_aeth *h)
 {
 	vb_put8(w, (uint8_t)(h->kind << 5 | (h->value & 31)));
 	vb_put24(w, h->msn);
@@ -133,12 +133,12 @@ void vb_atomic_ack_encode(struct vb_writer *w, const struct vb_atomic_ack *h)
 }
 
 /* ImmDt */
-void vb_immdt_decode(struct vb_reader *r, struct vb_immdt *h)
+__attribute__((hot)) void vb_immdt_decode(struct vb_reader *r, struct vb_immdt *h)
 {
 	h->data = vb_get32(r);
 }
 
-void vb_immdt_encode(struct vb_writer *w, const struct vb_immdt *h)
+__attribute__((hot)) void vb_immdt_encode(struct vb_writer *w, const struct vb_immdt *h)
 {
 	vb_put32(w, h->data);
 }

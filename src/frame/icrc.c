@@ -66,7 +66,8 @@ static bool same_flow(const struct vb_flow *a, const struct vb_flow *b)
 	         differ_at(a, b, 32) | differ_at(a, b, 34));
 }
 
-struct vb_icrc_known *vb_icrc_known(struct vb_icrc_cache *cache, const struct vb_flow *flow, size_t len)
+__attribute__((hot)) struct vb_icrc_known *vb_icrc_known(struct vb_icrc_cache *cache, const struct vb_flow *flow,
+                                                         size_t len)
 {
 	struct vb_icrc_known *k =
 	        &cache->of[(len / 4 ^ (len > SHORT ? 16 : 0) ^ flow->sport ^ flow->dlid) % VB_ICRC_FLOWS];
@@ -74,29 +75,50 @@ struct vb_icrc_known *vb_icrc_known(struct vb_icrc_cache *cache, const struct vb
 	if (__builtin_expect(k->len != len || !same_flow(&k->flow, flow), 0)) {
 		k->flow = *flow;
 		k->len = len;
-		k->known = 0;
+		k->known = false;
 		k->payload.v[0] = 0;
 	}
 	return k;
 }
 
+/*
+ * What an identification adds to the CRC, which is linear: the CRC without ones, of the two bytes and the BEHIND_ID +
+ * UDP_LEN zeros behind them. By four bits at a time.
+ */
+#define BITS(i, a, b, c, d) (((i)&1 ? (a) : 0) ^ ((i)&2 ? (b) : 0) ^ ((i)&4 ? (c) : 0) ^ ((i)&8 ? (d) : 0))
+#define FOUR(i, ...) \
+	BITS(i, __VA_ARGS__), BITS((i) + 1, __VA_ARGS__), BITS((i) + 2, __VA_ARGS__), BITS((i) + 3, __VA_ARGS__)
+#define SIXTEEN(...)                                                                                    \
+	{                                                                                               \
+		FOUR(0, __VA_ARGS__), FOUR(4, __VA_ARGS__), FOUR(8, __VA_ARGS__), FOUR(12, __VA_ARGS__) \
+	}
+
+static uint32_t id_crc(uint16_t id)
+{
+	static const uint32_t of[4][16] = {SIXTEEN(0x9b73ead4, 0xed96d3e9, 0x005ca193, 0x00b94326),
+	                                   SIXTEEN(0x0172864c, 0x02e50c98, 0x05ca1930, 0x0b943260),
+	                                   SIXTEEN(0x81256527, 0xd93bcc0f, 0x69069e5f, 0xd20d3cbe),
+	                                   SIXTEEN(0x7f6b7f3d, 0xfed6fe7a, 0x26dcfab5, 0x4db9f56a)};
+
+	return of[0][id & 15] ^ of[1][id >> 4 & 15] ^ of[2][id >> 8 & 15] ^ of[3][id >> 12];
+}
+
 /* The CRC of everything before the BTH. */
-static uint32_t before_bth(struct vb_icrc_known *k, uint16_t ipv4_id)
+static __attribute__((hot)) uint32_t before_bth(struct vb_icrc_known *k, uint16_t ipv4_id)
 {
 	uint8_t pseudo[OUTER_MAX];
 
-	if (ipv4_id >= VB_ICRC_IDS)
-		return vb_crc32(first_crc(&k->flow), pseudo, outer_headers(pseudo, &k->flow, ipv4_id, k->len));
-	if (!(k->known >> ipv4_id & 1)) {
-		k->start[ipv4_id] =
-		        vb_crc32(first_crc(&k->flow), pseudo, outer_headers(pseudo, &k->flow, ipv4_id, k->len));
-		k->known |= 1ull << ipv4_id;
+	if (__builtin_expect(!k->known, 0)) {
+		k->start = vb_crc32(first_crc(&k->flow), pseudo, outer_headers(pseudo, &k->flow, 0, k->len));
+		k->known = true;
 	}
-	return k->start[ipv4_id];
+	if (!ipv4_id || k->flow.link != VB_LINK_UDP || !vb_gid_is_ipv4(k->flow.dst))
+		return k->start;
+	return k->start ^ id_crc(ipv4_id);
 }
 
-uint32_t vb_icrc_packet(struct vb_icrc_cache *cache, const struct vb_flow *flow, uint16_t ipv4_id, uint8_t *packet,
-                        size_t len)
+__attribute__((hot)) uint32_t vb_icrc_packet(struct vb_icrc_cache *cache, const struct vb_flow *flow, uint16_t ipv4_id,
+                                             uint8_t *packet, size_t len)
 {
 	uint8_t resv8a = packet[VB_BTH_RESV8A];
 
@@ -129,13 +151,13 @@ uint32_t vb_icrc_summed(struct vb_icrc_known *k, uint16_t ipv4_id, const uint8_t
 }
 
 /* The register's low byte comes first (IBA volume 1, 7.8.1). */
-void vb_icrc_encode(uint8_t icrc[VB_ICRC_LEN], uint32_t crc)
+__attribute__((hot)) void vb_icrc_encode(uint8_t icrc[VB_ICRC_LEN], uint32_t crc)
 {
 	for (int i = 0; i < VB_ICRC_LEN; i++)
 		icrc[i] = (uint8_t)(crc >> 8 * i);
 }
 
-uint32_t vb_icrc_residual(const uint8_t icrc[VB_ICRC_LEN], uint32_t crc)
+__attribute__((hot)) uint32_t vb_icrc_residual(const uint8_t icrc[VB_ICRC_LEN], uint32_t crc)
 {
 	for (int i = 0; i < VB_ICRC_LEN; i++)
 		crc ^= (uint32_t)icrc[i] << 8 * i;

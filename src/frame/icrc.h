@@ -22,15 +22,14 @@ uint32_t vb_icrc_start(const struct vb_flow *flow, uint16_t ipv4_id, const uint8
  */
 /* entries. One flow has several lengths, which should not collide: full, first, last, acknowledgement */
 #define VB_ICRC_FLOWS 32
-#define VB_ICRC_IDS 64
 
 struct vb_icrc_cache {
 	struct vb_icrc_known {
 		struct vb_flow flow;
 		size_t len;
-		uint64_t known;                 /* bit i: start[i] is valid */
 		struct vb_crc32_powers payload; /* for vb_icrc_summed; 0: not computed yet */
-		uint32_t start[VB_ICRC_IDS];
+		uint32_t start;                 /* the CRC of everything before the BTH, with identification 0 */
+		bool known;                     /* start is valid */
 	} of[VB_ICRC_FLOWS];
 };
 

@@ -13,17 +13,18 @@
 
 static const uint8_t mapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
 
-bool vb_gid_is_ipv4(const uint8_t gid[VB_GID_LEN])
+__attribute__((hot)) bool vb_gid_is_ipv4(const uint8_t gid[VB_GID_LEN])
 {
 	return !memcmp(gid, mapped, sizeof(mapped));
 }
 
-bool vb_gid_is_multicast(const uint8_t gid[VB_GID_LEN])
+__attribute__((hot)) bool vb_gid_is_multicast(const uint8_t gid[VB_GID_LEN])
 {
 	return vb_gid_is_ipv4(gid) ? (gid[12] & 0xf0) == 0xe0 : gid[0] == 0xff;
 }
 
-socklen_t vb_gid_to_sockaddr(struct sockaddr_storage *sa, const uint8_t gid[VB_GID_LEN], uint16_t port, uint32_t scope)
+__attribute__((hot)) socklen_t vb_gid_to_sockaddr(struct sockaddr_storage *sa, const uint8_t gid[VB_GID_LEN],
+                                                  uint16_t port, uint32_t scope)
 {
 	memset(sa, 0, sizeof(*sa));
 	if (vb_gid_is_ipv4(gid)) {
@@ -42,7 +43,7 @@ socklen_t vb_gid_to_sockaddr(struct sockaddr_storage *sa, const uint8_t gid[VB_G
 	return sizeof(in6);
 }
 
-bool vb_gid_of_sockaddr(uint8_t gid[VB_GID_LEN], const struct sockaddr *sa)
+__attribute__((hot)) bool vb_gid_of_sockaddr(uint8_t gid[VB_GID_LEN], const struct sockaddr *sa)
 {
 	if (sa->sa_family == AF_INET) {
 		memcpy(gid, mapped, sizeof(mapped));

@@ -32,7 +32,8 @@ const struct vb_opcode_info vb_opcode_table[256] = {
 #undef X
 };
 
-int vb_opcode_find(enum vb_service service, enum vb_op op, enum vb_position position, unsigned tail)
+__attribute__((hot)) int vb_opcode_find(enum vb_service service, enum vb_op op, enum vb_position position,
+                                        unsigned tail)
 {
 	for (unsigned code = service; code < service + 32u; code++) {
 		const struct vb_opcode_info *info = vb_opcode_info((uint8_t)code);

@@ -26,7 +26,7 @@ static enum vb_verdict check_rest(const struct vb_packet *p, size_t rest)
 	return rest - p->bth.pad > VB_PAYLOAD_MAX ? VB_PACKET_LONG : VB_PACKET_OK;
 }
 
-enum vb_verdict vb_packet_decode(struct vb_packet *packet, const uint8_t *udp_payload, size_t len)
+__attribute__((hot)) enum vb_verdict vb_packet_decode(struct vb_packet *packet, const uint8_t *udp_payload, size_t len)
 {
 	struct vb_packet p = {0};
 	struct vb_reader r = vb_reader(udp_payload, len < VB_ICRC_LEN ? 0 : len - VB_ICRC_LEN);
@@ -56,7 +56,7 @@ enum vb_verdict vb_packet_decode(struct vb_packet *packet, const uint8_t *udp_pa
 	return VB_PACKET_OK;
 }
 
-void vb_packet_encode(struct vb_writer *w, const struct vb_packet *p)
+__attribute__((hot)) void vb_packet_encode(struct vb_writer *w, const struct vb_packet *p)
 {
 	const struct vb_opcode_info *info = vb_opcode_info(p->bth.opcode);
 

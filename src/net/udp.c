@@ -3,14 +3,15 @@
 // SPDX-License-Identifier: MIT
 #include "net/udp.h"
 
+#include <errno.h>
 #include <netinet/in.h>
 #include <netinet/udp.h>
 #include <string.h>
 #include <sys/random.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "frame/packet.h"
+#include "util/syscall.h"
 
 #ifndef UDP_GRO
 #define UDP_GRO 104
@@ -80,17 +81,22 @@ int vb_udp_sender(bool v6, const uint8_t *from, uint16_t *port)
 }
 
 /* sendto(2) makes the kernel read less than sendmsg(2) does. */
-long vb_udp_send(int fd, const struct msghdr *mh)
+__attribute__((hot)) long vb_udp_send(int fd, const struct msghdr *mh)
 {
-	if (mh->msg_controllen || mh->msg_iovlen > 1)
-		return syscall(SYS_sendmsg, fd, mh, MSG_DONTWAIT);
-	return syscall(SYS_sendto, fd, mh->msg_iov->iov_base, mh->msg_iov->iov_len, MSG_DONTWAIT, mh->msg_name,
-	               mh->msg_namelen);
+	bool plain = !mh->msg_controllen && mh->msg_iovlen == 1;
+	long n = plain ? vb_syscall(SYS_sendto, fd, (long)mh->msg_iov->iov_base, (long)mh->msg_iov->iov_len,
+	                            MSG_DONTWAIT, (long)mh->msg_name, (long)mh->msg_namelen)
+	               : vb_syscall(SYS_sendmsg, fd, (long)mh, MSG_DONTWAIT, 0, 0, 0);
+
+	if (n >= 0)
+		return n;
+	errno = (int)-n;
+	return -1;
 }
 
 /* --- receiving --- */
 
-static uint8_t first_byte(const struct cmsghdr *c)
+static __attribute__((hot)) uint8_t first_byte(const struct cmsghdr *c)
 {
 	int value = 0;
 
@@ -101,7 +107,7 @@ static uint8_t first_byte(const struct cmsghdr *c)
 	return (uint8_t)value;
 }
 
-static void read_v4(const struct cmsghdr *c, struct vb_udp_arrival *a, bool *known)
+static __attribute__((hot)) void read_v4(const struct cmsghdr *c, struct vb_udp_arrival *a, bool *known)
 {
 	struct in_pktinfo info;
 
@@ -119,7 +125,7 @@ static void read_v4(const struct cmsghdr *c, struct vb_udp_arrival *a, bool *kno
 	}
 }
 
-static void read_v6(const struct cmsghdr *c, struct vb_udp_arrival *a, bool *known)
+static __attribute__((hot)) void read_v6(const struct cmsghdr *c, struct vb_udp_arrival *a, bool *known)
 {
 	struct in6_pktinfo info;
 	uint32_t label;
@@ -139,7 +145,7 @@ static void read_v6(const struct cmsghdr *c, struct vb_udp_arrival *a, bool *kno
 	}
 }
 
-bool vb_udp_arrived(const struct msghdr *mh, struct vb_udp_arrival *a)
+__attribute__((hot)) bool vb_udp_arrived(const struct msghdr *mh, struct vb_udp_arrival *a)
 {
 	bool known = false;
 	uint16_t port = 0;

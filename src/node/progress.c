@@ -3,7 +3,6 @@
 // SPDX-License-Identifier: MIT
 #include <linux/membarrier.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "core/mw.h"
@@ -34,14 +33,6 @@
 #define ACTIVE_IDLE 1000u
 /* After this many whole polls without a record a hot ring may be replaced by one whose doorbell rings. */
 #define QUIET 5000u
-
-uint64_t vb_now(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
 
 void vb_fence_all(struct vb_node *node)
 {
@@ -226,7 +217,7 @@ static unsigned answer_doorbells(struct vb_node *node, struct vb_cq *cq, unsigne
 	return done;
 }
 
-static unsigned look_after(struct vb_qp *qp, bool finish)
+static __attribute__((hot)) unsigned look_after(struct vb_qp *qp, bool finish)
 {
 	unsigned relayed = 0;
 
@@ -248,7 +239,7 @@ static unsigned look_after(struct vb_qp *qp, bool finish)
 	return relayed;
 }
 
-static unsigned visit_active(struct vb_node *node, bool finish)
+static __attribute__((hot)) unsigned visit_active(struct vb_node *node, bool finish)
 {
 	bool timers = finish || ++node->io->timer_turn % TIMERS_EVERY == 0;
 	unsigned done = 0;
@@ -267,7 +258,7 @@ static unsigned visit_active(struct vb_node *node, bool finish)
 }
 
 /* Polls the sockets of transports, which costs system calls. */
-static unsigned poll_transports(struct vb_node *node, bool finish)
+static __attribute__((hot)) unsigned poll_transports(struct vb_node *node, bool finish)
 {
 	struct vb_io *io = node->io;
 	unsigned n = 0;
@@ -292,7 +283,7 @@ static __attribute__((noinline, cold)) void attend(struct vb_node *node)
 		vb_walk_now(node);
 }
 
-unsigned vb_progress_locked(struct vb_node *node, struct vb_cq *cq, unsigned want, bool finish)
+__attribute__((hot)) unsigned vb_progress_locked(struct vb_node *node, struct vb_cq *cq, unsigned want, bool finish)
 {
 	struct vb_io *io = node->io;
 	unsigned done = 0;
@@ -422,7 +413,7 @@ static inline uint32_t count_idle(struct vb_node *node)
 }
 
 /* Polls once, unless another thread makes progress now. */
-static unsigned poll_once(struct vb_node *node, struct vb_cq *cq, unsigned want)
+static __attribute__((hot)) unsigned poll_once(struct vb_node *node, struct vb_cq *cq, unsigned want)
 {
 	if (!vb_trylock(&node->progress))
 		return 0;
@@ -437,7 +428,8 @@ static unsigned poll_once(struct vb_node *node, struct vb_cq *cq, unsigned want)
 
 /* A poll that has let others run polls again. Otherwise it would return what was true before: the program would find
  * no completion, then an event of rdma_cm that came later than the completion, and would destroy the queue pair. */
-static __attribute__((noinline)) unsigned poll_whole(struct vb_node *node, struct vb_cq *cq, unsigned want)
+static __attribute__((hot)) __attribute__((noinline)) unsigned poll_whole(struct vb_node *node, struct vb_cq *cq,
+                                                                          unsigned want)
 {
 	unsigned done = 0;
 
@@ -468,7 +460,7 @@ static inline bool poll_quiet(struct vb_node *node)
 	return quiet;
 }
 
-unsigned vb_progress(struct vb_node *node, struct vb_cq *cq, unsigned want)
+__attribute__((hot)) unsigned vb_progress(struct vb_node *node, struct vb_cq *cq, unsigned want)
 {
 	atomic_store_explicit(&node->polls, atomic_load_explicit(&node->polls, memory_order_relaxed) + 1,
 	                      memory_order_relaxed);

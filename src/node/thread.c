@@ -349,7 +349,7 @@ void vb_timer_armed(struct vb_node *node)
 		vb_progress_wake(node);
 }
 
-void vb_timer_at(struct vb_node *node, uint64_t at)
+__attribute__((hot)) void vb_timer_at(struct vb_node *node, uint64_t at)
 {
 	if (at < atomic_load(&node->sleep_until))
 		vb_timer_armed(node);

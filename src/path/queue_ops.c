@@ -69,7 +69,7 @@ static __attribute__((noinline)) void fill_placed(struct vb_qp *qp, struct vb_sw
 	w->state = VB_SWQE_DONE;
 }
 
-bool vb_queue_next_send(void *own, struct vb_work *work)
+__attribute__((hot)) bool vb_queue_next_send(void *own, struct vb_work *work)
 {
 	struct vb_qp *qp = own;
 
@@ -118,7 +118,7 @@ static enum ibv_wc_status wc_status(enum vb_work_status status)
 	return of[status];
 }
 
-void vb_queue_complete_send(void *own, const struct vb_work *work, enum vb_work_status status)
+__attribute__((hot)) void vb_queue_complete_send(void *own, const struct vb_work *work, enum vb_work_status status)
 {
 	struct vb_qp *qp = own;
 	struct vb_swqe *w = swqe_of(qp, work);
@@ -143,8 +143,8 @@ static uint64_t region_length(struct vb_qp *qp, const struct vb_swqe *w)
 	return atomic_load_explicit(&vb_seg_mr_of(qp->node->seg, sge->lkey)->length, memory_order_relaxed);
 }
 
-const struct vb_known *vb_queue_pieces(struct vb_qp *qp, struct vb_known *k, const struct vb_work *work,
-                                       uint32_t access)
+__attribute__((hot)) const struct vb_known *vb_queue_pieces(struct vb_qp *qp, struct vb_known *k,
+                                                            const struct vb_work *work, uint32_t access)
 {
 	if (k->gathered && k->cookie == (uint32_t)work->cookie && k->access == access)
 		return k;
@@ -166,7 +166,7 @@ enum vb_local vb_queue_local(struct vb_qp *qp, const struct vb_work *work)
 
 /* --- the receive queue --- */
 
-bool vb_queue_take_receive(void *own, uint32_t *room)
+__attribute__((hot)) bool vb_queue_take_receive(void *own, uint32_t *room)
 {
 	struct vb_qp *qp = own;
 
@@ -200,7 +200,7 @@ static void name_link(struct vb_qp *qp, const struct vb_receipt *r, struct ibv_w
 	wc->pkey_index = qp->attr.pkey_index;
 }
 
-void vb_queue_complete_receive(void *own, const struct vb_receipt *r)
+__attribute__((hot)) void vb_queue_complete_receive(void *own, const struct vb_receipt *r)
 {
 	struct vb_qp *qp = own;
 	struct vb_cqe cqe = {
@@ -237,7 +237,7 @@ void vb_queue_complete_receive(void *own, const struct vb_receipt *r)
 
 /* --- memory that the peer addresses by R_Key --- */
 
-bool vb_queue_find_region(struct vb_qp *qp, struct vb_known *k, uint32_t rkey)
+__attribute__((hot)) bool vb_queue_find_region(struct vb_qp *qp, struct vb_known *k, uint32_t rkey)
 {
 	if (!k->found || k->rkey != rkey) {
 		k->found = vb_mr_read_shared(qp->node->seg, rkey, &k->view);
@@ -246,7 +246,7 @@ bool vb_queue_find_region(struct vb_qp *qp, struct vb_known *k, uint32_t rkey)
 	return k->found;
 }
 
-uint32_t vb_ibv_access_of(enum vb_right right)
+__attribute__((hot)) uint32_t vb_ibv_access_of(enum vb_right right)
 {
 	static const uint32_t access[] = {[VB_RIGHT_WRITE] = IBV_ACCESS_REMOTE_WRITE,
 	                                  [VB_RIGHT_READ] = IBV_ACCESS_REMOTE_READ,

@@ -105,6 +105,7 @@ struct rsocket {
 	bool armed, message_sends; /* iWARP has no immediate data, so messages are sends */
 	bool swap;                 /* the peer has the other byte order */
 	uint32_t inline_max;
+	uint32_t unposted; /* receives that messages have taken, and that are not posted again yet */
 
 	/* Its memory. */
 	uint8_t *send_buf, *recv_buf, *target;

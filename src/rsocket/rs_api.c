@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 /* Begins a call that may sleep or change much: the thread must not be cancelled half way. */
-static struct rsocket *begin_call(int socket)
+static __attribute__((hot)) struct rsocket *begin_call(int socket)
 {
 	struct rsocket *rs = rs_get(socket);
 
@@ -202,7 +202,8 @@ RS_EXPORT int rclose(int socket)
 	return finish_call(rs, 0);
 }
 
-static ssize_t receive_call(int socket, struct iovec *iov, size_t n, int flags, union rs_addr *from, bool *truncated)
+static __attribute__((hot)) ssize_t receive_call(int socket, struct iovec *iov, size_t n, int flags,
+                                                 union rs_addr *from, bool *truncated)
 {
 	struct rsocket *rs = begin_call(socket);
 	struct rs_cursor c;
@@ -223,8 +224,8 @@ static ssize_t receive_call(int socket, struct iovec *iov, size_t n, int flags, 
 	return got;
 }
 
-static ssize_t send_call(int socket, const struct iovec *iov, size_t n, int flags, const struct sockaddr *to,
-                         socklen_t len)
+static __attribute__((hot)) ssize_t send_call(int socket, const struct iovec *iov, size_t n, int flags,
+                                              const struct sockaddr *to, socklen_t len)
 {
 	struct rsocket *rs = begin_call(socket);
 	union rs_addr a;
@@ -251,7 +252,8 @@ static ssize_t send_call(int socket, const struct iovec *iov, size_t n, int flag
 	return put;
 }
 
-RS_EXPORT ssize_t rrecvfrom(int socket, void *buf, size_t len, int flags, struct sockaddr *src_addr, socklen_t *addrlen)
+__attribute__((hot)) RS_EXPORT ssize_t rrecvfrom(int socket, void *buf, size_t len, int flags,
+                                                 struct sockaddr *src_addr, socklen_t *addrlen)
 {
 	struct iovec iov = {buf, len};
 	union rs_addr from;
@@ -263,7 +265,7 @@ RS_EXPORT ssize_t rrecvfrom(int socket, void *buf, size_t len, int flags, struct
 	return n;
 }
 
-RS_EXPORT ssize_t rrecv(int socket, void *buf, size_t len, int flags)
+__attribute__((hot)) RS_EXPORT ssize_t rrecv(int socket, void *buf, size_t len, int flags)
 {
 	return rrecvfrom(socket, buf, len, flags, NULL, NULL);
 }
@@ -283,7 +285,7 @@ RS_EXPORT ssize_t rrecvmsg(int socket, struct msghdr *msg, int flags)
 	return n;
 }
 
-RS_EXPORT ssize_t rread(int socket, void *buf, size_t count)
+__attribute__((hot)) RS_EXPORT ssize_t rread(int socket, void *buf, size_t count)
 {
 	return rrecv(socket, buf, count, 0);
 }
@@ -298,15 +300,15 @@ RS_EXPORT ssize_t rreadv(int socket, const struct iovec *iov, int iovcnt)
 	return receive_call(socket, (struct iovec *)iov, (size_t)iovcnt, 0, &from, &truncated);
 }
 
-RS_EXPORT ssize_t rsendto(int socket, const void *buf, size_t len, int flags, const struct sockaddr *dest_addr,
-                          socklen_t addrlen)
+__attribute__((hot)) RS_EXPORT ssize_t rsendto(int socket, const void *buf, size_t len, int flags,
+                                               const struct sockaddr *dest_addr, socklen_t addrlen)
 {
 	struct iovec iov = {(void *)buf, len};
 
 	return send_call(socket, &iov, 1, flags, dest_addr, addrlen);
 }
 
-RS_EXPORT ssize_t rsend(int socket, const void *buf, size_t len, int flags)
+__attribute__((hot)) RS_EXPORT ssize_t rsend(int socket, const void *buf, size_t len, int flags)
 {
 	return rsendto(socket, buf, len, flags, NULL, 0);
 }
@@ -318,7 +320,7 @@ RS_EXPORT ssize_t rsendmsg(int socket, const struct msghdr *msg, int flags)
 	return send_call(socket, msg->msg_iov, msg->msg_iovlen, flags, msg->msg_name, msg->msg_namelen);
 }
 
-RS_EXPORT ssize_t rwrite(int socket, const void *buf, size_t count)
+__attribute__((hot)) RS_EXPORT ssize_t rwrite(int socket, const void *buf, size_t count)
 {
 	return rsend(socket, buf, count, 0);
 }

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-bool rs_opening(const struct rsocket *rs)
+__attribute__((hot)) bool rs_opening(const struct rsocket *rs)
 {
 	return rs->state >= RS_RESOLVING_ADDR && rs->state <= RS_ACCEPTING;
 }
@@ -241,7 +241,7 @@ void rs_cm_ready(struct rsocket *rs)
 	vb_mutex_unlock(&rs->cm_lock);
 }
 
-int rs_connected(struct rsocket *rs)
+__attribute__((hot)) int rs_connected(struct rsocket *rs)
 {
 	switch (rs->state) {
 	case RS_CONNECTED:

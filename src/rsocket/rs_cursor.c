@@ -5,7 +5,7 @@
 #include <limits.h>
 #include <string.h>
 
-bool rs_cursor_init(struct rs_cursor *c, const struct iovec *iov, size_t count)
+__attribute__((hot)) bool rs_cursor_init(struct rs_cursor *c, const struct iovec *iov, size_t count)
 {
 	*c = (struct rs_cursor){.iov = iov, .count = count};
 	for (size_t i = 0; i < count; i++) {
@@ -17,7 +17,7 @@ bool rs_cursor_init(struct rs_cursor *c, const struct iovec *iov, size_t count)
 }
 
 /* Returns the next contiguous range of at most n bytes, and advances. */
-static void *cursor_advance(struct rs_cursor *c, size_t *n)
+static __attribute__((hot)) void *cursor_advance(struct rs_cursor *c, size_t *n)
 {
 	char *p;
 
@@ -33,7 +33,7 @@ static void *cursor_advance(struct rs_cursor *c, size_t *n)
 	return p;
 }
 
-void rs_cursor_get(struct rs_cursor *c, void *to, size_t n)
+__attribute__((hot)) void rs_cursor_get(struct rs_cursor *c, void *to, size_t n)
 {
 	for (size_t part; n; n -= part, to = (char *)to + part) {
 		void *from = cursor_advance(c, (part = n, &part));
@@ -42,7 +42,7 @@ void rs_cursor_get(struct rs_cursor *c, void *to, size_t n)
 	}
 }
 
-void rs_cursor_put(struct rs_cursor *c, const void *from, size_t n)
+__attribute__((hot)) void rs_cursor_put(struct rs_cursor *c, const void *from, size_t n)
 {
 	for (size_t part; n; n -= part, from = (const char *)from + part) {
 		void *to = cursor_advance(c, (part = n, &part));

@@ -184,6 +184,7 @@ void rs_ep_destroy(struct rsocket *rs)
 	if (rs->qp)
 		rdma_destroy_qp(rs->id);
 	rs->qp = NULL;
+	rs->unposted = 0;
 	rs_iomap_free(rs);
 	free_region(&rs->send_mr, &rs->send_buf);
 	free_receive(rs);
@@ -223,7 +224,7 @@ void rs_ep_peer(struct rsocket *rs, const struct rs_conn *peer)
 	rs->tx.limit = peer->credits;
 }
 
-static int post_send(struct rsocket *rs, struct ibv_send_wr *wr)
+static __attribute__((hot)) int post_send(struct rsocket *rs, struct ibv_send_wr *wr)
 {
 	struct ibv_send_wr *bad;
 
@@ -252,8 +253,8 @@ static int post_notice(struct rsocket *rs, uint32_t msg, uint64_t wr_id)
 	return post_send(rs, &wr);
 }
 
-int rs_post_write_message(struct rsocket *rs, struct ibv_sge *sges, int n, bool inl, struct rs_sge to, uint32_t msg,
-                          uint64_t wr_id)
+__attribute__((hot)) int rs_post_write_message(struct rsocket *rs, struct ibv_sge *sges, int n, bool inl,
+                                               struct rs_sge to, uint32_t msg, uint64_t wr_id)
 {
 	struct ibv_send_wr wr = {.wr_id = wr_id,
 	                         .sg_list = sges,
@@ -298,7 +299,7 @@ int rs_post_message(struct rsocket *rs, uint32_t msg, uint64_t wr_id)
 	return rs_post_write_message(rs, NULL, 0, false, nowhere, msg, wr_id);
 }
 
-int rs_post_receive(struct rsocket *rs)
+__attribute__((hot)) int rs_post_receive(struct rsocket *rs)
 {
 	struct ibv_sge sge = {0};
 	struct ibv_recv_wr wr = {.wr_id = rs_wr_id(RS_WR_RECV, rs->msg_slot)}, *bad;

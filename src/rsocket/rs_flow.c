@@ -8,7 +8,7 @@ static uint32_t min32(uint32_t a, uint32_t b)
 	return a < b ? a : b;
 }
 
-int rs_ring_take(struct rs_ring *r, uint32_t n, struct rs_span out[2])
+__attribute__((hot)) int rs_ring_take(struct rs_ring *r, uint32_t n, struct rs_span out[2])
 {
 	uint32_t first = min32(n, r->size - r->head);
 
@@ -21,7 +21,7 @@ int rs_ring_take(struct rs_ring *r, uint32_t n, struct rs_span out[2])
 	return first < n ? 2 : 1;
 }
 
-uint32_t rs_ring_pad(struct rs_ring *r)
+__attribute__((hot)) uint32_t rs_ring_pad(struct rs_ring *r)
 {
 	uint32_t n = -r->head % RS_RING_LINE;
 
@@ -34,7 +34,7 @@ uint32_t rs_ring_pad(struct rs_ring *r)
 	return n;
 }
 
-void rs_ring_give(struct rs_ring *r, uint32_t n)
+__attribute__((hot)) void rs_ring_give(struct rs_ring *r, uint32_t n)
 {
 	r->used -= n;
 }
@@ -51,7 +51,7 @@ void rs_rx_init(struct rs_rx *rx, uint32_t size, uint16_t credits, uint32_t *len
 	                     .tell_at = credits / 2};
 }
 
-bool rs_rx_data(struct rs_rx *rx, uint32_t n)
+__attribute__((hot)) bool rs_rx_data(struct rs_rx *rx, uint32_t n)
 {
 	if (n > rx->granted || rx->count == rx->slots)
 		return false;
@@ -65,7 +65,7 @@ bool rs_rx_data(struct rs_rx *rx, uint32_t n)
 	return true;
 }
 
-struct rs_span rs_rx_peek(const struct rs_rx *rx, uint32_t skip, uint32_t max)
+__attribute__((hot)) struct rs_span rs_rx_peek(const struct rs_rx *rx, uint32_t skip, uint32_t max)
 {
 	struct rs_span s = {rx->read_at + skip, 0};
 
@@ -75,7 +75,7 @@ struct rs_span rs_rx_peek(const struct rs_rx *rx, uint32_t skip, uint32_t max)
 	return s;
 }
 
-void rs_rx_read(struct rs_rx *rx, uint32_t n)
+__attribute__((hot)) void rs_rx_read(struct rs_rx *rx, uint32_t n)
 {
 	rx->unread -= n;
 	rx->freed += n;
@@ -96,17 +96,17 @@ void rs_rx_read(struct rs_rx *rx, uint32_t n)
 	}
 }
 
-bool rs_rx_has_half(const struct rs_rx *rx)
+__attribute__((hot)) bool rs_rx_has_half(const struct rs_rx *rx)
 {
 	return rx->freed >= rx->size / 2;
 }
 
-bool rs_rx_owes(const struct rs_rx *rx)
+__attribute__((hot)) bool rs_rx_owes(const struct rs_rx *rx)
 {
 	return rs_rx_has_half(rx) || (int16_t)(uint16_t)(rx->read_no - rx->tell_at) >= 0;
 }
 
-uint16_t rs_rx_grant(struct rs_rx *rx, struct rs_span *half)
+__attribute__((hot)) uint16_t rs_rx_grant(struct rs_rx *rx, struct rs_span *half)
 {
 	if (rs_rx_has_half(rx)) {
 		*half = (struct rs_span){rx->next, rx->size / 2};
@@ -125,7 +125,7 @@ static void leave_entry(struct rs_tx *tx)
 	tx->sgl_next = (tx->sgl_next + 1) % RS_SGL_ENTRIES;
 }
 
-bool rs_tx_room(struct rs_tx *tx)
+__attribute__((hot)) bool rs_tx_room(struct rs_tx *tx)
 {
 	if (tx->to.length)
 		return true;
@@ -147,13 +147,13 @@ void rs_tx_join(struct rs_tx *tx)
 	leave_entry(tx);
 }
 
-bool rs_tx_may_send(struct rs_tx *tx)
+__attribute__((hot)) bool rs_tx_may_send(struct rs_tx *tx)
 {
 	return tx->sq >= tx->cost && tx->ring.size - tx->ring.used >= RS_SEND_LOW && tx->seq != tx->limit &&
 	       rs_tx_room(tx);
 }
 
-struct rs_sge rs_tx_take(struct rs_tx *tx, uint32_t n)
+__attribute__((hot)) struct rs_sge rs_tx_take(struct rs_tx *tx, uint32_t n)
 {
 	struct rs_sge at = {.addr = tx->to.addr, .key = tx->to.key, .length = n};
 
@@ -164,12 +164,12 @@ struct rs_sge rs_tx_take(struct rs_tx *tx, uint32_t n)
 	return at;
 }
 
-bool rs_tx_may_control(const struct rs_tx *tx, unsigned n)
+__attribute__((hot)) bool rs_tx_may_control(const struct rs_tx *tx, unsigned n)
 {
 	return tx->ctrl + n <= RS_CTRL_WINDOW;
 }
 
-bool rs_tx_idle(const struct rs_tx *tx)
+__attribute__((hot)) bool rs_tx_idle(const struct rs_tx *tx)
 {
 	return tx->sq == tx->sq_max && !tx->ctrl;
 }

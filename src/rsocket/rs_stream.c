@@ -12,7 +12,7 @@
 enum { LOOK_EVERY = 8 };
 enum { MTU_MIN = 256 }; /* of a path; other MTUs are multiples of it */
 
-static uint32_t min_size(uint32_t a, size_t b)
+static __attribute__((hot)) uint32_t min_size(uint32_t a, size_t b)
 {
 	return b < a ? (uint32_t)b : a;
 }
@@ -26,19 +26,19 @@ int rs_error_of(struct rsocket *rs, int otherwise)
 	return err ? err : otherwise;
 }
 
-bool rs_can_send(struct rsocket *rs)
+__attribute__((hot)) bool rs_can_send(struct rsocket *rs)
 {
 	return rs->state == RS_CONNECTED && rs->can_write && rs_tx_may_send(&rs->tx);
 }
 
-bool rs_send_settled(struct rsocket *rs)
+__attribute__((hot)) bool rs_send_settled(struct rsocket *rs)
 {
 	if (rs_opening(rs))
 		return false;
 	return rs->state != RS_CONNECTED || !rs->can_write || rs_tx_may_send(&rs->tx);
 }
 
-bool rs_recv_settled(struct rsocket *rs)
+__attribute__((hot)) bool rs_recv_settled(struct rsocket *rs)
 {
 	if (rs_opening(rs))
 		return false;
@@ -56,30 +56,31 @@ bool rs_sends_done(struct rsocket *rs)
 }
 
 /* If much data follows, pieces are larger: the peer handles one while the next is sent. */
-uint32_t rs_piece(struct rsocket *rs, size_t left)
+__attribute__((hot)) uint32_t rs_piece(struct rsocket *rs, size_t left)
 {
 	uint32_t n = min_size(left >= 4 * RS_PIECE_MAX ? 2 * RS_PIECE_MAX : RS_PIECE_MAX, left);
 
 	return n <= rs->inline_max ? n : min_size(n, rs->tx.ring.size - rs->tx.ring.used);
 }
 
-/* Copies n bytes into the memory that the adapter sends from. Releases rs->lock meanwhile; send_lock keeps the
- * order. */
-void rs_load(struct rsocket *rs, struct rs_load *l, struct rs_cursor *c, uint32_t n)
+/* Copies n bytes into the memory that the adapter sends from. Releases rs->lock meanwhile if they are many; send_lock
+ * keeps the order. */
+__attribute__((hot)) void rs_load(struct rsocket *rs, struct rs_load *l, struct rs_cursor *c, uint32_t n)
 {
 	struct rs_span span[2];
 
 	l->inl = n <= rs->inline_max;
 	l->ring = l->inl ? 0 : n;
-	l->n = l->inl ? 1 : rs_ring_take(&rs->tx.ring, n, span);
-	if (!l->inl)
-		l->ring += rs_ring_pad(&rs->tx.ring);
-	vb_mutex_unlock(&rs->lock);
 	if (l->inl) {
+		l->n = 1;
 		rs_cursor_get(c, l->copy, n);
 		l->sges[0] = (struct ibv_sge){.addr = (uintptr_t)l->copy, .length = n};
+		return;
 	}
-	for (int i = 0; !l->inl && i < l->n; i++) {
+	l->n = rs_ring_take(&rs->tx.ring, n, span);
+	l->ring += rs_ring_pad(&rs->tx.ring);
+	vb_mutex_unlock(&rs->lock);
+	for (int i = 0; i < l->n; i++) {
 		uint8_t *to = rs->send_buf + span[i].offset;
 
 		rs_cursor_get(c, to, span[i].length);
@@ -98,7 +99,7 @@ static bool goes_apart(const struct rsocket *rs, uint32_t n)
 	return n >= RS_PIECE_MAX / 4 && n % MTU_MIN == 0 && !rs->message_sends && rs->tx.sq;
 }
 
-static int send_piece(struct rsocket *rs, struct rs_cursor *c)
+static __attribute__((hot)) int send_piece(struct rsocket *rs, struct rs_cursor *c)
 {
 	uint32_t n = rs_piece(rs, c->left), msg;
 	bool apart;
@@ -139,7 +140,7 @@ static bool look_first(struct rsocket *rs, size_t left)
 	return left > rs->inline_max || rs->tx.seq % LOOK_EVERY == 0 || !rs_can_send(rs);
 }
 
-static int send_all(struct rsocket *rs, struct rs_cursor *c, int flags)
+static __attribute__((hot)) int send_all(struct rsocket *rs, struct rs_cursor *c, int flags)
 {
 	struct rs_deadline until = rs_deadline_tv(&rs->send_timeout);
 	bool nonblock = rs_nonblocking(rs, flags);
@@ -160,7 +161,7 @@ static int send_all(struct rsocket *rs, struct rs_cursor *c, int flags)
 	return err;
 }
 
-ssize_t rs_stream_send(struct rsocket *rs, struct rs_cursor *c, int flags)
+__attribute__((hot)) ssize_t rs_stream_send(struct rsocket *rs, struct rs_cursor *c, int flags)
 {
 	size_t all = c->left;
 	bool locked;
@@ -189,21 +190,24 @@ static void peek_bytes(struct rsocket *rs, struct rs_cursor *c)
 	}
 }
 
-/* Only this thread reads, because it holds recv_lock. So the bytes stay while it releases rs->lock for senders. */
-static void take_bytes(struct rsocket *rs, struct rs_cursor *c)
+/* Only this thread reads, because it holds recv_lock. So the bytes stay while it releases rs->lock for senders, which it
+ * does if they are many. */
+static __attribute__((hot)) void take_bytes(struct rsocket *rs, struct rs_cursor *c)
 {
 	struct rs_span s;
 
 	while (c->left && rs->rx.unread) {
 		s = rs_rx_peek(&rs->rx, 0, min_size(RS_PIECE_MAX, c->left));
-		vb_mutex_unlock(&rs->lock);
+		if (s.length > RS_INLINE_MAX)
+			vb_mutex_unlock(&rs->lock);
 		rs_cursor_put(c, rs->recv_buf + s.offset, s.length);
-		vb_mutex_lock(&rs->lock, VB_RANK_RS);
+		if (s.length > RS_INLINE_MAX)
+			vb_mutex_lock(&rs->lock, VB_RANK_RS);
 		rs_rx_read(&rs->rx, s.length);
 	}
 }
 
-static int receive_bytes(struct rsocket *rs, struct rs_cursor *c, int flags)
+static __attribute__((hot)) int receive_bytes(struct rsocket *rs, struct rs_cursor *c, int flags)
 {
 	struct rs_deadline until = rs_deadline_tv(&rs->recv_timeout);
 	bool nonblock = rs_nonblocking(rs, flags), looked = false;
@@ -233,7 +237,7 @@ static int receive_bytes(struct rsocket *rs, struct rs_cursor *c, int flags)
 	return err;
 }
 
-ssize_t rs_stream_recv(struct rsocket *rs, struct rs_cursor *c, int flags)
+__attribute__((hot)) ssize_t rs_stream_recv(struct rsocket *rs, struct rs_cursor *c, int flags)
 {
 	size_t all = c->left;
 	bool locked;

@@ -25,7 +25,7 @@ static void unlock_page(struct slot *page)
 		vb_lock_init(&page[i].lock, VB_RANK_RS_TABLE);
 }
 
-static struct slot *slot_of(int fd, bool make)
+static __attribute__((hot)) struct slot *slot_of(int fd, bool make)
 {
 	struct slot *page, *fresh;
 
@@ -55,9 +55,10 @@ static void after_fork(void)
 		unlock_page(pages[i]);
 }
 
-static void at_fork(void)
+static void set_up(void)
 {
 	pthread_atfork(NULL, NULL, after_fork);
+	vb_lock_allow_favourites();
 }
 
 /* A thread holds this lock while it sleeps, and a signal handler may then make the same call: rs_lock_call notices
@@ -72,7 +73,7 @@ static void make_call_lock(pthread_mutex_t *lock)
 	pthread_mutexattr_destroy(&attr);
 }
 
-bool rs_lock_call(pthread_mutex_t *lock)
+__attribute__((hot)) bool rs_lock_call(pthread_mutex_t *lock)
 {
 	return !vb_mutex_lock(lock, VB_RANK_PROGRAM);
 }
@@ -84,7 +85,7 @@ struct rsocket *rs_new(int type, int domain, const struct rs_config *config)
 
 	if (!rs)
 		return NULL;
-	pthread_once(&once, at_fork);
+	pthread_once(&once, set_up);
 	rs->type = type;
 	rs->domain = domain;
 	rs->fd = rs->keep_timer = -1;
@@ -124,7 +125,7 @@ void rs_retract(struct rsocket *rs)
 	vb_unlock(&s->lock);
 }
 
-static struct rsocket *look_up(int fd, uint32_t serial)
+static __attribute__((hot)) struct rsocket *look_up(int fd, uint32_t serial)
 {
 	struct slot *s = slot_of(fd, false);
 	struct rsocket *rs;
@@ -198,7 +199,7 @@ static void complain_of_fork(void)
 		(void)!write(STDERR_FILENO, text, sizeof(text) - 1);
 }
 
-struct rsocket *rs_get(int fd)
+__attribute__((hot)) struct rsocket *rs_get(int fd)
 {
 	struct rsocket *rs = look_up(fd, 0);
 
@@ -229,7 +230,7 @@ static void destroy_rsocket(struct rsocket *rs)
 	free(rs);
 }
 
-void rs_put(struct rsocket *rs)
+__attribute__((hot)) void rs_put(struct rsocket *rs)
 {
 	struct slot *s = slot_of(rs->fd, false);
 	bool last;

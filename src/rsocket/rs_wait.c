@@ -128,13 +128,13 @@ void rs_wake_all(void)
 	rs_soft();
 }
 
-void rs_wake(struct rsocket *rs)
+__attribute__((hot)) void rs_wake(struct rsocket *rs)
 {
 	if (rs->watchers)
 		rs_wake_all();
 }
 
-static struct timespec timespec_now(void)
+static __attribute__((hot)) struct timespec timespec_now(void)
 {
 	struct timespec t;
 
@@ -149,7 +149,7 @@ uint64_t rs_now(void)
 	return VB_S((uint64_t)t.tv_sec) + (uint64_t)t.tv_nsec;
 }
 
-struct rs_deadline rs_deadline_ms(int64_t ms)
+__attribute__((hot)) struct rs_deadline rs_deadline_ms(int64_t ms)
 {
 	struct rs_deadline d = {.set = ms >= 0};
 
@@ -165,7 +165,7 @@ struct rs_deadline rs_deadline_ms(int64_t ms)
 	return d;
 }
 
-struct rs_deadline rs_deadline_tv(const struct timeval *tv)
+__attribute__((hot)) struct rs_deadline rs_deadline_tv(const struct timeval *tv)
 {
 	if (!tv->tv_sec && !tv->tv_usec)
 		return (struct rs_deadline){0};
@@ -184,7 +184,7 @@ int rs_deadline_left(const struct rs_deadline *d)
 	return ms < 0 ? 0 : ms > 1000000000 ? 1000000000 : (int)ms;
 }
 
-bool rs_nonblocking(const struct rsocket *rs, int flags)
+__attribute__((hot)) bool rs_nonblocking(const struct rsocket *rs, int flags)
 {
 	return (rs->fs_flags & O_NONBLOCK) || (flags & MSG_DONTWAIT);
 }
@@ -192,13 +192,13 @@ bool rs_nonblocking(const struct rsocket *rs, int flags)
 /* The nesting of this thread's calls, and its cancellation state before them. */
 static __thread int firm, cancel_before;
 
-void rs_firm(void)
+__attribute__((hot)) void rs_firm(void)
 {
 	if (!firm++)
 		vb_cancel_defer(&cancel_before);
 }
 
-void rs_soft(void)
+__attribute__((hot)) void rs_soft(void)
 {
 	if (!--firm)
 		vb_cancel_restore(cancel_before);
@@ -310,7 +310,8 @@ static bool goes_on(void)
 	return true;
 }
 
-static int wait_until(struct nap *nap, bool (*test)(struct rsocket *), bool nonblock, const struct rs_deadline *until)
+static __attribute__((hot)) int wait_until(struct nap *nap, bool (*test)(struct rsocket *), bool nonblock,
+                                           const struct rs_deadline *until)
 {
 	struct rsocket *rs = nap->rs;
 	struct timespec start = {0}, t;
@@ -348,8 +349,8 @@ int rs_wait(struct rsocket *rs, bool (*test)(struct rsocket *), bool nonblock, c
 	return err;
 }
 
-int rs_wait_soft(struct rsocket *rs, bool (*test)(struct rsocket *), bool nonblock, const struct rs_deadline *until,
-                 pthread_mutex_t *held)
+__attribute__((hot)) int rs_wait_soft(struct rsocket *rs, bool (*test)(struct rsocket *), bool nonblock,
+                                      const struct rs_deadline *until, pthread_mutex_t *held)
 {
 	struct nap nap = {.rs = rs, .held = held, .soft = true};
 

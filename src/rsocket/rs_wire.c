@@ -104,7 +104,7 @@ void rs_iomap_store(uint8_t out[RS_IOMAP_LEN], const struct rs_iomap *entry, boo
 }
 
 /* An adapter stores the length last. While it is zero, the rest is not read. */
-struct rs_sge rs_sge_load(const volatile uint8_t *in)
+__attribute__((hot)) struct rs_sge rs_sge_load(const volatile uint8_t *in)
 {
 	struct rs_sge s = {.length = __atomic_load_n((const volatile uint32_t *)(in + 12), __ATOMIC_ACQUIRE)};
 

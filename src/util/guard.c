@@ -35,7 +35,7 @@
 	"	vmovdqu64 %zmm" #c ", 128(%rdi)\n	vmovdqu64 %zmm" #d ", 192(%rdi)\n"
 
 /* x^(d+32), x^(d-32) modulo the CRC's polynomial, bits reversed, for d = 2048, 1024, 512, 384, 256, 128; then zeros */
-__asm__(".section .rodata\n"
+__asm__(".pushsection .rodata\n"
         ".p2align 6\n"
         "vb_guard_fold:\n"
         "	.quad 0x11542778a, 0x1322d1430\n"
@@ -46,10 +46,11 @@ __asm__(".section .rodata\n"
         "	.quad 0x1751997d0, 0x0ccaa009e\n"
         "	.quad 0, 0\n"
         "vb_guard_words:\n"
-        "	.long 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15\n");
+        "	.long 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15\n"
+        ".popsection\n");
 
 // clang-format off
-__asm__(".text\n"
+__asm__(".pushsection .text.hot, \"ax\"\n"
         ".p2align 4\n"
         "vb_guard_begin:\n"
         /* bool raw_copy(rdi dst, rsi src, rdx n) */
@@ -270,7 +271,8 @@ __asm__(".text\n"
         "vb_guard_end:\n"
         "vb_guard_fixup:\n"
         "	xorl %eax, %eax\n"
-        "	ret\n");
+        "	ret\n"
+        ".popsection\n");
 // clang-format on
 
 /* struct rseq_cs of raw_place */
@@ -495,7 +497,7 @@ bool vb_guard_sum(const void *src, size_t n, uint64_t sum[2])
 }
 
 /* The wide copy is the fastest for medium lengths. Shorter ones use 16-byte moves, longer ones string moves. */
-bool vb_guard_copy(void *dst, const void *src, size_t n)
+__attribute__((hot)) bool vb_guard_copy(void *dst, const void *src, size_t n)
 {
 #if defined(__x86_64__)
 	if (n == 8)
@@ -506,7 +508,7 @@ bool vb_guard_copy(void *dst, const void *src, size_t n)
 	return vb_guard_raw_copy(dst, src, n);
 }
 
-size_t vb_guard_tail(uintptr_t end, size_t n)
+__attribute__((hot)) size_t vb_guard_tail(uintptr_t end, size_t n)
 {
 #if defined(__x86_64__)
 	size_t tail = n ? ((end - 1) & 7) + 1 : 0;
@@ -521,7 +523,7 @@ size_t vb_guard_tail(uintptr_t end, size_t n)
 #endif
 }
 
-bool vb_guard_copy_tail(void *dst, const void *src, size_t n)
+__attribute__((hot)) bool vb_guard_copy_tail(void *dst, const void *src, size_t n)
 {
 #if defined(__x86_64__)
 	if (n == 8 && !((uintptr_t)dst & 7))

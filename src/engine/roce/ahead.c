@@ -76,7 +76,7 @@ void vb_roce_ahead_keep(struct vb_roce_qp *qp, const struct vb_packet *p, const 
 	qp->stats.bytes_copied_in += p->payload_len;
 }
 
-bool vb_roce_ahead_waits(const struct vb_roce_qp *qp)
+__attribute__((hot)) bool vb_roce_ahead_waits(const struct vb_roce_qp *qp)
 {
 	return qp->rs.kept && ahead_slot(qp, qp->rs.epsn)->used;
 }
@@ -106,7 +106,7 @@ struct vb_roce_kept *vb_roce_ahead_take(struct vb_roce_qp *qp)
 	return NULL;
 }
 
-void vb_roce_ahead_pass(struct vb_roce_qp *qp, struct vb_psn from, uint32_t count)
+__attribute__((hot)) void vb_roce_ahead_pass(struct vb_roce_qp *qp, struct vb_psn from, uint32_t count)
 {
 	for (uint32_t i = 0; i < count && i < qp->ahead.n && qp->rs.kept; i++) {
 		struct vb_roce_kept *k = ahead_slot(qp, vb_psn_add(from, (int32_t)i));

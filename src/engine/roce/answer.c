@@ -75,7 +75,7 @@ static void forget_responses(struct vb_roce_qp *qp, uint64_t to)
 
 /* --- acknowledgements --- */
 
-static void time_answered(struct vb_roce_requester *rq, uint64_t now)
+static __attribute__((hot)) void time_answered(struct vb_roce_requester *rq, uint64_t now)
 {
 	const struct vb_roce_timed *t = NULL;
 
@@ -131,7 +131,7 @@ static void move_una(struct vb_roce_qp *qp, uint64_t una, uint64_t now)
  * Called when the peer has executed all packets before this one (IBA 9.7.5, coalesced acknowledgements). Returns false
  * if a response is missing, which must be requested again (implied NAK).
  */
-static bool acknowledge_before(struct vb_roce_qp *qp, uint64_t before, uint64_t now)
+static __attribute__((hot)) bool acknowledge_before(struct vb_roce_qp *qp, uint64_t before, uint64_t now)
 {
 	if (qp->rq.executed < before)
 		qp->rq.executed = before;
@@ -150,7 +150,7 @@ static void response_lost(struct vb_roce_qp *qp, uint64_t now)
 }
 
 /* Credits count from the acknowledged message. */
-static void take_credits(struct vb_roce_qp *qp, uint8_t code)
+static __attribute__((hot)) void take_credits(struct vb_roce_qp *qp, uint8_t code)
 {
 	struct vb_roce_requester *rq = &qp->rq;
 	uint64_t base = rq->receives;
@@ -325,7 +325,8 @@ bool vb_roce_requester_input_middle(struct vb_roce_qp *qp, struct vb_psn psn, co
 	return true;
 }
 
-void vb_roce_requester_input(struct vb_roce_qp *qp, const struct vb_packet *p, const uint8_t *payload, uint64_t now)
+__attribute__((hot)) void vb_roce_requester_input(struct vb_roce_qp *qp, const struct vb_packet *p,
+                                                  const uint8_t *payload, uint64_t now)
 {
 	int64_t seq = seq_of(qp, p->bth.psn);
 

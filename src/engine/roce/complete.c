@@ -3,7 +3,7 @@
 // SPDX-License-Identifier: MIT
 #include "engine/roce/machine.h"
 
-static void complete_oldest(struct vb_roce_qp *qp, enum vb_work_status status)
+static __attribute__((hot)) void complete_oldest(struct vb_roce_qp *qp, enum vb_work_status status)
 {
 	struct vb_work_sent *s = vb_roce_send_at(qp, qp->rq.head);
 
@@ -35,7 +35,7 @@ void vb_roce_requester_fail(struct vb_roce_qp *qp, enum vb_work_status status)
 	qp->ops->failed(qp->own, VB_WORK_EVENT_SQ);
 }
 
-void vb_roce_requester_retire(struct vb_roce_qp *qp)
+__attribute__((hot)) void vb_roce_requester_retire(struct vb_roce_qp *qp)
 {
 	struct vb_roce_requester *rq = &qp->rq;
 

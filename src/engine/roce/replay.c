@@ -53,7 +53,7 @@ struct vb_psn vb_roce_resource_before(struct vb_roce_qp *qp, struct vb_psn psn)
 	return psn;
 }
 
-struct vb_roce_resource *vb_roce_resource_unanswered(struct vb_roce_qp *qp)
+__attribute__((hot)) struct vb_roce_resource *vb_roce_resource_unanswered(struct vb_roce_qp *qp)
 {
 	if (!qp->rs.unanswered)
 		return NULL;

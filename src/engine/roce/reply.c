@@ -5,7 +5,7 @@
 
 #define RUN 240 /* the most packets of a response in a row, before requests are sent */
 
-void vb_roce_owe_ack(struct vb_roce_qp *qp, uint64_t now)
+__attribute__((hot)) void vb_roce_owe_ack(struct vb_roce_qp *qp, uint64_t now)
 {
 	struct vb_roce_responder *rs = &qp->rs;
 
@@ -51,7 +51,7 @@ void vb_roce_responder_refuse(struct vb_roce_qp *qp, enum vb_refusal why, struct
 	vb_roce_kill(qp, vb_refused_rows[why].event);
 }
 
-static uint8_t current_credits(struct vb_roce_qp *qp)
+static __attribute__((hot)) uint8_t current_credits(struct vb_roce_qp *qp)
 {
 	uint32_t receives = qp->ops->receives(qp->own);
 
@@ -211,7 +211,7 @@ static bool was_answered(struct vb_roce_qp *qp, struct vb_roce_resource *r)
 	return true;
 }
 
-bool vb_roce_reply_output(struct vb_roce_qp *qp, struct vb_roce_out *out, uint64_t now)
+__attribute__((hot)) bool vb_roce_reply_output(struct vb_roce_qp *qp, struct vb_roce_out *out, uint64_t now)
 {
 	struct vb_roce_responder *rs = &qp->rs;
 	struct vb_roce_resource *r;

@@ -47,7 +47,7 @@ static enum vb_work_status find_fault(const struct vb_roce_qp *qp, const struct 
 	return vb_roce_is_answered(s) && !qp->cfg.max_rd_atomic ? VB_WORK_LOC_QP_OP_ERR : VB_WORK_SUCCESS;
 }
 
-static bool take_send(struct vb_roce_qp *qp)
+static __attribute__((hot)) bool take_send(struct vb_roce_qp *qp)
 {
 	struct vb_roce_requester *rq = &qp->rq;
 	struct vb_work_sent *s = vb_roce_send_at(qp, rq->tail);
@@ -169,7 +169,7 @@ static bool may_go(struct vb_roce_qp *qp, struct vb_work_sent *s)
 }
 
 /* The request of the next packet, if that may be sent now. */
-static struct vb_work_sent *take_next_to_send(struct vb_roce_qp *qp)
+static __attribute__((hot)) struct vb_work_sent *take_next_to_send(struct vb_roce_qp *qp)
 {
 	struct vb_roce_requester *rq = &qp->rq;
 
@@ -248,7 +248,7 @@ static bool decide_ack_request(struct vb_roce_qp *qp, bool more)
 	return true;
 }
 
-static void count_sent(struct vb_roce_qp *qp, struct vb_work_sent *s, uint64_t psns)
+static __attribute__((hot)) void count_sent(struct vb_roce_qp *qp, struct vb_work_sent *s, uint64_t psns)
 {
 	struct vb_roce_requester *rq = &qp->rq;
 
@@ -268,7 +268,7 @@ static void count_sent(struct vb_roce_qp *qp, struct vb_work_sent *s, uint64_t p
 		rq->high = rq->seq;
 }
 
-static void time_it(struct vb_roce_qp *qp, uint64_t seq, bool first, uint64_t now)
+static __attribute__((hot)) void time_it(struct vb_roce_qp *qp, uint64_t seq, bool first, uint64_t now)
 {
 	struct vb_roce_requester *rq = &qp->rq;
 	const struct vb_roce_timed *last = &rq->timed[(rq->timed_0 + rq->timed_n - 1u) % VB_ROCE_TIMED];
@@ -312,8 +312,8 @@ static void echo_first(struct vb_roce_requester *rq, const struct vb_work_sent *
 	rq->back_echo = false;
 }
 
-static void make_packet(struct vb_roce_qp *qp, struct vb_work_sent *s, uint64_t seq, uint8_t opcode,
-                        struct vb_roce_out *out, uint64_t now)
+static __attribute__((hot)) void make_packet(struct vb_roce_qp *qp, struct vb_work_sent *s, uint64_t seq,
+                                             uint8_t opcode, struct vb_roce_out *out, uint64_t now)
 {
 	bool last = vb_opcode_info(opcode)->flags & VB_LAST, mended = qp->rq.mend_next < qp->rq.mend_end;
 	uint64_t psns = psn_span(s, seq);
@@ -482,7 +482,7 @@ uint32_t vb_roce_requester_more(struct vb_roce_qp *qp, struct vb_roce_out *out, 
 	return i;
 }
 
-bool vb_roce_requester_output(struct vb_roce_qp *qp, struct vb_roce_out *out, uint64_t now)
+__attribute__((hot)) bool vb_roce_requester_output(struct vb_roce_qp *qp, struct vb_roce_out *out, uint64_t now)
 {
 	run_local(qp);
 	struct vb_work_sent *s = next_to_mend(qp);

@@ -51,7 +51,7 @@ static uint32_t request_psns(const struct job *j)
 }
 
 /* IBA 9.7.4.1: expected, behind (a duplicate), or ahead (something is missing); UC: 9.8.2.2 */
-static enum state check_psn(struct job *j)
+static __attribute__((hot)) enum state check_psn(struct job *j)
 {
 	struct vb_roce_responder *rs = &j->qp->rs;
 
@@ -77,7 +77,7 @@ static enum state check_psn(struct job *j)
 }
 
 /* IBA 9.7.4.1: a message begins with FIRST or ONLY, and keeps its operation until LAST */
-static enum state check_op_sequence(struct job *j)
+static __attribute__((hot)) enum state check_op_sequence(struct job *j)
 {
 	const struct vb_roce_inbound *in = &j->qp->rs.in;
 
@@ -87,7 +87,7 @@ static enum state check_op_sequence(struct job *j)
 }
 
 /* Annex A14: an XRC request names an SRQ of the target's XRC domain, in each of its packets the same */
-static enum state check_srq(struct job *j)
+static __attribute__((hot)) enum state check_srq(struct job *j)
 {
 	struct vb_roce_inbound *in = &j->qp->rs.in;
 	uint32_t srqn = j->p->xrceth.srqn;
@@ -102,7 +102,7 @@ static enum state check_srq(struct job *j)
 }
 
 /* IBA 9.7.4.1: an operation that the QP does not allow is an invalid request, not an access error. Like rxe. */
-static enum state check_op_allowed(struct job *j)
+static __attribute__((hot)) enum state check_op_allowed(struct job *j)
 {
 	static const uint8_t needs[] = {[VB_OP_WRITE] = VB_RIGHT_WRITE,
 	                                [VB_OP_READ] = VB_RIGHT_READ,
@@ -117,7 +117,7 @@ static enum state check_op_allowed(struct job *j)
 
 /* IBA 9.7.4.1: takes a receive, or checks the limit of reads and atomics. The receive of an incomplete UC message is
  * reused. */
-static enum state check_resource(struct job *j)
+static __attribute__((hot)) enum state check_resource(struct job *j)
 {
 	struct vb_roce_inbound *in = &j->qp->rs.in;
 
@@ -142,7 +142,7 @@ static enum state check_resource(struct job *j)
 
 /* IBA C9-92, C9-94: FIRST and MIDDLE packets are full, LAST is not empty, no packet is longer than the path MTU, and no
  * message longer than 2^31 bytes */
-static enum state check_length(struct job *j)
+static __attribute__((hot)) enum state check_length(struct job *j)
 {
 	const struct vb_packet *p = j->p;
 	uint32_t mtu = j->qp->cfg.mtu;
@@ -163,7 +163,7 @@ static enum state check_length(struct job *j)
 }
 
 /* The first packet's check covers the whole message. A message of 0 bytes needs no key (IBA C9-88). */
-static enum state check_key(struct job *j)
+static __attribute__((hot)) enum state check_key(struct job *j)
 {
 	struct vb_roce_qp *qp = j->qp;
 	struct vb_roce_inbound *in = &qp->rs.in;
@@ -293,7 +293,7 @@ static enum state execute_atomic(struct job *j)
 	return COMPLETE;
 }
 
-static enum state execute_request(struct job *j)
+static __attribute__((hot)) enum state execute_request(struct job *j)
 {
 	switch (j->p->info->op) {
 	case VB_OP_SEND:
@@ -329,7 +329,7 @@ static void complete_inbound(struct job *j)
 }
 
 /* IBA 9.7.7.1: the message sequence number counts completed messages */
-static enum state complete_request(struct job *j)
+static __attribute__((hot)) enum state complete_request(struct job *j)
 {
 	struct vb_roce_responder *rs = &j->qp->rs;
 
@@ -345,7 +345,7 @@ static enum state complete_request(struct job *j)
 	return j->rc ? ACKNOWLEDGE : DONE;
 }
 
-static enum state acknowledge_request(struct job *j)
+static __attribute__((hot)) enum state acknowledge_request(struct job *j)
 {
 	if (j->p->bth.ack_req)
 		vb_roce_owe_ack(j->qp, j->now);
@@ -488,8 +488,8 @@ static void repeat_nak(struct vb_roce_qp *qp, struct vb_psn psn)
 		vb_roce_owe_nak(qp, qp->rs.nak, qp->rs.nak_psn);
 }
 
-static void run_states(struct vb_roce_qp *qp, const struct vb_packet *p, const uint8_t *payload, uint16_t port,
-                       uint64_t now)
+static __attribute__((hot)) void run_states(struct vb_roce_qp *qp, const struct vb_packet *p, const uint8_t *payload,
+                                            uint16_t port, uint64_t now)
 {
 	struct job j = {.qp = qp, .p = p, .payload = payload, .now = now, .flags = p->info->flags, .port = port};
 
@@ -554,8 +554,8 @@ static void wait_for_voucher(struct vb_roce_qp *qp, uint64_t now)
 		qp->rs.ack_at = qp->rs.vouch_by;
 }
 
-void vb_roce_responder_input(struct vb_roce_qp *qp, const struct vb_packet *p, const uint8_t *payload, uint16_t port,
-                             uint64_t now)
+__attribute__((hot)) void vb_roce_responder_input(struct vb_roce_qp *qp, const struct vb_packet *p,
+                                                  const uint8_t *payload, uint16_t port, uint64_t now)
 {
 	struct vb_roce_responder *rs = &qp->rs;
 

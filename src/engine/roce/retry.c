@@ -10,7 +10,7 @@
 #define LATE VB_MS(1)     /* ns: if a timer is read so late, an answer may have arrived that is not read yet */
 
 /* IBA 9.7.6.1: 4.096 us * 2^timeout, or up to four times as much if answers take so long. 0: no timeout. */
-static uint64_t retry_time(const struct vb_roce_qp *qp)
+static __attribute__((hot)) uint64_t retry_time(const struct vb_roce_qp *qp)
 {
 	const struct vb_roce_window *w = &qp->rq.window;
 	uint64_t t = qp->cfg.timeout ? 4096ull << (qp->cfg.timeout & 31) : 0;
@@ -40,7 +40,7 @@ static uint64_t next_retry(const struct vb_roce_qp *qp)
  * retry stands for several tries: if a fifth of all packets is lost, eight tries are not enough. It is longer only if
  * answers take longer.
  */
-static uint64_t probe_time(const struct vb_roce_qp *qp)
+static __attribute__((hot)) uint64_t probe_time(const struct vb_roce_qp *qp)
 {
 	const struct vb_roce_requester *rq = &qp->rq;
 	uint64_t most = retry_time(qp) ? retry_time(qp) / 4 : PROBE_MAX;
@@ -59,7 +59,7 @@ static uint64_t probe_time(const struct vb_roce_qp *qp)
 	return t < most ? t : most;
 }
 
-void vb_roce_requester_arm(struct vb_roce_qp *qp, uint64_t now)
+__attribute__((hot)) void vb_roce_requester_arm(struct vb_roce_qp *qp, uint64_t now)
 {
 	if (!qp->rq.retry_at && retry_time(qp))
 		qp->rq.retry_at = now + next_retry(qp);
@@ -67,7 +67,7 @@ void vb_roce_requester_arm(struct vb_roce_qp *qp, uint64_t now)
 		qp->rq.probe_at = now + probe_time(qp);
 }
 
-void vb_roce_requester_progressed(struct vb_roce_qp *qp, uint64_t now)
+__attribute__((hot)) void vb_roce_requester_progressed(struct vb_roce_qp *qp, uint64_t now)
 {
 	struct vb_roce_requester *rq = &qp->rq;
 

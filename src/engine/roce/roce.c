@@ -156,15 +156,15 @@ static void pause_uc(struct vb_roce_qp *qp, uint64_t now)
 }
 
 /* Would the peer send this packet now? Otherwise the packet does not show that the peer is alive. */
-bool vb_roce_expects(const struct vb_roce_qp *qp, const struct vb_packet *p)
+__attribute__((hot)) bool vb_roce_expects(const struct vb_roce_qp *qp, const struct vb_packet *p)
 {
 	bool request = p->info->flags & VB_REQUEST && p->info->service == vb_roce_service(qp);
 
 	return qp->cfg.type == VB_ROCE_UD || (request && vb_psn_equal(p->bth.psn, qp->rs.epsn));
 }
 
-void vb_roce_input(struct vb_roce_qp *qp, const struct vb_packet *p, const uint8_t *payload,
-                   const struct vb_roce_from *from, uint64_t now)
+__attribute__((hot)) void vb_roce_input(struct vb_roce_qp *qp, const struct vb_packet *p, const uint8_t *payload,
+                                        const struct vb_roce_from *from, uint64_t now)
 {
 	if (!admit_packet(qp, p))
 		return;
@@ -224,12 +224,12 @@ bool vb_roce_input_middle(struct vb_roce_qp *qp, const uint8_t *bytes, size_t le
 	return taken;
 }
 
-uint8_t *vb_roce_payload(const struct vb_roce_out *out, uint8_t opcode)
+__attribute__((hot)) uint8_t *vb_roce_payload(const struct vb_roce_out *out, uint8_t opcode)
 {
 	return out->packet + vb_opcode_info(opcode)->header_len;
 }
 
-void vb_roce_seal(struct vb_roce_qp *qp, struct vb_roce_out *out, struct vb_packet *p)
+__attribute__((hot)) void vb_roce_seal(struct vb_roce_qp *qp, struct vb_roce_out *out, struct vb_packet *p)
 {
 	struct vb_writer w = vb_writer(out->packet, VB_ROCE_MAX_HEADER);
 
@@ -305,7 +305,7 @@ static bool ack_waits(struct vb_roce_qp *qp)
 }
 
 /* Alternates between answers and requests, so that neither starves the other. */
-bool vb_roce_output(struct vb_roce_qp *qp, struct vb_roce_out *out, uint64_t now)
+__attribute__((hot)) bool vb_roce_output(struct vb_roce_qp *qp, struct vb_roce_out *out, uint64_t now)
 {
 	if (out->run.left &&
 	    (out->run.answered ? vb_roce_reply_middle(qp, out) : vb_roce_requester_middle(qp, out, now)))
@@ -359,7 +359,7 @@ static uint64_t earlier_time(uint64_t a, uint64_t b)
 	return !a ? b : !b || a < b ? a : b;
 }
 
-uint64_t vb_roce_deadline(const struct vb_roce_qp *qp)
+__attribute__((hot)) uint64_t vb_roce_deadline(const struct vb_roce_qp *qp)
 {
 	uint64_t at = earlier_time(qp->rq.retry_at,
 	                           earlier_time(qp->rq.probe_at, earlier_time(qp->rq.rnr_at, qp->rq.wake_at)));
@@ -376,7 +376,7 @@ void vb_roce_timeout(struct vb_roce_qp *qp, uint64_t now)
 	vb_roce_requester_timeout(qp, now);
 }
 
-bool vb_roce_silent(const struct vb_roce_qp *qp, uint64_t now)
+__attribute__((hot)) bool vb_roce_silent(const struct vb_roce_qp *qp, uint64_t now)
 {
 	const struct vb_roce_responder *rs = &qp->rs;
 	bool waits = rs->owed == VB_ROCE_ACK && rs->ack_at > now;
@@ -384,12 +384,12 @@ bool vb_roce_silent(const struct vb_roce_qp *qp, uint64_t now)
 	return qp->rq.head == qp->rq.tail && !rs->unanswered && !rs->cnp && (waits || rs->owed == VB_ROCE_NO_ACK);
 }
 
-void vb_roce_ack_now(struct vb_roce_qp *qp)
+__attribute__((hot)) void vb_roce_ack_now(struct vb_roce_qp *qp)
 {
 	qp->rs.ack_at = 0;
 }
 
-void vb_roce_ack_all(struct vb_roce_qp *qp)
+__attribute__((hot)) void vb_roce_ack_all(struct vb_roce_qp *qp)
 {
 	struct vb_roce_responder *rs = &qp->rs;
 

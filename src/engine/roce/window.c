@@ -23,7 +23,7 @@ void vb_roce_window_init(struct vb_roce_window *w, uint32_t max, uint32_t mtu)
 	w->slow_start_below = w->max;
 }
 
-void vb_roce_window_rtt(struct vb_roce_window *w, uint64_t rtt, bool first, uint64_t now)
+__attribute__((hot)) void vb_roce_window_rtt(struct vb_roce_window *w, uint64_t rtt, bool first, uint64_t now)
 {
 	if (!rtt)
 		rtt = 1;
@@ -87,7 +87,7 @@ static bool delay_known(const struct vb_roce_window *w, uint64_t now)
 	return now - w->rtt_at < KNOWN * w->srtt;
 }
 
-bool vb_roce_window_crowded(const struct vb_roce_window *w)
+__attribute__((hot)) bool vb_roce_window_crowded(const struct vb_roce_window *w)
 {
 	uint64_t rtt = least_of_late(w);
 
@@ -152,7 +152,7 @@ static uint32_t growth_step(const struct vb_roce_window *w, uint64_t now)
 	return step < w->packets ? step : w->packets;
 }
 
-void vb_roce_window_acked(struct vb_roce_window *w, uint32_t packets, bool full, uint64_t now)
+__attribute__((hot)) void vb_roce_window_acked(struct vb_roce_window *w, uint32_t packets, bool full, uint64_t now)
 {
 	count_carried(w, packets, now);
 	if (!full)
@@ -250,7 +250,7 @@ void vb_roce_window_marked(struct vb_roce_window *w, uint64_t now)
 	reduce_window(w, 12, 1, now);
 }
 
-uint64_t vb_roce_window_patience(const struct vb_roce_window *w, uint64_t least)
+__attribute__((hot)) uint64_t vb_roce_window_patience(const struct vb_roce_window *w, uint64_t least)
 {
 	uint64_t spread = 4 * w->rttvar > w->srtt / 2 ? 4 * w->rttvar : w->srtt / 2;
 	uint64_t rto = w->srtt ? w->srtt + spread : RTT_UNKNOWN;
@@ -258,7 +258,7 @@ uint64_t vb_roce_window_patience(const struct vb_roce_window *w, uint64_t least)
 	return rto > least ? rto : least;
 }
 
-uint64_t vb_roce_window_stall(const struct vb_roce_window *w)
+__attribute__((hot)) uint64_t vb_roce_window_stall(const struct vb_roce_window *w)
 {
 	if (!w->srtt || w->rtt_min >= LONG_PATH)
 		return 0;

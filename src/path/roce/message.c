@@ -109,7 +109,7 @@ static bool segment_is_set(struct vb_tx *tx, const struct vb_tx_message *m, uint
 	return tx->segment[v6] == size;
 }
 
-static void control_of(struct vb_tx *tx, struct control *c, const struct vb_tx_message *m)
+static __attribute__((hot)) void control_of(struct vb_tx *tx, struct control *c, const struct vb_tx_message *m)
 {
 	const struct vb_roce_addr *to = &m->to;
 	bool hops = !hops_are_set(tx, to), source = needs_source(tx, to);
@@ -160,7 +160,7 @@ static void fill_gaps(struct vb_tx *tx, struct vb_tx_message *m)
 }
 
 /* Fills tx->pieces with the message's parts in the stage, in the program's memory and in its slot. Returns how many. */
-static size_t lay_pieces(struct vb_tx *tx, const struct vb_tx_message *m)
+static __attribute__((hot)) size_t lay_pieces(struct vb_tx *tx, const struct vb_tx_message *m)
 {
 	struct iovec *p = tx->pieces;
 	uint32_t at = m->at;
@@ -310,7 +310,7 @@ static int send_train(struct vb_tx *tx, const struct vb_tx_message *m)
 }
 
 /* Returns 0, EAGAIN, or another errno value: the message is then lost, and the requester retries it. */
-static int send_one(struct vb_tx *tx, struct vb_tx_message *m)
+static __attribute__((hot)) int send_one(struct vb_tx *tx, struct vb_tx_message *m)
 {
 	struct control c;
 	struct sockaddr_storage sa;
@@ -391,7 +391,7 @@ static void report_refusal(const struct vb_tx_message *m, int err)
 		                      : " (verbena doctor looks for the reason)");
 }
 
-bool vb_tx_flush(struct vb_tx *tx)
+__attribute__((hot)) bool vb_tx_flush(struct vb_tx *tx)
 {
 	while (tx->sent < tx->n) {
 		struct vb_tx_message *m = &tx->msg[tx->sent];

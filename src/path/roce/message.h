@@ -68,14 +68,15 @@ struct vb_tx {
 	const struct vb_qp *qp;         /* whose packets are added */
 	uint32_t qpn;                   /* its number: it may end before packets that wait */
 	struct vb_flow flow;            /* addresses and ports of the last message */
-	struct vb_icrc_cache icrc;
-	struct vb_icrc_known *known; /* cached parts of the ICRC for that flow, or NULL */
+	struct vb_icrc_known *known;    /* cached parts of the ICRC for that flow, or NULL */
+	uint32_t long_sends;            /* of requests, until slots is asked for */
+	bool no_slots;                  /* the kernel has none */
+	struct vb_udp_slots *slots;     /* NULL: not needed yet */
+	/* a short send needs the first of each: they are on the page of what is above */
 	struct vb_tx_message msg[VB_TX_MESSAGES];
-	struct vb_tx_gap gap[VB_TX_GAPS];
-	uint32_t long_sends;        /* of requests, until slots is asked for */
-	bool no_slots;              /* the kernel has none */
-	struct vb_udp_slots *slots; /* NULL: not needed yet */
 	struct iovec pieces[2 * VB_TX_SEGMENTS + 1];
+	struct vb_icrc_cache icrc;
+	struct vb_tx_gap gap[VB_TX_GAPS];
 	uint8_t stage[VB_TX_STAGE + 64]; /* copies of 64 bytes may reach beyond the end */
 };
 

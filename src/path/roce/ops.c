@@ -47,7 +47,8 @@ static bool place_past(struct vb_roce_path *path, uint8_t *dst, const uint8_t *s
  * retried and its data is probably not in the near cache, it computes the sum in place and the kernel gathers the data:
  * this is slower than a copy within the cache, but faster than a copy from memory.
  */
-static bool place_payload(struct vb_roce_path *path, uint8_t *dst, const uint8_t *src, uint32_t len, uint64_t region)
+static __attribute__((hot)) bool place_payload(struct vb_roce_path *path, uint8_t *dst, const uint8_t *src,
+                                               uint32_t len, uint64_t region)
 {
 	if (len % 256 || !len || !vb_guard_can_sum())
 		return copied_out(path, vb_guard_copy(dst, src, len), len);
@@ -68,7 +69,8 @@ static bool place_payload(struct vb_roce_path *path, uint8_t *dst, const uint8_t
 	return copied_out(path, true, in_place ? 0 : len);
 }
 
-static bool fetch_payload(void *own, const struct vb_work *work, uint32_t offset, void *dst, uint32_t len)
+static __attribute__((hot)) bool fetch_payload(void *own, const struct vb_work *work, uint32_t offset, void *dst,
+                                               uint32_t len)
 {
 	struct vb_roce_path *path = ((struct vb_qp *)own)->roce;
 	const struct vb_known *k = vb_queue_pieces(own, &path->known, work, 0);
@@ -87,19 +89,20 @@ static bool scatter_payload(void *own, const struct vb_work *work, uint32_t offs
 	return copied_in(path, k && vb_copy_to(k->iov, k->n, offset, bytes, len), len);
 }
 
-static bool scatter_receive(void *own, uint32_t offset, const void *bytes, uint32_t len)
+static __attribute__((hot)) bool scatter_receive(void *own, uint32_t offset, const void *bytes, uint32_t len)
 {
 	return copied_in(((struct vb_qp *)own)->roce, vb_receive_store(own, offset, bytes, len), len);
 }
 
-static uint32_t posted_receives(void *own)
+static __attribute__((hot)) uint32_t posted_receives(void *own)
 {
 	struct vb_qp *qp = own;
 
 	return qp->srq || qp->type == IBV_QPT_XRC_RECV ? UINT32_MAX : vb_rq_count(&qp->rq);
 }
 
-static bool memory_named(struct vb_qp *qp, uint32_t rkey, uint64_t va, uint32_t len, uint32_t access, uint64_t *at)
+static __attribute__((hot)) bool memory_named(struct vb_qp *qp, uint32_t rkey, uint64_t va, uint32_t len,
+                                              uint32_t access, uint64_t *at)
 {
 	const struct vb_mr_view *view = vb_queue_find_region(qp, &qp->roce->known, rkey) ? &qp->roce->known.view : NULL;
 
@@ -108,14 +111,15 @@ static bool memory_named(struct vb_qp *qp, uint32_t rkey, uint64_t va, uint32_t 
 	return vb_access_denied(qp, view, rkey, va, len, access);
 }
 
-static bool check_memory(void *own, uint32_t rkey, uint64_t va, uint32_t len, enum vb_right access)
+static __attribute__((hot)) bool check_memory(void *own, uint32_t rkey, uint64_t va, uint32_t len, enum vb_right access)
 {
 	uint64_t at;
 
 	return memory_named(own, rkey, va, len, vb_ibv_access_of(access), &at);
 }
 
-static bool write_memory(void *own, uint32_t rkey, uint64_t va, const void *bytes, uint32_t len, bool last)
+static __attribute__((hot)) bool write_memory(void *own, uint32_t rkey, uint64_t va, const void *bytes, uint32_t len,
+                                              bool last)
 {
 	uint64_t at;
 

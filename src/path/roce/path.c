@@ -266,7 +266,7 @@ static void roce_next_psns(const struct vb_qp *qp, uint32_t *sq_psn, uint32_t *r
 
 /* --- operation --- */
 
-void vb_roce_set_due(struct vb_qp *qp, uint64_t at)
+__attribute__((hot)) void vb_roce_set_due(struct vb_qp *qp, uint64_t at)
 {
 	atomic_store(&qp->due, at);
 	if (!at)
@@ -309,7 +309,7 @@ static bool is_send(uint8_t opcode)
  * the peer's reply arrives, and may otherwise have no room in its send queue. After writes it stays behind them: as
  * soon as its own request completes, a receiver may poll only its memory.
  */
-static void emit_packets(struct vb_qp *qp, uint64_t now)
+static __attribute__((hot)) void emit_packets(struct vb_qp *qp, uint64_t now)
 {
 	struct vb_roce_path *path = qp->roce;
 	bool paced = qp->type == IBV_QPT_UC;
@@ -378,7 +378,7 @@ static void roce_last_words(struct vb_qp *qp)
 }
 
 /* Moves the queue pair to the error state if its engine has failed. Under progress + sq_lock. */
-static void roce_settle(struct vb_qp *qp)
+static __attribute__((hot)) void roce_settle(struct vb_qp *qp)
 {
 	struct vb_context *ctx = VB_CONTEXT_OF(qp);
 	unsigned event = qp->roce ? qp->roce->failed : VB_WORK_EVENT_NONE;
@@ -418,7 +418,7 @@ static bool answers_by_send(struct vb_qp *qp)
 	       (opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM || opcode == IBV_WR_SEND_WITH_INV);
 }
 
-static enum vb_sq_status roce_kick(struct vb_qp *qp)
+static __attribute__((hot)) enum vb_sq_status roce_kick(struct vb_qp *qp)
 {
 	uint64_t now = vb_now(), due = atomic_load_explicit(&qp->due, memory_order_relaxed);
 
@@ -434,7 +434,7 @@ static enum vb_sq_status roce_kick(struct vb_qp *qp)
 	return qp->roce->failed ? VB_SQ_FAILED : VB_SQ_GOOD;
 }
 
-static unsigned roce_visit(struct vb_qp *qp, bool finish)
+static __attribute__((hot)) unsigned roce_visit(struct vb_qp *qp, bool finish)
 {
 	uint64_t due = atomic_load_explicit(&qp->due, memory_order_relaxed), now;
 
@@ -454,7 +454,7 @@ static unsigned roce_visit(struct vb_qp *qp, bool finish)
 	return 1;
 }
 
-struct vb_qp *vb_find_roce_receiver(struct vb_node *node, uint32_t qpn)
+__attribute__((hot)) struct vb_qp *vb_find_roce_receiver(struct vb_node *node, uint32_t qpn)
 {
 	struct vb_qp *qp = atomic_load_explicit(&node->qps[VB_QP_INDEX(qpn)], memory_order_relaxed);
 
@@ -474,8 +474,8 @@ bool vb_roce_path_middle(struct vb_qp *qp, const uint8_t *bytes, size_t len, uin
 	       vb_roce_input_middle(&path->q, bytes, len, port, now);
 }
 
-void vb_roce_path_input(struct vb_qp *qp, const struct vb_packet *p, const uint8_t *payload,
-                        const struct vb_roce_from *from, uint64_t now)
+__attribute__((hot)) void vb_roce_path_input(struct vb_qp *qp, const struct vb_packet *p, const uint8_t *payload,
+                                             const struct vb_roce_from *from, uint64_t now)
 {
 	if (atomic_load_explicit(&qp->state, memory_order_relaxed) < IBV_QPS_RTR) {
 		VB_COUNT(drop_state, 1);
@@ -496,7 +496,7 @@ void vb_roce_path_input_unknown(struct vb_qp *qp, const struct vb_bth *bth)
 	roce_settle(qp);
 }
 
-void vb_roce_path_answer(struct vb_qp *qp, uint64_t now, bool crowded)
+__attribute__((hot)) void vb_roce_path_answer(struct vb_qp *qp, uint64_t now, bool crowded)
 {
 	if (qp->type == IBV_QPT_UD)
 		return;

@@ -9,8 +9,6 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "broker/proto/proto.h"
 #include "capture/capture.h"
@@ -21,34 +19,40 @@
 #include "net/udp.h"
 #include "path/roce/fault.h"
 #include "path/roce/roce.h"
+#include "util/syscall.h"
 
 #define BATCH 8u            /* the most datagrams of one recvmmsg */
 #define BUFFER 65536u       /* bytes; the longest datagram that UDP_GRO makes */
 #define ENOUGH (2 * BUFFER) /* bytes; larger batches would not stay in the near cache */
+#define SOON 1024u          /* bytes of a datagram that takes no time to process */
 #define ECN_CE 3
 
+/* What a short datagram needs comes first, so that it is on one page or two. */
 struct vb_roce_rx {
 	int fd;
-	bool relayed; /* each message of fd starts with a relay head; see struct vb_roce_sockets */
-	bool framed;  /* see struct vb_roce_sockets */
-	bool crowded; /* the last relay head reports that the socket's buffer fills up */
-	struct vb_relay_head head[BATCH];
-	struct iovec with_head[BATCH][2];
-	unsigned vlen;         /* datagrams per call: more after a call that returned several */
+	bool relayed;          /* each message of fd starts with a relay head; see struct vb_roce_sockets */
+	bool framed;           /* see struct vb_roce_sockets */
+	bool crowded;          /* the last relay head reports that the socket's buffer fills up */
+	bool touched_uc;       /* one of `touched` is UC */
+	bool filled;           /* the last call returned as many datagrams as it could */
+	unsigned vlen;         /* datagrams per call: more after two calls that returned as many */
+	unsigned prepared;     /* so many of mh can be passed to the kernel */
 	struct vb_qp *touched; /* queue pairs that must answer after the batch, by touched_next */
-	bool touched_uc;       /* one of them is UC */
 	struct vb_qp *locked;  /* the QP whose sq_lock is held: consecutive packets are often for one queue pair */
 	struct vb_qp *run;     /* the same QP, if the last packet of this datagram was for it */
 	struct vb_roce_fault *fault, *disarmed; /* fault: NULL if no rule acts on packets that arrive. Under progress */
 	unsigned next, n;                       /* of the last batch: taken; received */
 	size_t train_at;                        /* of the train that is next: taken */
 	_Atomic uint64_t waits_since;           /* a datagram of it waits for a receive, ns; 0: none does. starving.c */
-	struct vb_icrc_cache icrc;
+	uint64_t now; /* arrival of the last datagram if it was short: hardly earlier than now; else 0 */
+	uint8_t *buffers;
 	struct mmsghdr mh[BATCH];
 	struct iovec iov[BATCH];
 	struct sockaddr_storage from[BATCH];
 	_Alignas(struct cmsghdr) char control[BATCH][256];
-	uint8_t *buffers;
+	struct vb_icrc_cache icrc;
+	struct vb_relay_head head[BATCH];
+	struct iovec with_head[BATCH][2];
 };
 
 struct vb_roce_rx *vb_roce_rx_new(int fd, bool relayed)
@@ -73,6 +77,7 @@ struct vb_roce_rx *vb_roce_rx_new(int fd, bool relayed)
 void vb_roce_rx_frame(struct vb_roce_rx *rx)
 {
 	rx->framed = true;
+	rx->prepared = 0;
 }
 
 void vb_roce_rx_replace(struct vb_roce_rx *rx, int fd)
@@ -144,14 +149,14 @@ static bool socket_crowded(const struct vb_roce_rx *rx)
 	return info[SK_MEMINFO_RMEM_ALLOC] > info[SK_MEMINFO_RCVBUF] / 4;
 }
 
-static void unlock_qp(struct vb_roce_rx *rx)
+static __attribute__((hot)) void unlock_qp(struct vb_roce_rx *rx)
 {
 	if (rx->locked)
 		vb_unlock(&rx->locked->sq_lock);
 	rx->locked = rx->run = NULL;
 }
 
-static void lock_qp(struct vb_roce_rx *rx, struct vb_qp *qp)
+static __attribute__((hot)) void lock_qp(struct vb_roce_rx *rx, struct vb_qp *qp)
 {
 	if (rx->locked == qp)
 		return;
@@ -162,13 +167,14 @@ static void lock_qp(struct vb_roce_rx *rx, struct vb_qp *qp)
 		vb_roce_path_locked(qp->roce);
 }
 
-void vb_roce_answer_batch(struct vb_roce_rx *rx)
+__attribute__((hot)) void vb_roce_answer_batch(struct vb_roce_rx *rx)
 {
 	unlock_qp(rx);
-	uint64_t now = rx->touched ? vb_now() : 0;
+	uint64_t now = !rx->touched ? 0 : rx->now ? rx->now : vb_now();
 	bool full = rx->touched_uc && socket_crowded(rx);
 
 	rx->touched_uc = false;
+	rx->now = 0;
 	while (rx->touched) {
 		struct vb_qp *qp = rx->touched;
 
@@ -178,6 +184,16 @@ void vb_roce_answer_batch(struct vb_roce_rx *rx)
 	}
 }
 
+/* By words, without a call of memcmp(3). */
+static inline bool same_gid(const uint8_t a[VB_GID_LEN], const uint8_t b[VB_GID_LEN])
+{
+	uint64_t x[2], y[2];
+
+	memcpy(x, a, sizeof(x));
+	memcpy(y, b, sizeof(y));
+	return !((x[0] ^ y[0]) | (x[1] ^ y[1]));
+}
+
 /* IBA 9.6.1.2: source and destination must be those of the path. UD accepts datagrams from any source. */
 static inline bool from_its_peer(const struct vb_qp *qp, const struct vb_roce_arrival *a)
 {
@@ -185,9 +201,8 @@ static inline bool from_its_peer(const struct vb_qp *qp, const struct vb_roce_ar
 
 	if (qp->ib != (a->flow.link != VB_LINK_UDP))
 		return false;
-	return qp->type == IBV_QPT_UD ||
-	       (a->flow.slid == path->dlid && a->flow.dlid == path->slid &&
-	        !memcmp(a->flow.src, path->dst, VB_GID_LEN) && !memcmp(a->flow.dst, path->src, VB_GID_LEN));
+	return qp->type == IBV_QPT_UD || (a->flow.slid == path->dlid && a->flow.dlid == path->slid &&
+	                                  same_gid(a->flow.src, path->dst) && same_gid(a->flow.dst, path->src));
 }
 
 /* The 40 bytes before a datagram. On an InfiniBand link: its GRH, or zeros. */
@@ -204,8 +219,8 @@ static void put_grh(uint8_t grh[VB_GRH_LEN], const struct vb_roce_arrival *a, si
 	memcpy(grh, front + VB_LRH_LEN, VB_GRH_LEN);
 }
 
-void vb_roce_to_qp(struct vb_roce_rx *rx, struct vb_qp *qp, const struct vb_roce_arrival *a, const struct vb_packet *p,
-                   const uint8_t *bytes, size_t len)
+__attribute__((hot)) void vb_roce_to_qp(struct vb_roce_rx *rx, struct vb_qp *qp, const struct vb_roce_arrival *a,
+                                        const struct vb_packet *p, const uint8_t *bytes, size_t len)
 {
 	uint8_t grh[VB_GRH_LEN];
 	struct vb_roce_from from = {.congested = !qp->ib && (a->ip.traffic_class & 3) == ECN_CE,
@@ -241,8 +256,8 @@ static void unknown_opcode(struct vb_node *node, struct vb_roce_rx *rx, const st
 	remember_to_answer(rx, qp);
 }
 
-void vb_roce_packet(struct vb_node *node, struct vb_roce_rx *rx, const struct vb_roce_arrival *a, const uint8_t *bytes,
-                    size_t len)
+__attribute__((hot)) void vb_roce_packet(struct vb_node *node, struct vb_roce_rx *rx, const struct vb_roce_arrival *a,
+                                         const uint8_t *bytes, size_t len)
 {
 	struct vb_packet p;
 	enum vb_verdict verdict = vb_packet_decode(&p, bytes, len);
@@ -300,8 +315,8 @@ static void show_arrival(struct vb_node *node, const struct vb_roce_arrival *a, 
 		vb_capture_roce(&of, &a->flow, &a->ip, &iov, 1, 0, n);
 }
 
-static void take_whole_packet(struct vb_node *node, struct vb_roce_rx *rx, struct vb_roce_arrival *a, uint8_t *bytes,
-                              size_t n)
+static __attribute__((hot)) void take_whole_packet(struct vb_node *node, struct vb_roce_rx *rx,
+                                                   struct vb_roce_arrival *a, uint8_t *bytes, size_t n)
 {
 	if (n < VB_BTH_LEN + VB_ICRC_LEN || !icrc_right(rx, a, &a->ip.id, bytes, n)) {
 		if (vb_capturing())
@@ -338,8 +353,8 @@ static void take_released(struct vb_node *node, struct vb_roce_rx *rx)
 	}
 }
 
-static void take_packet(struct vb_node *node, struct vb_roce_rx *rx, struct vb_roce_arrival *a, uint8_t *bytes,
-                        size_t n)
+static __attribute__((hot)) void take_packet(struct vb_node *node, struct vb_roce_rx *rx, struct vb_roce_arrival *a,
+                                             uint8_t *bytes, size_t n)
 {
 	if (__builtin_expect(!rx->fault || n > VB_ROCE_PACKET_MAX, 1)) {
 		take_whole_packet(node, rx, a, bytes, n);
@@ -450,7 +465,7 @@ static bool take_train(struct vb_node *node, struct vb_roce_rx *rx, uint8_t *byt
 }
 
 /* False: the rest of it waits. */
-static bool take_datagram(struct vb_node *node, struct vb_roce_rx *rx, unsigned i, size_t len)
+static __attribute__((hot)) bool take_datagram(struct vb_node *node, struct vb_roce_rx *rx, unsigned i, size_t len)
 {
 	uint8_t *bytes = rx->buffers + (size_t)i * BUFFER;
 	struct vb_udp_arrival came;
@@ -473,6 +488,7 @@ static bool take_datagram(struct vb_node *node, struct vb_roce_rx *rx, unsigned 
 	uint32_t seg = came.seg && came.seg <= len ? came.seg : (uint32_t)len;
 
 	rx->run = NULL;
+	rx->now = len <= SOON ? a.now : 0;
 	VB_COUNT(rx_packets, (len + seg - 1) / seg);
 	VB_COUNT(rx_bytes, len);
 	/* Process an acknowledgement at the end of the datagram before the requests in it: a program expects its send
@@ -491,7 +507,7 @@ static bool take_datagram(struct vb_node *node, struct vb_roce_rx *rx, unsigned 
 	return true;
 }
 
-static void prepare_buffer(struct vb_roce_rx *rx, unsigned i)
+static __attribute__((hot)) void prepare_buffer(struct vb_roce_rx *rx, unsigned i)
 {
 	rx->iov[i] = (struct iovec){rx->buffers + (size_t)i * BUFFER, BUFFER};
 	rx->mh[i].msg_hdr = (struct msghdr){.msg_name = &rx->from[i],
@@ -509,35 +525,38 @@ static void prepare_buffer(struct vb_roce_rx *rx, unsigned i)
 	rx->mh[i].msg_hdr = (struct msghdr){.msg_iov = rx->with_head[i], .msg_iovlen = 2};
 }
 
-/* Under progress. As system calls, they are no cancellation points, which also saves time in polls that find nothing. */
-static long receive_batch(struct vb_roce_rx *rx)
+/* Under progress. No cancellation points. Returns the number of datagrams, or -errno. */
+static __attribute__((hot)) long receive_batch(struct vb_roce_rx *rx)
 {
 	if (rx->vlen > 1)
-		return syscall(SYS_recvmmsg, rx->fd, rx->mh, rx->vlen, MSG_DONTWAIT, NULL);
-	long len = syscall(SYS_recvmsg, rx->fd, &rx->mh[0].msg_hdr, MSG_DONTWAIT);
+		return vb_syscall(SYS_recvmmsg, rx->fd, (long)rx->mh, rx->vlen, MSG_DONTWAIT, 0, 0);
+	long len = vb_syscall(SYS_recvmsg, rx->fd, (long)&rx->mh[0].msg_hdr, MSG_DONTWAIT, 0, 0, 0);
 
 	rx->mh[0].msg_len = len < 0 ? 0 : (unsigned)len;
-	return len < 0 ? -1 : 1;
+	return len < 0 ? len : 1;
 }
 
 /* What of the last batch waits goes first. */
-static bool next_batch(struct vb_roce_rx *rx)
+static __attribute__((hot)) bool next_batch(struct vb_roce_rx *rx)
 {
 	if (rx->next < rx->n)
 		return true;
-	for (unsigned i = 0; i < rx->vlen; i++)
-		prepare_buffer(rx, i);
+	for (; rx->prepared < rx->vlen; rx->prepared++)
+		prepare_buffer(rx, rx->prepared);
 	long n = receive_batch(rx);
 
 	rx->next = 0;
 	rx->n = n > 0 ? (unsigned)n : 0;
+	if (rx->n)
+		rx->prepared = 0; /* the kernel has changed the lengths */
 	return rx->n;
 }
 
-static unsigned poll_rx(struct vb_node *node, struct vb_roce_rx *rx)
+static __attribute__((hot)) unsigned poll_rx(struct vb_node *node, struct vb_roce_rx *rx)
 {
 	if (!next_batch(rx)) {
 		rx->vlen = 1;
+		rx->filled = false;
 		return 0;
 	}
 	unsigned first = rx->next, n = rx->n;
@@ -548,14 +567,17 @@ static unsigned poll_rx(struct vb_node *node, struct vb_roce_rx *rx)
 	vb_roce_answer_batch(rx);
 	if (rx->next < n)
 		return rx->next - first;
+	bool full = n == rx->vlen;
+
 	if (bytes >= ENOUGH)
 		rx->vlen = ENOUGH / BUFFER;
-	else if (n == rx->vlen && rx->vlen < BATCH)
+	else if (full && rx->filled && rx->vlen < BATCH)
 		rx->vlen *= 2;
+	rx->filled = full;
 	return n - first;
 }
 
-unsigned vb_roce_poll(struct vb_node *node)
+__attribute__((hot)) unsigned vb_roce_poll(struct vb_node *node)
 {
 	struct vb_roce_rx *rx = node->io->roce->rx;
 

@@ -39,7 +39,7 @@ void vb_tx_free(struct vb_tx *tx)
 	free(tx);
 }
 
-struct vb_tx *vb_tx_of(struct vb_roce_sockets *s, uint32_t qpn, uint32_t dest_qpn)
+__attribute__((hot)) struct vb_tx *vb_tx_of(struct vb_roce_sockets *s, uint32_t qpn, uint32_t dest_qpn)
 {
 	/* The destination's lane counts most, so that a flow has packets for one program only, which the kernel may
 	 * merge. */
@@ -82,7 +82,7 @@ bool vb_tx_is_held(struct vb_tx *tx)
 	return true;
 }
 
-bool vb_tx_begin(struct vb_tx *tx, const struct vb_qp *qp)
+__attribute__((hot)) bool vb_tx_begin(struct vb_tx *tx, const struct vb_qp *qp)
 {
 	if (!atomic_load_explicit(&tx->sockets->up, memory_order_acquire))
 		return false;
@@ -120,7 +120,7 @@ static uint8_t *next_packet(struct vb_tx *tx, const struct vb_roce_addr *to)
 	return tx->stage + tx->used + vb_link_front_len(to->link);
 }
 
-uint8_t *vb_tx_room(struct vb_tx *tx, const struct vb_roce_addr *to)
+__attribute__((hot)) uint8_t *vb_tx_room(struct vb_tx *tx, const struct vb_roce_addr *to)
 {
 	if (__builtin_expect(must_go(tx), 0) && !vb_tx_flush(tx))
 		return NULL;
@@ -128,14 +128,14 @@ uint8_t *vb_tx_room(struct vb_tx *tx, const struct vb_roce_addr *to)
 }
 
 /* From the first byte of a packet of len bytes (BTH to payload) to its last: what the stage holds of it. */
-uint32_t vb_tx_apart(const struct vb_roce_addr *to, size_t len)
+__attribute__((hot)) uint32_t vb_tx_apart(const struct vb_roce_addr *to, size_t len)
 {
 	size_t front = vb_link_front_len(to->link);
 
 	return (uint32_t)(front + len + VB_ICRC_LEN + (front ? VB_VCRC_LEN : 0));
 }
 
-static bool same_addr(const struct vb_roce_addr *a, const struct vb_roce_addr *b)
+static __attribute__((hot)) bool same_addr(const struct vb_roce_addr *a, const struct vb_roce_addr *b)
 {
 	uint64_t x[6], y[6];
 
@@ -147,8 +147,8 @@ static bool same_addr(const struct vb_roce_addr *a, const struct vb_roce_addr *b
 
 /* Returns the message to which a packet of this size may be added, or NULL. request: see is_request. Others do not join
  * what is in a slot, because it could not be sent from there then. */
-static struct vb_tx_message *message_to_join(struct vb_tx *tx, const struct vb_roce_addr *to, uint32_t size,
-                                             bool request)
+static __attribute__((hot)) struct vb_tx_message *message_to_join(struct vb_tx *tx, const struct vb_roce_addr *to,
+                                                                  uint32_t size, bool request)
 {
 	struct vb_tx_message *m = tx->n > tx->sent ? &tx->msg[tx->n - 1] : NULL;
 
@@ -186,8 +186,8 @@ static void add_frame(const struct vb_tx *tx, const struct vb_roce_addr *to, uin
 
 /* Adds the ICRC to the next packet of m, and what an InfiniBand link has around it. The kernel numbers the
  * identifications of a send's segments from 0; links have none. */
-static void seal_laid(struct vb_tx *tx, struct vb_tx_message *m, uint8_t *packet, uint32_t len,
-                      const struct vb_tx_laid *laid)
+static __attribute__((hot)) void seal_laid(struct vb_tx *tx, struct vb_tx_message *m, uint8_t *packet, uint32_t len,
+                                           const struct vb_tx_laid *laid)
 {
 	if (laid && laid->at && laid->at + laid->len == packet + len)
 		seal_summed(tx, m, packet, laid);
@@ -200,7 +200,7 @@ static void seal_laid(struct vb_tx *tx, struct vb_tx_message *m, uint8_t *packet
 /* Is it a send or write of a reliable connection, for the first time? If it is repeated, the acknowledgement may be for
  * the first one, while this one waits in the receiver's socket. With fault injection packets of other queue pairs come
  * between. */
-static bool is_request(const struct vb_tx *tx, uint8_t opcode)
+static __attribute__((hot)) bool is_request(const struct vb_tx *tx, uint8_t opcode)
 {
 	const struct vb_opcode_info *info = vb_opcode_info(opcode);
 
@@ -209,7 +209,8 @@ static bool is_request(const struct vb_tx *tx, uint8_t opcode)
 }
 
 /* Adds the packet at stage + used to the last message, or to a new one. */
-static void append_packet(struct vb_tx *tx, const struct vb_roce_addr *to, uint32_t len, const struct vb_tx_laid *laid)
+static __attribute__((hot)) void append_packet(struct vb_tx *tx, const struct vb_roce_addr *to, uint32_t len,
+                                               const struct vb_tx_laid *laid)
 {
 	uint8_t *packet = next_packet(tx, to);
 	uint32_t size = vb_tx_apart(to, len);
@@ -317,8 +318,8 @@ uint64_t vb_tx_serve_faults(struct vb_tx *tx)
 	return all ? at : vb_now() + VB_TX_AGAIN;
 }
 
-void vb_tx_add(struct vb_tx *tx, const struct vb_roce_addr *to, size_t header_len, size_t len,
-               const struct vb_tx_laid *laid)
+__attribute__((hot)) void vb_tx_add(struct vb_tx *tx, const struct vb_roce_addr *to, size_t header_len, size_t len,
+                                    const struct vb_tx_laid *laid)
 {
 	if (__builtin_expect(!open_for(tx, to), 0)) {
 		VB_COUNT(tx_refused, 1);
@@ -332,7 +333,7 @@ void vb_tx_add(struct vb_tx *tx, const struct vb_roce_addr *to, size_t header_le
 
 /* If the only waiting message can take the packet, they share one send. Otherwise the packet becomes a message of its
  * own, which is sent first. */
-void vb_tx_add_ahead(struct vb_tx *tx, const struct vb_roce_addr *to, size_t len)
+__attribute__((hot)) void vb_tx_add_ahead(struct vb_tx *tx, const struct vb_roce_addr *to, size_t len)
 {
 	unsigned waits = tx->n - tx->sent;
 	bool alone = !tx->fault && waits && tx->n < VB_TX_MESSAGES &&
@@ -391,7 +392,7 @@ void vb_tx_add_more(struct vb_tx *tx, uint32_t n, size_t len, const struct vb_tx
 	tx->full += m->n == VB_TX_SEGMENTS || m->len + m->seg > VB_TX_SEND_MAX;
 }
 
-bool vb_tx_end(struct vb_tx *tx)
+__attribute__((hot)) bool vb_tx_end(struct vb_tx *tx)
 {
 	bool all = !tx->n || vb_tx_flush(tx);
 

@@ -47,7 +47,7 @@ static void roce_free(struct vb_node *node)
 	node->io->roce = NULL;
 }
 
-static unsigned roce_poll(struct vb_node *node, bool finish)
+static __attribute__((hot)) unsigned roce_poll(struct vb_node *node, bool finish)
 {
 	(void)finish;
 	if (!atomic_load_explicit(&node->io->roce->up, memory_order_relaxed))

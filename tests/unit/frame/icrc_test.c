@@ -350,6 +350,21 @@ static void packets_of_a_flow_that_take_turns_are_known_at_once(void)
 	}
 }
 
+static void a_cached_flow_gives_the_icrc_of_every_identification(void)
+{
+	static struct vb_icrc_cache cache;
+	uint8_t packet[VB_BTH_LEN + 12] = {0};
+	const struct vb_flow f[] = {random_flow(false), random_flow(true)};
+
+	for (uint32_t id = 0; id <= UINT16_MAX; id++) {
+		for (int i = 0; i < 2; i++) {
+			ref_random_bytes(packet, sizeof(packet));
+			CHECK(vb_icrc_packet(&cache, &f[i], (uint16_t)id, packet, sizeof(packet)) ==
+			      vb_icrc_start(&f[i], (uint16_t)id, packet, sizeof(packet), sizeof(packet) + VB_ICRC_LEN));
+		}
+	}
+}
+
 int main(void)
 {
 	RUN(both_crcs_are_the_standard_one);
@@ -365,5 +380,6 @@ int main(void)
 	RUN(a_single_flipped_bit_never_has_an_identification_that_fits);
 	RUN(what_is_no_packet_is_wrong_and_not_read);
 	RUN(packets_of_a_flow_that_take_turns_are_known_at_once);
+	RUN(a_cached_flow_gives_the_icrc_of_every_identification);
 	return 0;
 }
