@@ -26,8 +26,7 @@ struct nb_rbd {
 	rbd_image_t image;
 	uint64_t watch; /* of the image's header, if watching */
 	bool watching;
-	uint64_t fixed; /* the configured size, or 0 */
-	uint32_t wait_ms;
+	uint64_t fixed;                 /* the configured size, or 0 */
 	struct nb_rbd_gateway *gateway; /* NULL: it knows no others */
 	struct nb_config config;        /* a copy, if there is a gateway, to open the image again; or empty */
 
@@ -120,8 +119,8 @@ struct nb_rbd_gateway_place {
 int nb_rbd_gateway_join(const struct nb_rbd_gateway_place *at, const char *name, const char *before, const char *serves,
                         struct nb_rbd_gateway **out, uint32_t *part, char *why);
 int nb_rbd_gateway_start(struct nb_rbd_gateway *w, struct nb_rbd *r); /* 0 or errno */
-void nb_rbd_gateway_leave(struct nb_rbd_gateway *w);                  /* blocks; before the image is closed */
-void nb_rbd_gateway_free(struct nb_rbd_gateway *w);                   /* by the loop */
+void nb_rbd_gateway_leave(struct nb_rbd_gateway *w); /* blocks; before the image is closed */
+void nb_rbd_gateway_free(struct nb_rbd_gateway *w);  /* by the loop */
 /* By the loop: no write is at librbd; a host has sent a write. */
 void nb_rbd_gateway_drained(struct nb_rbd_gateway *w);
 void nb_rbd_gateway_want(struct nb_rbd_gateway *w);

@@ -108,6 +108,7 @@ bool nt_hold_medium(struct nt_server *sv, struct nt_namespace *ns)
 	                           .part = old->part,
 	                           .parts = old->parts,
 	                           .boundary = old->boundary,
+	                           .wait_ms = WAIT_MS,
 	                           .late = old->late};
 	if (old->reservations) {
 		h->reservations = *old->reservations;
