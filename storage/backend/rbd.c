@@ -584,6 +584,8 @@ static void image_close(struct nb_backend *b)
 
 	nb_ring_hold(d->ring);
 	nb_rbd_return_forget(d);
+	if (d->gateway)
+		nb_rbd_gateway_ends(d->gateway);
 	b->changed = NULL;
 	if (d->outstanding)
 		d->closing = true;
