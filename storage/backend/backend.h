@@ -178,7 +178,9 @@ struct nb_backend {
 	const struct nb_port *others;
 	uint32_t other_count;
 	uint32_t boundary;   /* requests that cross multiples of this are slower; 0: none */
+	uint32_t wait_ms;    /* done is called with NB_LATE after this time; 0: never */
 	uint64_t late;       /* requests that were answered with NB_LATE */
+	uint64_t answers;    /* of the medium, also to those; counted only if wait_ms is set */
 	const char *trouble; /* for NB_NOT_IN */
 	/* The thread of the loop calls it, not from within submit. NULL: nobody wants to know. */
 	void (*changed)(struct nb_backend *b, enum nb_change what);

@@ -169,6 +169,7 @@ static void flight_ended(struct nb_post *p)
 	bool unfit = nb_rbd_is_full(error), fits = f->again && r && !error;
 
 	d->heard = coarse_ms();
+	d->b.answers += !unfit;
 	if (f->result == -NB_FENCED)
 		shut_out(d);
 	if (r) {
@@ -287,7 +288,7 @@ static void start_waiting(struct nb_rbd *d)
 static void image_submit(struct nb_backend *b, struct nb_request *r)
 {
 	struct nb_rbd *d = (struct nb_rbd *)b;
-	uint64_t now = coarse_ms(), due = (r->since ? r->since : now) + d->wait_ms;
+	uint64_t now = coarse_ms(), due = (r->since ? r->since : now) + b->wait_ms;
 	struct nb_request **at = &d->waiting;
 
 	if (r->op == NB_FLUSH || b->fenced || d->silent) { /* what is written is durable when librbd answers */
@@ -516,7 +517,7 @@ struct nb_rbd *nb_rbd_new(const struct nb_config *config, struct nb_ring *ring)
 		return NULL;
 	}
 	d->ring = ring;
-	d->wait_ms = config->wait_ms ? config->wait_ms : WAIT_MS;
+	d->b.wait_ms = config->wait_ms ? config->wait_ms : WAIT_MS;
 	d->fixed = config->size;
 	d->flying.end = &d->flying.first;
 	d->clock.turn = image_turn;
@@ -584,6 +585,8 @@ static void image_close(struct nb_backend *b)
 
 	nb_ring_hold(d->ring);
 	nb_rbd_return_forget(d);
+	if (d->gateway)
+		nb_rbd_gateway_ends(d->gateway);
 	b->changed = NULL;
 	d->closing = d->outstanding;
 	nb_rbd_changes_end(d);

@@ -26,8 +26,7 @@ struct nb_rbd {
 	rbd_image_t image;
 	uint64_t watch; /* of the image's header, if watching */
 	bool watching;
-	uint64_t fixed; /* the configured size, or 0 */
-	uint32_t wait_ms;
+	uint64_t fixed;                 /* the configured size, or 0 */
 	struct nb_rbd_gateway *gateway; /* NULL: it knows no others */
 	struct nb_config config;        /* a copy, if there is a gateway, to open the image again; or empty */
 
@@ -120,8 +119,9 @@ struct nb_rbd_gateway_place {
 int nb_rbd_gateway_join(const struct nb_rbd_gateway_place *at, const char *name, const char *before, const char *serves,
                         struct nb_rbd_gateway **out, uint32_t *part, char *why);
 int nb_rbd_gateway_start(struct nb_rbd_gateway *w, struct nb_rbd *r); /* 0 or errno */
-void nb_rbd_gateway_leave(struct nb_rbd_gateway *w);                  /* blocks; before the image is closed */
-void nb_rbd_gateway_free(struct nb_rbd_gateway *w);                   /* by the loop */
+void nb_rbd_gateway_ends(struct nb_rbd_gateway *w);  /* it leaves soon: another of its name may wait for that */
+void nb_rbd_gateway_leave(struct nb_rbd_gateway *w); /* blocks; before the image is closed */
+void nb_rbd_gateway_free(struct nb_rbd_gateway *w);  /* by the loop */
 /* By the loop: no write is at librbd; a host has sent a write. */
 void nb_rbd_gateway_drained(struct nb_rbd_gateway *w);
 void nb_rbd_gateway_want(struct nb_rbd_gateway *w);
@@ -141,6 +141,17 @@ const char *nb_rbd_gateway_client(const struct nb_rbd_gateway *w);
 void nb_rbd_gateway_serves(struct nb_rbd_gateway *w, const char *serves); /* it has changed */
 /* What all gateways of the image must have in common, as one word. */
 void nb_rbd_serves(const struct nb_config *config, uint64_t size, char out[NB_SERVES]);
+
+/* rbd_joined.c: the gateways of this program that have joined and not left yet. The texts are the gateway's. */
+struct nb_rbd_joined {
+	struct nb_rbd_joined *next;
+	const char *object, *name, *client;
+	bool ends;
+};
+void nb_rbd_joined_add(struct nb_rbd_joined *j);
+void nb_rbd_joined_ends(struct nb_rbd_joined *j); /* its image is being closed */
+void nb_rbd_joined_remove(const struct nb_rbd_joined *j);
+bool nb_rbd_joined_ending(const char *object, const char *name, const char *client); /* there is such a one that ends */
 
 /* rbd_watch.c: a watch of an object. None of its calls waits for a cluster that does not answer. Threads of librados call
  * woken when somebody has notified, or the watch has broken: the user then tells nb_rbd_watch_keep so. */

@@ -41,6 +41,7 @@ struct nb_rbd_gateway {
 	uint32_t port_count, other_count;
 	struct nb_port ports[NB_PORTS_OF_ONE], others[NG_PORTS];
 	char serves[NB_SERVES];
+	struct nb_rbd_joined joined;
 	/* of the loop */
 	uint64_t changes, heard; /* the numbers of the last change, and of the last that was answered */
 	struct nr_state shown;
@@ -460,9 +461,27 @@ static int take_client(struct nb_rbd_gateway *w, const char *name, const char *b
 	return fits ? 0 : -ENAMETOOLONG;
 }
 
+/* An earlier opening of this program, which leaves when the cluster has answered its last request, has the name. True:
+ * this one waits for it, and takes its place. */
+static bool follows_ours(struct nb_rbd_gateway *w, char ours[NG_CLIENT])
+{
+	const struct ng_gateway *has = ng_find(&w->g.seen, w->g.name);
+
+	if (!has)
+		return false;
+	if (nb_rbd_joined_ending(w->object, w->g.name, has->client))
+		memcpy(ours, has->client, NG_CLIENT);
+	else if (*ours && !strcmp(has->client, ours)) /* it could not say that it leaves */
+		memcpy(w->g.before, ours, NG_CLIENT);
+	else
+		return false;
+	return true;
+}
+
 static int join_in_time(struct nb_rbd_gateway *w)
 {
 	uint64_t until = steady_ms() + JOIN_MS;
+	char ours[NG_CLIENT] = "";
 
 	while (steady_ms() < until) {
 		enum ng_act act = NG_WAIT;
@@ -470,19 +489,25 @@ static int join_in_time(struct nb_rbd_gateway *w)
 
 		if (error && error != -ECANCELED)
 			return error;
+		if (act == NG_TAKEN && follows_ours(w, ours)) {
+			nap(w, 200);
+			continue;
+		}
 		if (act == NG_TAKEN || act == NG_FULL || act == NG_DIFFERS)
 			return act == NG_TAKEN ? -EADDRINUSE : act == NG_FULL ? -EMFILE : -EMEDIUMTYPE;
 		if (w->g.role != NG_JOINING)
 			return 0;
 		nap(w, 200);
 	}
-	return -ETIMEDOUT;
+	return *ours ? -EALREADY : -ETIMEDOUT;
 }
 
 static void explain(struct nb_rbd_gateway *w, int error, char *why)
 {
 	if (error == -EADDRINUSE)
 		snprintf(why, NB_WHY, "another target is the gateway %s of this image", w->g.name);
+	else if (error == -EALREADY)
+		snprintf(why, NB_WHY, "its earlier opening by this target still waits for the cluster");
 	else if (error == -EMFILE)
 		snprintf(why, NB_WHY, "this image has %u gateways already", NG_GATEWAYS);
 	else if (error == -EMEDIUMTYPE)
@@ -526,6 +551,8 @@ int nb_rbd_gateway_join(const struct nb_rbd_gateway_place *at, const char *name,
 		w->reservations = w->g.seen.reservations;
 		w->enforces = w->reservations.version; /* nothing was admitted yet, and the first request finds it */
 		*out = w;
+		w->joined = (struct nb_rbd_joined){.object = w->object, .name = w->g.name, .client = w->g.client};
+		nb_rbd_joined_add(&w->joined);
 		return 0;
 	}
 	explain(w, error, why);
@@ -546,6 +573,11 @@ int nb_rbd_gateway_start(struct nb_rbd_gateway *w, struct nb_rbd *r)
 	return error;
 }
 
+void nb_rbd_gateway_ends(struct nb_rbd_gateway *w)
+{
+	nb_rbd_joined_ends(&w->joined);
+}
+
 /* Nothing is at librbd any more. */
 void nb_rbd_gateway_leave(struct nb_rbd_gateway *w)
 {
@@ -559,5 +591,6 @@ void nb_rbd_gateway_leave(struct nb_rbd_gateway *w)
 		pthread_join(w->thread, NULL);
 	else
 		look_once(w, &act);
+	nb_rbd_joined_remove(&w->joined);
 	nb_rbd_watch_end(w->watch);
 }

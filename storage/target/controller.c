@@ -247,7 +247,8 @@ static uint64_t earlier(uint64_t a, uint64_t b)
 
 uint64_t nt_target_tick(struct nt_target *t)
 {
-	return earlier(earlier(tick_auth(t), tick_connects(t)), earlier(tick_alive(t), nt_qos_due(t)));
+	return earlier(earlier(tick_auth(t), tick_connects(t)),
+	               earlier(earlier(tick_alive(t), nt_slow_tick(t)), nt_qos_due(t)));
 }
 
 /* ---- properties ---- */

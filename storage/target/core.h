@@ -28,17 +28,20 @@ void nt_start(struct nt_request *r);                 /* it has its memory, or ne
 bool nt_queue_ready(struct nt_queue *q, uint16_t entries);
 
 /* memory.c */
-bool nt_memory_over(const struct nt_request *r); /* its peer has used its share */
-bool nt_memory_take(struct nt_request *r);
-void nt_memory_wait(struct nt_request *r);
+bool nt_memory_get(struct nt_request *r);    /* false: it waits */
 void nt_memory_unwait(struct nt_request *r); /* it does not wait any more */
 void nt_memory_give(struct nt_request *r);
 void nt_memory_leave(struct nt_request *r, struct nb_late *l); /* its buffers go to l, and are freed with it */
 void nt_memory_serve(struct nt_target *t);                     /* gives free memory to those who wait */
+void nt_memory_pace(struct nt_request *r, enum nt_pace pace);  /* it counts there from now on, or waits there */
+uint32_t nt_memory_of_slow(const struct nt_target *t);         /* limit of the memory that counts as NT_SLOW */
 void nt_queue_recount(struct nt_queue *q, struct nt_peer *to); /* charges its requests to another peer */
 /* A command with its data in the capsule waits for a limit: fetches the data, so that its connection goes on. False:
  * too many have done so. */
 bool nt_memory_park(struct nt_request *r);
+
+/* slow.c */
+uint64_t nt_slow_tick(struct nt_target *t); /* returns when to call again */
 
 /* qos.c */
 bool nt_qos_pass(struct nt_request *r); /* true: it may go on; false: it waits, and nt_admit will be called */

@@ -16,7 +16,6 @@ struct held {
 	struct nb_clock clock;
 	struct nb_request *first, **end;
 	struct nr_state reservations;
-	uint32_t wait_ms;
 	struct nb_port others[]; /* the discovery log has them meanwhile */
 };
 
@@ -35,7 +34,7 @@ static void held_submit(struct nb_backend *b, struct nb_request *r)
 	}
 	if (!r->since) /* it has one limit for both media */
 		r->since = nt_now();
-	r->moved = r->since + h->wait_ms;
+	r->moved = r->since + h->b.wait_ms;
 	r->next = NULL;
 	*h->end = r;
 	h->end = &r->next;
@@ -121,6 +120,7 @@ bool nt_hold_medium(struct nt_server *sv, struct nt_namespace *ns, uint32_t wait
 	                           .part = old->part,
 	                           .parts = old->parts,
 	                           .boundary = old->boundary,
+	                           .wait_ms = wait_ms ? wait_ms : WAIT_MS,
 	                           .late = old->late};
 	if (old->reservations) {
 		h->reservations = *old->reservations;
@@ -132,7 +132,6 @@ bool nt_hold_medium(struct nt_server *sv, struct nt_namespace *ns, uint32_t wait
 	h->b.other_count = old->other_count;
 	h->end = &h->first;
 	h->server = sv;
-	h->wait_ms = wait_ms ? wait_ms : WAIT_MS;
 	h->clock.turn = held_turn;
 	nb_ring_clock(sv->ring, &h->clock);
 	nt_namespace_replace(ns, &h->b);

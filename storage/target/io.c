@@ -263,6 +263,8 @@ static void step_done(struct nb_request *io, int error)
 	struct nt_request *r = (struct nt_request *)(void *)((uint8_t *)io - offsetof(struct nt_request, io));
 
 	r->error = error;
+	if (error != NB_LATE)
+		r->ns->answered = r->queue->target->now;
 	keep_buffers(r);
 	if (means_loss(io, error))
 		nt_lost(r->ns);
@@ -276,7 +278,11 @@ static void step_done(struct nb_request *io, int error)
 
 static void step_aside(struct nb_request *io)
 {
-	nt_turn_done((struct nt_request *)(void *)((uint8_t *)io - offsetof(struct nt_request, io)));
+	struct nt_request *r = (struct nt_request *)(void *)((uint8_t *)io - offsetof(struct nt_request, io));
+
+	r->aside = true;
+	nt_memory_pace(r, NT_SLOW);
+	nt_turn_done(r);
 }
 
 void nt_launch(struct nt_request *r)

@@ -152,6 +152,11 @@ static void put_shut_out(FILE *f, const struct nt_namespace *ns)
 	put_of_namespace(f, ns, "shut_out", ns->backend->fenced);
 }
 
+static void put_slow(FILE *f, const struct nt_namespace *ns)
+{
+	put_of_namespace(f, ns, "slow", ns->slow);
+}
+
 static void put_writer(FILE *f, const struct nt_namespace *ns)
 {
 	if (ns->backend->parts)
@@ -169,6 +174,7 @@ static const struct {
         {"depth", "gauge", NULL, "How many commands the medium gets at once.", put_depth},
         {"late_operations", "counter", NULL, "Requests that a cluster has not answered in time.", put_late},
         {"shut_out", "gauge", NULL, "1: the cluster has blocklisted this target.", put_shut_out},
+        {"slow", "gauge", NULL, "1: requests wait at the medium, which completes none.", put_slow},
         {"writer", "gauge", NULL, "Who writes an image that several targets serve.", put_writer},
 };
 
@@ -195,6 +201,22 @@ static void put_of_hosts(FILE *f, const struct nt_target *t)
 		for (const struct nt_account *a = t->accounts[i]; a; a = a->next)
 			put_sample(f, &(struct labelled){.host = a->nqn}, "weight", NULL, NULL,
 			           a->gate.limits.weight ? a->gate.limits.weight : 1);
+}
+
+static void put_memory(FILE *f, const struct nt_target *t)
+{
+	const struct {
+		const char *name, *help;
+		uint64_t n;
+	} of[] = {{"bytes", "Memory for data in flight.", t->memory},
+	          {"used_bytes", "Of it in use.", nt_pool_used(t->pool)},
+	          {"slow_bytes", "Of it in use by requests to slow namespaces, and by what was answered late.",
+	           t->slow_memory}};
+
+	for (size_t i = 0; i < sizeof(of) / sizeof(*of); i++) {
+		put_family(f, "memory", of[i].name, "gauge", "bytes", of[i].help);
+		fprintf(f, "verbena_target_memory_%s %" PRIu64 "\n", of[i].name, of[i].n);
+	}
 }
 
 /* ---- associations: the way of each host ---- */
@@ -239,6 +261,7 @@ char *nt_metrics(const struct nt_server *s)
 	}
 	put_of_namespaces(f, &s->target);
 	put_of_hosts(f, &s->target);
+	put_memory(f, &s->target);
 	put_associations(f, s);
 	fputs("# EOF\n", f);
 	if (fclose(f)) {

@@ -287,8 +287,12 @@ static void opened(struct nb_opening *o, int error, struct nb_backend *b)
 	struct nt_server *sv = p->server;
 	struct nt_subsystem *s = nt_subsystem_find(&sv->target, p->nqn);
 	const struct nt_config_ns *c = nt_config_find_ns(nt_config_find_subsystem(&sv->config, p->nqn), p->config.nsid);
-	bool wanted = s && !sv->stop && nt_same_ns(c, &p->config);
+	bool wanted = s && !sv->stop && nt_same_ns(c, &p->config),
+	     held = wanted && s->ns[c->nsid] && nt_is_held(s->ns[c->nsid]);
 
+	if (held &&
+	    error == EALREADY) /* what it is to follow has not ended yet: it is tried again, and requests wait */
+		wanted = false;
 	*find_pending(sv, p->nqn, p->config.nsid) = p->next;
 	if (wanted && error)
 		fail_opening(s, c, error, o->why);

@@ -99,7 +99,8 @@ static struct nt_peer *get_peer(struct nt_target *t, const char *name, bool prov
 		return p;
 	strcpy(p->name, name);
 	p->proven = proven;
-	p->line.end = &p->line.first;
+	for (int i = 0; i < NT_PACES; i++)
+		p->lines[i].line.end = &p->lines[i].line.first;
 	p->next = *at;
 	*at = p;
 	return p;

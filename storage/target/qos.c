@@ -269,7 +269,9 @@ static bool medium_has_room(const struct nt_namespace *ns)
 
 static void go_to_medium(struct nt_request *r)
 {
-	r->ns->at_medium++;
+	if (!r->ns->at_medium++)
+		r->ns->at_medium_since = r->queue->target->now;
+	r->queue->target->at_medium++;
 	r->at_medium = true;
 	nt_launch(r);
 }
@@ -285,7 +287,8 @@ void nt_turn(struct nt_request *r)
 	struct nt_account *a = account_of(r);
 
 	r->state = NT_QUEUED;
-	r->io.since = a->gate.target->now; /* the host waits for the medium from now on */
+	if (!r->io.since)                          /* otherwise it has waited for memory already */
+		r->io.since = a->gate.target->now; /* the host waits for the medium from now on */
 	nt_fair_enter(&ns->turns, &r->place, a, a->gate.limits.weight, bytes_of(r));
 }
 
@@ -312,6 +315,7 @@ void nt_turn_done(struct nt_request *r)
 	if (!r->at_medium)
 		return;
 	r->at_medium = false;
+	r->queue->target->at_medium--;
 	r->ns->at_medium--;
 	if (r->ns->turns.count)
 		take_turns(r->ns);

@@ -204,15 +204,11 @@ static bool cid_again(struct nt_queue *q, uint16_t cid)
 
 void nt_admit(struct nt_request *r)
 {
-	struct nt_target *t = r->queue->target;
-
 	if (r->room && r->state == NT_HELD) /* its data has come already */
 		r->info->run(r);
 	else if (!r->length || r->borrowed)
 		nt_start(r);
-	else if (t->urgent.first || t->in_line || nt_memory_over(r) || !nt_memory_take(r))
-		nt_memory_wait(r), nt_memory_serve(t);
-	else
+	else if (nt_memory_get(r))
 		nt_start(r);
 }
 
@@ -370,7 +366,9 @@ void nt_complete(struct nt_request *r, uint16_t status)
 	r->cqe.sqhd = q->no_sq_flow ? 0xffff : q->sqhd;
 	r->cqe.status = status;
 	r->state = NT_RESPOND;
-	if (!r->send)
+	if (r->send)
+		nt_memory_pace(r, NT_USUAL); /* the medium has completed it */
+	else
 		nt_memory_give(r);
 	q->ops->respond(r);
 	if (other)

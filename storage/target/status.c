@@ -133,6 +133,7 @@ static json_object *namespace_json(const struct nt_namespace *ns)
 		add_number(o, "gateway_part", ns->backend->part);
 	}
 	json_object_object_add(o, "shut_out", json_object_new_boolean(ns->backend->fenced));
+	json_object_object_add(o, "slow", json_object_new_boolean(ns->slow));
 	add_number(o, "late", ns->backend->late);
 	return o;
 }
@@ -162,6 +163,7 @@ char *nt_status_json(const struct nt_server *s)
 	add_text(o, "backend_calls", nb_ring_name(s->ring));
 	add_number(o, "memory", s->target.memory);
 	add_number(o, "memory_used", nt_pool_used(s->target.pool));
+	add_number(o, "memory_slow", s->target.slow_memory);
 	add_number(o, "opening", nt_opening_count(s));
 	for (const struct nt_listener *l = s->listeners; l; l = l->next) {
 		json_object *at = json_object_new_object();

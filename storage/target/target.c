@@ -12,7 +12,8 @@ int nt_target_init(struct nt_target *t, uint32_t memory)
 {
 	memset(t, 0, sizeof(*t));
 	t->urgent.end = &t->urgent.first;
-	t->in_line_end = &t->in_line;
+	for (int i = 0; i < NT_PACES; i++)
+		t->in_line_end[i] = &t->in_line[i];
 	t->guests_end = &t->guests;
 	nt_peers_limit(t, NT_CONNECTIONS, 0);
 	t->queues = 16;
@@ -376,6 +377,7 @@ void nt_namespace_replace(struct nt_namespace *ns, struct nb_backend *b)
 	bool other = b->size != old->size || b->readonly != old->readonly, listed = old->parts || b->parts;
 
 	take_medium(ns, b);
+	ns->answered = ns->subsystem->target->now; /* what waited goes to the new one */
 	nb_close(old);
 	nt_reserve_changed(ns);
 	nt_announce(ns->subsystem->target);

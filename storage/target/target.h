@@ -131,6 +131,8 @@ struct nt_request {
 	bool waits;                              /* in target->connects */
 	bool parked;                             /* its data came with the capsule while it waited for a limit */
 	bool at_medium;                          /* counted in ns->at_medium */
+	bool aside;                              /* the medium has no space for it */
+	uint8_t pace;                            /* enum nt_pace: where its memory counts, or where it waits for it */
 	uint8_t gate;                            /* limits that it has passed: 0, of its host, of its namespace */
 	uint8_t phase;                           /* phase of a step: see io.c */
 	int error;                               /* error of a step */
@@ -285,6 +287,10 @@ struct nt_namespace {
 	uint32_t at_medium;
 	struct nt_fair turns;
 	bool turning;
+	/* ms: since when any are there, the medium's last answer, when the namespace became slow */
+	uint64_t at_medium_since, answered, slow_since;
+	uint64_t answers; /* of the medium, as seen last */
+	bool slow;        /* requests wait at the medium, which completes none (slow.c) */
 	struct nt_reserve reserve;
 };
 
@@ -336,6 +342,14 @@ struct nt_line {
 	struct nt_request *first, **end;
 };
 
+/* Memory of requests to slow namespaces counts apart from all other. */
+enum nt_pace { NT_USUAL, NT_SLOW, NT_PACES };
+
+struct nt_peer_line {
+	struct nt_line line;
+	struct nt_peer *next, **back; /* list of peers with waiting requests */
+};
+
 /*
  * A peer is charged for connections and for the memory of their requests. It is an IPv4 address or IPv6 network until
  * the host has authenticated, and the host from then on. Without authentication the address stays the peer, because any
@@ -346,11 +360,10 @@ struct nt_peer {
 	char name[NV_NQN_SIZE];
 	bool proven;
 	uint32_t queues, guests, discovery; /* guests: those that are not admitted yet */
-	uint32_t memory;                    /* bytes of the pool in use */
+	uint32_t memory[NT_PACES];          /* bytes of the pool in use */
 	uint32_t tries;                     /* failed authentications, … */
 	uint64_t tries_at;                  /* … at that time: they are forgotten one by one */
-	struct nt_line line;
-	struct nt_peer *line_next, **line_back; /* list of peers with waiting requests */
+	struct nt_peer_line lines[NT_PACES];
 };
 
 #define NT_PEER_BUCKETS 256u
@@ -373,10 +386,15 @@ struct nt_target {
 	struct nt_peer_limits limits;
 	struct nt_queue *guests, **guests_end; /* the oldest first */
 	uint32_t guest_count[NT_GUESTS];
-	struct nt_line urgent;                  /* requests for memory that go before all others */
-	struct nt_peer *in_line, **in_line_end; /* peers that wait for memory, in turn */
+	struct nt_line urgent;                                      /* requests for memory that go before all others */
+	struct nt_peer *in_line[NT_PACES], **in_line_end[NT_PACES]; /* peers that wait for memory, in turn */
 	bool serving;
-	uint32_t parked; /* bytes of the pool with data of commands that wait for a limit */
+	uint64_t at_medium;   /* requests, of all namespaces */
+	uint32_t slow;        /* slow namespaces */
+	uint64_t slow_due;    /* ms: when to look for them again */
+	uint32_t slow_memory; /* bytes of the pool of their requests, and of what was answered late */
+	uint32_t slow_part;   /* … that one peer may have */
+	uint32_t parked;      /* bytes of the pool with data of commands that wait for a limit */
 	struct nt_account *accounts[NT_PEER_BUCKETS];
 	struct nt_limits each_host; /* limits of each host without its own */
 	struct nt_gate *gates;      /* those where requests wait */

@@ -859,8 +859,8 @@ static void a_host_counts_for_itself_when_it_has_proven_who_it_is(void)
 	CHECK(admin->q.owner == io->q.owner && io->q.owner != street && io->q.owner->proven);
 	SAME(street->queues, 1);
 	SAME(target.guest_count[NT_GUEST_STRANGER], 1); /* until then it counts as one of them */
-	SAME(street->memory, 0);
-	SAME(io->q.owner->memory, 0);
+	SAME(street->memory[NT_USUAL], 0);
+	SAME(io->q.owner->memory[NT_USUAL], 0);
 	nt_peers_limit(&target, 64, 2); /* from any address */
 	struct host *third = host_open();
 

@@ -694,7 +694,7 @@ static void a_host_is_told_to_come_again_while_the_medium_does_not_end(void)
 		cid[i] = connect_again(again[i], false);
 		target.now += NT_CONNECT_MS / 2;
 	}
-	SAME(nt_target_tick(&target), target.now + NT_CONNECT_MS / 2);
+	CHECK(nt_target_tick(&target) <= target.now + NT_CONNECT_MS / 2); /* or when it looks at the medium */
 	SAME(host_answer(again[0], cid[0])->status, NV_CONNECT_BUSY);
 	CHECK(!host_answer(again[1], cid[1]));
 	target.now += NT_CONNECT_MS / 2;
@@ -707,6 +707,7 @@ static void a_host_is_told_to_come_again_while_the_medium_does_not_end(void)
 	host_close(again[1]);
 	medium_go(m);
 	SAME(host_answer(again[0], cid[0])->status, 0);
+	target.now += 250; /* then it knows that the medium goes on */
 	SAME(nt_target_tick(&target), UINT64_MAX);
 	host_settle(again[0]);
 	SAME(property_set(again[0], NV_PROP_CC, 0x460001, 0).status, 0);

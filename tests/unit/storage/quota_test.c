@@ -1,5 +1,5 @@
 // quota_test.c - one peer's share of common resources: memory of the pool, connections, places of the discovery service
-// see: storage/target/peer.c
+// see: storage/target/peer.c, storage/target/slow.c
 // SPDX-License-Identifier: MIT
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -120,8 +120,203 @@ static void what_waits_is_served_in_turn(void)
 	for (int i = 0; i < 5; i++)
 		close_io(hosts[i]);
 	SAME(nt_pool_used(target.pool), 0);
-	CHECK(!target.in_line && !target.urgent.first);
+	CHECK(!target.in_line[NT_USUAL] && !target.urgent.first);
 	down();
+}
+
+/* ---- a medium that completes nothing ---- */
+
+#define MIB (1u << 20)
+
+static struct medium *fast;
+
+/* Five hosts, a namespace whose medium has stopped, and another one. */
+static void up_with_slow(void)
+{
+	char address[32];
+
+	up();
+	fast = medium_open(4 << 20, 512);
+	medium_add(fast, 2);
+	medium->slow = true;
+	for (int i = 0; i < 5; i++) {
+		snprintf(address, sizeof(address), "192.0.2.%d", i + 1);
+		hosts[i] = io_from(address);
+	}
+}
+
+static void down_with_slow(void)
+{
+	medium_go(medium);
+	for (int i = 0; i < 5; i++)
+		close_io(hosts[i]);
+	SAME(target.slow_memory, 0);
+	SAME(target.at_medium, 0);
+	CHECK(!target.in_line[NT_USUAL] && !target.in_line[NT_SLOW] && !target.urgent.first);
+	for (unsigned i = 0; i < NT_PEER_BUCKETS; i++)
+		CHECK(!target.peers[i]);
+	target_close();
+	free(medium->bytes);
+	free(medium);
+	free(fast->bytes);
+	free(fast);
+}
+
+static void pass(uint32_t ms)
+{
+	for (uint32_t i = 0; i < ms; i += 250) {
+		target.now += 250;
+		nt_target_tick(&target);
+	}
+}
+
+static void post_writes(int host, int n)
+{
+	for (int i = 0; i < n; i++)
+		host_post(hosts[host], io_command(NV_IO_WRITE, 0, MIB / 512), 0);
+}
+
+static bool goes_on(int host, uint32_t bytes, bool capsule)
+{
+	struct nv_sqe c = io_command(NV_IO_WRITE, 0, bytes / 512);
+	uint32_t before = hosts[host]->count;
+
+	c.nsid = 2;
+	c.sgl = capsule ? in_capsule(bytes) : c.sgl;
+	uint16_t cid = host_post(hosts[host], c, capsule ? bytes : 0);
+	const struct answer *a = host_answer(hosts[host], cid);
+
+	return hosts[host]->count == before + 1 && a && !a->status;
+}
+
+static void become_slow(void)
+{
+	host_post(hosts[0], io_command(NV_IO_WRITE, 0, 8), 0);
+	pass(750);
+	CHECK(!subsystem->ns[1]->slow);
+	pass(500);
+	CHECK(subsystem->ns[1]->slow && !subsystem->ns[2]->slow);
+}
+
+static void hosts_of_a_slow_namespace_have_equal_parts_of_half_of_the_memory(void)
+{
+	up_with_slow();
+	become_slow();
+	for (int i = 0; i < 4; i++) { /* a host with little memory may have more: one request */
+		post_writes(i, 6);
+		SAME(hosts[i]->q.owner->memory[NT_SLOW], i ? MIB : MIB + 4096);
+		SAME(hosts[i]->q.owner->memory[NT_USUAL], 0);
+	}
+	for (int i = 0; i < 5; i++)
+		CHECK(goes_on(i, 2 * MIB, false) && goes_on(i, 4096, true));
+	for (int i = 0; i < 5; i++) /* data in a capsule has its part, too */
+		for (int k = 0; k < 200; k++)
+			if (hosts[i]->q.in_use < 60) {
+				struct nv_sqe c = io_command(NV_IO_WRITE, 0, 16);
+
+				c.sgl = in_capsule(8192);
+				host_post(hosts[i], c, 8192);
+			}
+	CHECK(target.slow_memory <= target.memory / 2);
+	for (int i = 0; i < 5; i++)
+		CHECK(hosts[i]->q.owner->memory[NT_SLOW] <= target.slow_part && goes_on(i, 2 * MIB, false));
+	down_with_slow();
+}
+
+static void a_medium_that_goes_on_gets_all_that_waited(void)
+{
+	up_with_slow();
+	become_slow();
+	for (int i = 0; i < 5; i++)
+		post_writes(i, 6);
+	for (int i = 0; i < 20; i++) {
+		medium_go(medium);
+		pass(250);
+	}
+	CHECK(!subsystem->ns[1]->slow);
+	for (int i = 0; i < 5; i++)
+		SAME(hosts[i]->count, 1 + 6 + !i); /* Connect was the first */
+	SAME(nt_pool_used(target.pool), 0);
+	pass(2000); /* nothing waits */
+	CHECK(!subsystem->ns[1]->slow);
+	post_writes(1, 6);
+	SAME(hosts[1]->q.owner->memory[NT_USUAL], 4 * MIB);
+	medium_go(medium);
+	down_with_slow();
+}
+
+static void what_is_taken_before_a_namespace_is_found_slow_leaves_some_memory_to_others(void)
+{
+	up_with_slow();
+	for (int i = 0; i < 5; i++)
+		post_writes(i, 4);
+	for (int i = 0; i < 5; i++)
+		for (int k = 0; k < 50; k++) {
+			struct nv_sqe c = io_command(NV_IO_WRITE, 0, 16);
+
+			c.sgl = in_capsule(8192);
+			if (!target.urgent.first)
+				host_post(hosts[i], c, 8192);
+		}
+	CHECK(nt_pool_used(target.pool) >= 12 * MIB);
+	pass(1250);
+	CHECK(subsystem->ns[1]->slow && target.slow_memory >= 12 * MIB);
+	for (int i = 0; i < 5; i++)
+		CHECK(goes_on(i, MIB, false) && goes_on(i, 8192, true));
+	down_with_slow();
+}
+
+static void requests_that_wait_for_memory_have_the_deadline_of_the_medium(void)
+{
+	up_with_slow();
+	become_slow();
+	medium->b.wait_ms = 3000;
+	post_writes(1, 3);
+	pass(2750);
+	SAME(hosts[1]->count, 1);
+	pass(500);
+	SAME(hosts[1]->count, 3); /* the third write is at the medium */
+	SAME(hosts[1]->answers[1].status, NV_INTERNAL_PATH);
+	SAME(medium->b.late, 2);
+	down_with_slow();
+}
+
+static void late_answers_keep_a_namespace_slow_and_their_memory_counts(void)
+{
+	struct nb_late late = {0};
+	struct nb_request *r;
+
+	up_with_slow();
+	post_writes(1, 1);
+	pass(1250);
+	r = medium->first;
+	medium->first = NULL;
+	medium->end = &medium->first;
+	r->late = &late;
+	r->done(r, NB_LATE);
+	SAME(hosts[1]->answers[1].status, NV_INTERNAL_PATH);
+	SAME(target.slow_memory, MIB);
+	SAME(hosts[1]->q.owner->memory[NT_SLOW], 0);
+	pass(2000);
+	CHECK(subsystem->ns[1]->slow);
+	late.free(&late);
+	medium->b.answers++;
+	pass(250);
+	CHECK(!subsystem->ns[1]->slow);
+	SAME(target.slow_memory, 0);
+	down_with_slow();
+}
+
+static void what_has_no_space_at_the_medium_counts_apart(void)
+{
+	up_with_slow();
+	post_writes(1, 4);
+	SAME(hosts[1]->q.owner->memory[NT_USUAL], 4 * MIB);
+	medium->first->aside(medium->first);
+	SAME(hosts[1]->q.owner->memory[NT_USUAL], 3 * MIB);
+	SAME(target.slow_memory, MIB);
+	CHECK(goes_on(1, MIB, false));
+	down_with_slow();
 }
 
 /* ---- connections ---- */
@@ -274,6 +469,12 @@ int main(void)
 {
 	RUN(a_host_with_many_controllers_has_one_share_of_the_memory);
 	RUN(what_waits_is_served_in_turn);
+	RUN(hosts_of_a_slow_namespace_have_equal_parts_of_half_of_the_memory);
+	RUN(a_medium_that_goes_on_gets_all_that_waited);
+	RUN(what_is_taken_before_a_namespace_is_found_slow_leaves_some_memory_to_others);
+	RUN(requests_that_wait_for_memory_have_the_deadline_of_the_medium);
+	RUN(late_answers_keep_a_namespace_slow_and_their_memory_counts);
+	RUN(what_has_no_space_at_the_medium_counts_apart);
 	RUN(strangers_have_a_share_of_the_connections);
 	RUN(one_peer_does_not_have_all_connections);
 	RUN(however_few_there_are_a_host_gets_all_of_a_controller);

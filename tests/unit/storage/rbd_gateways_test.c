@@ -39,6 +39,51 @@ static void a_gateway_that_is_asked_to_write_becomes_the_owner(void)
 	all_closed();
 }
 
+struct later {
+	struct nb_opening o;
+	bool done;
+	int error;
+	struct nb_backend *b;
+};
+
+static void later_opened(struct nb_opening *o, int error, struct nb_backend *b)
+{
+	struct later *l = (struct later *)(void *)o;
+
+	l->done = true;
+	l->error = error;
+	l->b = b;
+}
+
+/* As a reload does: the earlier opening leaves when the cluster has answered its last request. */
+static void a_later_opening_of_the_same_gateway_follows_the_earlier_one(void)
+{
+	static char data[4096];
+	struct nb_config c = {.kind = "rbd", .path = "p/i", .wait_ms = 30000, .gateway = "a", .ceph_user = "a"};
+	struct later l = {.o.done = later_opened};
+	struct nb_backend *a = gateway("a");
+	struct action slow;
+
+	until_access(a, NB_HERE);
+	set_stopped(true);
+	begin(&slow, a, NB_WRITE, data);
+	nb_close(a);
+	SAME(nb_open_later(&c, ring, &l.o), 0);
+	for (uint64_t until = clock_ms() + NG_LEASE_MS; clock_ms() < until;)
+		one_turn(10);
+	CHECK(!l.done && !slow.done);
+	set_stopped(false);
+	for (int ms = 0; ms < LONG_MS && !l.done; ms += 10)
+		one_turn(10);
+	CHECK(slow.done && !slow.error);
+	SAME(l.error, 0);
+	until_access(l.b, NB_HERE);
+	SAME(fake_blocklisted(), 0);
+	SAME(act(l.b, NB_WRITE, data), 0);
+	nb_close(l.b);
+	all_closed();
+}
+
 static void the_owner_keeps_it_until_its_writes_are_done(void)
 {
 	static char data[4096];
@@ -504,6 +549,7 @@ int main(void)
 	fake_begin();
 	SAME(nb_ring_open(&ring, false), 0);
 	RUN(a_gateway_that_is_asked_to_write_becomes_the_owner);
+	RUN(a_later_opening_of_the_same_gateway_follows_the_earlier_one);
 	RUN(the_owner_keeps_it_until_its_writes_are_done);
 	RUN(a_gateway_lives_on_while_its_watch_does_not_come_back);
 	RUN(a_silent_owner_is_blocklisted_first);

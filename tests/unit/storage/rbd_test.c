@@ -152,7 +152,7 @@ static void a_cluster_that_does_not_answer_lets_hosts_try_again(void)
 		SAME(answer_to(cid[i]), NV_INTERNAL_PATH);
 	SAME(ns->backend->late, 8);
 	SAME(nt_pool_used(target.pool), used);
-	SAME(h->q.owner->memory, 0);
+	SAME(h->q.owner->memory[NT_USUAL], 0);
 	/* with so much memory there, no more goes to the cluster */
 	cid[0] = host_post(h, io_command(NV_IO_WRITE, 0, 8), 0);
 	now_ms += 6000;
