@@ -110,11 +110,10 @@ static __attribute__((hot)) uint32_t before_bth(struct vb_icrc_known *k, uint16_
 
 	if (__builtin_expect(!k->known, 0)) {
 		k->start = vb_crc32(first_crc(&k->flow), pseudo, outer_headers(pseudo, &k->flow, 0, k->len));
+		k->numbered = k->flow.link == VB_LINK_UDP && vb_gid_is_ipv4(k->flow.dst);
 		k->known = true;
 	}
-	if (!ipv4_id || k->flow.link != VB_LINK_UDP || !vb_gid_is_ipv4(k->flow.dst))
-		return k->start;
-	return k->start ^ id_crc(ipv4_id);
+	return ipv4_id && k->numbered ? k->start ^ id_crc(ipv4_id) : k->start;
 }
 
 __attribute__((hot)) uint32_t vb_icrc_packet(struct vb_icrc_cache *cache, const struct vb_flow *flow, uint16_t ipv4_id,

@@ -30,6 +30,7 @@ struct vb_icrc_cache {
 		struct vb_crc32_powers payload; /* for vb_icrc_summed; 0: not computed yet */
 		uint32_t start;                 /* the CRC of everything before the BTH, with identification 0 */
 		bool known;                     /* start is valid */
+		bool numbered;                  /* the packets have an identification */
 	} of[VB_ICRC_FLOWS];
 };
 
