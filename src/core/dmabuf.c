@@ -44,17 +44,18 @@ static int check_descriptor(int fd, uint64_t end)
 	return size < 0 ? errno : (uint64_t)size < end ? EINVAL : 0;
 }
 
-/* Maps the pages of the range. EOPNOTSUPP: only devices can reach this dma-buf. */
+/* Maps the dma-buf up to the end of the range. It is mapped from its beginning, because exporters of Linux (vgem and all
+ * others that use drm_gem_shmem_fault) map their first pages, whatever the offset. EOPNOTSUPP: only devices can reach this
+ * dma-buf. */
 static int map_range(struct vb_mr *as, int fd, uint64_t offset, size_t page)
 {
-	size_t head = offset & (page - 1);
 	int prot = PROT_READ | (as->access & IBV_ACCESS_LOCAL_WRITE ? PROT_WRITE : 0);
 
-	as->dmabuf_len = (as->mr.length + head + page - 1) & ~(page - 1);
-	as->dmabuf = mmap(NULL, as->dmabuf_len, prot, MAP_SHARED, fd, (off_t)(offset - head));
+	as->dmabuf_len = (offset + as->mr.length + page - 1) & ~(page - 1);
+	as->dmabuf = mmap(NULL, as->dmabuf_len, prot, MAP_SHARED, fd, 0);
 	if (as->dmabuf == MAP_FAILED)
 		return errno == EINVAL || errno == ENODEV ? EOPNOTSUPP : errno;
-	as->start = (uintptr_t)as->dmabuf + head;
+	as->start = (uintptr_t)as->dmabuf + offset;
 	return 0;
 }
 

@@ -20,6 +20,8 @@ strip -g -o "$v/src/tools/libverbena-paths.so" "$BUILD/src/tools/libverbena-path
 strip -g -o "$v/src/broker/verbena-broker" "$BUILD/src/broker/verbena-broker"
 ldd "$v/src/abi/libibverbs.so.1" | awk '/libisal/ { print $3 }' | xargs -r -I{} cp -L {} "$v/src/abi/"
 "${CC:-gcc}" -std=gnu17 -O2 -w -o "$v/device_names" "$HERE/device_names.c" -libverbs || exit 1
+"${CC:-gcc}" -std=gnu17 -O2 -w -o "$v/rdmap" "$HERE/rdmap.c" -lrdmacm -libverbs || exit 1
+"${CC:-gcc}" -std=gnu17 -O2 -w -D_GNU_SOURCE -o "$v/dmabuf" "$HERE/dmabuf.c" "$ROOT"/tests/system/local/{dmabuf_case,regions_here,pair}.c -libverbs || exit 1
 storage=$BUILD/storage/verbena-target with_target=
 if [ -x "$storage" ]; then
 	with_target=1
@@ -205,6 +207,32 @@ has "a device that goes and comes while a program runs" 'mkfifo /tmp/ask$$; ours
 	[ "$(sed -n 1p /tmp/names)" = "rxe0 roce_lo" ] && [ "$(sed -n 2p /tmp/names)" = "roce_eth0 roce_lo" ] && [ "$(sed -n 3p /tmp/names)" = "rxe0 roce_lo" ]'
 has "without a device of the kernel the system's library is not loaded" 'rdma link del rxe0; LD_DEBUG=files ours ibv_devices >/tmp/files 2>&1; s=$?; rdma link add rxe0 type rxe netdev eth0
 	[ $s = 0 ] && grep -q roce_eth0 /tmp/files && ! grep -q "/usr/lib/.*libibverbs.so.1\|/lib/x86.*libibverbs.so.1" /tmp/files'
+
+# --- dma-bufs of vgem, on Verbena's adapters. rxe has UDP port 4791 as long as it is loaded ---
+dmabuf_there() { # KIND: "" for RoCE, "iwarp:". The guest's memory is a dma-buf; both ends write, read and send
+	local kinds=send,send-inv,write,read,write-imm,cmp-swap,fetch-add server i c=1 s
+	VERBENA_LAB_S=90 "$LAB" guest ". /root/v/env; export VERBENA_HARDWARE=off VERBENA_DEVICES=$1eth0; timeout -k 1 60 \$V run /root/v/rdmap -s 192.0.2.2 -g -k $kinds" >"$work/server.out" 2>&1 &
+	server=$!
+	for i in $(seq 40); do
+		VERBENA_DEVICES=$1tap0 timeout -k 2 40 "${on_here[@]}" "${run[@]}" "$v/rdmap" -c 192.0.2.2 -k $kinds && c=0 && break
+		! gone $server || break
+		sleep 0.5
+	done
+	wait $server
+	s=$?
+	[ $c$s = 00 ] && return
+	echo "server $s, client $c"
+	cat "$work/server.out"
+	return 1
+}
+if [[ "real dma-bufs" =~ $only ]]; then
+	check "the guest has vgem, and rxe goes" "$LAB" guest 'modprobe vgem && [ -c /dev/dri/card0 ] && rdma link del rxe0 && modprobe -r rdma_rxe'
+	check "regions of real dma-bufs in shared memory" there 'export VERBENA_HARDWARE=off; timeout -k 1 60 $V run /root/v/dmabuf'
+	check "regions of real dma-bufs packet by packet" there 'export VERBENA_HARDWARE=off VERBENA_WIRE=always VERBENA_TEST_COUNT=2; timeout -k 1 80 $V run /root/v/dmabuf'
+	check "a peer here and a real dma-buf there, by RoCE" dmabuf_there ""
+	check "a peer here and a real dma-buf there, by iWARP" dmabuf_there iwarp:
+	check "rxe is back" "$LAB" guest 'modprobe rdma_rxe && rdma link add rxe0 type rxe netdev eth0'
+fi
 
 # --- siw0, the kernel's iWARP ---
 if why=$(siw_module); then

@@ -2,12 +2,13 @@
 // follows: RFC 5040, RFC 7306; rdma_cm(7)
 // SPDX-License-Identifier: MIT
 //
-//   rdmap -s ADDRESS | -c ADDRESS  [-p PORT] [-k KIND,…] [-l LONGEST] [-d DEPTH] [-w TYPE] [-f]
+//   rdmap -s ADDRESS | -c ADDRESS  [-p PORT] [-k KIND,…] [-l LONGEST] [-d DEPTH] [-w TYPE] [-f] [-g]
 //
 // -k: requests of this end (the client first, then the server): send, send-se, send-inv, send-se-inv, write, read,
 // send-imm, write-imm, cmp-swap, fetch-add. The last one may be bad-read, bad-write, bad-send (too long), bad-atomic,
 // bad-imm (a write with immediate to a peer without support) or no-receive: it ends the connection.
 // -w: this end opens its memory by memory windows only: of type 1 or 2, and of type 2 the one that is invalidated.
+// -g: this end's memory is a dma-buf of vgem.
 // -f: the client writes, sends and reads until the connection ends. Both ends print how it ended.
 #include <arpa/inet.h>
 #include <errno.h>
@@ -20,8 +21,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "vgem.h"
 
 enum { MAX = 300000, RECEIVES = 6, ROOM = MAX + 64, WORD = MAX, PATIENCE = 20 };
 enum { FILL = 1, CHECK, END, OK, BAD };
@@ -63,12 +67,12 @@ static struct rdma_event_channel *channel;
 static struct rdma_cm_id *id;
 static struct ibv_cq *scq, *rcq;
 static struct ibv_mr *region_mr, *out_mr, *in_mr, *inv_mr;
-static uint8_t region[ROOM], out[ROOM], in[RECEIVES][ROOM], victim[64];
+static uint8_t plain[ROOM], *region = plain, out[ROOM], in[RECEIVES][ROOM], victim[64];
 static struct info peer;
 static struct ibv_wc got; /* the last message that was not a note */
 static uint8_t *got_at;
 static uint32_t longest = 200000, depth = 4, seq;
-static bool kinds[KINDS], forever;
+static bool kinds[KINDS], forever, dmabuf;
 static int windows; /* the type; 0: none */
 static struct ibv_mw *region_mw, *inv_mw;
 
@@ -199,8 +203,8 @@ static void receive(int i)
 static void post(struct ibv_send_wr *wr, void *at, uint32_t len)
 {
 	struct ibv_sge sge = {(uintptr_t)at, len,
-	                      (uint8_t *)at >= region && (uint8_t *)at < region + sizeof(region) ? region_mr->lkey
-	                                                                                         : out_mr->lkey};
+	                      (uint8_t *)at >= region && (uint8_t *)at < region + ROOM ? region_mr->lkey
+	                                                                               : out_mr->lkey};
 	struct ibv_send_wr *bad;
 
 	wr->wr_id = 1000 + seq;
@@ -500,6 +504,20 @@ static void serve_forever(void)
 
 /* --- the connection --- */
 
+/* Its address for the peer is that of the mapping. */
+static struct ibv_mr *dmabuf_region(struct ibv_pd *pd, int access)
+{
+	int fd = vgem_dmabuf(ROOM, true);
+
+	region = fd < 0 ? MAP_FAILED : mmap(NULL, ROOM, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (region == MAP_FAILED)
+		die("vgem");
+	struct ibv_mr *mr = ibv_reg_dmabuf_mr(pd, 0, ROOM, (uintptr_t)region, fd, access);
+
+	close(fd);
+	return mr;
+}
+
 static void make_qp(void)
 {
 	scq = ibv_create_cq(id->verbs, 64, NULL, NULL, 0);
@@ -525,7 +543,7 @@ static void make_qp(void)
 	if (rdma_create_qp(id, pd, &attr))
 		die("rdma_create_qp");
 	id->pd = pd;
-	region_mr = ibv_reg_mr(pd, region, sizeof(region), access);
+	region_mr = dmabuf ? dmabuf_region(pd, access) : ibv_reg_mr(pd, region, ROOM, access);
 	out_mr = ibv_reg_mr(pd, out, sizeof(out),
 	                    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE); /* for a read's sink, RFC 5040 */
 	in_mr = ibv_reg_mr(pd, in, sizeof(in), IBV_ACCESS_LOCAL_WRITE);
@@ -594,7 +612,7 @@ int main(int argc, char **argv)
 	const char *port = "7471", *to = NULL, *at = "0.0.0.0";
 	int o;
 
-	while ((o = getopt(argc, argv, "s:c:p:k:l:d:w:f")) != -1) {
+	while ((o = getopt(argc, argv, "s:c:p:k:l:d:w:fg")) != -1) {
 		switch (o) {
 		case 's':
 			at = optarg;
@@ -619,6 +637,9 @@ int main(int argc, char **argv)
 			break;
 		case 'f':
 			forever = true;
+			break;
+		case 'g':
+			dmabuf = true;
 			break;
 		default:
 			return 2;
