@@ -175,7 +175,24 @@ void vn_rdma_again(struct vn_path *p, const char *why)
 	pthread_mutex_unlock(&p->disk->lock);
 }
 
+void vn_roce_again(struct vn_path *p)
+{
+	p->roce_pause = !p->roce_pause ? p->disk->options.rdma_again_ms
+	                               : (uint32_t)vn_least(2ull * p->roce_pause, RDMA_AGAIN_MAX_MS);
+	p->roce_at = vn_now() + p->roce_pause;
+}
+
 #ifdef VN_HAVE_RDMA
+/* One of two kinds of RDMA has worked. failed: the other one has not. */
+static void note_kind(struct vn_path *p, bool iwarp, bool failed)
+{
+	p->by_iwarp = iwarp;
+	if (!iwarp)
+		p->roce_pause = 0;
+	else if (failed)
+		vn_roce_again(p);
+}
+
 /* A target that answers Busy over RDMA would answer the same over TCP. */
 static bool may_try_next(const struct vn_path *p, int e)
 {
@@ -255,7 +272,7 @@ static int by_any_rdma(struct vn_path *p, uint64_t deadline, struct vn_associati
 		e = by_this_rdma(p, iwarp, (unsigned)vn_least(part, (unsigned)vn_left(deadline) / (kinds - i)),
 		                 deadline, a);
 		if (!e)
-			p->by_iwarp = iwarp;
+			note_kind(p, iwarp, i);
 	}
 	return e;
 }
@@ -269,7 +286,7 @@ static int by_rdma_alone(struct vn_path *p, uint64_t deadline, struct vn_associa
 	if (both && may_try_next(p, e)) {
 		e = by_rdma(p, !p->by_iwarp, deadline, a);
 		if (!e)
-			p->by_iwarp = !p->by_iwarp;
+			note_kind(p, !p->by_iwarp, true);
 	}
 	return e;
 }
@@ -306,7 +323,26 @@ int vn_associate_rdma(struct vn_path *p, uint64_t deadline, struct vn_associatio
 		vn_rdma_again(p, p->why);
 	return e;
 }
+
+int vn_associate_roce(struct vn_path *p, uint64_t deadline, struct vn_association *a)
+{
+	p->latest = deadline;
+	int e = vn_rdma_kinds() != 2 ? -ENODEV
+	        : p->disk->url.scheme == VN_SCHEME_AUTO
+	                ? by_this_rdma(p, false, (unsigned)vn_left(deadline), deadline, a)
+	                : by_rdma(p, false, deadline, a);
+
+	if (e)
+		vn_roce_again(p);
+	return e;
+}
 #else
+int vn_associate_roce(struct vn_path *p, uint64_t deadline, struct vn_association *a)
+{
+	vn_roce_again(p);
+	return -EOPNOTSUPP;
+}
+
 int vn_associate_rdma(struct vn_path *p, uint64_t deadline, struct vn_association *a)
 {
 	vn_rdma_again(p, "built without RDMA");

@@ -383,6 +383,8 @@ struct vn_path {
 	uint32_t rdma_pause; /* ms: the length of the pause until rdma_at; 0: RDMA has worked */
 	uint64_t latest;     /* ms: the latest end of the present attempt to connect */
 	bool by_iwarp;       /* with two kinds of RDMA, iWARP is the one that worked */
+	uint64_t roce_at;    /* ms: when RoCE is tried again then */
+	uint32_t roce_pause; /* … as rdma_pause */
 	uint64_t probed;     /* ms: the last keep alive because of silence */
 	char why[120];
 };
@@ -462,6 +464,9 @@ int vn_associate(struct vn_path *p, unsigned tries, struct vn_association *a);
 int vn_nvme_associate(struct vn_path *p, struct vn_link *l, struct vn_association *a); /* by the link's transport */
 /* The same, by RDMA alone; a failure puts the next attempt off. Nothing is disturbed that is in use. */
 int vn_associate_rdma(struct vn_path *p, uint64_t deadline, struct vn_association *a);
+/* The path goes by iWARP: tries RoCE alone. The caller clears by_iwarp when it has changed over. */
+int vn_associate_roce(struct vn_path *p, uint64_t deadline, struct vn_association *a);
+void vn_roce_again(struct vn_path *p);                  /* puts the next attempt with RoCE off */
 void vn_rdma_again(struct vn_path *p, const char *why); /* puts the next attempt off, without the disk's lock */
 void vn_dissolve(struct vn_association *a);
 bool vn_return_due(const struct vn_path *p);

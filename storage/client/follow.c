@@ -111,8 +111,8 @@ static void begin_anew(struct vn_path *p, const struct vn_found *f)
 	strcpy(p->at.host, f->address);
 	strcpy(p->at.service, f->service);
 	p->unlisted = p->parked = p->tried = p->by_iwarp = false;
-	p->commands = p->breaks = p->rdma_at = p->probed = 0;
-	p->rdma_pause = 0;
+	p->commands = p->breaks = p->rdma_at = p->roce_at = p->probed = 0;
+	p->rdma_pause = p->roce_pause = 0;
 	*p->said = *p->rdma_why = 0;
 }
 

@@ -1,4 +1,5 @@
-// return.c - a disk that has fallen back to TCP returns to RDMA: attempts from time to time, and a change without repeats
+// return.c - a disk that has fallen back to TCP returns to RDMA, one by iWARP to RoCE: attempts from time to time, and a
+// change without repeats
 // follows: verbena_nvme.h, "auto"
 // SPDX-License-Identifier: MIT
 #include <poll.h>
@@ -9,9 +10,18 @@
 #define DRAIN_MS 1000   /* how long requests are held back until the outstanding ones are answered */
 #define GOODBYE_MS 1000 /* for the shutdown of the old controller */
 
+static bool is_by_iwarp(const struct vn_path *p)
+{
+	return p->transport != &vn_tcp && p->by_iwarp;
+}
+
 bool vn_return_due(const struct vn_path *p)
 {
-	return p->disk->url.scheme == VN_SCHEME_AUTO && p->transport == &vn_tcp && !p->disk->who.tls.length &&
+	enum vn_scheme scheme = p->disk->url.scheme;
+
+	if (is_by_iwarp(p))
+		return (scheme == VN_SCHEME_AUTO || scheme == VN_SCHEME_RDMA) && vn_now() >= p->roce_at;
+	return scheme == VN_SCHEME_AUTO && p->transport == &vn_tcp && !p->disk->who.tls.length &&
 	       vn_now() >= p->rdma_at;
 }
 
@@ -57,13 +67,17 @@ static bool drain_queues(struct vn_path *p)
 }
 
 /* Puts a in the place of the present association, which nobody uses any more. */
-static void change_over(struct vn_path *p, const struct vn_association *a, struct vn_association *old)
+static void change_over(struct vn_path *p, bool roce, const struct vn_association *a, struct vn_association *old)
 {
 	vn_retire(p);
 	*old = p->now;
 	vn_install(p, a);
 	vn_resize(p->disk, a->info.size);
 	p->rdma_pause = 0;
+	if (roce) {
+		p->by_iwarp = false;
+		p->roce_pause = 0;
+	}
 	p->disk->stats.returns++;
 }
 
@@ -94,7 +108,8 @@ bool vn_return(struct vn_path *p)
 
 	if (!begin_return(p))
 		return false;
-	int e = vn_associate_rdma(p, attempt_deadline(p), &a);
+	bool roce = is_by_iwarp(p);
+	int e = (roce ? vn_associate_roce : vn_associate_rdma)(p, attempt_deadline(p), &a);
 
 	vn_lock(p->disk);
 	mark_return(p, false);
@@ -106,12 +121,15 @@ bool vn_return(struct vn_path *p)
 	bool good = !misfit && drain_queues(p);
 
 	if (good)
-		change_over(p, &a, &old);
+		change_over(p, roce, &a, &old);
 	vn_issue(p->disk);
 	pthread_mutex_unlock(&p->disk->lock);
 	vn_wake(p->disk);
-	if (!good) {
+	if (!good && roce)
+		vn_roce_again(p);
+	else if (!good)
 		vn_rdma_again(p, misfit ? misfit : "the change would have held requests up for too long");
+	if (!good) {
 		vn_dissolve(&a);
 		return false;
 	}

@@ -71,10 +71,11 @@ struct vn_disk;
  * connecting or reconnecting with RDMA fails, TCP is used. After rdma_again_ms RDMA is tried again, beside the TCP
  * connection or when that breaks. Each failure doubles the time to the next attempt, up to an hour. If it works, the
  * disk moves to RDMA when no command is outstanding: for up to a second new ones are held back. Nothing is sent twice.
- * Of two adapters the one that worked last is tried first. A disk that goes by iWARP does not return to RoCE before that
- * breaks.
+ * Of two adapters the one that worked last is tried first. A disk that goes by iWARP because RoCE failed returns to RoCE
+ * in the same way.
  *
- * rdma: if an interface has two adapters, RoCE is tried first, then iWARP. Each gets half of connect_ms.
+ * rdma: if an interface has two adapters, RoCE is tried first, then iWARP. Each gets half of connect_ms. A disk that goes
+ * by iWARP returns to RoCE as with auto.
  *
  * A SCSI disk has an address srp://HOST[:PORT]/ID_EXT[:IOC_GUID][?lun=N]: SRP by RDMA, which finds its adapter as rdma
  * does. ID_EXT and IOC_GUID are hexadecimal numbers, the halves of the target port's identifier. Without IOC_GUID both
@@ -301,8 +302,8 @@ struct vn_statistics {
 	uint64_t reconnects;                /* successful ones */
 	uint64_t keep_alives;               /* answered ones */
 	uint64_t digest_errors;             /* in received data */
-	uint64_t returns;                   /* from TCP to RDMA, without a break of the connection */
-	uint64_t moves;                     /* from one path to another */
+	uint64_t returns; /* from TCP to RDMA, from iWARP to RoCE, without a break of the connection */
+	uint64_t moves;   /* from one path to another */
 };
 VN_API void vn_statistics(struct vn_disk *disk, struct vn_statistics *s);
 

@@ -92,6 +92,7 @@ static void add_namespace(uint32_t nsid)
 		return;
 	media[medium_count] = medium_open(1 << 16, nsid & 1 ? 512 : 4096);
 	media[medium_count]->slow = true;
+	media[medium_count]->b.wait_ms = nsid & 2 ? 3000 : 0;
 	medium_add(media[medium_count++], nsid);
 }
 
@@ -149,6 +150,9 @@ static void change(struct input *in)
 	case 6:
 		if (ns)
 			((struct medium *)ns->backend)->slow = byte(in) & 1;
+		for (struct nb_request *r = what & 0x80 && ns ? ((struct medium *)ns->backend)->first : NULL; r;
+		     r = r->next)
+			r->aside(r);
 		break;
 	default:
 		nt_subsystem_any_host(subsystem, byte(in) & 1);
@@ -224,7 +228,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		if (queues[k])
 			close_queue(k);
 	go_all();
-	CHECK(!target.gates && !target.parked);
+	CHECK(!target.gates && !target.parked && !target.at_medium && !target.slow_memory && !target.in_line[NT_SLOW]);
 	target_close();
 	for (unsigned i = 0; i < medium_count; i++) {
 		CHECK(media[i]->closed && !media[i]->first);

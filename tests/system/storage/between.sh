@@ -143,6 +143,21 @@ moves_back() {
 	open_port 2>/dev/null
 	ends && return $status
 }
+# From iWARP to RoCE, when UDP gets through again
+returns_to_roce() {
+	local c status=0
+	rm -f "$work/client.out"
+	serve $V4_B --transport auto || { cat "$work/target.err"; return 1; }
+	close_port udp dport 4791
+	client "$(url auto $V4_B)" iWARP RoCE >"$work/client.out" 2>&1 &
+	c=$!
+	says 'now by iWARP: ' && open_port || status=1
+	wait $c || status=1
+	grep -q ' 0 reconnects, 1 returns$' "$work/client.out" || status=1
+	[ $status = 0 ] || cat "$work/client.out"
+	open_port 2>/dev/null
+	ends && return $status
+}
 # Both ends have both kinds, and the ways are closed and opened under load: each time another is taken, and both ends say which and why
 way_is() { # WAY WHY: in the target's status, of its only host. The controller of a way that was cut may be there for a while
 	"${on_b[@]}" timeout -k 2 20 "$TARGET" status >"$work/status" && python3 - "$work/status" $NQN "$@" <<-'END'
@@ -158,7 +173,7 @@ all_ways() {
 	local c status=0
 	rm -f "$work/client.out"
 	serve $V4_B --transport auto || { cat "$work/target.err"; return 1; }
-	PATIENT_PEER=1 client "$(url auto $V4_B)" RoCE TCP iWARP TCP iWARP >"$work/client.out" 2>&1 &
+	PATIENT_PEER=1 client "$(url auto $V4_B)" RoCE TCP iWARP TCP iWARP RoCE >"$work/client.out" 2>&1 &
 	c=$!
 	says 'now by RoCE: ' && wait_for 30 way_is "RoCE by Verbena" "has chosen RDMA" && close_port meta l4proto '{ udp, tcp }' th dport != 4420 &&
 		says 'now by TCP: ' && wait_for 30 way_is TCP "RDMA did not work" && nft flush chain inet closed in && nft add rule inet closed in iifname net0 udp dport 4791 drop &&
@@ -180,7 +195,8 @@ if close_port udp dport 4791 2>"$work/said"; then
 	check "it moves to TCP when iWARP's port is closed under it" by_tcp moves tcp dport != 4420
 	export VERBENA_DEVICES=roce:net0,iwarp:net0
 	check "auto takes iWARP where both ends have both, UDP port 4791 closed" closed udp dport 4791 -- goes by_tcp auto $V4_B rdma --transport auto
-	! on_rbd || check "RoCE, TCP, iWARP, TCP, iWARP: ways are closed and opened under load, no request fails, the status says which and why" all_ways
+	check "it moves back from iWARP to RoCE when that gets through again" returns_to_roce
+	! on_rbd || check "RoCE, TCP, iWARP, TCP, iWARP, RoCE: ways are closed and opened under load, no request fails, the status says which and why" all_ways
 	check "auto takes TCP where both ends have both, and neither gets through" closed meta l4proto { udp, tcp } th dport != 4420 -- goes by_tcp auto $V4_B tcp --transport auto
 	unset VERBENA_DEVICES
 else

@@ -5,7 +5,7 @@
 # By hand: CEPH=long also runs the control by TCP, all clients, kills, rdma_cm and iWARP; CEPH=control only the control;
 # CEPH=kills only ten minutes of kills at random (CEPH_KILLS: seconds; CEPH_SEED: which);
 # CEPH=gateways only the cases of several gateways, CEPH_TIMES times; CEPH=storage only the tests of storage with images.
-# CEPH_PARTS: some of control, storage, memory, roce, cm, iwarp
+# CEPH_MANY=yes: then with 256 images at once. CEPH_PARTS: some of control, storage, memory, roce, cm, iwarp
 source "$(dirname "$0")/../../support/lib.sh"
 need ceph-mon ceph-mgr ceph-osd monmaptool rados rbd python3 fio ip
 [ "$(id -u)" = 0 ] || { skip ceph "only root makes network namespaces"; exit 0; }

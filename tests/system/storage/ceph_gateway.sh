@@ -68,6 +68,15 @@ cluster_stops() {
 	osds CONT
 	wait $copy && on_disk rdma read @ 0 5000192 | cmp -n 5000000 - "$work/source"
 }
+# Five hosts would take all memory for data
+others_go_on() {
+	local asking i pids=()
+	for i in 0 1 2; do pids+=("$(program_of "${ceph_pids[osd$i]}")"); done
+	timeout -k 5 60 /usr/bin/python3 -B "$ROOT/tests/system/storage/slow_hosts.py" "$gateway_port" "$gateway_url" 1 9 "${pids[@]}" &
+	asking=$!
+	wait_for 10 gateway_says '"slow": true' && gateway_says '"memory_slow": [1-9]' || { osds CONT; grep '"memory\|"slow' "$work/status"; return 1; }
+	wait $asking && wait_for 60 gateway_says '"memory_slow": 0' && ! gateway_says '"slow": true'
+}
 # Other options for an image are another opening of it. Its hosts find its namespace all the time
 reopened() {
 	local load n
@@ -136,6 +145,7 @@ gateway_cases() { # HOW
 	check "$1: … by RDMA" gateway_verifies rdma
 	check "$1: an image that grows is seen" resized
 	check "$1: OSDs that stop: requests wait, hosts try again, all goes on" cluster_stops
+	check "$1: … and while five hosts wait for all that they may, a sixth uses another namespace" others_go_on
 	check "$1: a snapshot is read-only, and stays as it was" snapshot
 	check "$1: a blocklisted target answers nothing, and is let in again when it reloads" blocklisted
 	check "$1: an image gets other options while it is written" reopened

@@ -1,14 +1,14 @@
 # many.py - 256 hosts, 256 namespaces: added and removed by the control socket, used by the hosts, in status and metrics
 # follows: verbena-target(8), CONTROL SOCKET; OpenMetrics 1.0.0
 # SPDX-License-Identifier: MIT
-# many.py SOCKET PORT NQN: the subsystem has the namespaces 1 and 2
-import json, re, resource, socket, sys
+# many.py SOCKET PORT NQN [POOL]: the subsystem has the namespaces 1 and 2. The others are in memory, or images of POOL
+import json, os, re, resource, socket, sys
 
 from reserve import connect
 
 MANY = 256
 INVALID_NAMESPACE = 0x0B
-path, port, nqn = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+path, port, nqn, pool = sys.argv[1], int(sys.argv[2]), sys.argv[3], (sys.argv[4:] or [None])[0]
 resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
 
 
@@ -24,8 +24,19 @@ def samples(text, name):
     return re.findall(r'^verbena_target_%s{.*?(?:nsid|host)="([^"]*)".*} ([0-9]+)$' % name, text, re.M)
 
 
+def make_images():
+    import rados, rbd
+
+    with rados.Rados(conffile=os.environ["CEPH_CONF"]) as cluster, cluster.open_ioctx(pool) as io:
+        for n in range(3, MANY + 1):
+            rbd.RBD().create(io, f"many{n}", 65536)
+
+
+if pool:
+    make_images()
 for n in range(3, MANY + 1):
-    answer = ctl(f"add {nqn} nsid={n} backend=memory size=64K riops=1000")
+    medium = f"backend=rbd path={pool}/many{n}" if pool else "backend=memory size=64K"
+    answer = ctl(f"add {nqn} nsid={n} {medium} riops=1000")
     assert answer == "ok\n", answer
 hosts = [connect(port, nqn, i + 1) for i in range(MANY)]
 for i, (_, io) in enumerate(hosts):

@@ -10,8 +10,8 @@ NAMES = {0: "good", 0x83: "conflict"}
 
 
 class Queue:
-    def __init__(self, port, nqn, host, qid, controller):
-        self.s = socket.create_connection(("127.0.0.1", port), 10)
+    def __init__(self, port, nqn, host, qid, controller, source="127.0.0.1"):
+        self.s = socket.create_connection(("127.0.0.1", port), 10, (source, 0))
         self.s.settimeout(60)
         self.cid = 0
         self.s.sendall(struct.pack("<BBBBIHBBI", 0, 0, 128, 0, 128, 0, 0, 0, 0) + bytes(112))
@@ -36,13 +36,17 @@ class Queue:
         head = self.exactly(8)
         return head[0], head[1], head[2], head + self.exactly(struct.unpack("<I", head[4:])[0] - 8)
 
-    # returns status, result, data. With nsid=1 a Fabrics command is Connect: the type is in its place
-    def command(self, opcode, nsid=1, cdw=(), send=None, length=0):
+    # With nsid=1 a Fabrics command is Connect: the type is in its place
+    def post(self, opcode, nsid=1, cdw=(), send=None, length=0):
         self.cid += 1
         sgl = struct.pack("<QI3xB", 0, len(send), 0x01) if send is not None else struct.pack("<QI3xB", 0, length, 0x5A)
         sqe = struct.pack("<BBHI16x", opcode, 0x40, self.cid, nsid) + sgl + struct.pack("<6I", *(list(cdw) + [0] * 6)[:6])
         body = bytes(send or b"")
         self.s.sendall(struct.pack("<BBBBI", 4, 0, 72, 72 if body else 0, 72 + len(body)) + sqe + body)
+
+    # returns status, result, data
+    def command(self, *args, **kwargs):
+        self.post(*args, **kwargs)
         data = b""
         while True:
             kind, flags, offset, pdu = self.pdu()
@@ -100,10 +104,10 @@ def run(io, word):
     print("%s: %s%s" % (word.split(":")[0], NAMES.get(status, "%#x" % status), more))
 
 
-def connect(port, nqn, host):
-    admin = Queue(port, nqn, host, 0, 0xFFFF)
+def connect(port, nqn, host, source="127.0.0.1"):
+    admin = Queue(port, nqn, host, 0, 0xFFFF, source)
     admin.do(0x7F, nsid=0, cdw=[0, 0x14, 0x460001])
-    return admin, Queue(port, nqn, host, 1, admin.controller)
+    return admin, Queue(port, nqn, host, 1, admin.controller, source)
 
 
 if __name__ == "__main__":
