@@ -41,20 +41,21 @@ void nt_reserve_admit(struct nt_request *r)
 	v->running[v->group]++;
 }
 
-static void end_waiting(struct nt_namespace *ns)
+/* Those whose changes are complete, or all. */
+static void end_waiting(struct nt_namespace *ns, bool all, uint16_t status)
 {
 	struct nt_request **at = &ns->reserve.waiting;
 
 	while (*at) {
 		struct nt_request *r = *at;
 
-		if (r->at > ns->reserve.complete) {
+		if (!all && r->at > ns->reserve.complete) {
 			at = &r->next;
 			continue;
 		}
 		*at = r->next;
 		r->next = NULL;
-		nt_complete(r, 0);
+		nt_complete(r, status);
 		at = &ns->reserve.waiting; /* others may have come or gone */
 	}
 }
@@ -75,7 +76,7 @@ static void settle(struct nt_namespace *ns)
 	ns->users++; /* the last request of a removed one may end here */
 	if (ns->backend->reservations)
 		nb_reserved(ns->backend, v->complete);
-	end_waiting(ns);
+	end_waiting(ns, false, 0);
 	nt_ns_put(ns);
 }
 
@@ -95,14 +96,23 @@ void nt_reserve_leave(struct nt_request *r)
 
 void nt_reserve_changed(struct nt_namespace *ns)
 {
+	struct nt_reserve *v = &ns->reserve;
 	const struct nr_state *shared = ns->backend->reservations;
 
+	ns->users++; /* the last request of a removed one may end here */
 	if (shared) {
 		if (!ns->removed) /* a removed one may have requests left */
 			nt_notices(ns, shared);
-		ns->reserve.state = *shared;
+		bool others = shared->version < v->version;
+
+		v->state = *shared;
+		if (others) { /* the versions were those of the target alone, or of a shared object that was lost */
+			v->version = v->complete = 0;
+			end_waiting(ns, true, NV_NS_NOT_READY);
+		}
 	}
 	settle(ns);
+	nt_ns_put(ns);
 }
 
 void nt_reserve_open(struct nt_namespace *ns)

@@ -378,8 +378,8 @@ void nt_namespace_replace(struct nt_namespace *ns, struct nb_backend *b)
 
 	take_medium(ns, b);
 	ns->answered = ns->subsystem->target->now; /* what waited goes to the new one */
+	nt_reserve_changed(ns); /* first: what ends with the old one says how far the new one is in force */
 	nb_close(old);
-	nt_reserve_changed(ns);
 	nt_announce(ns->subsystem->target);
 	if (listed)
 		nt_event_discovery(ns->subsystem->target);

@@ -223,6 +223,67 @@ static void a_connection_may_end_while_its_change_waits(void)
 	down();
 }
 
+static struct medium *joint; /* takes the place of m, and shares its reservations with other targets */
+static uint64_t reported;
+
+static void note_reserved(struct nb_backend *b, uint64_t version)
+{
+	reported = version;
+}
+
+static void pass_on(struct nb_backend *b)
+{
+	while (m->first) {
+		struct nb_request *r = m->first;
+
+		m->first = r->next;
+		nb_submit(&joint->b, r);
+	}
+	m->closed = true;
+}
+
+/* Fails if other targets are told that this one enforces a version of theirs, when it only had as many of its own. */
+static void shared_reservations_take_the_place_of_own_ones(void)
+{
+	static struct nb_kind passes, shares;
+	struct nr_state shared = {.version = 1};
+
+	up();
+	joint = medium_open(1 << 20, 512);
+	passes = shares = *m->b.kind;
+	passes.close = pass_on;
+	shares.reserved = note_reserved;
+	m->b.kind = &passes;
+	joint->b.kind = &shares;
+	joint->b.reservations = &shared;
+	SAME(enter(&one, 10), 0);
+	m->slow = joint->slow = true;
+	one.io->count = two.io->count = 0;
+	uint16_t older = host_post(one.io, io_command(NV_IO_WRITE, 0, 1), 0), change = post_enter(&two, 20);
+	uint16_t newer = host_post(one.io, io_command(NV_IO_WRITE, 8, 1), 0);
+
+	CHECK(!host_answer(two.io, change));
+	reported = 0;
+	nt_namespace_replace(subsystem->ns[1], &joint->b);
+	CHECK(host_answer(two.io, change));
+	SAME(host_answer(two.io, change)->status, NV_NS_NOT_READY);
+	struct nb_request *r = joint->first;
+
+	joint->first = r->next; /* the older one alone */
+	r->done(r, 0);
+	SAME(reported, 0);
+	medium_go(joint);
+	SAME(reported, 1);
+	host_settle(one.io);
+	host_settle(two.io);
+	SAME(host_answer(one.io, older)->status, 0);
+	SAME(host_answer(one.io, newer)->status, 0);
+	down();
+	CHECK(joint->closed);
+	free(joint->bytes);
+	free(joint);
+}
+
 static void registrants_are_told_what_they_have_lost(void)
 {
 	up();
@@ -323,6 +384,7 @@ int main(void)
 	RUN(a_preemption_ends_after_what_it_forbids);
 	RUN(changes_in_a_row_wait_each_for_its_own);
 	RUN(a_connection_may_end_while_its_change_waits);
+	RUN(shared_reservations_take_the_place_of_own_ones);
 	RUN(registrants_are_told_what_they_have_lost);
 	RUN(a_namespace_without_reservations_has_none_of_their_features);
 	RUN(persistence_is_not_offered_alone);
