@@ -38,6 +38,14 @@ int nb_open(const struct nb_config *config, struct nb_ring *ring, struct nb_back
 	return error;
 }
 
+bool nb_threads_left(void)
+{
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++)
+		if (kinds[i]->threads_left && kinds[i]->threads_left())
+			return true;
+	return false;
+}
+
 int nb_open_later(const struct nb_config *config, struct nb_ring *ring, struct nb_opening *o)
 {
 	int error;

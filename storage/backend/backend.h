@@ -142,6 +142,7 @@ struct nb_kind {
 	void (*announce)(struct nb_backend *b, const struct nb_port *ports, uint32_t count);
 	/* NULL: open does not take long. 0: done follows; or errno */
 	int (*open_later)(const struct nb_config *config, struct nb_ring *ring, struct nb_opening *o);
+	bool (*threads_left)(void); /* NULL: never */
 };
 
 struct nb_backend {
@@ -193,6 +194,9 @@ struct nb_backend {
 int nb_open(const struct nb_config *config, struct nb_ring *ring, struct nb_backend **out); /* 0 or errno */
 /* The same for a loop that serves others meanwhile. 0: done is called, once; or errno. */
 int nb_open_later(const struct nb_config *config, struct nb_ring *ring, struct nb_opening *o);
+/* Threads of openings that took too long still run. A program then ends by _exit(2): exit(3) would call destructors of
+ * libraries that they use. */
+bool nb_threads_left(void);
 void nb_submit(struct nb_backend *b, struct nb_request *r);
 /* Reads the present size of the medium (size 0), or sets its size. Stores the result in b->size. 0 or errno. */
 int nb_resize(struct nb_backend *b, uint64_t size);

@@ -595,5 +595,5 @@ static void image_close(struct nb_backend *b)
 		end_image(d);
 }
 
-const struct nb_kind nb_rbd = {"rbd",       image_open,      image_submit,    image_resize,
-                               image_close, nb_rbd_reserved, nb_rbd_announce, nb_rbd_open_later};
+const struct nb_kind nb_rbd = {"rbd",           image_open,      image_submit,      image_resize,       image_close,
+                               nb_rbd_reserved, nb_rbd_announce, nb_rbd_open_later, nb_rbd_threads_left};

@@ -63,6 +63,7 @@ struct nb_rbd {
 
 /* Opens an image: POOL/[NAMESPACE/]IMAGE[@SNAP]. 0 or errno, with a message in why. */
 int nb_rbd_open_image(struct nb_rbd *r, const struct nb_config *config, char *why);
+bool nb_rbd_threads_left(void);
 /* Closes it in a thread, which posts r->closed at the end. That calls nb_rbd_closed. */
 void nb_rbd_close_image(struct nb_rbd *r);
 void nb_rbd_closed(struct nb_rbd *r); /* waits for the end of the thread, which uses the ring until then */
@@ -139,10 +140,10 @@ void nb_rbd_gateway_enforces(struct nb_rbd_gateway *w, uint64_t version);
 void nb_rbd_gateway_announce(struct nb_rbd_gateway *w, const struct nb_port *ports, uint32_t count);
 const char *nb_rbd_gateway_client(const struct nb_rbd_gateway *w);
 void nb_rbd_gateway_serves(struct nb_rbd_gateway *w, const char *serves); /* it has changed */
-/* What all gateways of the image must have in common, as one word. */
-void nb_rbd_serves(const struct nb_config *config, uint64_t size, char out[NB_SERVES]);
 
-/* rbd_joined.c: the gateways of this program that have joined and not left yet. The texts are the gateway's. */
+/* rbd_joined.c: what all gateways of the image must have in common, as one word. */
+void nb_rbd_serves(const struct nb_config *config, uint64_t size, char out[NB_SERVES]);
+/* The gateways of this program that have joined and not left yet. The texts are the gateway's. */
 struct nb_rbd_joined {
 	struct nb_rbd_joined *next;
 	const char *object, *name, *client;

@@ -1,7 +1,9 @@
-// rbd_joined.c - the gateways of this program: a later opening of the same image follows an earlier one of its name
+// rbd_joined.c - the gateways of this program: a later opening of the same image follows an earlier one of its
+// name; what all gateways of an image have in common
 // follows: docs/ceph.md, "Several targets of one image"
 // SPDX-License-Identifier: MIT
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "backend/rbd.h"
@@ -46,4 +48,14 @@ bool nb_rbd_joined_ending(const char *object, const char *name, const char *clie
 		j = j->next;
 	pthread_mutex_unlock(&joined_lock);
 	return j;
+}
+
+/* In the object it is a word. */
+void nb_rbd_serves(const struct nb_config *config, uint64_t size, char out[NB_SERVES])
+{
+	snprintf(out, NB_SERVES, "block=%u,size=%llu%s%s", config->block ? config->block : 512,
+	         (unsigned long long)size, config->serves ? "," : "", config->serves ? config->serves : "");
+	for (char *c = out; *c; c++)
+		if (*c <= ' ' || *c > '~')
+			*c = '?';
 }

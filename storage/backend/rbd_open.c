@@ -108,6 +108,15 @@ struct opening {
 
 static struct opening *given_up; /* those whose threads have not ended yet; clusters_lock guards it */
 
+bool nb_rbd_threads_left(void)
+{
+	pthread_mutex_lock(&clusters_lock);
+	bool left = given_up;
+
+	pthread_mutex_unlock(&clusters_lock);
+	return left;
+}
+
 __attribute__((format(printf, 3, 4))) static int fails(struct opening *o, int error, const char *format, ...)
 {
 	va_list ap;
@@ -370,10 +379,16 @@ static bool is_stuck(const struct opening *o)
 	return g;
 }
 
-static void forget_given_up(const struct opening *o)
+static void forget_given_up(struct opening *o)
 {
 	struct opening **at = &given_up;
+	struct nb_rbd_cluster *c = o->cluster;
 
+	pthread_mutex_lock(&clusters_lock);
+	o->cluster = NULL; /* nobody is stuck for it */
+	pthread_mutex_unlock(&clusters_lock);
+	if (!o->error)
+		let_go(o->rbd.lib, c);
 	pthread_mutex_lock(&clusters_lock);
 	while (*at != o)
 		at = &(*at)->next;
@@ -403,8 +418,6 @@ static void *open_in_thread(void *arg)
 		o->rbd.lib->rados_ioctx_destroy(o->rbd.io);
 	}
 	forget_given_up(o);
-	if (!o->error)
-		let_go(o->rbd.lib, o->cluster);
 	free_opening(o);
 	return NULL;
 }
@@ -513,16 +526,6 @@ static int take_result(struct nb_rbd *r, struct opening *o, char *why)
 	}
 	free_opening(o);
 	return error;
-}
-
-/* In the object it is a word. */
-void nb_rbd_serves(const struct nb_config *config, uint64_t size, char out[NB_SERVES])
-{
-	snprintf(out, NB_SERVES, "block=%u,size=%llu%s%s", config->block ? config->block : 512,
-	         (unsigned long long)size, config->serves ? "," : "", config->serves ? config->serves : "");
-	for (char *c = out; *c; c++)
-		if (*c <= ' ' || *c > '~')
-			*c = '?';
 }
 
 static int too_late(char *why)

@@ -299,5 +299,7 @@ int main(int argc, char **argv)
 	sp_units_free(&server.units);
 	nb_ring_close(server.ring);
 	nt_loop_close(server.loop);
+	if (nb_threads_left())
+		_exit(!served);
 	return !served;
 }

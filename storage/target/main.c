@@ -484,5 +484,9 @@ int main(int argc, char **argv)
 	nt_config_free(&server.config);
 	nb_ring_close(server.ring);
 	nt_loop_close(server.loop);
-	return !served && !server.stop;
+	int status = !served && !server.stop;
+
+	if (nb_threads_left())
+		_exit(status);
+	return status;
 }
