@@ -97,6 +97,12 @@ static int shut_socket(int fd)
 	return setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &prog, sizeof(prog)) ? errno : 0;
 }
 
+/* Broadcasts arrive at all sockets. One that nobody reads holds a datagram, and drops the rest. */
+static void set_small_buffer(int fd)
+{
+	set_lane_option(fd, SOL_SOCKET, SO_RCVBUF, 0);
+}
+
 static void drain_socket(int fd)
 {
 	char byte;
@@ -118,30 +124,51 @@ static void set_receive_buffer(int fd)
 
 /*
  * The first socket binds without SO_REUSEPORT: it fails if another group of this user exists or is being made, so two
- * groups never merge. The other sockets join it.
+ * groups never merge. The other sockets join it. There are a thousand of them, so what only a holder needs is done when
+ * there is one.
  */
-static int add_socket(struct vb_lane_group *g, int family)
+static int join_port(bool first, int family, int *out)
 {
 	int fd = -1, one = 1, err = make_socket(family, &fd);
 
 	if (err)
 		return err;
-	set_options(fd, family);
-	set_receive_buffer(fd);
-	err = shut_socket(fd);
-	if (!err && g->n && setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof(one)))
+	set_small_buffer(fd);
+	if (!first && setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof(one)))
 		err = errno;
 	if (!err)
 		err = bind_port(fd, family);
-	if (!err && !g->n && setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof(one)))
+	if (!err && first && setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof(one)))
 		err = errno;
-	if (err) {
+	if (err)
 		close(fd);
+	else
+		*out = fd;
+	return err;
+}
+
+static int add_socket(struct vb_lane_group *g, int family)
+{
+	int err = join_port(!g->n, family, &g->fd[g->n]);
+
+	if (err)
 		return err;
-	}
-	g->shut[g->n] = true;
-	g->fd[g->n++] = fd;
+	g->shut[g->n++] = true;
 	return 0;
+}
+
+/* Its index is the number of the lanes' sockets. */
+static int add_sink(struct vb_lane_group *g, int family)
+{
+	int err = join_port(false, family, &g->sink);
+
+	if (err)
+		return err;
+	if ((err = shut_socket(g->sink)))
+		close(g->sink);
+	else
+		g->has_sink = true;
+	return err;
 }
 
 static int add_first(struct vb_lane_group *g, int *family)
@@ -152,6 +179,7 @@ static int add_first(struct vb_lane_group *g, int *family)
 	for (int i = 0; i < 2; i++) {
 		*family = families[i];
 		err = add_socket(g, *family);
+		g->family = *family;
 		if (!err || err == EADDRINUSE || err == EMFILE || err == ENFILE)
 			return err;
 	}
@@ -175,26 +203,72 @@ uint32_t vb_lanes_socket(const struct vb_lane_group *g, uint32_t lane)
 	return vb_lane_socket(g->n, g->split, lane);
 }
 
-/* The filter sees the datagram from the BTH on. For one that is too short it returns 0, which is lane 0. */
-static int attach_lane_filter(const struct vb_lane_group *g)
+/*
+ * The filter sees the datagram from the BTH on. For one that is too short it returns 0, which is lane 0. A datagram for a
+ * socket without a holder goes to the sink, whose own filter drops it: a filter for each socket would take the kernel a
+ * sixth of a millisecond each.
+ */
+#define WORDS (VB_LANE_COUNT / 32)
+
+/* A bit for each of these lanes whose socket has a holder. */
+static uint32_t open_lanes(const struct vb_lane_group *g, uint32_t word)
 {
-	uint32_t own = g->split ? g->n / 2 - 1 : g->n - 1, half = g->n / 2;
-	struct sock_filter code[] = {
+	uint32_t bits = 0;
+
+	for (uint32_t i = 0; i < 32; i++)
+		bits |= (uint32_t)!g->shut[vb_lanes_socket(g, 32 * word + i)] << i;
+	return bits;
+}
+
+static int steer(const struct vb_lane_group *g)
+{
+	uint32_t own = g->split ? g->n / 2 - 1 : g->n - 1, half = g->n / 2, word[WORDS];
+	struct sock_filter code[3 * WORDS + 32] = {
 	        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, BTH_QPN_WORD),
 	        BPF_STMT(BPF_ALU | BPF_AND | BPF_K, VB_QPN_MASK),
 	        BPF_STMT(BPF_ALU | BPF_RSH | BPF_K, VB_LANE_SHIFT),
-	        BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, g->n == VB_LANE_COUNT ? VB_LANE_COUNT : 1, 0,
-	                 7), /* one socket per lane: no division */
-	        BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, g->split ? VB_FOREIGN_LANES : VB_LANE_COUNT, 4, 0),
-	        BPF_STMT(BPF_ALU | BPF_SUB | BPF_K, 1),
-	        BPF_STMT(BPF_ALU | BPF_MOD | BPF_K, own),
-	        BPF_STMT(BPF_ALU | BPF_ADD | BPF_K, 1),
-	        BPF_STMT(BPF_RET | BPF_A, 0),
-	        BPF_STMT(BPF_ALU | BPF_MOD | BPF_K, half),
-	        BPF_STMT(BPF_ALU | BPF_ADD | BPF_K, half),
-	        BPF_STMT(BPF_RET | BPF_A, 0),
+	        BPF_STMT(BPF_ST, 0),
+	        BPF_STMT(BPF_ALU | BPF_AND | BPF_K, 31),
+	        BPF_STMT(BPF_MISC | BPF_TAX, 0),
+	        BPF_STMT(BPF_LD | BPF_MEM, 0),
+	        BPF_STMT(BPF_ALU | BPF_RSH | BPF_K, 5),
 	};
-	struct sock_fprog prog = {.len = sizeof(code) / sizeof(code[0]), .filter = code};
+	const struct sock_filter sink = BPF_STMT(BPF_RET | BPF_K, g->n),
+	                         of_open[] = {
+	                                 BPF_STMT(BPF_ALU | BPF_RSH | BPF_X, 0),
+	                                 BPF_STMT(BPF_ALU | BPF_AND | BPF_K, 1),
+	                                 BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 1, 1, 0),
+	                                 BPF_STMT(BPF_RET | BPF_K, g->n),
+	                                 BPF_STMT(BPF_LD | BPF_MEM, 0),
+	                                 BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, g->n == VB_LANE_COUNT ? VB_LANE_COUNT : 1,
+	                                          0, 7), /* one socket per lane: no division */
+	                                 BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K,
+	                                          g->split ? VB_FOREIGN_LANES : VB_LANE_COUNT, 4, 0),
+	                                 BPF_STMT(BPF_ALU | BPF_SUB | BPF_K, 1),
+	                                 BPF_STMT(BPF_ALU | BPF_MOD | BPF_K, own),
+	                                 BPF_STMT(BPF_ALU | BPF_ADD | BPF_K, 1),
+	                                 BPF_STMT(BPF_RET | BPF_A, 0),
+	                                 BPF_STMT(BPF_ALU | BPF_MOD | BPF_K, half),
+	                                 BPF_STMT(BPF_ALU | BPF_ADD | BPF_K, half),
+	                                 BPF_STMT(BPF_RET | BPF_A, 0),
+	                         };
+	uint32_t at = 8, used = 0;
+
+	for (uint32_t i = 0; i < WORDS; i++)
+		used += (word[i] = open_lanes(g, i)) != 0;
+	uint32_t end = at + 3 * used;
+
+	for (uint32_t i = 0; i < WORDS; i++) {
+		if (!word[i])
+			continue;
+		code[at++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, i, 0, 2);
+		code[at++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_IMM, word[i]);
+		code[at] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JA, end - at, 0, 0);
+		at++;
+	}
+	code[at++] = sink;
+	memcpy(&code[at], of_open, sizeof(of_open));
+	struct sock_fprog prog = {.len = (unsigned short)(at + sizeof(of_open) / sizeof(*of_open)), .filter = code};
 
 	return setsockopt(g->fd[0], SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &prog, sizeof(prog)) ? errno : 0;
 }
@@ -206,11 +280,16 @@ static int open_other_sockets(struct vb_lane_group *g, int family, uint32_t n)
 
 	while (!err && g->n < n)
 		err = add_socket(g, family);
-	return err ? err : attach_lane_filter(g);
+	if (!err)
+		err = add_sink(g, family);
+	return err ? err : steer(g);
 }
 
 static void close_sockets_from(struct vb_lane_group *g, uint32_t n)
 {
+	if (g->has_sink)
+		close(g->sink);
+	g->has_sink = false;
 	while (g->n > n)
 		close(g->fd[--g->n]);
 }
@@ -235,7 +314,7 @@ int vb_lanes_open(struct vb_lane_group *g, uint32_t spare)
 
 	*g = (struct vb_lane_group){.split = split};
 	getrlimit(RLIMIT_NOFILE, &lim);
-	while (n > VB_MIN_LANE_SOCKETS && lim.rlim_cur < n + (rlim_t)spare)
+	while (n > VB_MIN_LANE_SOCKETS && lim.rlim_cur < n + 1 + (rlim_t)spare)
 		n /= 2;
 	err = wait_for_port(g, &family);
 	if (err)
@@ -272,14 +351,18 @@ static bool serves_others(const struct vb_lane_group *g, uint32_t i, bool relaye
 int vb_lanes_give(struct vb_lane_group *g, uint32_t lane, bool relayed)
 {
 	uint32_t i = vb_lanes_socket(g, lane);
-	int unused = 0;
 
 	if (lane && g->n < VB_LANE_COUNT && (serves_others(g, i, relayed) || (relayed && lane < VB_FOREIGN_LANES)))
 		return -1;
 	if (g->shut[i]) {
 		drain_socket(g->fd[i]);
-		setsockopt(g->fd[i], SOL_SOCKET, SO_DETACH_FILTER, &unused, sizeof(unused));
+		set_options(g->fd[i], g->family);
+		set_receive_buffer(g->fd[i]);
 		g->shut[i] = false;
+		if (steer(g)) {
+			g->shut[i] = true;
+			return -1;
+		}
 	}
 	vb_lane_set_add(&g->given, lane);
 	if (relayed)
@@ -298,7 +381,9 @@ bool vb_lanes_take_back(struct vb_lane_group *g, uint32_t lane)
 	for (uint32_t other = 0; other < VB_LANE_COUNT; other++)
 		if (vb_lane_set_has(&g->given, other) && vb_lanes_socket(g, other) == i)
 			return false;
-	g->shut[i] = !shut_socket(g->fd[i]);
+	g->shut[i] = true;
+	steer(g); /* without memory for it the socket holds a datagram, which the next holder discards */
+	set_small_buffer(g->fd[i]);
 	drain_socket(g->fd[i]);
 	return true;
 }

@@ -21,7 +21,9 @@
 struct vb_lane_group {
 	uint32_t n;               /* sockets, a power of two; 0: there is no group */
 	int fd[VB_LANE_COUNT];    /* the first n are open */
-	bool shut[VB_LANE_COUNT]; /* per socket: drops all packets */
+	int sink, family;         /* of the sockets: AF_INET6, or AF_INET if there is no IPv6 */
+	bool has_sink;            /* the socket after them: drops what comes for lanes without a holder */
+	bool shut[VB_LANE_COUNT]; /* per socket: no lane of it is given */
 	bool split;               /* it serves several users: see vb_lanes_socket */
 	struct vb_lane_set given; /* lanes, not sockets: with fewer than 1024 sockets, lanes other than 0 share them */
 	struct vb_lane_set relayed; /* given lanes whose programs get relayed datagrams and no socket */

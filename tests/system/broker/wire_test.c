@@ -811,7 +811,7 @@ static void a_keeper_holds_nothing_of_the_broker_s_and_sleeps(void)
 		sockets += !strncmp(target, "socket:", 7);
 		unix_like += strncmp(target, "socket:", 7) != 0;
 	}
-	SAME(sockets, a.nlanes + 2); /* its listener, and the connection to the broker */
+	SAME(sockets, a.nlanes + 3); /* its listener, and the connection to the broker */
 	SAME(unix_like, 3 + 3);      /* and a reserve, epoll, one lifeline */
 	CHECK(wait_idle(keeper));
 	leave(&a);

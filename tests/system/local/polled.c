@@ -112,7 +112,7 @@ static void run(const struct job *j)
 static void all_sizes(bool shared, bool ring)
 {
 	static const uint32_t sizes[] = {1, 2, 4, 7, 8, 9, 16, 31, 64, 100, 256, 1000, 4096, 8191, 65536};
-	unsigned long total = count_or(under_sanitizer() ? 5000 : 100000);
+	unsigned long total = count_or(under_sanitizer() ? 5000 : 30000);
 
 	for (unsigned i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
 		struct job j = {.size = sizes[i], .shared = shared, .ring = ring, .align = i % 3 == 1 ? 3 : 0};

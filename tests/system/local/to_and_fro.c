@@ -126,22 +126,22 @@ static void write_in_turns(enum manner manner, unsigned long rounds)
 
 static void each_write_of_two_programs_in_turns_arrives_whole(void)
 {
-	write_in_turns(ANSWERS_AT_ONCE, 200000);
+	write_in_turns(ANSWERS_AT_ONCE, 50000);
 }
 
 static void a_program_that_answers_late_loses_nothing(void)
 {
-	write_in_turns(ANSWERS_LATE, 5000);
+	write_in_turns(ANSWERS_LATE, 2000);
 }
 
 static void a_program_that_rests_at_times_loses_nothing(void)
 {
-	write_in_turns(RESTS_AT_TIMES, 20000);
+	write_in_turns(RESTS_AT_TIMES, 5000);
 }
 
 static void a_program_that_is_stopped_at_times_loses_nothing(void)
 {
-	write_in_turns(IS_STOPPED_AT_TIMES, 40000);
+	write_in_turns(IS_STOPPED_AT_TIMES, 10000);
 }
 
 /* --- the queue pair of the second program ends as soon as it has the last write --- */
