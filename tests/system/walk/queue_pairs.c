@@ -306,7 +306,7 @@ static void check_state(struct object *o, const struct ibv_qp_attr *set, int mas
 	ANSWER(ibv_query_qp(qp, &attr, ((1 << 21) - 1) | RATE, &init), 0);
 	/* iWARP has one state for both */
 	SAME(attr.qp_state, o->ctx->c.iwarp && o->qp.state == IBV_QPS_RESET ? IBV_QPS_INIT : o->qp.state);
-	SAME(__atomic_load_n(&qp->state, __ATOMIC_RELAXED), o->qp.state);
+	SAME(__atomic_load_n(&qp->state, __ATOMIC_RELAXED), attr.qp_state); /* as in rdma-core */
 	CHECK(init.qp_type == o->qp.type && init.qp_context == o && init.send_cq == qp->send_cq && init.srq == qp->srq);
 	if (o->ctx->c.iwarp)
 		return;
