@@ -15,7 +15,7 @@ work=$(mktemp -d "${TMPDIR:-/tmp}/verbena-test.XXXXXX")
 chmod 755 "$work"
 export VERBENA_RUNTIME=$work/run
 mkdir -m 700 "$VERBENA_RUNTIME"
-mkfifo "$work/never"
+mkfifo "$work/.pause"
 export XDG_CONFIG_HOME=$work/config # no file of verbena link
 unset VERBENA_DEVICES VERBENA_LIDS VERBENA_LOG VERBENA_BROKER_LOG
 failed=0
@@ -80,7 +80,7 @@ need() {
 # --- waiting, with a limit. What waits starts no processes: on some virtual machines each costs 10 ms ---
 # pause SECONDS
 pause() {
-	read -rt "$1" <>"$work/never" 2>/dev/null
+	read -rt "$1" <>"$work/.pause" 2>/dev/null
 	[ $? -gt 128 ] || sleep "$1" # the directory has gone
 }
 
