@@ -127,9 +127,10 @@ static void set_receive_buffer(int fd)
  * groups never merge. The other sockets join it. There are a thousand of them, so what only a holder needs is done when
  * there is one.
  */
-static int join_port(bool first, int family, int *out)
+static int join_port(const struct vb_lane_group *g, int *out)
 {
-	int fd = -1, one = 1, err = make_socket(family, &fd);
+	int fd = -1, one = 1, err = make_socket(g->family, &fd);
+	bool first = !g->n;
 
 	if (err)
 		return err;
@@ -137,7 +138,7 @@ static int join_port(bool first, int family, int *out)
 	if (!first && setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof(one)))
 		err = errno;
 	if (!err)
-		err = bind_port(fd, family);
+		err = bind_port(fd, g->family);
 	if (!err && first && setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof(one)))
 		err = errno;
 	if (err)
@@ -147,9 +148,9 @@ static int join_port(bool first, int family, int *out)
 	return err;
 }
 
-static int add_socket(struct vb_lane_group *g, int family)
+static int add_socket(struct vb_lane_group *g)
 {
-	int err = join_port(!g->n, family, &g->fd[g->n]);
+	int err = join_port(g, &g->fd[g->n]);
 
 	if (err)
 		return err;
@@ -158,9 +159,9 @@ static int add_socket(struct vb_lane_group *g, int family)
 }
 
 /* Its index is the number of the lanes' sockets. */
-static int add_sink(struct vb_lane_group *g, int family)
+static int add_sink(struct vb_lane_group *g)
 {
-	int err = join_port(false, family, &g->sink);
+	int err = join_port(g, &g->sink);
 
 	if (err)
 		return err;
@@ -171,29 +172,28 @@ static int add_sink(struct vb_lane_group *g, int family)
 	return err;
 }
 
-static int add_first(struct vb_lane_group *g, int *family)
+static int add_first(struct vb_lane_group *g)
 {
 	static const int families[] = {AF_INET6, AF_INET};
 	int err = EAFNOSUPPORT;
 
 	for (int i = 0; i < 2; i++) {
-		*family = families[i];
-		err = add_socket(g, *family);
-		g->family = *family;
+		g->family = families[i];
+		err = add_socket(g);
 		if (!err || err == EADDRINUSE || err == EMFILE || err == ENFILE)
 			return err;
 	}
 	return err;
 }
 
-static int wait_for_port(struct vb_lane_group *g, int *family)
+static int wait_for_port(struct vb_lane_group *g)
 {
 	struct timespec pause = {.tv_nsec = PORT_PAUSE_NS};
-	int err = add_first(g, family);
+	int err = add_first(g);
 
 	for (int i = 0; err == EADDRINUSE && i < PORT_TRIES; i++) {
 		nanosleep(&pause, NULL);
-		err = add_first(g, family);
+		err = add_first(g);
 	}
 	return err;
 }
@@ -203,12 +203,7 @@ uint32_t vb_lanes_socket(const struct vb_lane_group *g, uint32_t lane)
 	return vb_lane_socket(g->n, g->split, lane);
 }
 
-/*
- * The filter sees the datagram from the BTH on. For one that is too short it returns 0, which is lane 0. A datagram for a
- * socket without a holder goes to the sink, whose own filter drops it: a filter for each socket would take the kernel a
- * sixth of a millisecond each.
- */
-#define WORDS (VB_LANE_COUNT / 32)
+#define WORDS (VB_LANE_COUNT / 32) /* of a set of lanes */
 
 /* A bit for each of these lanes whose socket has a holder. */
 static uint32_t open_lanes(const struct vb_lane_group *g, uint32_t word)
@@ -220,9 +215,15 @@ static uint32_t open_lanes(const struct vb_lane_group *g, uint32_t word)
 	return bits;
 }
 
+/*
+ * The filter sees the datagram from the BTH on. For one that is too short it returns 0, which is lane 0. A datagram for a
+ * socket without a holder goes to the sink, whose own filter drops it: a filter for each socket would take the kernel a
+ * sixth of a millisecond each.
+ */
 static int steer(const struct vb_lane_group *g)
 {
 	uint32_t own = g->split ? g->n / 2 - 1 : g->n - 1, half = g->n / 2, word[WORDS];
+	/* X: the lane's bit in its word, A: the word, the store: the lane */
 	struct sock_filter code[3 * WORDS + 32] = {
 	        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, BTH_QPN_WORD),
 	        BPF_STMT(BPF_ALU | BPF_AND | BPF_K, VB_QPN_MASK),
@@ -274,14 +275,14 @@ static int steer(const struct vb_lane_group *g)
 }
 
 /* The first socket exists. */
-static int open_other_sockets(struct vb_lane_group *g, int family, uint32_t n)
+static int open_other_sockets(struct vb_lane_group *g, uint32_t n)
 {
 	int err = 0;
 
 	while (!err && g->n < n)
-		err = add_socket(g, family);
+		err = add_socket(g);
 	if (!err)
-		err = add_sink(g, family);
+		err = add_sink(g);
 	return err ? err : steer(g);
 }
 
@@ -310,20 +311,20 @@ int vb_lanes_open(struct vb_lane_group *g, uint32_t spare)
 	struct rlimit lim = {.rlim_cur = 1024};
 	bool split = geteuid() == 0;
 	uint32_t n = wanted_sockets(split);
-	int family, err;
+	int err;
 
 	*g = (struct vb_lane_group){.split = split};
 	getrlimit(RLIMIT_NOFILE, &lim);
 	while (n > VB_MIN_LANE_SOCKETS && lim.rlim_cur < n + 1 + (rlim_t)spare)
 		n /= 2;
-	err = wait_for_port(g, &family);
+	err = wait_for_port(g);
 	if (err)
 		return err;
 	/* the limit does not count descriptors that are open already. The first socket stays, so nobody else gets the
 	 * port meanwhile */
 	do {
 		close_sockets_from(g, 1);
-		err = open_other_sockets(g, family, n);
+		err = open_other_sockets(g, n);
 	} while ((err == EMFILE || err == ENFILE) && (n /= 2) >= VB_MIN_LANE_SOCKETS);
 	if (err)
 		vb_lanes_close(g);

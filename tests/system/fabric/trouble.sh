@@ -44,20 +44,8 @@ end_all() {
 check "two hosts, and a wire that can be a bad one" bad_hosts 1500 4792
 compile_verify || exit 1
 verify=("$work/verify" -d ib0 -g 0)
-on_wire() { # SETTINGS COMMAND…: COMMAND succeeds, and the wire did what SETTINGS say
-	local settings=$1 status is word name
-	shift
-	cable $settings || return 1
-	"$@"
-	status=$?
-	cable
-	is=" $(tail -1 "$work/cable.out") "
-	[ $status = 0 ] || { echo "on the wire:$is"; ctl a peers; ctl b peers; return $status; }
-	for word in $settings; do
-		name=$(sed 's/=.*//; s/^loss$/lost/; s/^dup$/twice/; s/^reorder$/late/; s/^corrupt$/corrupted/' <<<"$word")
-		[ "$name" != seed ] && [[ $is == *" $name 0 "* ]] && { echo "the wire did not do what it was told:$is"; return 1; }
-	done
-	return 0
+on_wire() { # SETTINGS COMMAND…
+	on_cable "$@" || { ctl a peers; ctl b peers; return 1; }
 }
 
 # The sockets of both processes are files, so programs of neither host reach them too. Two hosts are those of each process

@@ -64,6 +64,23 @@ cable() {
 }
 cable_answers() { [ "$(wc -l <"$work/cable.out")" -gt "$1" ]; }
 
+# on_cable SETTINGS COMMAND…: COMMAND succeeds, and the cable did what SETTINGS say
+on_cable() {
+	local settings=$1 status word is name
+	shift
+	cable $settings || return 1
+	"$@"
+	status=$?
+	cable
+	is=" $(tail -1 "$work/cable.out") "
+	[ $status = 0 ] || { echo "on the cable:$is"; return $status; }
+	for word in $settings; do
+		name=$(sed 's/=.*//; s/^loss$/lost/; s/^dup$/twice/; s/^reorder$/late/; s/^corrupt$/corrupted/' <<<"$word")
+		[ "$name" != seed ] && [[ $is == *" $name 0 "* ]] && { echo "the cable did not do what it was told:$is"; return 1; }
+	done
+	return 0
+}
+
 namespaces() {
 	local n
 	mkdir -m 700 "$work/a" "$work/b"

@@ -8,23 +8,6 @@ compile_verify || exit 1
 verify=("$work/verify" -d $DEV -g $V4)
 
 # --- the cable ---
-# on_cable SETTINGS COMMAND…: COMMAND succeeds, and the cable did what SETTINGS say
-on_cable() {
-	local settings=$1 status word is name
-	shift
-	cable $settings || return 1
-	"$@"
-	status=$?
-	cable
-	is=" $(tail -1 "$work/cable.out") "
-	[ $status = 0 ] || { echo "on the cable:$is"; return $status; }
-	for word in $settings; do
-		name=$(sed 's/=.*//; s/^loss$/lost/; s/^dup$/twice/; s/^reorder$/late/; s/^corrupt$/corrupted/' <<<"$word")
-		[ "$name" != seed ] && [[ $is == *" $name 0 "* ]] && { echo "the cable did not do what it was told:$is"; return 1; }
-	done
-	return 0
-}
-
 check "a good cable" on_cable "" crossing 10000000 pair "${verify[@]}" -n 10000000
 check "1 % lost" on_cable "loss=1 seed=1" pair "${verify[@]}" -n 4000000
 check "5 % lost" on_cable "loss=5 seed=2" pair "${verify[@]}" -n 2000000

@@ -39,4 +39,13 @@ void set_fails(int error);   /* errno of all requests; 0: none */
 void set_full(int error);    /* … of those that need space */
 uint32_t answered_now(void);
 
+/* An opening of nb_open_later, and what came of it. */
+struct opening {
+	struct nb_opening o; /* .done: opening_done */
+	bool done;
+	int error;
+	struct nb_backend *b;
+};
+void opening_done(struct nb_opening *o, int error, struct nb_backend *backend);
+
 #endif

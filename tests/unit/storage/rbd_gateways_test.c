@@ -39,28 +39,12 @@ static void a_gateway_that_is_asked_to_write_becomes_the_owner(void)
 	all_closed();
 }
 
-struct later {
-	struct nb_opening o;
-	bool done;
-	int error;
-	struct nb_backend *b;
-};
-
-static void later_opened(struct nb_opening *o, int error, struct nb_backend *b)
-{
-	struct later *l = (struct later *)(void *)o;
-
-	l->done = true;
-	l->error = error;
-	l->b = b;
-}
-
 /* As a reload does: the earlier opening leaves when the cluster has answered its last request. */
 static void a_later_opening_of_the_same_gateway_follows_the_earlier_one(void)
 {
 	static char data[4096];
 	struct nb_config c = {.kind = "rbd", .path = "p/i", .wait_ms = 30000, .gateway = "a", .ceph_user = "a"};
-	struct later l = {.o.done = later_opened};
+	struct opening l = {.o.done = opening_done};
 	struct nb_backend *a = gateway("a");
 	struct action slow;
 

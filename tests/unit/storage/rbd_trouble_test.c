@@ -261,22 +261,6 @@ static void an_image_that_is_closed_does_not_come_back(void)
 	all_closed();
 }
 
-struct opening {
-	struct nb_opening o;
-	bool done;
-	int error;
-	struct nb_backend *b;
-};
-
-static void opening_done(struct nb_opening *o, int error, struct nb_backend *backend)
-{
-	struct opening *x = (struct opening *)(void *)o;
-
-	x->done = true;
-	x->error = error;
-	x->b = backend;
-}
-
 /* Three images of one cluster use one connection, also if nobody waits for the first. */
 static void images_are_opened_while_the_loop_goes_on(void)
 {
