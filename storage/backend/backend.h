@@ -121,6 +121,8 @@ struct nb_config {
 };
 
 #define NB_WHY 256
+#define NB_WAIT_MS \
+	20000 /* wait_ms if none is given: the Linux kernel resets a controller after 30 s without an answer */
 #define NB_SERVES 384u
 
 /* A medium that is being opened. */

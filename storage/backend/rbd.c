@@ -8,7 +8,6 @@
 #include <string.h>
 #include <time.h>
 
-#define WAIT_MS 20000 /* the Linux kernel resets a controller after 30 s without an answer */
 /* With that many late bytes, requests are held back, so that a cluster that is gone does not take the whole pool. */
 #define LATE_MAX (4u << 20)
 #define SILENT_MS 2000 /* a gateway without a lease whose requests get no answer for so long is cut off */
@@ -517,7 +516,7 @@ struct nb_rbd *nb_rbd_new(const struct nb_config *config, struct nb_ring *ring)
 		return NULL;
 	}
 	d->ring = ring;
-	d->b.wait_ms = config->wait_ms ? config->wait_ms : WAIT_MS;
+	d->b.wait_ms = config->wait_ms ? config->wait_ms : NB_WAIT_MS;
 	d->fixed = config->size;
 	d->flying.end = &d->flying.first;
 	d->clock.turn = image_turn;

@@ -88,7 +88,8 @@ uint16_t nt_reserve_check(const struct nt_request *r); /* 0, or what a reservati
 void nt_reserve_admit(struct nt_request *r);           /* it goes to the medium */
 void nt_reserve_leave(struct nt_request *r);           /* … and is done there */
 void nt_reserve_open(struct nt_namespace *ns);
-void nt_reserve_changed(struct nt_namespace *ns); /* what the backend shares has changed */
+/* What the backend shares has changed. joins: the namespace's reservations were the target's own before. */
+void nt_reserve_changed(struct nt_namespace *ns, bool joins);
 uint16_t nt_reserve_register_check(struct nt_request *r);
 void nt_reserve_register(struct nt_request *r);
 uint16_t nt_reserve_acquire_check(struct nt_request *r);

@@ -6,8 +6,6 @@
 
 #include "target/server.h"
 
-#define WAIT_MS 20000 /* as that of the medium, if the configuration does not say */
-
 /* Its requests wait for the new medium, in order. If other gateways serve the medium, they may change the reservation
  * meanwhile: then no request waits, and hosts are told to try again. */
 struct held {
@@ -120,7 +118,7 @@ bool nt_hold_medium(struct nt_server *sv, struct nt_namespace *ns, uint32_t wait
 	                           .part = old->part,
 	                           .parts = old->parts,
 	                           .boundary = old->boundary,
-	                           .wait_ms = wait_ms ? wait_ms : WAIT_MS,
+	                           .wait_ms = wait_ms ? wait_ms : NB_WAIT_MS,
 	                           .late = old->late};
 	if (old->reservations) {
 		h->reservations = *old->reservations;

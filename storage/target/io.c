@@ -279,10 +279,12 @@ static void step_done(struct nb_request *io, int error)
 static void step_aside(struct nb_request *io)
 {
 	struct nt_request *r = (struct nt_request *)(void *)((uint8_t *)io - offsetof(struct nt_request, io));
+	struct nt_target *target = r->queue->target;
 
 	r->aside = true;
 	nt_memory_pace(r, NT_SLOW);
 	nt_turn_done(r);
+	nt_memory_serve(target); /* its peer has more of its share again */
 }
 
 void nt_launch(struct nt_request *r)

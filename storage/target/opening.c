@@ -140,10 +140,12 @@ static void awaited_opened(struct nb_opening *o, int error, struct nb_backend *b
  * UUIDs each time. The control socket is answered meanwhile. */
 static int await_medium(struct nt_server *sv, const struct nb_config *c, struct nb_backend **b)
 {
-	struct awaited *a = sv->stop ? NULL : calloc(1, sizeof(*a));
+	if (sv->stop)
+		return ECANCELED;
+	struct awaited *a = calloc(1, sizeof(*a));
 
 	if (!a)
-		return sv->stop ? ECANCELED : ENOMEM;
+		return ENOMEM;
 	a->server = sv;
 	a->opening.done = awaited_opened;
 	int error = nb_open_later(c, sv->ring, &a->opening);
@@ -287,11 +289,10 @@ static void opened(struct nb_opening *o, int error, struct nb_backend *b)
 	struct nt_server *sv = p->server;
 	struct nt_subsystem *s = nt_subsystem_find(&sv->target, p->nqn);
 	const struct nt_config_ns *c = nt_config_find_ns(nt_config_find_subsystem(&sv->config, p->nqn), p->config.nsid);
-	bool wanted = s && !sv->stop && nt_same_ns(c, &p->config),
-	     held = wanted && s->ns[c->nsid] && nt_is_held(s->ns[c->nsid]);
+	bool wanted = s && !sv->stop && nt_same_ns(c, &p->config);
 
-	if (held &&
-	    error == EALREADY) /* what it is to follow has not ended yet: it is tried again, and requests wait */
+	/* what it is to follow has not ended yet: it is tried again, and requests wait */
+	if (wanted && error == EALREADY && s->ns[c->nsid] && nt_is_held(s->ns[c->nsid]))
 		wanted = false;
 	*find_pending(sv, p->nqn, p->config.nsid) = p->next;
 	if (wanted && error)

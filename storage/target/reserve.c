@@ -94,7 +94,7 @@ void nt_reserve_leave(struct nt_request *r)
 		settle(r->ns);
 }
 
-void nt_reserve_changed(struct nt_namespace *ns)
+void nt_reserve_changed(struct nt_namespace *ns, bool joins)
 {
 	struct nt_reserve *v = &ns->reserve;
 	const struct nr_state *shared = ns->backend->reservations;
@@ -103,7 +103,7 @@ void nt_reserve_changed(struct nt_namespace *ns)
 	if (shared) {
 		if (!ns->removed) /* a removed one may have requests left */
 			nt_notices(ns, shared);
-		bool others = shared->version < v->version;
+		bool others = joins || shared->version < v->version;
 
 		v->state = *shared;
 		if (others) { /* the versions were those of the target alone, or of a shared object that was lost */

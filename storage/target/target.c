@@ -340,7 +340,7 @@ static void medium_changed(struct nb_backend *b, enum nb_change what)
 	struct nt_subsystem *s = ns->subsystem;
 
 	if (what == NB_RESERVED) {
-		nt_reserve_changed(ns);
+		nt_reserve_changed(ns, false);
 		return;
 	}
 	if (what == NB_PORTS) {
@@ -378,7 +378,8 @@ void nt_namespace_replace(struct nt_namespace *ns, struct nb_backend *b)
 
 	take_medium(ns, b);
 	ns->answered = ns->subsystem->target->now; /* what waited goes to the new one */
-	nt_reserve_changed(ns); /* first: what ends with the old one says how far the new one is in force */
+	/* first: what ends with the old one says how far the new one is in force */
+	nt_reserve_changed(ns, !old->reservations);
 	nb_close(old);
 	nt_announce(ns->subsystem->target);
 	if (listed)

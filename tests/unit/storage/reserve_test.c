@@ -243,10 +243,10 @@ static void pass_on(struct nb_backend *b)
 }
 
 /* Fails if other targets are told that this one enforces a version of theirs, when it only had as many of its own. */
-static void shared_reservations_take_the_place_of_own_ones(void)
+static void take_shared(uint64_t version)
 {
 	static struct nb_kind passes, shares;
-	struct nr_state shared = {.version = 1};
+	struct nr_state shared = {.version = version};
 
 	up();
 	joint = medium_open(1 << 20, 512);
@@ -273,7 +273,7 @@ static void shared_reservations_take_the_place_of_own_ones(void)
 	r->done(r, 0);
 	SAME(reported, 0);
 	medium_go(joint);
-	SAME(reported, 1);
+	SAME(reported, version);
 	host_settle(one.io);
 	host_settle(two.io);
 	SAME(host_answer(one.io, older)->status, 0);
@@ -282,6 +282,12 @@ static void shared_reservations_take_the_place_of_own_ones(void)
 	CHECK(joint->closed);
 	free(joint->bytes);
 	free(joint);
+}
+
+static void shared_reservations_take_the_place_of_own_ones(void)
+{
+	take_shared(1);
+	take_shared(5);
 }
 
 static void registrants_are_told_what_they_have_lost(void)
