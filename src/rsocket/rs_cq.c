@@ -7,7 +7,7 @@
 #include <string.h>
 
 enum { TAKE = 16 };    /* completions per poll */
-enum { UNPOSTED = 8 }; /* at most one of so many receives waits to be posted again */
+enum { UNPOSTED = 8 }; /* receives are posted again when this part of them, an eighth, waits for it */
 
 /* The connection cannot go on; rs->lock is held. */
 void rs_break(struct rsocket *rs, int err)
@@ -69,7 +69,7 @@ static __attribute__((hot)) void take_stream_message(struct rsocket *rs, uint32_
  */
 static __attribute__((hot)) void post_receives(struct rsocket *rs)
 {
-	for (; rs->unposted && (rs->state == RS_CONNECTED || rs_opening(rs)); rs->unposted--) {
+	for (; rs->unposted && rs->state == RS_CONNECTED; rs->unposted--) {
 		int err = rs_post_receive(rs);
 
 		if (err)

@@ -190,6 +190,9 @@ static void peek_bytes(struct rsocket *rs, struct rs_cursor *c)
 	}
 }
 
+/* Bytes that are copied sooner than the lock is released and taken. */
+#define COPY_LOCKED 256u
+
 /* Only this thread reads, because it holds recv_lock. So the bytes stay while it releases rs->lock for senders, which it
  * does if they are many. */
 static __attribute__((hot)) void take_bytes(struct rsocket *rs, struct rs_cursor *c)
@@ -198,10 +201,12 @@ static __attribute__((hot)) void take_bytes(struct rsocket *rs, struct rs_cursor
 
 	while (c->left && rs->rx.unread) {
 		s = rs_rx_peek(&rs->rx, 0, min_size(RS_PIECE_MAX, c->left));
-		if (s.length > RS_INLINE_MAX)
+		bool many = s.length > COPY_LOCKED;
+
+		if (many)
 			vb_mutex_unlock(&rs->lock);
 		rs_cursor_put(c, rs->recv_buf + s.offset, s.length);
-		if (s.length > RS_INLINE_MAX)
+		if (many)
 			vb_mutex_lock(&rs->lock, VB_RANK_RS);
 		rs_rx_read(&rs->rx, s.length);
 	}

@@ -225,7 +225,7 @@ dmabuf_there() { # KIND: "" for RoCE, "iwarp:". The guest's memory is a dma-buf;
 	cat "$work/server.out"
 	return 1
 }
-if [[ "real dma-bufs" =~ $only ]]; then
+if [[ "regions of real dma-bufs in shared memory, regions of real dma-bufs packet by packet, a peer here and a real dma-buf there, by RoCE, a peer here and a real dma-buf there, by iWARP" =~ $only ]]; then
 	check "the guest has vgem, and rxe goes" "$LAB" guest 'modprobe vgem && [ -c /dev/dri/card0 ] && rdma link del rxe0 && modprobe -r rdma_rxe'
 	check "regions of real dma-bufs in shared memory" there 'export VERBENA_HARDWARE=off; timeout -k 1 60 $V run /root/v/dmabuf'
 	check "regions of real dma-bufs packet by packet" there 'export VERBENA_HARDWARE=off VERBENA_WIRE=always VERBENA_TEST_COUNT=2; timeout -k 1 80 $V run /root/v/dmabuf'

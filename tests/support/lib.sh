@@ -77,7 +77,7 @@ need() {
 	done
 }
 
-# --- waiting, with a limit. What waits starts no processes: on some virtual machines each costs 10 ms ---
+# --- waiting, with a limit. The loop itself starts no process: on some virtual machines each costs 10 ms ---
 # pause SECONDS
 pause() {
 	read -rt "$1" <>"$work/.pause" 2>/dev/null

@@ -9,8 +9,8 @@
 /* A subnet manager changes many tables in a row: programs hear of all within this time (ns), and of no more than one
  * change in it. */
 #define TELL_AFTER 1000000u
-/* What a look at a way takes, or more. So a program with many ways, and a manager that changes much, do not take all of the
- * time of this process. */
+/* At least what a look at one way takes (ns). It leaves time for other work if a manager changes much and programs have many
+ * ways. */
 #define LOOK_TIME 1000u
 
 struct way {

@@ -24,11 +24,10 @@ static bool wait_until(struct vb_ib_host *host, const struct timespec *until)
 	return !pthread_cond_timedwait(&host->node->io->meet_cond, &host->node->io->meet_lock, until);
 }
 
-/* Sends the question, as soon as there is room. Returns an errno: EAGAIN if the fabric process reads nothing. Under
- * meet_lock, which is released while it waits. */
-static int ask_membership(struct vb_ib_host *host, const struct vb_fabric_group *ask)
+/* Sends the question, as soon as there is room, until end. Returns an errno: EAGAIN if the fabric process reads nothing.
+ * Under meet_lock, which is released while it waits. */
+static int ask_membership(struct vb_ib_host *host, const struct vb_fabric_group *ask, uint64_t end)
 {
-	uint64_t end = vb_now() + VB_MS(VB_RESOLVE_WAIT);
 	int err;
 
 	while (((err = vb_fabric_try(host->watch.fd, &(struct iovec){(void *)ask, sizeof(*ask)}, 1, -1)) == EAGAIN ||
@@ -43,9 +42,10 @@ static int ask_membership(struct vb_ib_host *host, const struct vb_fabric_group 
 
 /* An answer that does not come changes nothing: the fabric process has the question, and reads it before what follows. Under
  * meet_lock, which is released while it waits. */
-static int await_membership(struct vb_ib_host *host, uint32_t tag)
+static int await_membership(struct vb_ib_host *host, uint32_t tag, uint64_t end)
 {
-	struct timespec until = vb_timespec_after(VB_MS(VB_RESOLVE_WAIT));
+	uint64_t now = vb_now();
+	struct timespec until = vb_timespec_after(now < end ? end - now : 0);
 
 	while (host->alive && host->groups_answered != tag)
 		if (!wait_until(host, &until))
@@ -58,12 +58,14 @@ static int ask_in_turn(struct vb_ib_host *host, struct vb_fabric_group *ask)
 {
 	while (host->group_asking)
 		pthread_cond_wait(&host->node->io->meet_cond, &host->node->io->meet_lock);
+	uint64_t end = vb_now() + VB_MS(VB_RESOLVE_WAIT);
+
 	host->group_asking = true;
 	ask->tag = ++host->groups_asked;
-	int err = ask_membership(host, ask);
+	int err = ask_membership(host, ask, end);
 
 	if (!err)
-		err = await_membership(host, ask->tag);
+		err = await_membership(host, ask->tag, end);
 	host->group_asking = false;
 	pthread_cond_broadcast(&host->node->io->meet_cond);
 	return err;
