@@ -25,6 +25,17 @@ unsigned vn_rdma_kinds(void)
 
 /* ---- output ---- */
 
+/* An adapter that was removed ends the connection, which leaves its commands to the next one. */
+static void cannot_register(struct vn_rdma_queue *r, struct vn_cmd *c, int error)
+{
+	if (error == EIO || error == ENODEV) {
+		vn_queue_break(&r->q, error, "registering memory: %s", strerror(error));
+		return;
+	}
+	c->cqe = (struct nv_cqe){.status = VN_STATUS_NO_MEMORY};
+	vn_cmd_complete(&r->q, c);
+}
+
 bool vn_rdma_reach(struct vn_rdma_queue *r, struct vn_cmd *c, uint64_t *address, uint32_t *key)
 {
 	struct ibv_mr *mr = c->memory ? c->memory->mr[r->device] : NULL;
@@ -44,8 +55,10 @@ bool vn_rdma_reach(struct vn_rdma_queue *r, struct vn_cmd *c, uint64_t *address,
 		        ibv_reg_mr(vn_rdma_pd(r), c->data, c->length,
 		                   c->way == VN_TO_TARGET ? IBV_ACCESS_REMOTE_READ
 		                                          : IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
-	if (!mr)
+	if (!mr) {
+		cannot_register(r, c, errno);
 		return false;
+	}
 	*key = mr->rkey;
 	return true;
 }
@@ -117,11 +130,8 @@ static void rdma_submit(struct vn_queue *q, struct vn_cmd *c)
 		vn_rdma_inside(r, c, w, capsule, NV_SQE_LEN);
 	} else if (c->way != VN_NO_DATA) {
 		s.sgl.length = c->length;
-		if (!vn_rdma_reach(r, c, &s.sgl.address, &s.sgl.key)) {
-			c->cqe = (struct nv_cqe){.status = VN_STATUS_NO_MEMORY};
-			vn_cmd_complete(q, c);
+		if (!vn_rdma_reach(r, c, &s.sgl.address, &s.sgl.key))
 			return;
-		}
 	}
 	nv_sqe_encode(&s, capsule);
 	vn_rdma_post(r);

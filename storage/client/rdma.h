@@ -80,7 +80,8 @@ static inline uint8_t *vn_rdma_message(const struct vn_rdma_queue *r, unsigned s
 /* Begins a send of len bytes of our memory; vn_rdma_post ends it. */
 struct ibv_send_wr *vn_rdma_prepare(struct vn_rdma_queue *r, uint64_t wr_id, const uint8_t *at, uint32_t len);
 void vn_rdma_post(struct vn_rdma_queue *r);
-/* Copies or registers memory that is not registered. Sets where it is, or returns false if there is no memory. */
+/* Copies or registers memory that is not registered. Sets where it is. Returns false if that fails: then the command is
+ * complete, or, if the adapter has failed, the queue is broken. */
 bool vn_rdma_reach(struct vn_rdma_queue *r, struct vn_cmd *c, uint64_t *address, uint32_t *key);
 /* Puts data behind the first `head` bytes of a prepared message: gathered from its place, or copied. */
 void vn_rdma_inside(struct vn_rdma_queue *r, struct vn_cmd *c, struct ibv_send_wr *w, uint8_t *message, uint32_t head);

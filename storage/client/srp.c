@@ -57,11 +57,8 @@ static void send_command(struct vn_srp_queue *s, struct vn_cmd *c)
 	struct sp_desc d;
 
 	memset(&c->rdma, 0, sizeof(c->rdma));
-	if (!place_data(s, c, vn_scsi_cdb(c, s->fua, message + VN_SRP_LIST), &m, &d, message)) {
-		c->cqe = (struct nv_cqe){.status = VN_STATUS_NO_MEMORY};
-		vn_cmd_complete(q, c);
+	if (!place_data(s, c, vn_scsi_cdb(c, s->fua, message + VN_SRP_LIST), &m, &d, message))
 		return;
-	}
 	memcpy(m.lun, s->lun, sizeof(m.lun));
 	memcpy(m.cdb, c->scsi.cdb, sizeof(m.cdb));
 	size_t len = sp_cmd_encode(&m, &d, message);

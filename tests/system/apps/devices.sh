@@ -91,7 +91,7 @@ watch_changes() {
 	return 0
 }
 if unshare -n ip link add v0 type veth peer name v1 2>/dev/null; then
-	export -f watch_changes wait_for carries
+	export -f watch_changes wait_for pause carries
 	export work SLOW
 	declare -p run >"$work/state"
 	check "ibv_asyncwatch sees addresses, links and interfaces come and go" unshare -n bash -uc 'source "$work/state"; watch_changes'

@@ -39,7 +39,7 @@ over_veth() {
 	echo $failed >"$work/failed"
 }
 export work BUILD
-export -f over_veth raw listens mac bandwidth latency check wait_for skip
+export -f over_veth raw listens mac bandwidth latency check wait_for pause skip
 if unshare -n ip link add v0 type veth peer name v1 2>/dev/null; then
 	declare -p run SLOW failed >"$work/state"
 	unshare -n bash -uc 'trap - EXIT; source "$work/state"; over_veth'

@@ -191,6 +191,24 @@ goes_by_tcp() { # host|target
 }
 check "the host's adapter is removed: fio verifies, by TCP" goes_by_tcp host
 check "the target's adapter is removed: fio verifies, by TCP" goes_by_tcp target
+# memory is registered on an adapter that was removed, before its connection is told
+registers_anew() {
+	local dir=$work/anew server= target= status=0 host_rules= target_rules= fio pid
+	mkdir "$dir"
+	if serve rdma && plugged "$url"; then
+		pid=$(program_of $server)
+		verifies 3 &
+		fio=$!
+		wait_for 20 is_written && "$VERBENA" fault add --pid $pid reg=ENODEV count=1 && wait $fio || status=1
+		"$VERBENA" fault list --pid $pid | grep -q '1 hits .*reg=ENODEV' || status=1
+	else
+		status=1
+	fi
+	ends || { echo "an end does not end in order"; status=1; }
+	[ $status = 0 ] || told
+	return $status
+}
+check "a registration fails as on a removed adapter: fio verifies, on a new connection" registers_anew
 # Without another transport the program that writes gets an error, and what it has written is right
 fails_in_time() {
 	local dir=$work/fails server= target= target_rules= status=0 disk
