@@ -32,15 +32,19 @@ const struct vb_opcode_info vb_opcode_table[256] = {
 #undef X
 };
 
+/* An opcode has at most one of the two tails. */
+#define TAIL(ext) ((ext)&VB_EXT_IMMDT ? 1 : (ext)&VB_EXT_IETH ? 2 : 0)
+
+/* By service, operation, position and tail: the opcode + 1, or 0 */
+static const uint8_t codes[8][VB_OP_ATOMIC_WRITE + 1][VB_ONLY + 1][3] = {
+#define X(code, name, service, op, position, ext) \
+	[VB_SVC_##service / 32][VB_OP_##op][VB_##position][TAIL(ext)] = (code) + 1,
+        VB_OPCODES(X)
+#undef X
+};
+
 __attribute__((hot)) int vb_opcode_find(enum vb_service service, enum vb_op op, enum vb_position position,
                                         unsigned tail)
 {
-	for (unsigned code = service; code < service + 32u; code++) {
-		const struct vb_opcode_info *info = vb_opcode_info((uint8_t)code);
-
-		if (info && info->op == op && (info->flags & VB_ONLY) == position &&
-		    (info->ext & (VB_EXT_IMMDT | VB_EXT_IETH)) == tail)
-			return (int)code;
-	}
-	return -1;
+	return codes[service / 32u][op][position][TAIL(tail)] - 1;
 }

@@ -61,6 +61,11 @@ static bool is_hardware_way(const char *text)
 	return is_one_of(text, (const char *const[]){"first", "only", "off", NULL});
 }
 
+static bool is_ring(const char *text)
+{
+	return is_one_of(text, (const char *const[]){"auto", "off", NULL});
+}
+
 static bool is_switch(const char *text)
 {
 	return is_one_of(text, (const char *const[]){"0", "1", NULL});
@@ -202,6 +207,7 @@ static const struct {
         {"VERBENA_MPA", "a list of crc, markers and emss, separated by commas", "other words are left out",
          are_mpa_options},
         {"VERBENA_RDMA", "copy, ring or random", "each pair of programs measures", is_rdma_way},
+        {"VERBENA_RING", "auto or off", "auto is used", is_ring},
         {"VERBENA_SENDS", "fetch, ring or random", "each pair of programs measures", is_sends_way},
         {"VERBENA_STATS", "1 or 0", "nothing is printed", is_switch},
         {"VERBENA_WIRE", "auto, always or never", "auto is used", is_wire_mode},

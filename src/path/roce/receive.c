@@ -2,11 +2,9 @@
 // follows: udp(7); IBA volume 1, 9.6.1 (packet validation); annex A17 (RoCEv2)
 // SPDX-License-Identifier: MIT
 #include <errno.h>
-#include <linux/sock_diag.h>
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 
@@ -16,7 +14,7 @@
 #include "frame/fields.h"
 #include "frame/lrh.h"
 #include "frame/opcode.h"
-#include "net/udp.h"
+#include "net/packet_ring.h"
 #include "path/roce/fault.h"
 #include "path/roce/roce.h"
 #include "util/syscall.h"
@@ -40,6 +38,8 @@ struct vb_roce_rx {
 	struct vb_qp *touched; /* queue pairs that must answer after the batch, by touched_next */
 	struct vb_qp *locked;  /* the QP whose sq_lock is held: consecutive packets are often for one queue pair */
 	struct vb_qp *run;     /* the same QP, if the last packet of this datagram was for it */
+	struct vb_packet_ring *ring;            /* short datagrams come there instead; NULL: none do */
+	uint32_t ifindex;                       /* where the last one came from */
 	struct vb_roce_fault *fault, *disarmed; /* fault: NULL if no rule acts on packets that arrive. Under progress */
 	unsigned next, n;                       /* of the last batch: taken; received */
 	size_t train_at;                        /* of the train that is next: taken */
@@ -85,6 +85,11 @@ void vb_roce_rx_replace(struct vb_roce_rx *rx, int fd)
 	rx->fd = fd;
 }
 
+void vb_roce_rx_ring(struct vb_roce_rx *rx, struct vb_packet_ring *ring)
+{
+	rx->ring = ring;
+}
+
 void vb_roce_rx_free(struct vb_roce_rx *rx)
 {
 	if (!rx)
@@ -125,28 +130,13 @@ static void remember_to_answer(struct vb_roce_rx *rx, struct vb_qp *qp)
 	rx->touched_uc |= qp->type == IBV_QPT_UC;
 }
 
-/* Returns true if a quarter of the channel's buffer is full, or if the relay reports congestion of its socket. */
-static bool channel_crowded(const struct vb_roce_rx *rx)
+/* A quarter of what keeps datagrams is full. UC senders, which have no window, must then get a congestion notification. */
+static bool is_crowded(const struct vb_roce_rx *rx)
 {
-	int waits = 0;
-
-	return rx->crowded || (!ioctl(rx->fd, FIONREAD, &waits) && waits > VB_RELAY_CHANNEL / 4);
-}
-
-/* Returns true if a quarter of the socket's buffer (SO_MEMINFO) is full. UC senders, which have no window, must then
- * get a congestion notification. */
-static bool socket_crowded(const struct vb_roce_rx *rx)
-{
-	uint32_t info[16] = {0};
-	socklen_t len = sizeof(info);
-
-	if (rx->relayed)
-		return channel_crowded(rx);
 	if (rx->framed) /* its sender waits instead */
 		return false;
-	if (getsockopt(rx->fd, SOL_SOCKET, SO_MEMINFO, info, &len) || len < 2 * sizeof(info[0]))
-		return false;
-	return info[SK_MEMINFO_RMEM_ALLOC] > info[SK_MEMINFO_RCVBUF] / 4;
+	return (rx->ring && vb_packet_ring_crowded(rx->ring)) || rx->crowded ||
+	       vb_roce_socket_crowded(rx->fd, rx->relayed);
 }
 
 static __attribute__((hot)) void unlock_qp(struct vb_roce_rx *rx)
@@ -171,7 +161,7 @@ __attribute__((hot)) void vb_roce_answer_batch(struct vb_roce_rx *rx)
 {
 	unlock_qp(rx);
 	uint64_t now = !rx->touched ? 0 : rx->now ? rx->now : vb_now();
-	bool full = rx->touched_uc && socket_crowded(rx);
+	bool full = rx->touched_uc && is_crowded(rx);
 
 	rx->touched_uc = false;
 	rx->now = 0;
@@ -464,6 +454,31 @@ static bool take_train(struct vb_node *node, struct vb_roce_rx *rx, uint8_t *byt
 	return true;
 }
 
+__attribute__((hot)) void vb_roce_arrived(struct vb_node *node, struct vb_roce_rx *rx,
+                                          const struct vb_udp_arrival *came, uint8_t *bytes, size_t len)
+{
+	struct vb_roce_arrival a = {.flow = came->flow, .ip = came->ip, .ifindex = came->ifindex, .now = vb_now()};
+	uint32_t seg = came->seg && came->seg <= len ? came->seg : (uint32_t)len;
+
+	rx->run = NULL;
+	rx->now = len <= SOON ? a.now : 0;
+	VB_COUNT(rx_packets, (len + seg - 1) / seg);
+	VB_COUNT(rx_bytes, len);
+	/* Process an acknowledgement at the end of the datagram before the requests in it: a program expects its send
+	 * to complete before the peer's reply arrives. */
+	size_t last = (len - 1) / seg * seg;
+	bool ack = last && (bytes[last] == VB_RC_ACK || bytes[last] == VB_XRC_ACK);
+
+	if (ack) {
+		a.ip.id = (uint16_t)(came->ip.id + last / seg);
+		take_packet(node, rx, &a, bytes + last, len - last);
+		a.ip.id = came->ip.id;
+		len = last;
+	}
+	for (size_t off = 0; off < len; off += seg, a.ip.id++)
+		take_packet(node, rx, &a, bytes + off, len - off < seg ? len - off : seg);
+}
+
 /* False: the rest of it waits. */
 static __attribute__((hot)) bool take_datagram(struct vb_node *node, struct vb_roce_rx *rx, unsigned i, size_t len)
 {
@@ -484,26 +499,9 @@ static __attribute__((hot)) bool take_datagram(struct vb_node *node, struct vb_r
 		VB_COUNT(drop_malformed, 1);
 		return true;
 	}
-	struct vb_roce_arrival a = {.flow = came.flow, .ip = came.ip, .ifindex = came.ifindex, .now = vb_now()};
-	uint32_t seg = came.seg && came.seg <= len ? came.seg : (uint32_t)len;
-
-	rx->run = NULL;
-	rx->now = len <= SOON ? a.now : 0;
-	VB_COUNT(rx_packets, (len + seg - 1) / seg);
-	VB_COUNT(rx_bytes, len);
-	/* Process an acknowledgement at the end of the datagram before the requests in it: a program expects its send
-	 * to complete before the peer's reply arrives. */
-	size_t last = (len - 1) / seg * seg;
-	bool ack = last && (bytes[last] == VB_RC_ACK || bytes[last] == VB_XRC_ACK);
-
-	if (ack) {
-		a.ip.id = (uint16_t)(came.ip.id + last / seg);
-		take_packet(node, rx, &a, bytes + last, len - last);
-		a.ip.id = came.ip.id;
-		len = last;
-	}
-	for (size_t off = 0; off < len; off += seg, a.ip.id++)
-		take_packet(node, rx, &a, bytes + off, len - off < seg ? len - off : seg);
+	rx->ifindex = came.ifindex;
+	if (!rx->ring || vb_roce_ring_hears(node->io->roce, rx->ring, &came, bytes, len))
+		vb_roce_arrived(node, rx, &came, bytes, len);
 	return true;
 }
 
@@ -552,7 +550,7 @@ static __attribute__((hot)) bool next_batch(struct vb_roce_rx *rx)
 	return rx->n;
 }
 
-static __attribute__((hot)) unsigned poll_rx(struct vb_node *node, struct vb_roce_rx *rx)
+__attribute__((hot)) unsigned vb_roce_poll_socket(struct vb_node *node, struct vb_roce_rx *rx)
 {
 	if (!next_batch(rx)) {
 		rx->vlen = 1;
@@ -577,18 +575,25 @@ static __attribute__((hot)) unsigned poll_rx(struct vb_node *node, struct vb_roc
 	return n - first;
 }
 
-__attribute__((hot)) unsigned vb_roce_poll(struct vb_node *node)
+__attribute__((hot)) unsigned vb_roce_poll(struct vb_node *node, bool finish)
 {
-	struct vb_roce_rx *rx = node->io->roce->rx;
+	struct vb_roce_sockets *s = node->io->roce;
+	struct vb_roce_rx *rx = s->rx;
 
-	if (__builtin_expect(node->io->roce->held != NULL, 0))
+	if (__builtin_expect(s->held != NULL, 0))
 		vb_roce_forward_held(node);
+	if (rx->ring)
+		return vb_roce_poll_ring(s, rx->ring, finish);
 	if (rx->relayed && vb_roce_lost_at(node)) /* every read would report the end of the channel again */
 		return 0;
-	return poll_rx(node, rx);
+	unsigned n = vb_roce_poll_socket(node, rx);
+
+	if (n && !s->relayed)
+		vb_roce_ring_learn(s, rx->ifindex);
+	return n;
 }
 
 unsigned vb_roce_poll_port(struct vb_roce_sockets *s)
 {
-	return atomic_load_explicit(&s->lost_at, memory_order_relaxed) ? 0 : poll_rx(s->node, s->rx);
+	return atomic_load_explicit(&s->lost_at, memory_order_relaxed) ? 0 : vb_roce_poll_socket(s->node, s->rx);
 }

@@ -28,6 +28,37 @@ struct vb_roce_addr {
 
 #define VB_TX_COUNT 16
 
+struct vb_packet_ring;
+struct vb_udp_arrival;
+
+enum vb_ring_state {
+	VB_RING_TRIAL, /* the socket gets all packets; those of the ring are compared with them */
+	VB_RING_IN_USE /* the socket has no short ones, or copies */
+};
+
+/* The ring of short packets (net/packet_ring.h), and what is known of it. Under progress, except what is atomic.
+ * packet_ring.c */
+struct vb_roce_ring {
+	struct vb_packet_ring *_Atomic now; /* NULL: there is none. Freed by the progress thread alone */
+	_Atomic enum vb_ring_state state;
+	bool told;                           /* the log of its use. Progress thread */
+	unsigned matched, mismatches;        /* in the trial */
+	unsigned awaits;                     /* long packets that the ring has announced, and that have not come */
+	unsigned ahead;                      /* in the trial: long packets whose announcements the ring still has */
+	unsigned announced;                  /* long packets of this look at the socket */
+	uint64_t waits_since;                /* ns: for one that it awaits; 0: it does not wait */
+	unsigned looks;                      /* polls since the last look at the socket */
+	unsigned often;                      /* so many more polls look there each time */
+	uint32_t heard_from;                 /* the interface from which datagrams come … */
+	unsigned heard;                      /* … so many one after the other */
+	uint32_t unfit;                      /* an interface whose ring did not match the socket */
+	_Atomic uint32_t wanted;             /* the interface of a ring that the progress thread makes; 0: none */
+	const char *why;                     /* … the last one ended */
+	struct vb_packet_ring *_Atomic dead; /* the progress thread frees it */
+	uint64_t checked_at;                 /* ns: whether the ring may go on. Progress thread */
+	uint8_t own[VB_GID_LEN];             /* an address of this host */
+};
+
 struct vb_roce_sockets {
 	struct vb_node *node;
 	int lane_fd, lifeline_fd;
@@ -43,6 +74,7 @@ struct vb_roce_sockets {
 	 * VCRC (frame/lrh.h) */
 	bool framed;
 	struct vb_roce_rx *rx;
+	struct vb_roce_ring ring;
 	struct vb_tx *tx[VB_TX_COUNT];
 	/* packets whose queue pair may not send again are in a sender, because the kernel had no room. The transport has a user
 	 * more then, so that it is polled until they are sent */
@@ -86,6 +118,8 @@ void vb_roce_join_again(struct vb_node *node);
  * lane. Under progress. */
 void vb_roce_watch(struct vb_node *node, bool watch);
 void vb_roce_watch_sockets(struct vb_roce_sockets *s, bool watch); /* the same for these */
+/* Is a quarter of the lane's buffer full (SO_MEMINFO), or of the channel's? */
+bool vb_roce_socket_crowded(int lane_fd, bool relayed);
 /* In a child of fork(): stops sending and receiving. */
 void vb_roce_in_child(struct vb_node *node);
 
@@ -96,14 +130,21 @@ struct vb_roce_rx *vb_roce_rx_new(int fd, bool relayed);
 void vb_roce_rx_frame(struct vb_roce_rx *rx);
 /* Replaces the descriptor. Under progress. */
 void vb_roce_rx_replace(struct vb_roce_rx *rx, int fd);
+/* Short packets come by this ring. NULL: by the socket. Under progress. */
+void vb_roce_rx_ring(struct vb_roce_rx *rx, struct vb_packet_ring *ring);
 void vb_roce_rx_free(struct vb_roce_rx *rx);
 /* Starts or stops asking the rules of fault injection about each packet. Under progress. */
 void vb_roce_rx_arm(struct vb_roce_rx *rx, bool on);
 /* Processes held packets whose time has come. Returns when the next is due; ns, 0: no packet is held. Under
  * progress. */
 uint64_t vb_roce_rx_serve_faults(struct vb_node *node, struct vb_roce_rx *rx);
-/* Receives at most one batch of datagrams, and sends the responses. Returns the number of datagrams. Under progress. */
-unsigned vb_roce_poll(struct vb_node *node);
+/* Receives at most one batch of datagrams, and sends the responses. Returns the number of datagrams. finish: the next poll
+ * may be late. Under progress. */
+unsigned vb_roce_poll(struct vb_node *node, bool finish);
+unsigned vb_roce_poll_socket(struct vb_node *node, struct vb_roce_rx *rx); /* the same from the socket alone */
+/* Processes one datagram. Under progress; vb_roce_answer_batch follows. */
+void vb_roce_arrived(struct vb_node *node, struct vb_roce_rx *rx, const struct vb_udp_arrival *came, uint8_t *bytes,
+                     size_t len);
 unsigned vb_roce_poll_port(struct vb_roce_sockets *s); /* the same for a port on a fabric */
 /* When that is to be done again although nothing has come, ns; 0: never. */
 uint64_t vb_roce_port_due(const struct vb_roce_sockets *s);
@@ -137,6 +178,21 @@ void vb_roce_to_qp(struct vb_roce_rx *rx, struct vb_qp *qp, const struct vb_roce
                    const uint8_t *bytes, size_t len);
 /* Called after a batch. Sends the responses of the queue pairs that received packets. Under progress. */
 void vb_roce_answer_batch(struct vb_roce_rx *rx);
+
+/* --- short packets in memory that the kernel shares: packet_ring.c --- */
+
+/* Under progress, as are the next three. */
+unsigned vb_roce_poll_ring(struct vb_roce_sockets *s, struct vb_packet_ring *ring, bool finish);
+/* A datagram has come by the socket while there is a ring. False: it came, or will come, by the ring. */
+bool vb_roce_ring_hears(struct vb_roce_sockets *s, struct vb_packet_ring *ring, const struct vb_udp_arrival *came,
+                        const uint8_t *bytes, size_t len);
+/* Datagrams of this interface have come, and there is no ring. If a program polls for many, one is made. */
+void vb_roce_ring_learn(struct vb_roce_sockets *s, uint32_t ifindex);
+void vb_roce_ring_watch(struct vb_roce_sockets *s, bool watch); /* as vb_roce_watch_sockets */
+void vb_roce_ring_look(struct vb_node *node); /* makes one, or ends one. Progress thread, no lock held */
+/* All packets come by the socket again. why: for the log, or NULL. Under progress, or when nothing else runs. */
+void vb_roce_ring_end(struct vb_roce_sockets *s, const char *why);
+void vb_roce_ring_free(struct vb_roce_sockets *s); /* the one that has ended */
 
 /* --- sending: send.c --- */
 

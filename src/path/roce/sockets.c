@@ -4,12 +4,17 @@
 #include "path/roce/roce.h"
 
 #include <errno.h>
+#include <linux/sock_diag.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "broker/proto/proto.h"
+#include "net/packet_ring.h"
 #include "path/wire_mode.h"
 #include "util/log.h"
 #include "util/timespec.h"
@@ -38,6 +43,8 @@ void vb_roce_sockets_free(struct vb_roce_sockets *s)
 	if (!s)
 		return;
 	atomic_store(&s->up, false);
+	vb_roce_ring_end(s, NULL);
+	vb_roce_ring_free(s);
 	for (int i = 0; i < VB_TX_COUNT; i++)
 		vb_tx_free(s->tx[i]);
 	vb_roce_rx_free(s->rx);
@@ -65,11 +72,26 @@ void vb_roce_watch_sockets(struct vb_roce_sockets *s, bool watch)
 	/* with an empty event mask instead, the kernel would still do the wake-up work for each packet */
 	if (s && s->lane_fd >= 0 && !atomic_load(&s->lost_at))
 		epoll_ctl(s->node->io->epoll_fd, watch ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, s->lane_fd, &ev);
+	if (s)
+		vb_roce_ring_watch(s, watch);
 }
 
 void vb_roce_watch(struct vb_node *node, bool watch)
 {
 	vb_roce_watch_sockets(node->io->roce, watch);
+}
+
+bool vb_roce_socket_crowded(int fd, bool relayed)
+{
+	uint32_t info[16] = {0};
+	socklen_t len = sizeof(info);
+	int waits = 0;
+
+	if (relayed)
+		return !ioctl(fd, FIONREAD, &waits) && waits > VB_RELAY_CHANNEL / 4;
+	if (getsockopt(fd, SOL_SOCKET, SO_MEMINFO, info, &len) || len < 2 * sizeof(info[0]))
+		return false;
+	return info[SK_MEMINFO_RMEM_ALLOC] > info[SK_MEMINFO_RCVBUF] / 4;
 }
 
 /* --- the lane --- */
@@ -80,6 +102,8 @@ static int use_lane(struct vb_node *node, struct vb_roce_sockets *s, int lane_fd
 	struct epoll_event ev = {.events = EPOLLIN, .data.ptr = transport_of_sockets(s)};
 
 	s->lane_fd = lane_fd;
+	if (!s->relayed && !s->framed)
+		vb_packet_ring_forget(lane_fd);
 	if (atomic_load(&node->owner) == VB_OWNER_THREAD && epoll_ctl(node->io->epoll_fd, EPOLL_CTL_ADD, lane_fd, &ev))
 		return errno;
 	return 0;

@@ -49,11 +49,16 @@ static void roce_free(struct vb_node *node)
 
 static __attribute__((hot)) unsigned roce_poll(struct vb_node *node, bool finish)
 {
-	(void)finish;
 	if (!atomic_load_explicit(&node->io->roce->up, memory_order_relaxed))
 		return 0;
 	vb_roce_datagrams_poll(node->io->roce);
-	return vb_roce_poll(node);
+	return vb_roce_poll(node, finish);
+}
+
+static void roce_look(struct vb_node *node)
+{
+	vb_roce_ask_again(node);
+	vb_roce_ring_look(node);
 }
 
 static uint64_t earlier_of(uint64_t a, uint64_t b)
@@ -159,7 +164,7 @@ const struct vb_transport_ops vb_roce_transport = {
         .poll = roce_poll,
         .watch = vb_roce_watch,
         .due = roce_due,
-        .look = vb_roce_ask_again,
+        .look = roce_look,
         .last_wait = drain_held,
         .log_counters = roce_log_counters,
         .show = roce_show,

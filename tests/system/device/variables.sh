@@ -32,6 +32,7 @@ VERBENA_MEMORY|off|on|pages or off|0
 VERBENA_MPA|crc,markers|crc,mark|crc, markers and emss|0
 VERBENA_NODE|host1|||0
 VERBENA_RDMA|copy|fetch|copy, ring or random|0
+VERBENA_RING|off|on|auto or off|0
 VERBENA_RUNTIME|$VERBENA_RUNTIME|||0
 VERBENA_SENDS|fetch|copy|fetch, ring or random|0
 VERBENA_SRP|/nowhere|||0
