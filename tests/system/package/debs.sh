@@ -3,6 +3,7 @@
 # follows: Debian policy 4.6.2, deb-version(7)
 # SPDX-License-Identifier: MIT
 # usage: debs.sh   SUITES: Debian's releases in whose roots the packages are tried ("bookworm trixie")
+# PACKAGES=long: they are built a second time, at another place, which must give the same bytes
 source "$(dirname "$0")/../../support/lib.sh"
 need dpkg-buildpackage dh
 [ "$(id -u)" = 0 ] && unshare -nm true 2>/dev/null || { skip "Debian packages" "needs root and namespaces"; exit 0; }
@@ -43,7 +44,7 @@ again() {
 	(cd "$work/debs" && sha256sum -- *.deb) >"$work/sums"
 	(cd "$work/debs-again" && sha256sum --quiet -c "$work/sums")
 }
-check "the packages are the same bytes, built at another place" again
+[ "${PACKAGES:-}" != long ] || check "the packages are the same bytes, built at another place" again
 rm -rf "$work/other" "$work/debs-again"
 if command -v lintian >/dev/null; then
 	check "lintian finds no error and no warning" lintian --allow-root --fail-on error,warning --tag-display-limit 0 "$work"/debs/*.changes
