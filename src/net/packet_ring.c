@@ -8,6 +8,7 @@
 #include <linux/if_ether.h>
 #include <linux/if_packet.h>
 #include <linux/virtio_net.h>
+#include <net/if_arp.h>
 #include <netinet/in.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -19,6 +20,7 @@
 
 #include "frame/fields.h"
 #include "frame/packet.h"
+#include "net/netdev.h"
 #include "util/lane.h"
 
 #ifndef PACKET_IGNORE_OUTGOING
@@ -29,10 +31,11 @@
 #endif
 
 #define FRAMES 2048u /* a power of 2 */
-#define FRAME 512u   /* bytes; a short packet fits behind the kernel's headers and those of the link */
-#define SHORT 320u   /* bytes of a short packet, IP header included */
-#define BEGIN 64u    /* bytes of a long one that enter the ring */
+#define FRAME 512u   /* bytes; a short packet fits behind the kernel's headers and those of the link and IP */
+#define SHORT 280u   /* bytes of a short packet, UDP's header included */
+#define BEGIN 160u   /* bytes of a long one that enter the ring: at least to the end of the BTH */
 #define RINGS_MAX 8u /* packet sockets on the interface: each packet is shown to all of them */
+#define MAC_LEN 14u
 #define IPV4_LEN 20u
 #define IPV6_LEN 40u
 #define UDP_LEN 8u
@@ -40,15 +43,18 @@
 struct vb_packet_ring {
 	int fd;
 	uint32_t ifindex, lane;
-	uint32_t at; /* the first frame */
+	uint32_t at; /* counts the packets that were given back: the first frame */
+	bool is_lo;
 	uint8_t *frames;
 };
 
 /* --- the filters --- */
 
-#define NET(at) ((unsigned)SKF_NET_OFF + (at))
 #define AD(what) ((unsigned)SKF_AD_OFF + (what))
-#define QPN_AT 4u /* in the BTH: the word whose low 24 bits are the destination QP */
+/* from UDP's header on */
+#define PORT_AT 2u
+#define LENGTH_AT 4u
+#define QPN_AT (UDP_LEN + 4u) /* the word whose low 24 bits are the destination QP */
 #define CODE_MAX 48u
 
 struct code {
@@ -56,9 +62,9 @@ struct code {
 	struct sock_filter f[CODE_MAX];
 };
 
-static void code_load(struct code *c, unsigned size, unsigned at)
+static void code_add(struct code *c, unsigned code, uint32_t k)
 {
-	c->f[c->n++] = (struct sock_filter)BPF_STMT((uint16_t)(BPF_LD | BPF_ABS | size), at);
+	c->f[c->n++] = (struct sock_filter)BPF_STMT((uint16_t)code, k);
 }
 
 /* Leaves to the end of the code if A is not the value. */
@@ -67,67 +73,93 @@ static void code_only(struct code *c, uint32_t value)
 	c->f[c->n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, value, 0, UINT8_MAX);
 }
 
-static void code_mask(struct code *c, uint32_t bits)
+/* Jumps over what follows, up to code_here, if A is not the value. */
+static unsigned code_unless(struct code *c, uint32_t value)
 {
-	c->f[c->n++] = (struct sock_filter)BPF_STMT(BPF_ALU | BPF_AND | BPF_K, bits);
+	c->f[c->n] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, value, 0, 0);
+	return c->n++;
 }
 
-static void code_answer(struct code *c, uint32_t value)
+static void code_here(struct code *c, unsigned jump)
 {
-	c->f[c->n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, value);
+	c->f[jump].jf = (uint8_t)(c->n - jump - 1);
 }
 
-/* A packet of the lane. Then its length decides. */
-static void of_lane(struct code *c, uint32_t lane, unsigned ip_len, unsigned length_at, uint32_t length_max,
-                    uint32_t is_short, uint32_t is_long)
+/* RoCE's port, and the lane. Then the length decides. mode: of loads, from UDP's header on, which is at `at`. */
+static void code_udp(struct code *c, unsigned mode, unsigned at, uint32_t lane, uint32_t is_short, uint32_t is_long)
 {
-	code_load(c, BPF_H, NET(ip_len + 2));
+	code_add(c, BPF_LD | BPF_H | mode, at + PORT_AT);
 	code_only(c, VB_ROCE_PORT);
-	code_load(c, BPF_W, NET(ip_len + UDP_LEN + QPN_AT));
-	code_mask(c, (VB_LANE_COUNT - 1) << VB_LANE_SHIFT);
+	code_add(c, BPF_LD | BPF_W | mode, at + QPN_AT);
+	code_add(c, BPF_ALU | BPF_AND | BPF_K, (VB_LANE_COUNT - 1) << VB_LANE_SHIFT);
 	code_only(c, lane << VB_LANE_SHIFT);
-	code_load(c, BPF_H, NET(length_at));
-	c->f[c->n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JGT | BPF_K, length_max, 1, 0);
-	code_answer(c, is_short);
-	code_answer(c, is_long);
+	code_add(c, BPF_LD | BPF_H | mode, at + LENGTH_AT);
+	c->f[c->n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JGT | BPF_K, SHORT, 1, 0);
+	code_add(c, BPF_RET | BPF_K, is_short);
+	code_add(c, BPF_RET | BPF_K, is_long);
 }
 
-/*
- * The ring's filter and the socket's are one program with other answers, so that each packet is in one of them. It names
- * what a ring can show: packets to this host without options or fragments, on its interface, for its lane.
- */
-static int attach(int fd, const struct vb_packet_ring *r, uint32_t is_short, uint32_t is_long, uint32_t others)
+static void code_begin(struct code *c, const struct vb_packet_ring *r)
 {
-	struct code c = {0};
-	unsigned by_version;
+	code_add(c, BPF_LD | BPF_W | BPF_ABS, AD(SKF_AD_IFINDEX));
+	code_only(c, r->ifindex);
+	code_add(c, BPF_LD | BPF_W | BPF_ABS, AD(SKF_AD_PKTTYPE));
+	code_only(c, PACKET_HOST);
+}
 
-	code_load(&c, BPF_W, AD(SKF_AD_IFINDEX));
-	code_only(&c, r->ifindex);
-	code_load(&c, BPF_W, AD(SKF_AD_PKTTYPE));
-	code_only(&c, PACKET_HOST);
-	code_load(&c, BPF_W, AD(SKF_AD_PROTOCOL));
-	by_version = c.n;
-	c.f[c.n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ETH_P_IP, 0, 0);
-	code_load(&c, BPF_B, NET(0)); /* version, header length */
-	code_only(&c, 0x45);
-	code_load(&c, BPF_H, NET(6)); /* more fragments, offset */
-	code_mask(&c, 0x3fff);
-	code_only(&c, 0);
-	code_load(&c, BPF_B, NET(9));
-	code_only(&c, IPPROTO_UDP);
-	of_lane(&c, r->lane, IPV4_LEN, 2, SHORT, is_short, is_long);
-	c.f[by_version].jf = (uint8_t)(c.n - by_version - 1);
-	code_only(&c, ETH_P_IPV6);
-	code_load(&c, BPF_B, NET(6));
-	code_only(&c, IPPROTO_UDP);
-	of_lane(&c, r->lane, IPV6_LEN, 4, SHORT - IPV6_LEN, is_short, is_long);
-	for (unsigned i = 0; i < c.n; i++)
-		if (BPF_CLASS(c.f[i].code) == BPF_JMP && c.f[i].jf == UINT8_MAX)
-			c.f[i].jf = (uint8_t)(c.n - i - 1);
-	code_answer(&c, others);
-	struct sock_fprog p = {.len = (unsigned short)c.n, .filter = c.f};
+static int code_attach(struct code *c, int fd, uint32_t others)
+{
+	for (unsigned i = 0; i < c->n; i++)
+		if (BPF_CLASS(c->f[i].code) == BPF_JMP && c->f[i].jf == UINT8_MAX)
+			c->f[i].jf = (uint8_t)(c->n - i - 1);
+	code_add(c, BPF_RET | BPF_K, others);
+	struct sock_fprog p = {.len = (unsigned short)c->n, .filter = c->f};
 
 	return setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &p, sizeof(p));
+}
+
+/* What a ring shows: packets to this host, without fragments, on its interface and no VLAN of it. Their bytes may be in
+ * fragments of the kernel's, so loads count from the beginning of the packet. */
+static int fill_from(const struct vb_packet_ring *r)
+{
+	struct code c = {0};
+	unsigned v6;
+
+	code_begin(&c, r);
+	code_add(&c, BPF_LD | BPF_W | BPF_ABS, AD(SKF_AD_VLAN_TAG));
+	code_add(&c, BPF_ALU | BPF_AND | BPF_K, 0xfff);
+	code_only(&c, 0);
+	code_add(&c, BPF_LD | BPF_W | BPF_ABS, AD(SKF_AD_PROTOCOL));
+	v6 = code_unless(&c, ETH_P_IP);
+	code_add(&c, BPF_LD | BPF_H | BPF_ABS, MAC_LEN + 6); /* more fragments, offset */
+	code_add(&c, BPF_ALU | BPF_AND | BPF_K, 0x3fff);
+	code_only(&c, 0);
+	code_add(&c, BPF_LD | BPF_B | BPF_ABS, MAC_LEN + 9);
+	code_only(&c, IPPROTO_UDP);
+	code_add(&c, BPF_LDX | BPF_B | BPF_MSH, MAC_LEN); /* the length of IP's header */
+	code_udp(&c, BPF_IND, MAC_LEN, r->lane, UINT16_MAX, BEGIN);
+	code_here(&c, v6);
+	code_only(&c, ETH_P_IPV6);
+	code_add(&c, BPF_LD | BPF_B | BPF_ABS, MAC_LEN + 6);
+	code_only(&c, IPPROTO_UDP);
+	code_udp(&c, BPF_ABS, MAC_LEN + IPV6_LEN, r->lane, UINT16_MAX, BEGIN);
+	return code_attach(&c, r->fd, 0);
+}
+
+/* The same for the lane's socket, where a packet begins with UDP's header. IP's is before it, in one piece. */
+static int leave_to(const struct vb_packet_ring *r, int lane_fd)
+{
+	struct code c = {0};
+	unsigned v4;
+
+	code_begin(&c, r);
+	code_add(&c, BPF_LD | BPF_W | BPF_ABS, AD(SKF_AD_PROTOCOL));
+	v4 = code_unless(&c, ETH_P_IPV6);
+	code_add(&c, BPF_LD | BPF_B | BPF_ABS, (unsigned)SKF_NET_OFF + 6);
+	code_only(&c, IPPROTO_UDP);
+	code_here(&c, v4);
+	code_udp(&c, BPF_ABS, 0, r->lane, 0, UINT32_MAX);
+	return code_attach(&c, lane_fd, UINT32_MAX);
 }
 
 static int shut(int fd)
@@ -193,18 +225,23 @@ static bool open_ring(struct vb_packet_ring *r)
 
 	return !set_packet(r->fd, PACKET_VERSION, TPACKET_V2) && !set_packet(r->fd, PACKET_VNET_HDR, 1) &&
 	       !set_packet(r->fd, PACKET_IGNORE_OUTGOING, 1) && !shut(r->fd) && map_ring(r) &&
-	       !bind(r->fd, (struct sockaddr *)&to, sizeof(to)) && !attach(r->fd, r, UINT16_MAX, BEGIN, 0);
+	       !bind(r->fd, (struct sockaddr *)&to, sizeof(to));
 }
 
 struct vb_packet_ring *vb_packet_ring_new(uint32_t ifindex, uint32_t lane)
 {
-	struct vb_packet_ring *r =
-	        kernel_tells_sizes() && count_others(ifindex) < RINGS_MAX ? calloc(1, sizeof(*r)) : NULL;
+	struct vb_netdev nd;
+
+	if (!kernel_tells_sizes() || vb_netdev_get((int)ifindex, &nd) || nd.master ||
+	    (nd.arphrd != ARPHRD_ETHER && nd.arphrd != ARPHRD_LOOPBACK) || count_others(ifindex) >= RINGS_MAX)
+		return NULL;
+	struct vb_packet_ring *r = calloc(1, sizeof(*r));
 
 	if (!r)
 		return NULL;
 	r->ifindex = ifindex;
 	r->lane = lane;
+	r->is_lo = nd.arphrd == ARPHRD_LOOPBACK;
 	r->fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (r->fd >= 0 && open_ring(r))
 		return r;
@@ -221,9 +258,19 @@ void vb_packet_ring_free(struct vb_packet_ring *r)
 	free(r);
 }
 
+bool vb_packet_ring_open(const struct vb_packet_ring *r)
+{
+	return !fill_from(r);
+}
+
+void vb_packet_ring_shut(const struct vb_packet_ring *r)
+{
+	shut(r->fd);
+}
+
 bool vb_packet_ring_claim(const struct vb_packet_ring *r, int lane_fd)
 {
-	return !attach(lane_fd, r, 0, UINT32_MAX, UINT32_MAX);
+	return !leave_to(r, lane_fd);
 }
 
 void vb_packet_ring_forget(int lane_fd)
@@ -233,17 +280,35 @@ void vb_packet_ring_forget(int lane_fd)
 	setsockopt(lane_fd, SOL_SOCKET, SO_DETACH_FILTER, &unused, sizeof(unused));
 }
 
-int vb_packet_ring_fd(const struct vb_packet_ring *r)
+const char *vb_packet_ring_trouble(const struct vb_packet_ring *r)
 {
-	return r->fd;
+	struct tpacket_stats stats = {0};
+	struct vb_netdev nd;
+	int error = 0;
+	socklen_t len = sizeof(error), stats_len = sizeof(stats);
+
+	if (getsockopt(r->fd, SOL_SOCKET, SO_ERROR, &error, &len) || error)
+		return "the interface was down";
+	if (vb_netdev_get((int)r->ifindex, &nd) || nd.master)
+		return "the interface is another one's";
+	if (!getsockopt(r->fd, SOL_PACKET, PACKET_STATISTICS, &stats, &stats_len) && stats.tp_drops)
+		return "packets found no room";
+	return NULL;
 }
 
-bool vb_packet_ring_failed(const struct vb_packet_ring *r)
+bool vb_packet_ring_is_lo(const struct vb_packet_ring *r)
 {
-	int error = 0;
-	socklen_t len = sizeof(error);
+	return r->is_lo;
+}
 
-	return getsockopt(r->fd, SOL_SOCKET, SO_ERROR, &error, &len) || error;
+uint32_t vb_packet_ring_at(const struct vb_packet_ring *r)
+{
+	return r->at;
+}
+
+uint32_t vb_packet_ring_ifindex(const struct vb_packet_ring *r)
+{
+	return r->ifindex;
 }
 
 static struct tpacket2_hdr *frame_at(const struct vb_packet_ring *r, uint32_t i)
@@ -254,6 +319,17 @@ static struct tpacket2_hdr *frame_at(const struct vb_packet_ring *r, uint32_t i)
 static bool is_full(const struct tpacket2_hdr *h)
 {
 	return *(const volatile uint32_t *)&h->tp_status & TP_STATUS_USER;
+}
+
+/* A mark of ours in the frame, which the kernel clears with the next packet. */
+static bool is_seen(const struct tpacket2_hdr *h)
+{
+	return h->tp_padding[0];
+}
+
+void vb_packet_ring_seen(struct vb_packet_ring *r, int at)
+{
+	frame_at(r, r->at + (uint32_t)at)->tp_padding[0] = 1;
 }
 
 bool vb_packet_ring_crowded(const struct vb_packet_ring *r)
@@ -275,7 +351,7 @@ static uint16_t half_at(const uint8_t *p)
 }
 
 /* The fields of the IP header, whose length it returns. The filter has checked the rest. */
-static __attribute__((hot)) size_t read_ip(const uint8_t *ip, struct vb_udp_arrival *a, size_t *ip_len)
+static __attribute__((hot)) size_t read_ip(const uint8_t *ip, struct vb_udp_arrival *a)
 {
 	static const uint8_t v4_prefix[12] = {[10] = 0xff, [11] = 0xff};
 
@@ -285,67 +361,85 @@ static __attribute__((hot)) size_t read_ip(const uint8_t *ip, struct vb_udp_arri
 		memcpy(a->flow.dst, v4_prefix, 12);
 		memcpy(a->flow.src + 12, ip + 12, 4);
 		memcpy(a->flow.dst + 12, ip + 16, 4);
-		*ip_len = half_at(ip + 2);
-		return IPV4_LEN;
+		return 4u * (ip[0] & 15);
 	}
 	a->ip = (struct vb_ip_fields){.traffic_class = (uint8_t)(word_at(ip) >> 20),
 	                              .hop_limit = ip[7],
 	                              .flow_label = word_at(ip) & VB_FLOW_LABEL_MASK};
 	memcpy(a->flow.src, ip + 8, VB_GID_LEN);
 	memcpy(a->flow.dst, ip + 24, VB_GID_LEN);
-	*ip_len = IPV6_LEN + half_at(ip + 4);
 	return IPV6_LEN;
 }
 
-__attribute__((hot)) enum vb_ring_packet vb_packet_ring_first(const struct vb_packet_ring *r, struct vb_udp_arrival *a,
-                                                              uint8_t **bytes, size_t *len)
+/* *len: as UDP says; *there: so many of these bytes are in the ring. False: they are none. */
+static __attribute__((hot)) bool read_frame(const struct vb_packet_ring *r, struct tpacket2_hdr *h,
+                                            struct vb_udp_arrival *a, uint8_t **bytes, size_t *len, size_t *there)
 {
-	struct tpacket2_hdr *h = frame_at(r, r->at);
-	struct virtio_net_hdr v;
-	size_t whole, head;
-
-	if (!is_full(h))
-		return VB_RING_EMPTY;
-	atomic_thread_fence(memory_order_acquire);
-	if (h->tp_snaplen != h->tp_len)
-		return VB_RING_IN_SOCKET;
 	uint8_t *ip = (uint8_t *)h + h->tp_net;
+	struct virtio_net_hdr v;
+	size_t head, whole = h->tp_snaplen - (size_t)(h->tp_net - h->tp_mac);
 
 	*a = (struct vb_udp_arrival){.flow.dport = VB_ROCE_PORT, .ifindex = r->ifindex};
-	head = read_ip(ip, a, &whole) + UDP_LEN;
+	head = read_ip(ip, a) + UDP_LEN;
+	*len = *there = 0;
+	if (head > whole)
+		return false;
 	a->flow.sport = half_at(ip + head - UDP_LEN);
 	memcpy(&v, (uint8_t *)h + h->tp_mac - sizeof(v), sizeof(v));
 	a->seg = v.gso_type == VIRTIO_NET_HDR_GSO_UDP_L4 ? v.gso_size : 0;
 	*bytes = ip + head;
-	/* a link pads packets to its minimum, and UDP's length may be that of a part */
-	size_t there = h->tp_snaplen - (size_t)(h->tp_net - h->tp_mac), udp_len = half_at(ip + head - UDP_LEN + 4);
+	*len = half_at(ip + head - UDP_LEN + LENGTH_AT);
+	*len = *len < UDP_LEN ? 0 : *len - UDP_LEN;
+	*there = *len < whole - head ? *len : whole - head; /* a link pads packets to its minimum */
+	return true;
+}
 
-	whole = whole < there ? whole : there;
-	udp_len += head - UDP_LEN;
-	whole = whole < udp_len ? whole : udp_len;
-	*len = whole < head ? 0 : whole - head;
+__attribute__((hot)) enum vb_ring_packet vb_packet_ring_first(struct vb_packet_ring *r, struct vb_udp_arrival *a,
+                                                              uint8_t **bytes, size_t *len)
+{
+	struct tpacket2_hdr *h;
+	size_t there;
+
+	for (;; vb_packet_ring_next(r)) {
+		h = frame_at(r, r->at);
+		if (!is_full(h))
+			return VB_RING_EMPTY;
+		atomic_thread_fence(memory_order_acquire);
+		if (__builtin_expect(!is_seen(h), 1))
+			break;
+	}
+	if (read_frame(r, h, a, bytes, len, &there) && *len + UDP_LEN > SHORT)
+		return VB_RING_LONG;
+	*len = there;
 	return VB_RING_SHORT;
 }
 
-enum vb_ring_packet vb_packet_ring_has(const struct vb_packet_ring *r, const struct vb_udp_arrival *a,
-                                       const uint8_t *bytes, size_t len)
+enum vb_ring_packet vb_packet_ring_kind(const struct vb_packet_ring *r, const struct vb_udp_arrival *a,
+                                        const uint8_t *bytes, size_t len)
 {
-	size_t head = (vb_gid_is_ipv4(a->flow.dst) ? IPV4_LEN : IPV6_LEN) + UDP_LEN;
-
 	if (a->ifindex != r->ifindex || len < VB_BTH_LEN || vb_bth_dest_qpn(bytes) >> VB_LANE_SHIFT != r->lane)
 		return VB_RING_EMPTY;
-	return head + len > SHORT ? VB_RING_IN_SOCKET : VB_RING_SHORT;
+	return len + UDP_LEN > SHORT ? VB_RING_LONG : VB_RING_SHORT;
 }
 
-bool vb_packet_ring_matches(const struct vb_packet_ring *r, const struct vb_udp_arrival *a, const uint8_t *bytes,
-                            size_t len)
+int vb_packet_ring_find(const struct vb_packet_ring *r, const struct vb_udp_arrival *a, const uint8_t *bytes,
+                        size_t len)
 {
-	struct vb_udp_arrival first;
-	uint8_t *there;
-	size_t there_len;
+	for (int i = 0; i < (int)FRAMES; i++) {
+		struct tpacket2_hdr *h = frame_at(r, r->at + (uint32_t)i);
+		struct vb_udp_arrival other;
+		size_t other_len, there;
+		uint8_t *begin;
 
-	return vb_packet_ring_first(r, &first, &there, &there_len) == VB_RING_SHORT && there_len == len &&
-	       first.seg == a->seg && !memcmp(&first.flow, &a->flow, sizeof(a->flow)) && !memcmp(there, bytes, len);
+		if (!is_full(h))
+			break;
+		atomic_thread_fence(memory_order_acquire);
+		if (!is_seen(h) && read_frame(r, h, &other, &begin, &other_len, &there) && other_len == len &&
+		    other.seg == a->seg && !memcmp(&other.flow, &a->flow, sizeof(a->flow)) &&
+		    !memcmp(begin, bytes, there))
+			return i;
+	}
+	return -1;
 }
 
 __attribute__((hot)) void vb_packet_ring_next(struct vb_packet_ring *r)
@@ -354,5 +448,5 @@ __attribute__((hot)) void vb_packet_ring_next(struct vb_packet_ring *r)
 
 	atomic_thread_fence(memory_order_release);
 	*(volatile uint32_t *)&h->tp_status = TP_STATUS_KERNEL;
-	r->at = (r->at + 1) % FRAMES;
+	r->at++;
 }

@@ -1,10 +1,9 @@
-// packet_ring.c - short packets in memory that the kernel shares: when a ring is made, and how it goes with the socket
+// packet_ring.c - short packets in memory that the kernel shares: when a ring is used, and how it goes with the socket
 // see: docs/roce.md, "Short packets without system calls"
 // SPDX-License-Identifier: MIT
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
-#include <unistd.h>
 
 #include "core/counters.h"
 #include "net/ipsec.h"
@@ -12,247 +11,236 @@
 #include "path/roce/roce.h"
 #include "util/env.h"
 #include "util/log.h"
+#include "util/syscall.h"
 
-#define LEARN 64u         /* datagrams of one interface, one after the other, before a ring is made */
-#define PROOF 32u         /* short packets that are in the ring as in the socket, before the socket leaves them to it */
-#define MISMATCHES 8u     /* in the trial: two processors may deliver packets in another order each time */
+#define LEARN 64u         /* batches of one interface, one after the other, before a ring is made or used again */
+#define PROOF 32u         /* packets that are in the ring as in the socket, before the socket leaves short ones to it */
+#define MISMATCHES 8u     /* packets in a trial that the ring lacks, and troubles of a ring, until it is given up … */
+#define EARLIER 65536u    /* … if one has been found: the socket may have had so many before */
+#define LOST 8u           /* announced packets, one after the other, that do not come: then the ring is of no use */
 #define BATCH 16u         /* packets of the ring per poll */
-#define PATIENCE VB_MS(5) /* ns until an announced packet that does not come is taken for lost */
+#define PATIENCE VB_MS(5) /* ns until an announced packet is taken for lost, and copies have come */
 #define LOOK_EVERY 32u /* a poller looks at the socket once in so many polls, for packets that no ring announces … */
 #define OFTEN 1024u    /* … and after one, so many times each time */
 #define CHECK VB_S(1)  /* ns between checks whether the ring may go on */
+
+static const char differs[] = "what the ring has differs from what the socket has";
 
 static struct vb_packet_ring *ring_of(struct vb_roce_sockets *s)
 {
 	return atomic_load_explicit(&s->ring.now, memory_order_relaxed);
 }
 
-static const char link_down[] = "the interface went down";
+/* --- whose packet it is --- */
 
-/* --- polling --- */
-
-static enum vb_ring_packet ring_shows(const struct vb_packet_ring *ring)
-{
-	struct vb_udp_arrival came;
-	uint8_t *bytes;
-	size_t len;
-
-	return vb_packet_ring_first(ring, &came, &bytes, &len);
-}
-
-/* A packet socket shows what the link brings. IP would pass on what is for another host. */
-static bool is_own(const uint8_t address[VB_GID_LEN], uint32_t ifindex)
+/* No cancellation points, and errno stays. A refusal for another reason is no answer. */
+static bool ask_address(const uint8_t address[VB_GID_LEN], uint32_t ifindex)
 {
 	struct sockaddr_storage sa;
 	socklen_t len = vb_gid_to_sockaddr(&sa, address, 0, ifindex);
-	int fd = socket(sa.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	bool own = fd < 0 || !bind(fd, (struct sockaddr *)&sa, len);
+	long fd = vb_syscall(SYS_socket, sa.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0, 0, 0, 0);
 
-	if (fd >= 0)
-		close(fd);
+	if (fd < 0)
+		return true;
+	bool own = vb_syscall(SYS_bind, fd, (long)&sa, (long)len, 0, 0, 0) != -EADDRNOTAVAIL;
+
+	vb_syscall(SYS_close, fd, 0, 0, 0, 0, 0);
 	return own;
 }
 
-static __attribute__((hot)) bool is_for_us(struct vb_roce_ring *k, const struct vb_udp_arrival *came)
+static __attribute__((hot)) bool is_own(struct vb_roce_ring *k, const uint8_t address[VB_GID_LEN], uint32_t ifindex)
 {
-	if (__builtin_expect(!memcmp(k->own, came->flow.dst, VB_GID_LEN), 1))
-		return true;
-	if (!is_own(came->flow.dst, came->ifindex))
-		return false;
-	memcpy(k->own, came->flow.dst, VB_GID_LEN);
-	return true;
+	for (unsigned i = 0; i < VB_RING_ADDRESSES; i++)
+		if (k->address[i].known && !memcmp(k->address[i].gid, address, VB_GID_LEN))
+			return k->address[i].own;
+	struct vb_ring_address *a = &k->address[k->next_address++ % VB_RING_ADDRESSES];
+
+	*a = (struct vb_ring_address){.known = true, .own = ask_address(address, ifindex)};
+	memcpy(a->gid, address, VB_GID_LEN);
+	return a->own;
 }
 
-static __attribute__((hot)) void take_from_ring(struct vb_roce_sockets *s, const struct vb_udp_arrival *came,
-                                                uint8_t *bytes, size_t len)
+static bool is_loopback(const uint8_t gid[VB_GID_LEN])
+{
+	static const uint8_t v6[VB_GID_LEN] = {[15] = 1};
+
+	return vb_gid_is_ipv4(gid) ? gid[12] == 127 : !memcmp(gid, v6, VB_GID_LEN);
+}
+
+/* A packet socket shows what the link brings. IP would pass on what is for another host, and drop what claims to be from
+ * this one. */
+static __attribute__((hot)) bool is_for_us(struct vb_roce_ring *k, const struct vb_packet_ring *ring,
+                                           const struct vb_udp_arrival *came)
+{
+	const struct vb_flow *f = &came->flow;
+
+	if (!is_own(k, f->dst, came->ifindex))
+		return false;
+	return vb_packet_ring_is_lo(ring) ||
+	       (!is_loopback(f->src) && !is_loopback(f->dst) && !is_own(k, f->src, came->ifindex));
+}
+
+/* --- polling --- */
+
+static __attribute__((hot)) void take_from_ring(struct vb_roce_sockets *s, struct vb_packet_ring *ring,
+                                                const struct vb_udp_arrival *came, uint8_t *bytes, size_t len)
 {
 	if (!len)
 		VB_COUNT(drop_malformed, 1);
-	else if (!is_for_us(&s->ring, came))
+	else if (!is_for_us(&s->ring, ring, came))
 		VB_COUNT(drop_source, 1);
 	else
 		vb_roce_arrived(s->node, s->rx, came, bytes, len);
+	vb_packet_ring_next(ring);
 }
 
-/* Takes the ring's packets up to a long one, `most` short ones at most. */
+/* Takes the ring's packets up to a long one. Returns how many, and what is next. */
 static __attribute__((hot)) unsigned take_short(struct vb_roce_sockets *s, struct vb_packet_ring *ring, unsigned most,
-                                                enum vb_ring_packet *last)
+                                                enum vb_ring_packet *next)
 {
 	struct vb_udp_arrival came;
 	unsigned n = 0;
 	uint8_t *bytes;
 	size_t len;
 
-	*last = VB_RING_SHORT;
-	while (n < most && (*last = vb_packet_ring_first(ring, &came, &bytes, &len)) == VB_RING_SHORT) {
-		take_from_ring(s, &came, bytes, len);
-		vb_packet_ring_next(ring);
-		n++;
-	}
-	return n;
+	while ((*next = vb_packet_ring_first(ring, &came, &bytes, &len)) == VB_RING_SHORT && n++ < most)
+		take_from_ring(s, ring, &came, bytes, len);
+	return n < most ? n : most;
 }
 
-/* Takes the short packets that go before a long one, of which the socket has the rest. */
-static __attribute__((hot)) unsigned take_ring(struct vb_roce_sockets *s, struct vb_packet_ring *ring)
+/* The short ones before a place, in their order; the long ones there have come, or will not be in order. */
+static void pass(struct vb_roce_sockets *s, struct vb_packet_ring *ring, uint32_t end)
+{
+	enum vb_ring_packet what;
+	struct vb_udp_arrival came;
+	uint8_t *bytes;
+	size_t len;
+
+	while ((what = vb_packet_ring_first(ring, &came, &bytes, &len)) != VB_RING_EMPTY &&
+	       (int32_t)(vb_packet_ring_at(ring) - end) < 0)
+		if (what == VB_RING_SHORT)
+			take_from_ring(s, ring, &came, bytes, len);
+		else
+			vb_packet_ring_next(ring);
+}
+
+/* The long packet at the front of the ring is not in the socket yet. The processor that brings it may be interrupted, for longest by
+ * a hypervisor. */
+static void wait_for_long(struct vb_roce_sockets *s, struct vb_packet_ring *ring)
 {
 	struct vb_roce_ring *k = &s->ring;
-	enum vb_ring_packet last;
-	unsigned n = take_short(s, ring, BATCH, &last);
-
-	if (n)
-		vb_roce_answer_batch(s->rx);
-	for (; last == VB_RING_IN_SOCKET && k->awaits < BATCH; last = ring_shows(ring)) {
-		vb_packet_ring_next(ring);
-		k->awaits++;
-	}
-	return n;
-}
-
-/* The processor that brings an announced packet may be interrupted, for longest by a hypervisor. */
-static void be_patient(struct vb_roce_ring *k)
-{
 	uint64_t now = vb_now();
 
 	if (!k->waits_since)
 		k->waits_since = now;
 	if (now - k->waits_since < PATIENCE)
 		return;
-	k->awaits = 0;
 	k->waits_since = 0;
+	vb_packet_ring_next(ring);
+	if (++k->lost < LOST)
+		return;
+	k->unfit = vb_packet_ring_ifindex(ring);
+	vb_roce_ring_end(s, differs);
 }
 
-static __attribute__((hot)) unsigned take_socket(struct vb_roce_sockets *s)
+static bool looks_at_socket(struct vb_roce_ring *k)
+{
+	if (!k->often)
+		return ++k->looks >= LOOK_EVERY;
+	k->often--;
+	return true;
+}
+
+static __attribute__((hot)) unsigned poll_in_use(struct vb_roce_sockets *s, struct vb_packet_ring *ring)
 {
 	struct vb_roce_ring *k = &s->ring;
+	enum vb_ring_packet next;
+	unsigned n = take_short(s, ring, BATCH, &next);
 
-	k->announced = 0;
-	unsigned n = vb_roce_poll_socket(s->node, s->rx);
-
-	k->looks = 0;
-	if (n > k->announced)
-		k->often = OFTEN;
 	if (n)
+		vb_roce_answer_batch(s->rx);
+	if (next != VB_RING_LONG && !looks_at_socket(k))
+		return n;
+	k->looks = k->announced = 0;
+	unsigned m = vb_roce_poll_socket(s->node, s->rx);
+
+	if (m > k->announced)
+		k->often = OFTEN;
+	if (next == VB_RING_LONG && !m)
+		wait_for_long(s, ring);
+	else
 		k->waits_since = 0;
-	else if (k->awaits)
-		be_patient(k);
-	return n;
+	if (!m && k->claimed_at && vb_now() - k->claimed_at > PATIENCE)
+		k->claimed_at = 0; /* no copies are left */
+	return n + m;
 }
 
-/* A long packet has come by the socket. What the ring has before it goes first. */
-static __attribute__((hot)) void await(struct vb_roce_sockets *s, struct vb_packet_ring *ring)
-{
-	enum vb_ring_packet last;
-
-	s->ring.announced++;
-	if (s->ring.awaits) {
-		s->ring.awaits--;
-		return;
-	}
-	take_short(s, ring, UINT32_MAX, &last);
-	if (last == VB_RING_IN_SOCKET)
-		vb_packet_ring_next(ring);
-}
-
-static __attribute__((hot)) bool looks_at_socket(struct vb_roce_ring *k, bool finish)
-{
-	if (k->awaits || finish)
-		return true;
-	if (k->often) {
-		k->often--;
-		return true;
-	}
-	return ++k->looks >= LOOK_EVERY;
-}
-
-/* Long packets that have come go from the front of the ring. */
-static void pass_long(struct vb_roce_ring *k, struct vb_packet_ring *ring)
-{
-	enum vb_ring_packet what;
-
-	while ((what = ring_shows(ring)) == VB_RING_IN_SOCKET && k->ahead) {
-		vb_packet_ring_next(ring);
-		k->ahead--;
-	}
-	if (what == VB_RING_EMPTY)
-		k->ahead = 0;
-}
-
-/* The trial has ended well, if no packet that has come is in the ring any more. Copies of those that are there are in the
- * socket, too: they are discarded when they come. */
+/* The trial has ended well. Copies of what the ring has now are in the socket, too. */
 static void use(struct vb_roce_sockets *s, struct vb_packet_ring *ring)
 {
-	pass_long(&s->ring, ring);
-	if (s->ring.ahead || !vb_packet_ring_claim(ring, s->lane_fd))
+	if (!vb_packet_ring_claim(ring, s->lane_fd))
 		return;
-	s->ring.state = VB_RING_IN_USE;
-	if (atomic_load_explicit(&s->node->owner, memory_order_relaxed) == VB_OWNER_THREAD)
-		vb_roce_ring_watch(s, true);
+	s->ring.claimed_at = vb_now();
+	s->ring.waits_since = 0;
+	s->ring.looks = s->ring.often = s->ring.lost = 0;
+	atomic_store(&s->ring.state, VB_RING_IN_USE);
 }
 
-__attribute__((hot)) unsigned vb_roce_poll_ring(struct vb_roce_sockets *s, struct vb_packet_ring *ring, bool finish)
+__attribute__((hot)) unsigned vb_roce_poll_ring(struct vb_roce_sockets *s, struct vb_packet_ring *ring)
 {
-	unsigned n;
+	if (__builtin_expect(atomic_load_explicit(&s->ring.state, memory_order_relaxed) == VB_RING_IN_USE, 1))
+		return poll_in_use(s, ring);
+	unsigned n = vb_roce_poll_socket(s->node, s->rx);
 
-	if (__builtin_expect(s->ring.state == VB_RING_TRIAL, 0)) {
-		n = vb_roce_poll_socket(s->node, s->rx);
-		if (s->ring.matched >= PROOF && ring_of(s))
-			use(s, ring);
-		return n;
-	}
-	n = s->ring.awaits ? 0 : take_ring(s, ring);
-
-	if (looks_at_socket(&s->ring, finish))
-		n += take_socket(s);
-	if (finish && !n && vb_packet_ring_failed(ring))
-		vb_roce_ring_end(s, link_down);
+	if (s->ring.matched >= PROOF && ring_of(s))
+		use(s, ring);
 	return n;
 }
 
 /* --- what comes by the socket --- */
 
-/* What entered the ring before the trial goes from its front. */
-static bool find_first(struct vb_packet_ring *ring, const struct vb_udp_arrival *came, const uint8_t *bytes, size_t len)
-{
-	while (!vb_packet_ring_matches(ring, came, bytes, len)) {
-		if (ring_shows(ring) == VB_RING_EMPTY)
-			return false;
-		vb_packet_ring_next(ring);
-	}
-	return true;
-}
-
-static void try_ring(struct vb_roce_sockets *s, struct vb_packet_ring *ring, const struct vb_udp_arrival *came,
-                     const uint8_t *bytes, size_t len)
+/* What was in the socket when the trial began is not in the ring. After the first that is, all are. */
+static void try_ring(struct vb_roce_sockets *s, struct vb_packet_ring *ring, const struct vb_udp_arrival *came, int at)
 {
 	struct vb_roce_ring *k = &s->ring;
 
-	pass_long(k, ring);
-	if (k->matched ? vb_packet_ring_matches(ring, came, bytes, len) : find_first(ring, came, bytes, len)) {
-		vb_packet_ring_next(ring);
-		k->matched++;
+	if (at >= 0)
+		vb_packet_ring_seen(ring, at);
+	if (at >= 0 && is_for_us(k, ring, came)) {
+		k->mismatches = k->matched++ ? k->mismatches : 0;
 		return;
 	}
-	k->matched = k->ahead = 0;
-	if (++k->mismatches <= MISMATCHES)
+	if (++k->mismatches <= (k->matched ? MISMATCHES : EARLIER))
 		return;
 	k->unfit = came->ifindex;
-	vb_roce_ring_end(s, "other packets are in the ring than in the socket");
+	vb_roce_ring_end(s, differs);
 }
 
 __attribute__((hot)) bool vb_roce_ring_hears(struct vb_roce_sockets *s, struct vb_packet_ring *ring,
                                              const struct vb_udp_arrival *came, const uint8_t *bytes, size_t len)
 {
 	struct vb_roce_ring *k = &s->ring;
-	enum vb_ring_packet has = vb_packet_ring_has(ring, came, bytes, len);
+	enum vb_ring_packet kind = vb_packet_ring_kind(ring, came, bytes, len);
 
-	if (has == VB_RING_IN_SOCKET && k->state == VB_RING_IN_USE)
-		await(s, ring);
-	else if (k->state == VB_RING_IN_USE)
-		return has != VB_RING_SHORT;
-	else if (has == VB_RING_IN_SOCKET)
-		k->ahead += k->matched > 0; /* the ring may lack those before */
-	else if (has == VB_RING_SHORT)
-		try_ring(s, ring, came, bytes, len);
+	if (kind == VB_RING_EMPTY)
+		return true;
+	bool in_use = atomic_load_explicit(&k->state, memory_order_relaxed) == VB_RING_IN_USE;
+
+	if (in_use &&
+	    kind == VB_RING_SHORT) /* a copy from before the claim, or what only looks as if it were in the ring */
+		return !k->claimed_at;
+	int at = vb_packet_ring_find(ring, came, bytes, len);
+
+	if (!in_use) {
+		try_ring(s, ring, came, at);
+		return true;
+	}
+	if (at < 0)
+		return true;
+	k->announced++;
+	k->lost = 0;
+	vb_packet_ring_seen(ring, at);
+	pass(s, ring, vb_packet_ring_at(ring) + (uint32_t)at);
 	return true;
 }
 
@@ -265,45 +253,88 @@ static bool ring_is_allowed(void)
 	return !text || strcmp(text, "off") != 0;
 }
 
+/* Under progress. */
+static void begin_trial(struct vb_roce_sockets *s, struct vb_packet_ring *r)
+{
+	struct vb_roce_ring *k = &s->ring;
+
+	if (!vb_packet_ring_open(r))
+		return;
+	k->matched = k->mismatches = 0;
+	atomic_store(&k->state, VB_RING_TRIAL);
+	vb_roce_rx_ring(s->rx, r);
+}
+
 void vb_roce_ring_learn(struct vb_roce_sockets *s, uint32_t ifindex)
 {
 	struct vb_roce_ring *k = &s->ring;
+	struct vb_packet_ring *r = ring_of(s);
 
 	if (ifindex != k->heard_from) {
 		k->heard_from = ifindex;
 		k->heard = 0;
 	}
-	if (k->heard >= LEARN || ifindex == k->unfit ||
+	if (k->heard >= LEARN || ifindex == k->unfit || vb_roce_sharing(s) ||
 	    atomic_load_explicit(&s->node->owner, memory_order_relaxed) != VB_OWNER_POLLER)
 		return;
 	if (++k->heard < LEARN || !ring_is_allowed())
 		return;
+	if (r && vb_packet_ring_ifindex(r) == ifindex) {
+		begin_trial(s, r);
+		return;
+	}
+	if (r)
+		vb_roce_ring_end(s, NULL);
 	atomic_store(&k->wanted, ifindex);
 	vb_progress_wake(s->node);
 }
 
-void vb_roce_ring_watch(struct vb_roce_sockets *s, bool watch)
+/* Packets that arrive between the two calls of the kernel are lost. In the other order they would come twice. */
+void vb_roce_ring_pause(struct vb_roce_sockets *s)
 {
-	struct epoll_event ev = {.events = EPOLLIN, .data.ptr = &s->node->io->transport[VB_TRANSPORT_ROCE]};
+	struct vb_packet_ring *r = ring_of(s);
+	enum vb_ring_state was = atomic_load_explicit(&s->ring.state, memory_order_relaxed);
+	struct vb_udp_arrival came;
+	uint8_t *bytes;
+	size_t len;
 
-	if (ring_of(s) && s->ring.state == VB_RING_IN_USE)
-		epoll_ctl(s->node->io->epoll_fd, watch ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, vb_packet_ring_fd(ring_of(s)),
-		          &ev);
+	s->ring.heard = 0;
+	if (!r || was == VB_RING_PAUSED)
+		return;
+	vb_packet_ring_shut(r);
+	if (was == VB_RING_IN_USE)
+		vb_packet_ring_forget(s->lane_fd);
+	atomic_store(&s->ring.state, VB_RING_PAUSED);
+	vb_roce_rx_ring(s->rx, NULL);
+	if (was == VB_RING_IN_USE)
+		pass(s, r, vb_packet_ring_at(r) + INT32_MAX);
+	while (vb_packet_ring_first(r, &came, &bytes, &len) != VB_RING_EMPTY)
+		vb_packet_ring_next(r);
+	vb_roce_answer_batch(s->rx);
 }
 
 void vb_roce_ring_end(struct vb_roce_sockets *s, const char *why)
 {
 	struct vb_packet_ring *r = ring_of(s);
 
-	if (!r)
+	if (!r || atomic_load(&s->ring.dead)) /* the earlier one goes first */
 		return;
-	vb_roce_ring_watch(s, false);
-	vb_packet_ring_forget(s->lane_fd);
-	vb_roce_rx_ring(s->rx, NULL);
+	vb_roce_ring_pause(s);
 	s->ring.why = why;
 	atomic_store(&s->ring.now, NULL);
 	atomic_store(&s->ring.dead, r);
-	s->ring.heard = 0; /* there may be another one */
+}
+
+void vb_roce_ring_close(struct vb_roce_sockets *s)
+{
+	struct vb_packet_ring *r = ring_of(s);
+
+	s->ring.why = NULL;
+	vb_roce_ring_free(s);
+	if (!r)
+		return;
+	vb_packet_ring_forget(s->lane_fd);
+	vb_packet_ring_free(r);
 }
 
 void vb_roce_ring_free(struct vb_roce_sockets *s)
@@ -317,54 +348,76 @@ void vb_roce_ring_free(struct vb_roce_sockets *s)
 	vb_packet_ring_free(r);
 }
 
+/* Under progress. */
+static void begin_life(struct vb_roce_sockets *s, struct vb_packet_ring *r)
+{
+	memset(s->ring.address, 0, sizeof(s->ring.address));
+	atomic_store(&s->ring.state, VB_RING_PAUSED);
+	atomic_store(&s->ring.now, r);
+	if (atomic_load(&s->node->owner) == VB_OWNER_POLLER)
+		begin_trial(s, r);
+}
+
 /* Packets of IPsec are not in the ring as they are in the socket. */
-static void make(struct vb_roce_sockets *s, uint32_t ifindex)
+static void make_ring(struct vb_roce_sockets *s, uint32_t ifindex)
 {
 	struct vb_packet_ring *r = vb_ipsec_is_unused() ? vb_packet_ring_new(ifindex, s->node->lane) : NULL;
 
-	if (!r)
-		return;
 	vb_lock(&s->node->progress);
-	s->ring.state = VB_RING_TRIAL;
-	s->ring.matched = s->ring.mismatches = s->ring.awaits = s->ring.ahead = 0;
-	vb_roce_rx_ring(s->rx, r);
-	atomic_store(&s->ring.now, r);
+	if (!r)
+		s->ring.unfit = ifindex;
+	else
+		begin_life(s, r);
 	vb_unlock(&s->node->progress);
 	s->ring.told = false;
 }
 
-static void say_ring(struct vb_roce_ring *k)
+static void say_ring(struct vb_roce_ring *k, const struct vb_packet_ring *r)
 {
-	if (!k->told && k->state == VB_RING_IN_USE)
-		vb_log(VB_LOG_INFO, "short packets of interface %u come by the ring of a packet socket", k->heard_from);
-	k->told |= k->state == VB_RING_IN_USE;
+	bool in_use = atomic_load_explicit(&k->state, memory_order_relaxed) == VB_RING_IN_USE;
+
+	if (!k->told && in_use)
+		vb_log(VB_LOG_INFO, "short packets of interface %u come by the ring of a packet socket",
+		       vb_packet_ring_ifindex(r));
+	k->told |= in_use;
 }
 
-/* Takes no lock while there is nothing to do: the polling program would lose its right to take it without an exchange. */
+static void check_ring(struct vb_roce_sockets *s, const struct vb_packet_ring *r)
+{
+	const char *why = vb_packet_ring_trouble(r);
+
+	if (!why && !vb_ipsec_is_unused())
+		why = "the host uses IPsec";
+	if (!why)
+		return;
+	vb_lock(&s->node->progress);
+	s->ring.troubles++;
+	if (s->ring.troubles > MISMATCHES)
+		s->ring.unfit = vb_packet_ring_ifindex(r);
+	vb_roce_ring_end(s, why);
+	vb_unlock(&s->node->progress);
+}
+
+/* Takes no lock while there is nothing to do: the polling program would lose its right to take it without an exchange. A paused
+ * ring is not checked, so that nobody wakes for it: the next trial shows whether it is in order. */
 void vb_roce_ring_look(struct vb_node *node)
 {
 	struct vb_roce_sockets *s = node->io->roce;
-	struct vb_packet_ring *r = ring_of(s);
 	uint32_t wanted = atomic_load_explicit(&s->ring.wanted, memory_order_relaxed);
+
+	vb_roce_ring_free(s);
+	struct vb_packet_ring *r = ring_of(s);
 
 	if (wanted && !r) {
 		atomic_store(&s->ring.wanted, 0);
-		make(s, wanted);
+		make_ring(s, wanted);
 		return;
 	}
-	if (r)
-		say_ring(&s->ring);
-	if (r && vb_now() - s->ring.checked_at > CHECK) {
+	if (!r || atomic_load_explicit(&s->ring.state, memory_order_relaxed) == VB_RING_PAUSED)
+		return;
+	say_ring(&s->ring, r);
+	if (vb_now() - s->ring.checked_at > CHECK) {
 		s->ring.checked_at = vb_now();
-		const char *why = vb_packet_ring_failed(r) ? link_down
-		                  : !vb_ipsec_is_unused()  ? "the host uses IPsec"
-		                                           : NULL;
-
-		if (why) {
-			vb_lock(&node->progress);
-			vb_roce_ring_end(s, why);
-			vb_unlock(&node->progress);
-		}
+		check_ring(s, r);
 	}
-	vb_roce_ring_free(s);
 }

@@ -575,7 +575,7 @@ __attribute__((hot)) unsigned vb_roce_poll_socket(struct vb_node *node, struct v
 	return n - first;
 }
 
-__attribute__((hot)) unsigned vb_roce_poll(struct vb_node *node, bool finish)
+__attribute__((hot)) unsigned vb_roce_poll(struct vb_node *node)
 {
 	struct vb_roce_sockets *s = node->io->roce;
 	struct vb_roce_rx *rx = s->rx;
@@ -583,7 +583,7 @@ __attribute__((hot)) unsigned vb_roce_poll(struct vb_node *node, bool finish)
 	if (__builtin_expect(s->held != NULL, 0))
 		vb_roce_forward_held(node);
 	if (rx->ring)
-		return vb_roce_poll_ring(s, rx->ring, finish);
+		return vb_roce_poll_ring(s, rx->ring);
 	if (rx->relayed && vb_roce_lost_at(node)) /* every read would report the end of the channel again */
 		return 0;
 	unsigned n = vb_roce_poll_socket(node, rx);

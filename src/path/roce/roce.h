@@ -32,8 +32,15 @@ struct vb_packet_ring;
 struct vb_udp_arrival;
 
 enum vb_ring_state {
-	VB_RING_TRIAL, /* the socket gets all packets; those of the ring are compared with them */
-	VB_RING_IN_USE /* the socket has no short ones, or copies */
+	VB_RING_PAUSED, /* nothing enters it */
+	VB_RING_TRIAL,  /* the socket gets all packets; those of the ring are compared with them */
+	VB_RING_IN_USE  /* the socket has no short ones, or copies */
+};
+
+#define VB_RING_ADDRESSES 8u
+struct vb_ring_address {
+	uint8_t gid[VB_GID_LEN];
+	bool known, own; /* own: it is one of this host */
 };
 
 /* The ring of short packets (net/packet_ring.h), and what is known of it. Under progress, except what is atomic.
@@ -41,22 +48,24 @@ enum vb_ring_state {
 struct vb_roce_ring {
 	struct vb_packet_ring *_Atomic now; /* NULL: there is none. Freed by the progress thread alone */
 	_Atomic enum vb_ring_state state;
-	bool told;                           /* the log of its use. Progress thread */
+	unsigned announced;   /* long packets of this look at the socket that the ring has announced */
+	unsigned looks;       /* polls since the last look at the socket */
+	unsigned often;       /* so many more polls look there each time */
+	unsigned lost;        /* announced packets that have not come, one after the other */
+	uint64_t waits_since; /* ns: for an announced packet; 0: it does not wait */
+	uint64_t claimed_at;  /* ns: copies may be in the socket since then; 0: there are none any more */
+	struct vb_ring_address address[VB_RING_ADDRESSES];
+	unsigned next_address;
 	unsigned matched, mismatches;        /* in the trial */
-	unsigned awaits;                     /* long packets that the ring has announced, and that have not come */
-	unsigned ahead;                      /* in the trial: long packets whose announcements the ring still has */
-	unsigned announced;                  /* long packets of this look at the socket */
-	uint64_t waits_since;                /* ns: for one that it awaits; 0: it does not wait */
-	unsigned looks;                      /* polls since the last look at the socket */
-	unsigned often;                      /* so many more polls look there each time */
 	uint32_t heard_from;                 /* the interface from which datagrams come … */
-	unsigned heard;                      /* … so many one after the other */
-	uint32_t unfit;                      /* an interface whose ring did not match the socket */
+	unsigned heard;                      /* … so many batches one after the other */
+	uint32_t unfit;                      /* an interface that gets no ring any more */
+	unsigned troubles;                   /* how often a ring has ended */
 	_Atomic uint32_t wanted;             /* the interface of a ring that the progress thread makes; 0: none */
-	const char *why;                     /* … the last one ended */
 	struct vb_packet_ring *_Atomic dead; /* the progress thread frees it */
-	uint64_t checked_at;                 /* ns: whether the ring may go on. Progress thread */
-	uint8_t own[VB_GID_LEN];             /* an address of this host */
+	const char *why;                     /* why that one has ended, for the log; NULL: it is not said */
+	bool told;                           /* the log says that it is in use. Progress thread, as is the next */
+	uint64_t checked_at;                 /* ns: whether the ring may go on */
 };
 
 struct vb_roce_sockets {
@@ -138,9 +147,8 @@ void vb_roce_rx_arm(struct vb_roce_rx *rx, bool on);
 /* Processes held packets whose time has come. Returns when the next is due; ns, 0: no packet is held. Under
  * progress. */
 uint64_t vb_roce_rx_serve_faults(struct vb_node *node, struct vb_roce_rx *rx);
-/* Receives at most one batch of datagrams, and sends the responses. Returns the number of datagrams. finish: the next poll
- * may be late. Under progress. */
-unsigned vb_roce_poll(struct vb_node *node, bool finish);
+/* Receives at most one batch of datagrams, and sends the responses. Returns the number of datagrams. Under progress. */
+unsigned vb_roce_poll(struct vb_node *node);
 unsigned vb_roce_poll_socket(struct vb_node *node, struct vb_roce_rx *rx); /* the same from the socket alone */
 /* Processes one datagram. Under progress; vb_roce_answer_batch follows. */
 void vb_roce_arrived(struct vb_node *node, struct vb_roce_rx *rx, const struct vb_udp_arrival *came, uint8_t *bytes,
@@ -179,20 +187,20 @@ void vb_roce_to_qp(struct vb_roce_rx *rx, struct vb_qp *qp, const struct vb_roce
 /* Called after a batch. Sends the responses of the queue pairs that received packets. Under progress. */
 void vb_roce_answer_batch(struct vb_roce_rx *rx);
 
-/* --- short packets in memory that the kernel shares: packet_ring.c --- */
+/* --- short packets in memory that the kernel shares: packet_ring.c. Under progress --- */
 
-/* Under progress, as are the next three. */
-unsigned vb_roce_poll_ring(struct vb_roce_sockets *s, struct vb_packet_ring *ring, bool finish);
+unsigned vb_roce_poll_ring(struct vb_roce_sockets *s, struct vb_packet_ring *ring);
 /* A datagram has come by the socket while there is a ring. False: it came, or will come, by the ring. */
 bool vb_roce_ring_hears(struct vb_roce_sockets *s, struct vb_packet_ring *ring, const struct vb_udp_arrival *came,
                         const uint8_t *bytes, size_t len);
-/* Datagrams of this interface have come, and there is no ring. If a program polls for many, one is made. */
+/* Datagrams of this interface have come, and no ring is in use. If a program polls for many, one will be. */
 void vb_roce_ring_learn(struct vb_roce_sockets *s, uint32_t ifindex);
-void vb_roce_ring_watch(struct vb_roce_sockets *s, bool watch); /* as vb_roce_watch_sockets */
+/* The progress thread owns progress from now on. It sleeps until the socket is readable, which gets all packets. */
+void vb_roce_ring_pause(struct vb_roce_sockets *s);
+void vb_roce_ring_end(struct vb_roce_sockets *s, const char *why); /* why: for the log, or NULL */
+void vb_roce_ring_free(struct vb_roce_sockets *s);                 /* the one that has ended. No lock needed */
+void vb_roce_ring_close(struct vb_roce_sockets *s);                /* when the sockets are freed */
 void vb_roce_ring_look(struct vb_node *node); /* makes one, or ends one. Progress thread, no lock held */
-/* All packets come by the socket again. why: for the log, or NULL. Under progress, or when nothing else runs. */
-void vb_roce_ring_end(struct vb_roce_sockets *s, const char *why);
-void vb_roce_ring_free(struct vb_roce_sockets *s); /* the one that has ended */
 
 /* --- sending: send.c --- */
 

@@ -43,8 +43,7 @@ void vb_roce_sockets_free(struct vb_roce_sockets *s)
 	if (!s)
 		return;
 	atomic_store(&s->up, false);
-	vb_roce_ring_end(s, NULL);
-	vb_roce_ring_free(s);
+	vb_roce_ring_close(s);
 	for (int i = 0; i < VB_TX_COUNT; i++)
 		vb_tx_free(s->tx[i]);
 	vb_roce_rx_free(s->rx);
@@ -72,8 +71,8 @@ void vb_roce_watch_sockets(struct vb_roce_sockets *s, bool watch)
 	/* with an empty event mask instead, the kernel would still do the wake-up work for each packet */
 	if (s && s->lane_fd >= 0 && !atomic_load(&s->lost_at))
 		epoll_ctl(s->node->io->epoll_fd, watch ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, s->lane_fd, &ev);
-	if (s)
-		vb_roce_ring_watch(s, watch);
+	if (s && watch)
+		vb_roce_ring_pause(s);
 }
 
 void vb_roce_watch(struct vb_node *node, bool watch)

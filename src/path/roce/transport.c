@@ -49,10 +49,11 @@ static void roce_free(struct vb_node *node)
 
 static __attribute__((hot)) unsigned roce_poll(struct vb_node *node, bool finish)
 {
+	(void)finish;
 	if (!atomic_load_explicit(&node->io->roce->up, memory_order_relaxed))
 		return 0;
 	vb_roce_datagrams_poll(node->io->roce);
-	return vb_roce_poll(node, finish);
+	return vb_roce_poll(node);
 }
 
 static void roce_look(struct vb_node *node)

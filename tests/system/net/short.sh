@@ -9,13 +9,13 @@ compile_verify || exit 1
 export VERBENA_LOG=info
 said='come by the ring of a packet socket'
 
-# laps COUNT: so many ends of a ping-pong that succeeds use a ring
+# laps 1|0: a ping-pong succeeds, and an end of it uses a ring, or none
 laps() {
 	local want=$1 n
 	pair ib_send_lat -F -C -d $DEV -u 18 -x $V4 -s 8 -n 20000 || { said_by_both; return 1; }
 	n=$(cat "$work"/{server,client}.out | grep -c "$said")
-	[ "$n" = "$want" ] && return 0
-	echo "$n ends use a ring, not $want"
+	[ $((n > 0)) = "$want" ] && return 0
+	echo "$n ends use a ring"
 	said_by_both
 	return 1
 }
@@ -30,8 +30,8 @@ if older; then
 	skip "a ring of a packet socket" "before Linux 6.2 there is none"
 	finish
 fi
-check "a ping-pong uses rings" laps 2
-check "IPv6: the same" eval 'V4=$V6 laps 2'
+check "a ping-pong uses a ring" laps 1
+check "IPv6: the same" eval 'V4=$V6 laps 1'
 check "VERBENA_RING=off: it uses none" off laps 0
 check "without CAP_NET_RAW: none" without_right laps 0
 
@@ -52,13 +52,16 @@ for t in rc uc ud; do
 	check "$t: all short" verifies -t $t -S 100 -n 4000000 -L 20
 done
 
+# one end at least: on a busy machine a program that polls is held up, and its progress thread takes over
+one_uses() { grep -q "$said" "$work/server.out" "$work/client.out"; }
+
 # killed: a program that has a ring is killed; the next holder of its lane gets short packets without one
 killed() {
 	local i
 	for i in 1 2 3; do
 		start_server "$work/verify" -d $DEV -g $V4 -S 100 -n 4000000000 || return 1
 		start_client "$work/verify" -d $DEV -g $V4 -S 100 -n 4000000000
-		wait_for 20 grep -q "$said" "$work/server.out" && wait_for 20 grep -q "$said" "$work/client.out" || { said_by_both; return 1; }
+		wait_for 60 one_uses || { said_by_both; return 1; }
 		kill -9 $(program_of $server) $(program_of $client)
 		wait $server $client
 		off laps 0 || return 1
@@ -88,9 +91,9 @@ if esp add 2>"$work/xfrm"; then
 	# it begins while rings are in use
 	begins() {
 		local status=0
-		start_server "$work/verify" -d $DEV -g $V4 -S 100 -n 40000000 || return 1
-		start_client "$work/verify" -d $DEV -g $V4 -S 100 -n 40000000
-		wait_for 20 grep -q "$said" "$work/server.out" && wait_for 20 grep -q "$said" "$work/client.out" && esp add || status=1
+		start_server "$work/verify" -d $DEV -g $V4 -S 100 -n 60000000 -T 21 || return 1
+		start_client "$work/verify" -d $DEV -g $V4 -S 100 -n 60000000 -T 21
+		wait_for 20 one_uses && esp add || status=1
 		wait "$client" || status=1
 		wait "$server" || status=1
 		esp flush
@@ -106,9 +109,9 @@ fi
 # the interface of one host goes down, and another of its kind takes its place
 down_and_up() {
 	local status=0
-	start_server "$work/verify" -d $DEV -g $V4 -S 100 -n 40000000 || return 1
-	start_client "$work/verify" -d $DEV -g $V4 -S 100 -n 40000000
-	wait_for 20 grep -q "$said" "$work/server.out" && wait_for 20 grep -q "$said" "$work/client.out" || status=1
+	start_server "$work/verify" -d $DEV -g $V4 -S 100 -n 60000000 -T 21 || return 1
+	start_client "$work/verify" -d $DEV -g $V4 -S 100 -n 60000000 -T 21
+	wait_for 20 one_uses || status=1
 	ip -n $B link set net0 down
 	sleep 0.5
 	ip -n $B link set net0 up

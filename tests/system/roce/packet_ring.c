@@ -29,7 +29,7 @@
 #endif
 
 #define LANE 5u
-#define SHORT_IP 320u /* as in net/packet_ring.c, like the next */
+#define SHORT 280u /* as in net/packet_ring.c, like the next */
 #define FRAMES 2048u
 #define TOS 0x28
 #define TTL 33
@@ -174,17 +174,17 @@ static void shows_short(bool v6)
 	SAME(a.flow.dst[10], v6 ? 0 : 0xff);
 	CHECK(!memcmp(a.flow.src, a.flow.dst, VB_GID_LEN));
 	SAME(heard(), 24);
-	SAME(vb_packet_ring_has(ring, &a, got, 24), VB_RING_SHORT);
-	CHECK(vb_packet_ring_matches(ring, &a, got, 24));
+	SAME(vb_packet_ring_kind(ring, &a, got, 24), VB_RING_SHORT);
+	SAME(vb_packet_ring_find(ring, &a, got, 24), 0);
 	got[20] ^= 1;
-	CHECK(!vb_packet_ring_matches(ring, &a, got, 24));
+	SAME(vb_packet_ring_find(ring, &a, got, 24), -1);
 	vb_packet_ring_next(ring);
 	SAME(first(), VB_RING_EMPTY);
 }
 
 static void knows_lengths(bool v6)
 {
-	size_t most = SHORT_IP - 8 - (v6 ? 40 : 20);
+	size_t most = SHORT - 8;
 	struct vb_udp_arrival a;
 	uint8_t *bytes;
 
@@ -192,12 +192,12 @@ static void knows_lengths(bool v6)
 	SAME(is_short(&a, &bytes), most);
 	CHECK(!memcmp(bytes, out, most));
 	SAME(heard(), most);
-	SAME(vb_packet_ring_has(ring, &a, got, most), VB_RING_SHORT);
+	SAME(vb_packet_ring_kind(ring, &a, got, most), VB_RING_SHORT);
 	vb_packet_ring_next(ring);
 	send_it(v6, LANE, most + 1, 2);
-	SAME(first(), VB_RING_IN_SOCKET);
+	SAME(first(), VB_RING_LONG);
 	SAME(heard(), most + 1);
-	SAME(vb_packet_ring_has(ring, &a, got, most + 1), VB_RING_IN_SOCKET);
+	SAME(vb_packet_ring_kind(ring, &a, got, most + 1), VB_RING_LONG);
 	vb_packet_ring_next(ring);
 	SAME(first(), VB_RING_EMPTY);
 }
@@ -220,18 +220,51 @@ static void shows_merged(bool v6)
 /* What is not for the ring stays in the socket. */
 static void leaves_others(void)
 {
-	uint8_t nops[4] = {1, 1, 1, 1};
-
 	for (int v6 = 0; v6 < 2; v6++) {
 		send_it(v6, LANE + 1, 24, 4);
 		SAME(first(), VB_RING_EMPTY);
 		SAME(heard(), 24);
 	}
+}
+
+/* IP's options are none of the packet. */
+static void passes_options(bool claimed)
+{
+	uint8_t nops[4] = {1, 1, 1, 1};
+	struct vb_udp_arrival a;
+	uint8_t *bytes;
+
 	CHECK(!setsockopt(from4, IPPROTO_IP, IP_OPTIONS, nops, sizeof(nops)));
 	send_it(false, LANE, 24, 5);
 	CHECK(!setsockopt(from4, IPPROTO_IP, IP_OPTIONS, NULL, 0));
+	SAME(is_short(&a, &bytes), 24);
+	CHECK(!memcmp(bytes, out, 24));
+	vb_packet_ring_next(ring);
+	SAME(heard(), claimed ? -1 : 24);
+}
+
+/* Each is found, whatever is before it. */
+static void finds(void)
+{
+	struct vb_udp_arrival a;
+	uint8_t *bytes;
+
+	for (uint32_t i = 0; i < 5; i++)
+		send_it(false, LANE, i & 1 ? 1000 : 24, i);
+	is_short(&a, &bytes);
+	for (int i = 0; i < 5; i++) {
+		ssize_t n = heard();
+
+		SAME(n, i & 1 ? 1000 : 24);
+		SAME(vb_packet_ring_find(ring, &a, got, (size_t)n), i);
+		got[n - 1] ^= 1; /* of a long one the ring has the beginning alone */
+		SAME(vb_packet_ring_find(ring, &a, got, (size_t)n), i & 1 ? i : -1);
+		got[9] ^= 1;
+		SAME(vb_packet_ring_find(ring, &a, got, (size_t)n), -1);
+	}
+	for (int i = 0; i < 5; i++)
+		vb_packet_ring_next(ring);
 	SAME(first(), VB_RING_EMPTY);
-	SAME(heard(), 24);
 }
 
 static void knows_odd_lengths(void)
@@ -263,11 +296,12 @@ static void claims(void)
 		vb_packet_ring_next(ring);
 		SAME(heard(), -1);
 		send_it(v6, LANE, 1000, 7);
-		SAME(first(), VB_RING_IN_SOCKET);
+		SAME(first(), VB_RING_LONG);
 		vb_packet_ring_next(ring);
 		SAME(heard(), 1000);
 	}
 	leaves_others();
+	passes_options(true);
 }
 
 static void wraps(void)
@@ -316,12 +350,19 @@ int main(void)
 	ring = vb_packet_ring_new(lo, LANE);
 	if (!ring)
 		SKIP("the kernel is older than 6.2, or forbids packet sockets");
+	send_it(false, LANE, 24, 1);
+	SAME(heard(), 24);
+	SAME(first(), VB_RING_EMPTY);
+	CHECK(vb_packet_ring_open(ring));
+	CHECK(vb_packet_ring_is_lo(ring));
 	for (int v6 = 0; v6 < 2; v6++) {
 		shows_short(v6);
 		knows_lengths(v6);
 		shows_merged(v6);
 	}
 	leaves_others();
+	passes_options(false);
+	finds();
 	knows_odd_lengths();
 	CHECK(vb_packet_ring_claim(ring, lane_fd));
 	claims();
@@ -329,9 +370,14 @@ int main(void)
 	fills();
 	vb_packet_ring_forget(lane_fd);
 	shows_short(false);
-	CHECK(!vb_packet_ring_failed(ring));
+	vb_packet_ring_shut(ring);
+	send_it(false, LANE, 24, 1);
+	SAME(heard(), 24);
+	SAME(first(), VB_RING_EMPTY);
+	CHECK(vb_packet_ring_trouble(ring)); /* packets had no room */
+	CHECK(!vb_packet_ring_trouble(ring));
 	set_lo(false);
-	CHECK(vb_packet_ring_failed(ring));
+	CHECK(vb_packet_ring_trouble(ring));
 	vb_packet_ring_free(ring);
 	return 0;
 }

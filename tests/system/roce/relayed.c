@@ -93,16 +93,16 @@ static void a_channel_that_has_ended_is_read_once(void)
 	int keeper = relay_to(h);
 	char byte = 0;
 
-	SAME(vb_roce_poll(&h->node, false), 0);
+	SAME(vb_roce_poll(&h->node), 0);
 	close(keeper);
-	CHECK(vb_roce_poll(&h->node, false) > 0);
+	CHECK(vb_roce_poll(&h->node) > 0);
 	CHECK(vb_roce_lost_at(&h->node) != 0);
 	for (int i = 0; i < 10; i++)
-		SAME(vb_roce_poll(&h->node, false), 0);
+		SAME(vb_roce_poll(&h->node), 0);
 	keeper = relay_to(h);
 	SAME(vb_roce_lost_at(&h->node), 0);
 	SAME(send(keeper, &byte, 1, 0), 1);
-	SAME(vb_roce_poll(&h->node, false), 1);
+	SAME(vb_roce_poll(&h->node), 1);
 	close(keeper);
 	vb_roce_sockets_free(h->io.roce);
 }
