@@ -34,6 +34,7 @@
 #define FRAME 512u   /* bytes; a short packet fits behind the kernel's headers and those of the link and IP */
 #define SHORT 280u   /* bytes of a short packet, UDP's header included */
 #define BEGIN 160u   /* bytes of a long one that enter the ring: at least to the end of the BTH */
+#define BEFORE 256u  /* so many given back are remembered */
 #define RINGS_MAX 8u /* packet sockets on the interface: each packet is shown to all of them */
 #define MAC_LEN 14u
 #define IPV4_LEN 20u
@@ -422,24 +423,42 @@ enum vb_ring_packet vb_packet_ring_kind(const struct vb_packet_ring *r, const st
 	return len + UDP_LEN > SHORT ? VB_RING_LONG : VB_RING_SHORT;
 }
 
+static bool is_this(const struct vb_packet_ring *r, struct tpacket2_hdr *h, const struct vb_udp_arrival *a,
+                    const uint8_t *bytes, size_t len)
+{
+	struct vb_udp_arrival other;
+	size_t other_len, there;
+	uint8_t *begin;
+
+	return read_frame(r, h, &other, &begin, &other_len, &there) && other_len == len && other.seg == a->seg &&
+	       !memcmp(&other.flow, &a->flow, sizeof(a->flow)) && !memcmp(begin, bytes, there);
+}
+
 int vb_packet_ring_find(const struct vb_packet_ring *r, const struct vb_udp_arrival *a, const uint8_t *bytes,
                         size_t len)
 {
 	for (int i = 0; i < (int)FRAMES; i++) {
 		struct tpacket2_hdr *h = frame_at(r, r->at + (uint32_t)i);
-		struct vb_udp_arrival other;
-		size_t other_len, there;
-		uint8_t *begin;
 
 		if (!is_full(h))
 			break;
 		atomic_thread_fence(memory_order_acquire);
-		if (!is_seen(h) && read_frame(r, h, &other, &begin, &other_len, &there) && other_len == len &&
-		    other.seg == a->seg && !memcmp(&other.flow, &a->flow, sizeof(a->flow)) &&
-		    !memcmp(begin, bytes, there))
+		if (!is_seen(h) && is_this(r, h, a, bytes, len))
 			return i;
 	}
 	return -1;
+}
+
+bool vb_packet_ring_had(const struct vb_packet_ring *r, const struct vb_udp_arrival *a, const uint8_t *bytes,
+                        size_t len)
+{
+	for (uint32_t i = 1; i <= BEFORE && i <= r->at; i++) {
+		struct tpacket2_hdr *h = frame_at(r, r->at - i);
+
+		if (!is_full(h) && is_this(r, h, a, bytes, len))
+			return true;
+	}
+	return false;
 }
 
 __attribute__((hot)) void vb_packet_ring_next(struct vb_packet_ring *r)

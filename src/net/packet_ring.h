@@ -46,6 +46,9 @@ enum vb_ring_packet vb_packet_ring_kind(const struct vb_packet_ring *r, const st
 /* The place of this datagram: how many packets are before it, or -1 if it is not there. */
 int vb_packet_ring_find(const struct vb_packet_ring *r, const struct vb_udp_arrival *a, const uint8_t *bytes,
                         size_t len);
+/* Was it in the ring, a while ago? */
+bool vb_packet_ring_had(const struct vb_packet_ring *r, const struct vb_udp_arrival *a, const uint8_t *bytes,
+                        size_t len);
 /* The packet at this place has come by the socket: it is first no more, and is not found again. */
 void vb_packet_ring_seen(struct vb_packet_ring *r, int at);
 

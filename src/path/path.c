@@ -120,6 +120,8 @@ void vb_path_connect(struct vb_qp *qp)
 			settle_on_this_host(qp, true);
 		return; /* the requester looks for a peer that is not there yet */
 	}
+	if (qp->type == IBV_QPT_UC || qp->type == IBV_QPT_UD)
+		vb_roce_ring_forbid(qp->node);
 	if (qp->type == IBV_QPT_UD) {
 		qp->datagram.roce_always = always;
 		/* without RoCE the QP still reaches programs of this host, and the broker may answer later */

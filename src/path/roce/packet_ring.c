@@ -151,6 +151,13 @@ static bool looks_at_socket(struct vb_roce_ring *k)
 	return true;
 }
 
+/* The socket is empty. */
+static void forget_copies(struct vb_roce_ring *k)
+{
+	if (k->claimed_at && vb_now() - k->claimed_at > PATIENCE)
+		k->claimed_at = 0;
+}
+
 static __attribute__((hot)) unsigned poll_in_use(struct vb_roce_sockets *s, struct vb_packet_ring *ring)
 {
 	struct vb_roce_ring *k = &s->ring;
@@ -170,9 +177,24 @@ static __attribute__((hot)) unsigned poll_in_use(struct vb_roce_sockets *s, stru
 		wait_for_long(s, ring);
 	else
 		k->waits_since = 0;
-	if (!m && k->claimed_at && vb_now() - k->claimed_at > PATIENCE)
-		k->claimed_at = 0; /* no copies are left */
+	if (!m)
+		forget_copies(k);
 	return n + m;
+}
+
+/* No copies are in the socket any more. */
+static void leave(struct vb_roce_sockets *s)
+{
+	struct vb_packet_ring *r = ring_of(s);
+
+	atomic_store(&s->ring.state, VB_RING_PAUSED);
+	vb_roce_rx_ring(s->rx, NULL);
+	s->ring.heard = 0;
+	if (!s->ring.ends)
+		return;
+	s->ring.ends = false;
+	atomic_store(&s->ring.now, NULL);
+	atomic_store(&s->ring.dead, r);
 }
 
 /* The trial has ended well. Copies of what the ring has now are in the socket, too. */
@@ -191,9 +213,15 @@ __attribute__((hot)) unsigned vb_roce_poll_ring(struct vb_roce_sockets *s, struc
 	if (__builtin_expect(atomic_load_explicit(&s->ring.state, memory_order_relaxed) == VB_RING_IN_USE, 1))
 		return poll_in_use(s, ring);
 	unsigned n = vb_roce_poll_socket(s->node, s->rx);
+	enum vb_ring_state state = atomic_load_explicit(&s->ring.state, memory_order_relaxed);
 
-	if (s->ring.matched >= PROOF && ring_of(s))
+	if (state == VB_RING_TRIAL && s->ring.matched >= PROOF)
 		use(s, ring);
+	if (state != VB_RING_LEFT || n)
+		return n;
+	forget_copies(&s->ring);
+	if (!s->ring.claimed_at)
+		leave(s);
 	return n;
 }
 
@@ -216,6 +244,20 @@ static void try_ring(struct vb_roce_sockets *s, struct vb_packet_ring *ring, con
 	vb_roce_ring_end(s, differs);
 }
 
+/* The ring has been left: a datagram that it does not have came after all that it has. */
+static bool hears_after(struct vb_roce_sockets *s, struct vb_packet_ring *ring, const struct vb_udp_arrival *came,
+                        const uint8_t *bytes, size_t len, enum vb_ring_packet kind)
+{
+	if (kind == VB_RING_SHORT && vb_packet_ring_had(ring, came, bytes, len))
+		return false;
+	int at = vb_packet_ring_find(ring, came, bytes, len);
+
+	if (at >= 0)
+		vb_packet_ring_seen(ring, at);
+	pass(s, ring, vb_packet_ring_at(ring) + (uint32_t)(at < 0 ? INT32_MAX : at));
+	return true;
+}
+
 __attribute__((hot)) bool vb_roce_ring_hears(struct vb_roce_sockets *s, struct vb_packet_ring *ring,
                                              const struct vb_udp_arrival *came, const uint8_t *bytes, size_t len)
 {
@@ -224,11 +266,14 @@ __attribute__((hot)) bool vb_roce_ring_hears(struct vb_roce_sockets *s, struct v
 
 	if (kind == VB_RING_EMPTY)
 		return true;
-	bool in_use = atomic_load_explicit(&k->state, memory_order_relaxed) == VB_RING_IN_USE;
+	enum vb_ring_state state = atomic_load_explicit(&k->state, memory_order_relaxed);
 
-	if (in_use &&
-	    kind == VB_RING_SHORT) /* a copy from before the claim, or what only looks as if it were in the ring */
-		return !k->claimed_at;
+	if (state == VB_RING_LEFT)
+		return hears_after(s, ring, came, bytes, len, kind);
+	bool in_use = state == VB_RING_IN_USE;
+
+	if (in_use && kind == VB_RING_SHORT) /* a copy from before the claim, or what only looks as if it were there */
+		return !k->claimed_at && !vb_packet_ring_had(ring, came, bytes, len);
 	int at = vb_packet_ring_find(ring, came, bytes, len);
 
 	if (!in_use) {
@@ -274,7 +319,7 @@ void vb_roce_ring_learn(struct vb_roce_sockets *s, uint32_t ifindex)
 		k->heard_from = ifindex;
 		k->heard = 0;
 	}
-	if (k->heard >= LEARN || ifindex == k->unfit || vb_roce_sharing(s) ||
+	if (k->heard >= LEARN || ifindex == k->unfit || atomic_load(&k->forbidden) || vb_roce_sharing(s) ||
 	    atomic_load_explicit(&s->node->owner, memory_order_relaxed) != VB_OWNER_POLLER)
 		return;
 	if (++k->heard < LEARN || !ring_is_allowed())
@@ -289,40 +334,74 @@ void vb_roce_ring_learn(struct vb_roce_sockets *s, uint32_t ifindex)
 	vb_progress_wake(s->node);
 }
 
+static void drop_all(struct vb_packet_ring *r)
+{
+	struct vb_udp_arrival came;
+	uint8_t *bytes;
+	size_t len;
+
+	while (vb_packet_ring_first(r, &came, &bytes, &len) != VB_RING_EMPTY)
+		vb_packet_ring_next(r);
+}
+
+/* Takes what the ring has, and the long packets between from the socket, which has all later ones. */
+static void empty_ring(struct vb_roce_sockets *s, struct vb_packet_ring *r)
+{
+	uint64_t since = vb_now();
+	enum vb_ring_packet next;
+
+	for (;;) {
+		take_short(s, r, UINT32_MAX, &next);
+		vb_roce_answer_batch(s->rx);
+		if (next == VB_RING_EMPTY)
+			return;
+		if (!vb_roce_poll_socket(s->node, s->rx) && vb_now() - since > PATIENCE)
+			vb_packet_ring_next(r);
+	}
+}
+
 /* Packets that arrive between the two calls of the kernel are lost. In the other order they would come twice. */
 void vb_roce_ring_pause(struct vb_roce_sockets *s)
 {
 	struct vb_packet_ring *r = ring_of(s);
 	enum vb_ring_state was = atomic_load_explicit(&s->ring.state, memory_order_relaxed);
-	struct vb_udp_arrival came;
-	uint8_t *bytes;
-	size_t len;
 
 	s->ring.heard = 0;
-	if (!r || was == VB_RING_PAUSED)
+	if (!r || was == VB_RING_PAUSED || was == VB_RING_LEFT)
 		return;
 	vb_packet_ring_shut(r);
-	if (was == VB_RING_IN_USE)
-		vb_packet_ring_forget(s->lane_fd);
-	atomic_store(&s->ring.state, VB_RING_PAUSED);
-	vb_roce_rx_ring(s->rx, NULL);
-	if (was == VB_RING_IN_USE)
-		pass(s, r, vb_packet_ring_at(r) + INT32_MAX);
-	while (vb_packet_ring_first(r, &came, &bytes, &len) != VB_RING_EMPTY)
-		vb_packet_ring_next(r);
-	vb_roce_answer_batch(s->rx);
+	if (was == VB_RING_TRIAL) {
+		drop_all(r);
+		leave(s);
+		return;
+	}
+	vb_packet_ring_forget(s->lane_fd);
+	atomic_store(&s->ring.state, VB_RING_LEFT);
+	s->ring.claimed_at = vb_now();
+	empty_ring(s, r);
 }
 
 void vb_roce_ring_end(struct vb_roce_sockets *s, const char *why)
 {
-	struct vb_packet_ring *r = ring_of(s);
-
-	if (!r || atomic_load(&s->ring.dead)) /* the earlier one goes first */
+	if (!ring_of(s) || s->ring.ends || atomic_load(&s->ring.dead)) /* the earlier one goes first */
 		return;
-	vb_roce_ring_pause(s);
 	s->ring.why = why;
-	atomic_store(&s->ring.now, NULL);
-	atomic_store(&s->ring.dead, r);
+	s->ring.ends = true;
+	if (atomic_load(&s->ring.state) == VB_RING_PAUSED)
+		leave(s);
+	else
+		vb_roce_ring_pause(s);
+}
+
+void vb_roce_ring_forbid(struct vb_node *node)
+{
+	struct vb_roce_sockets *s = node->io->roce;
+
+	if (atomic_exchange(&s->ring.forbidden, true))
+		return;
+	vb_lock(&node->progress);
+	vb_roce_ring_end(s, "the program has a queue pair that needs its packets in order");
+	vb_unlock(&node->progress);
 }
 
 void vb_roce_ring_close(struct vb_roce_sockets *s)

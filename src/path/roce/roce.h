@@ -34,7 +34,8 @@ struct vb_udp_arrival;
 enum vb_ring_state {
 	VB_RING_PAUSED, /* nothing enters it */
 	VB_RING_TRIAL,  /* the socket gets all packets; those of the ring are compared with them */
-	VB_RING_IN_USE  /* the socket has no short ones, or copies */
+	VB_RING_IN_USE, /* the socket has no short ones, or copies */
+	VB_RING_LEFT    /* nothing enters it any more. The socket has all, and copies of what the ring had */
 };
 
 #define VB_RING_ADDRESSES 8u
@@ -53,7 +54,7 @@ struct vb_roce_ring {
 	unsigned often;       /* so many more polls look there each time */
 	unsigned lost;        /* announced packets that have not come, one after the other */
 	uint64_t waits_since; /* ns: for an announced packet; 0: it does not wait */
-	uint64_t claimed_at;  /* ns: copies may be in the socket since then; 0: there are none any more */
+	uint64_t claimed_at;  /* ns: the ring is in use, or left, since then; 0: no copies are in the socket any more */
 	struct vb_ring_address address[VB_RING_ADDRESSES];
 	unsigned next_address;
 	unsigned matched, mismatches;        /* in the trial */
@@ -63,9 +64,11 @@ struct vb_roce_ring {
 	unsigned troubles;                   /* how often a ring has ended */
 	_Atomic uint32_t wanted;             /* the interface of a ring that the progress thread makes; 0: none */
 	struct vb_packet_ring *_Atomic dead; /* the progress thread frees it */
-	const char *why;                     /* why that one has ended, for the log; NULL: it is not said */
-	bool told;                           /* the log says that it is in use. Progress thread, as is the next */
-	uint64_t checked_at;                 /* ns: whether the ring may go on */
+	bool ends;                           /* it ends when no copies are in the socket any more */
+	atomic_bool forbidden; /* there is, or was, a queue pair whose packets must not come twice or late */
+	const char *why;       /* why that one has ended, for the log; NULL: it is not said */
+	bool told;             /* the log says that it is in use. Progress thread, as is the next */
+	uint64_t checked_at;   /* ns: whether the ring may go on */
 };
 
 struct vb_roce_sockets {
@@ -198,9 +201,11 @@ void vb_roce_ring_learn(struct vb_roce_sockets *s, uint32_t ifindex);
 /* The progress thread owns progress from now on. It sleeps until the socket is readable, which gets all packets. */
 void vb_roce_ring_pause(struct vb_roce_sockets *s);
 void vb_roce_ring_end(struct vb_roce_sockets *s, const char *why); /* why: for the log, or NULL */
-void vb_roce_ring_free(struct vb_roce_sockets *s);                 /* the one that has ended. No lock needed */
-void vb_roce_ring_close(struct vb_roce_sockets *s);                /* when the sockets are freed */
-void vb_roce_ring_look(struct vb_node *node); /* makes one, or ends one. Progress thread, no lock held */
+/* The program makes a UC or UD queue pair: there is no ring from now on. No lock held. */
+void vb_roce_ring_forbid(struct vb_node *node);
+void vb_roce_ring_free(struct vb_roce_sockets *s);  /* the one that has ended. No lock needed */
+void vb_roce_ring_close(struct vb_roce_sockets *s); /* when the sockets are freed */
+void vb_roce_ring_look(struct vb_node *node);       /* makes one, or ends one. Progress thread, no lock held */
 
 /* --- sending: send.c --- */
 
