@@ -5,7 +5,6 @@
 
 #include <errno.h>
 #include <linux/netlink.h>
-#include <linux/rtnetlink.h>
 #include <linux/xfrm.h>
 #include <stdint.h>
 #include <string.h>
@@ -13,25 +12,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-/* Finds an attribute of an answer, of at least len bytes. */
-static const void *find_attribute(const struct nlmsghdr *h, unsigned short type, size_t len)
-{
-	const char *p = (const char *)NLMSG_DATA(h) + NLMSG_ALIGN(sizeof(uint32_t));
-	size_t left = h->nlmsg_len - (size_t)(p - (const char *)h);
-
-	while (left >= sizeof(struct rtattr)) {
-		const struct rtattr *a = (const struct rtattr *)p;
-		size_t whole = RTA_ALIGN(a->rta_len);
-
-		if (a->rta_len < sizeof(*a) || whole > left)
-			return NULL;
-		if (a->rta_type == type)
-			return a->rta_len >= RTA_LENGTH(len) ? RTA_DATA(a) : NULL;
-		p += whole;
-		left -= whole;
-	}
-	return NULL;
-}
+#include "net/netdev_parse.h"
 
 /* Copies an attribute of the answer to a question without arguments. */
 static bool ask_kernel(int fd, uint16_t question, uint16_t answer, unsigned short type, void *out, size_t len)
@@ -49,7 +30,8 @@ static bool ask_kernel(int fd, uint16_t question, uint16_t answer, unsigned shor
 	if (n < (ssize_t)NLMSG_LENGTH(sizeof(uint32_t)) || a.h.nlmsg_len > (size_t)n ||
 	    a.h.nlmsg_len < NLMSG_LENGTH(sizeof(uint32_t)) || a.h.nlmsg_type != answer)
 		return false;
-	const void *found = find_attribute(&a.h, type, len);
+	const size_t head = NLMSG_LENGTH(sizeof(uint32_t)); /* the flags of the question come back */
+	const void *found = vb_netdev_parse_attribute(a.bytes + head, a.h.nlmsg_len - head, type, len);
 
 	if (found)
 		memcpy(out, found, len);

@@ -104,6 +104,13 @@ static bool find_attribute(struct span nested, uint16_t wanted, struct span *val
 	return false;
 }
 
+const void *vb_netdev_parse_attribute(const void *attributes, size_t len, uint16_t type, size_t least)
+{
+	struct span value;
+
+	return find_attribute((struct span){attributes, len}, type, &value) && value.len >= least ? value.p : NULL;
+}
+
 /* Is the interface of this kind, by its IFLA_LINKINFO? The kernel's text has a NUL at its end or not. */
 static bool is_kind(struct span info, const char *kind)
 {

@@ -23,6 +23,9 @@ struct vb_netdev_gather {
 /* Parses one datagram from the kernel. Never reads past len, whatever the bytes are. */
 void vb_netdev_parse(struct vb_netdev_gather *g, const void *buf, size_t len);
 
+/* The first of these attributes that has this type, if it has at least so many bytes; or NULL. */
+const void *vb_netdev_parse_attribute(const void *attributes, size_t len, uint16_t type, size_t least);
+
 /* Does this datagram report a link or an address that was added, removed or changed? */
 bool vb_netdev_parse_is_change(const void *buf, size_t len);
 

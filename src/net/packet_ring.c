@@ -18,8 +18,10 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "frame/ethernet.h"
 #include "frame/fields.h"
 #include "frame/packet.h"
+#include "frame/vlan.h"
 #include "net/netdev.h"
 #include "util/lane.h"
 
@@ -36,10 +38,6 @@
 #define BEGIN 160u   /* bytes of a long one that enter the ring: at least to the end of the BTH */
 #define BEFORE 256u  /* so many given back are remembered */
 #define RINGS_MAX 8u /* packet sockets on the interface: each packet is shown to all of them */
-#define MAC_LEN 14u
-#define IPV4_LEN 20u
-#define IPV6_LEN 40u
-#define UDP_LEN 8u
 
 struct vb_packet_ring {
 	int fd;
@@ -55,7 +53,7 @@ struct vb_packet_ring {
 /* from UDP's header on */
 #define PORT_AT 2u
 #define LENGTH_AT 4u
-#define QPN_AT (UDP_LEN + 4u) /* the word whose low 24 bits are the destination QP */
+#define QPN_AT (VB_UDP_LEN + 4u) /* the word whose low 24 bits are the destination QP */
 #define CODE_MAX 48u
 
 struct code {
@@ -132,18 +130,18 @@ static int fill_from(const struct vb_packet_ring *r)
 	code_only(&c, 0);
 	code_add(&c, BPF_LD | BPF_W | BPF_ABS, AD(SKF_AD_PROTOCOL));
 	v6 = code_unless(&c, ETH_P_IP);
-	code_add(&c, BPF_LD | BPF_H | BPF_ABS, MAC_LEN + 6); /* more fragments, offset */
+	code_add(&c, BPF_LD | BPF_H | BPF_ABS, VB_ETHERNET_LEN + 6); /* more fragments, offset */
 	code_add(&c, BPF_ALU | BPF_AND | BPF_K, 0x3fff);
 	code_only(&c, 0);
-	code_add(&c, BPF_LD | BPF_B | BPF_ABS, MAC_LEN + 9);
+	code_add(&c, BPF_LD | BPF_B | BPF_ABS, VB_ETHERNET_LEN + 9);
 	code_only(&c, IPPROTO_UDP);
-	code_add(&c, BPF_LDX | BPF_B | BPF_MSH, MAC_LEN); /* the length of IP's header */
-	code_udp(&c, BPF_IND, MAC_LEN, r->lane, UINT16_MAX, BEGIN);
+	code_add(&c, BPF_LDX | BPF_B | BPF_MSH, VB_ETHERNET_LEN); /* the length of IP's header */
+	code_udp(&c, BPF_IND, VB_ETHERNET_LEN, r->lane, UINT16_MAX, BEGIN);
 	code_here(&c, v6);
 	code_only(&c, ETH_P_IPV6);
-	code_add(&c, BPF_LD | BPF_B | BPF_ABS, MAC_LEN + 6);
+	code_add(&c, BPF_LD | BPF_B | BPF_ABS, VB_ETHERNET_LEN + 6);
 	code_only(&c, IPPROTO_UDP);
-	code_udp(&c, BPF_ABS, MAC_LEN + IPV6_LEN, r->lane, UINT16_MAX, BEGIN);
+	code_udp(&c, BPF_ABS, VB_ETHERNET_LEN + VB_IPV6_LEN, r->lane, UINT16_MAX, BEGIN);
 	return code_attach(&c, r->fd, 0);
 }
 
@@ -338,38 +336,26 @@ bool vb_packet_ring_crowded(const struct vb_packet_ring *r)
 	return is_full(frame_at(r, r->at + FRAMES / 4));
 }
 
-static uint32_t word_at(const uint8_t *p)
-{
-	uint32_t word;
-
-	memcpy(&word, p, sizeof(word));
-	return ntohl(word);
-}
-
-static uint16_t half_at(const uint8_t *p)
-{
-	return (uint16_t)(p[0] << 8 | p[1]);
-}
-
 /* The fields of the IP header, whose length it returns. The filter has checked the rest. */
 static __attribute__((hot)) size_t read_ip(const uint8_t *ip, struct vb_udp_arrival *a)
 {
 	static const uint8_t v4_prefix[12] = {[10] = 0xff, [11] = 0xff};
 
 	if (ip[0] >> 4 == 4) {
-		a->ip = (struct vb_ip_fields){.traffic_class = ip[1], .hop_limit = ip[8], .id = half_at(ip + 4)};
+		a->ip = (struct vb_ip_fields){.traffic_class = ip[1], .hop_limit = ip[8], .id = vb_load16(ip + 4)};
 		memcpy(a->flow.src, v4_prefix, 12);
 		memcpy(a->flow.dst, v4_prefix, 12);
 		memcpy(a->flow.src + 12, ip + 12, 4);
 		memcpy(a->flow.dst + 12, ip + 16, 4);
 		return 4u * (ip[0] & 15);
 	}
-	a->ip = (struct vb_ip_fields){.traffic_class = (uint8_t)(word_at(ip) >> 20),
-	                              .hop_limit = ip[7],
-	                              .flow_label = word_at(ip) & VB_FLOW_LABEL_MASK};
+	uint32_t label = (uint32_t)vb_load16(ip) << 16 | vb_load16(ip + 2);
+
+	a->ip = (struct vb_ip_fields){
+	        .traffic_class = (uint8_t)(label >> 20), .hop_limit = ip[7], .flow_label = label & VB_FLOW_LABEL_MASK};
 	memcpy(a->flow.src, ip + 8, VB_GID_LEN);
 	memcpy(a->flow.dst, ip + 24, VB_GID_LEN);
-	return IPV6_LEN;
+	return VB_IPV6_LEN;
 }
 
 /* *len: as UDP says; *there: so many of these bytes are in the ring. False: they are none. */
@@ -381,16 +367,16 @@ static __attribute__((hot)) bool read_frame(const struct vb_packet_ring *r, stru
 	size_t head, whole = h->tp_snaplen - (size_t)(h->tp_net - h->tp_mac);
 
 	*a = (struct vb_udp_arrival){.flow.dport = VB_ROCE_PORT, .ifindex = r->ifindex};
-	head = read_ip(ip, a) + UDP_LEN;
+	head = read_ip(ip, a) + VB_UDP_LEN;
 	*len = *there = 0;
 	if (head > whole)
 		return false;
-	a->flow.sport = half_at(ip + head - UDP_LEN);
+	a->flow.sport = vb_load16(ip + head - VB_UDP_LEN);
 	memcpy(&v, (uint8_t *)h + h->tp_mac - sizeof(v), sizeof(v));
 	a->seg = v.gso_type == VIRTIO_NET_HDR_GSO_UDP_L4 ? v.gso_size : 0;
 	*bytes = ip + head;
-	*len = half_at(ip + head - UDP_LEN + LENGTH_AT);
-	*len = *len < UDP_LEN ? 0 : *len - UDP_LEN;
+	*len = vb_load16(ip + head - VB_UDP_LEN + LENGTH_AT);
+	*len = *len < VB_UDP_LEN ? 0 : *len - VB_UDP_LEN;
 	*there = *len < whole - head ? *len : whole - head; /* a link pads packets to its minimum */
 	return true;
 }
@@ -409,7 +395,7 @@ __attribute__((hot)) enum vb_ring_packet vb_packet_ring_first(struct vb_packet_r
 		if (__builtin_expect(!is_seen(h), 1))
 			break;
 	}
-	if (read_frame(r, h, a, bytes, len, &there) && *len + UDP_LEN > SHORT)
+	if (read_frame(r, h, a, bytes, len, &there) && *len + VB_UDP_LEN > SHORT)
 		return VB_RING_LONG;
 	*len = there;
 	return VB_RING_SHORT;
@@ -420,7 +406,7 @@ enum vb_ring_packet vb_packet_ring_kind(const struct vb_packet_ring *r, const st
 {
 	if (a->ifindex != r->ifindex || len < VB_BTH_LEN || vb_bth_dest_qpn(bytes) >> VB_LANE_SHIFT != r->lane)
 		return VB_RING_EMPTY;
-	return len + UDP_LEN > SHORT ? VB_RING_LONG : VB_RING_SHORT;
+	return len + VB_UDP_LEN > SHORT ? VB_RING_LONG : VB_RING_SHORT;
 }
 
 static bool is_this(const struct vb_packet_ring *r, struct tpacket2_hdr *h, const struct vb_udp_arrival *a,

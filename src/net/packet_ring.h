@@ -26,8 +26,8 @@ bool vb_packet_ring_claim(const struct vb_packet_ring *r, int lane_fd);
 /* Takes off what a ring, of this process or an earlier holder of the lane, has left on the socket. */
 void vb_packet_ring_forget(int lane_fd);
 
-/* Asks the kernel whether the ring may go on. Returns NULL, or why it may not: the interface was down, has gone or has become a
- * port, or packets found no room. */
+/* Asks the kernel whether the ring may go on. Returns NULL, or why it may not: the interface was down, has gone or has
+ * become a port, or packets found no room. */
 const char *vb_packet_ring_trouble(const struct vb_packet_ring *r);
 bool vb_packet_ring_is_lo(const struct vb_packet_ring *r);   /* is the interface the loopback? */
 bool vb_packet_ring_crowded(const struct vb_packet_ring *r); /* a quarter of it is full */
@@ -35,8 +35,8 @@ uint32_t vb_packet_ring_at(const struct vb_packet_ring *r);  /* counts the packe
 uint32_t vb_packet_ring_ifindex(const struct vb_packet_ring *r);
 
 enum vb_ring_packet { VB_RING_EMPTY, VB_RING_SHORT, VB_RING_LONG };
-/* Looks at the first packet. *bytes are its *len bytes from the BTH on, in the ring, which the caller may change; of a long one
- * only the first are there. */
+/* Looks at the first packet. *bytes are its *len bytes from the BTH on, in the ring, which the caller may change. Of a
+ * long one only the first are there. */
 enum vb_ring_packet vb_packet_ring_first(struct vb_packet_ring *r, struct vb_udp_arrival *a, uint8_t **bytes,
                                          size_t *len);
 void vb_packet_ring_next(struct vb_packet_ring *r); /* gives the first one back to the kernel */

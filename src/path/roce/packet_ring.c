@@ -124,8 +124,8 @@ static void pass(struct vb_roce_sockets *s, struct vb_packet_ring *ring, uint32_
 			vb_packet_ring_next(ring);
 }
 
-/* The long packet at the front of the ring is not in the socket yet. The processor that brings it may be interrupted, for longest by
- * a hypervisor. */
+/* The long packet at the front of the ring is not in the socket yet. The processor that brings it may be interrupted, at
+ * worst by a hypervisor. */
 static void wait_for_long(struct vb_roce_sockets *s, struct vb_packet_ring *ring)
 {
 	struct vb_roce_ring *k = &s->ring;
@@ -173,7 +173,7 @@ static __attribute__((hot)) unsigned poll_in_use(struct vb_roce_sockets *s, stru
 
 	if (m > k->announced)
 		k->often = OFTEN;
-	if (next == VB_RING_LONG && !m)
+	if (next == VB_RING_LONG && !k->announced)
 		wait_for_long(s, ring);
 	else
 		k->waits_since = 0;
@@ -355,7 +355,8 @@ static void empty_ring(struct vb_roce_sockets *s, struct vb_packet_ring *r)
 		vb_roce_answer_batch(s->rx);
 		if (next == VB_RING_EMPTY)
 			return;
-		if (!vb_roce_poll_socket(s->node, s->rx) && vb_now() - since > PATIENCE)
+		vb_roce_poll_socket(s->node, s->rx);
+		if (vb_now() - since > PATIENCE)
 			vb_packet_ring_next(r);
 	}
 }
@@ -383,7 +384,7 @@ void vb_roce_ring_pause(struct vb_roce_sockets *s)
 
 void vb_roce_ring_end(struct vb_roce_sockets *s, const char *why)
 {
-	if (!ring_of(s) || s->ring.ends || atomic_load(&s->ring.dead)) /* the earlier one goes first */
+	if (!ring_of(s) || s->ring.ends)
 		return;
 	s->ring.why = why;
 	s->ring.ends = true;
@@ -443,12 +444,16 @@ static void make_ring(struct vb_roce_sockets *s, uint32_t ifindex)
 	struct vb_packet_ring *r = vb_ipsec_is_unused() ? vb_packet_ring_new(ifindex, s->node->lane) : NULL;
 
 	vb_lock(&s->node->progress);
-	if (!r)
-		s->ring.unfit = ifindex;
-	else
+	bool wanted = r && !atomic_load(&s->ring.forbidden);
+
+	if (wanted)
 		begin_life(s, r);
+	else
+		s->ring.unfit = ifindex;
 	vb_unlock(&s->node->progress);
 	s->ring.told = false;
+	if (r && !wanted)
+		vb_packet_ring_free(r);
 }
 
 static void say_ring(struct vb_roce_ring *k, const struct vb_packet_ring *r)
@@ -477,8 +482,8 @@ static void check_ring(struct vb_roce_sockets *s, const struct vb_packet_ring *r
 	vb_unlock(&s->node->progress);
 }
 
-/* Takes no lock while there is nothing to do: the polling program would lose its right to take it without an exchange. A paused
- * ring is not checked, so that nobody wakes for it: the next trial shows whether it is in order. */
+/* Takes no lock while there is nothing to do: the polling program would lose its right to take it without an exchange. A
+ * paused ring is not checked, so that nobody wakes for it: the next trial shows whether it is in order. */
 void vb_roce_ring_look(struct vb_node *node)
 {
 	struct vb_roce_sockets *s = node->io->roce;
