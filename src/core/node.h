@@ -57,6 +57,7 @@ struct vb_node {
 	/* on a fabric: no message has been counted lately, and the progress thread may not look for more: the first one that is counted
 	 * clears this, and wakes it (path/ib/traffic.c) */
 	atomic_bool traffic_rests;
+	atomic_bool has_peers; /* another process, or a queue pair of this one, may write records for this process */
 	struct vb_io *io; /* node/'s part: threads, descriptors, broker */
 
 	pthread_mutex_t mcast_lock; /* joining and leaving */
@@ -155,6 +156,9 @@ void vb_quiesce(struct vb_node *node, uint32_t key, uint32_t qpn);
 bool vb_copies_stand(struct vb_node *node, uint32_t key, uint64_t *grace);
 /* A full fence in all threads of all peers: the slow side of an asymmetric fence. */
 void vb_fence_all(struct vb_node *node);
+/* From now on records may be written for this process, so it announces its sleep with a full fence in all threads. Called
+ * before a peer, or the process itself, becomes known as a peer. Any lock may be held. */
+void vb_expect_records(struct vb_node *node);
 /* Called when a deadline was set, so that the progress thread, if it owns progress, reads its timers again. Any lock
  * may be held. */
 void vb_timer_armed(struct vb_node *node);

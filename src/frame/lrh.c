@@ -238,7 +238,7 @@ static bool grh_fits(const uint8_t *grh, size_t transport_len)
 	return (size_t)(grh[4] << 8 | grh[5]) == transport_len && grh[6] == VB_GRH_NEXT_HEADER;
 }
 
-enum vb_link_verdict vb_link_decode(struct vb_link_packet *p, const uint8_t *bytes, size_t len)
+enum vb_link_verdict vb_link_decode_trusted(struct vb_link_packet *p, const uint8_t *bytes, size_t len)
 {
 	*p = (struct vb_link_packet){.len = 0};
 	if (len < VB_LRH_LEN)
@@ -262,7 +262,16 @@ enum vb_link_verdict vb_link_decode(struct vb_link_packet *p, const uint8_t *byt
 		return VB_LINK_VERSION;
 	if (p->global && !grh_fits(bytes + VB_LRH_LEN, p->transport_len))
 		return VB_LINK_GRH;
-	return vcrc_is_right(bytes, covered) ? VB_LINK_OK : VB_LINK_VCRC;
+	return VB_LINK_OK;
+}
+
+enum vb_link_verdict vb_link_decode(struct vb_link_packet *p, const uint8_t *bytes, size_t len)
+{
+	enum vb_link_verdict verdict = vb_link_decode_trusted(p, bytes, len);
+
+	if (verdict != VB_LINK_OK || vcrc_is_right(bytes, p->len - VB_VCRC_LEN))
+		return verdict;
+	return VB_LINK_VCRC;
 }
 
 void vb_link_addresses(struct vb_flow *flow, struct vb_ip_fields *ip, const struct vb_link_packet *p,

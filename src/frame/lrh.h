@@ -73,6 +73,8 @@ struct vb_link_packet {
 
 /* Decodes the first packet of these bytes. If len is known, another packet may follow even if the verdict is not OK. */
 enum vb_link_verdict vb_link_decode(struct vb_link_packet *p, const uint8_t *bytes, size_t len);
+/* The same without a look at the VCRC, for packets that the fabric process has checked. */
+enum vb_link_verdict vb_link_decode_trusted(struct vb_link_packet *p, const uint8_t *bytes, size_t len);
 /* Fills in addresses of a well-formed packet. */
 void vb_link_addresses(struct vb_flow *flow, struct vb_ip_fields *ip, const struct vb_link_packet *p,
                        const uint8_t *bytes);

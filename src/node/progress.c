@@ -41,6 +41,19 @@ void vb_fence_all(struct vb_node *node)
 		syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);
 }
 
+/* The fence makes visible what a thread that has not seen has_peers yet has said of its sleep. */
+void vb_expect_records(struct vb_node *node)
+{
+	atomic_store(&node->has_peers, true);
+	vb_fence_all(node);
+}
+
+void vb_fence_for_records(struct vb_node *node)
+{
+	if (atomic_load(&node->has_peers))
+		vb_fence_all(node);
+}
+
 /* --- doorbells --- */
 
 void vb_peer_doorbell(struct vb_peer *p)
@@ -488,7 +501,7 @@ void vb_thread_takes_over(struct vb_node *node)
 	release_all(node);
 	atomic_store(&node->idle_polls, 0);
 	atomic_store(&node->hdr->sleeping, 1);
-	vb_fence_all(node);
+	vb_fence_for_records(node);
 	/* for records that peers published before they could see that */
 	for (unsigned lane = 0; lane < VB_LANE_COUNT; lane++) {
 		struct vb_peer *p = atomic_load_explicit(&node->peers[lane], memory_order_acquire);

@@ -279,7 +279,7 @@ static uint64_t serve_node(struct vb_node *node)
 	if (atomic_load(&node->owner) == VB_OWNER_THREAD)
 		atomic_store(&node->hdr->sleeping, 1);
 	vb_unlock(&node->progress);
-	vb_fence_all(node);
+	vb_fence_for_records(node);
 	return time_to_sleep(node);
 }
 

@@ -54,6 +54,7 @@ static void gid_confirm(struct vb_peer *p, const union ibv_gid *dgid)
 {
 	if (gid_confirmed(p, dgid))
 		return;
+	vb_expect_records(p->node);
 	p->gids[p->ngids % VB_PEER_GIDS] = *dgid;
 	p->ngids += p->ngids < VB_PEER_GIDS;
 }

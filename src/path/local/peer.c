@@ -343,6 +343,7 @@ struct vb_peer *vb_peer_meet(struct vb_node *node, const struct vb_peer_info *in
 	p->next = io->all;
 	io->all = p;
 	vb_unlock(&io->questions_lock);
+	vb_expect_records(node);
 	vb_lock(&node->progress);
 	atomic_store_explicit(&node->peers[p->lane], p, memory_order_release);
 	vb_unlock(&node->progress);

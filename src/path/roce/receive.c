@@ -431,7 +431,7 @@ static bool take_train(struct vb_node *node, struct vb_roce_rx *rx, uint8_t *byt
 	bytes += rx->train_at;
 	len -= rx->train_at;
 	for (; len; bytes += p.len, len -= p.len, rx->train_at += p.len) {
-		enum vb_link_verdict verdict = vb_link_decode(&p, bytes, len);
+		enum vb_link_verdict verdict = vb_link_decode_trusted(&p, bytes, len);
 
 		if (verdict == VB_LINK_OK &&
 		    vb_roce_awaits_receive(node, &rx->waits_since, bytes + p.transport_at, a.now))

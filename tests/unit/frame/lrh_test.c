@@ -105,6 +105,21 @@ static void each_changed_bit_is_noticed(void)
 	}
 }
 
+static void a_checked_packet_needs_no_vcrc(void)
+{
+	uint8_t bytes[sizeof(global)];
+	struct vb_link_packet p, q;
+
+	memcpy(bytes, global, sizeof(bytes));
+	bytes[sizeof(bytes) - 1] ^= 1;
+	SAME(vb_link_decode(&p, bytes, sizeof(bytes)), VB_LINK_VCRC);
+	SAME(vb_link_decode_trusted(&q, bytes, sizeof(bytes)), VB_LINK_OK);
+	SAME(q.len, p.len);
+	SAME(q.transport_at, p.transport_at);
+	SAME(q.transport_len, p.transport_len);
+	SAME(vb_link_decode_trusted(&q, bytes, sizeof(bytes) - 1), VB_LINK_SHORT);
+}
+
 static unsigned decoded(size_t at, uint8_t value)
 {
 	uint8_t bytes[sizeof(global)];
@@ -174,6 +189,7 @@ int main(void)
 	RUN(a_packet_is_decoded);
 	RUN(packets_follow_one_another);
 	RUN(each_changed_bit_is_noticed);
+	RUN(a_checked_packet_needs_no_vcrc);
 	RUN(a_wrong_header_is_told);
 	RUN(a_switch_may_change_the_lane_and_not_the_icrc);
 	RUN(the_vcrc_is_the_same_by_all_ways);
