@@ -73,7 +73,7 @@ watch_changes() {
 	ip link set v0 up; ip link set v1 up
 	trap 'kill $(jobs -p) 2>/dev/null' EXIT
 	wait_for 20 carries
-	timeout $((120 * SLOW)) stdbuf -oL env VERBENA_LIDS=1 "${run[@]}" ibv_asyncwatch -d roce_v0 >"$work/watch" 2>&1 &
+	timeout $((120 * SLOW)) env VERBENA_LIDS=1 "${run[@]}" stdbuf -oL ibv_asyncwatch -d roce_v0 >"$work/watch" 2>&1 &
 	local watch=$!
 	wait_for 20 grep -q 'async event FD' "$work/watch" || { cat "$work/watch"; return 1; }
 	ip addr add 10.9.8.7/24 dev v0

@@ -11,7 +11,7 @@ cat >"$work/partitions" <<-END
 	blue=0x1234: $(port_guid host2)=full, $(port_guid host5)=full, $(port_guid host8)=full;
 END
 rm -f "$work/watched"
-VERBENA_NODE=host8 timeout -k 2 $((600 * SLOW)) stdbuf -oL "${run[@]}" ibv_asyncwatch -d ib0 >"$work/watched" 2>&1 &
+VERBENA_NODE=host8 timeout -k 2 $((600 * SLOW)) "${run[@]}" stdbuf -oL ibv_asyncwatch -d ib0 >"$work/watched" 2>&1 &
 watcher=$!
 wait_for 10 grep -q 'async event FD' "$work/watched"
 sm host1 -l 1 -P "$work/partitions" & # LMC 1: tables lead two LIDs to each host

@@ -53,7 +53,7 @@ walk=$BUILD/tests/system/walk/walk
 [ -x "$walk" ] || { echo "$walk is missing: make build"; exit 2; }
 walks() { # SECONDS ARGS…
 	VERBENA_FABRIC=$work/fabric-a VERBENA_NODE=host1 VERBENA_SENDS=random VERBENA_RDMA=random timeout -k 2 $((($1 + 120) * SLOW)) \
-		"${run[@]}" "$ROOT/tests/system/walk/run" "$walk" -f -o "$work/fabric-b,3" -p 4 -t 2 -s "$@"
+		"${own[@]}" "$ROOT/tests/system/walk/run" "$walk" -f -o "$work/fabric-b,3" -p 4 -t 2 -s "$@"
 }
 
 # --- IPv6 ---

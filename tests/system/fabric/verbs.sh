@@ -47,7 +47,7 @@ check "every wrong use has the outcome of the table, in shared memory and packet
 walks() { # WIRE SECONDS ARGS…
 	local wire=$1 seconds=$2
 	VERBENA_WIRE=$wire VERBENA_SENDS=random VERBENA_RDMA=random timeout -k 2 $(((seconds + 120) * SLOW)) \
-		"${run[@]}" "$ROOT/tests/system/walk/run" "$walk" -f -s "$seconds" "${@:3}"
+		"${own[@]}" "$ROOT/tests/system/walk/run" "$walk" -f -s "$seconds" "${@:3}"
 }
 check "a random walk of three hosts" walks auto "${VERBS:-4}" -l
 check "a random walk of three hosts, packet by packet" walks always "${VERBS:-4}" -l
