@@ -93,7 +93,8 @@ static void relay(int from, int to)
 				for (int k = 0; k < n / PACKET; k++) {
 					const uint8_t *end = train + (k + 1) * PACKET - VB_VCRC_LEN;
 
-					if (vb_vcrc(0, end + VB_VCRC_LEN - PACKET, PACKET - VB_VCRC_LEN) != (end[0] | end[1] << 8))
+					if (vb_vcrc(0, end + VB_VCRC_LEN - PACKET, PACKET - VB_VCRC_LEN) !=
+					    (end[0] | end[1] << 8))
 						exit(1);
 				}
 				if (send(p[!i].fd, train, (size_t)n, MSG_NOSIGNAL) < 0)
@@ -125,7 +126,8 @@ static void receiver(int fd)
 
 int main(int argc, char **argv)
 {
-	uint64_t trains = (strtoull(argc > 1 ? argv[1] : "1", NULL, 10) << 30) / (PACKETS * PAYLOAD) / ACK_EVERY * ACK_EVERY;
+	uint64_t trains =
+	        (strtoull(argc > 1 ? argv[1] : "1", NULL, 10) << 30) / (PACKETS * PAYLOAD) / ACK_EVERY * ACK_EVERY;
 	int in[2], out[2];
 
 	link_of(in);

@@ -57,7 +57,8 @@ struct vb_node {
 	/* on a fabric: no message has been counted lately, and the progress thread may not look for more: the first one that is counted
 	 * clears this, and wakes it (path/ib/traffic.c) */
 	atomic_bool traffic_rests;
-	atomic_bool has_peers; /* another process, or a queue pair of this one, may write records for this process */
+	/* another process, or a queue pair of this one, may write records for this process */
+	atomic_bool has_peers;
 	struct vb_io *io; /* node/'s part: threads, descriptors, broker */
 
 	pthread_mutex_t mcast_lock; /* joining and leaving */
