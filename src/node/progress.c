@@ -50,6 +50,7 @@ void vb_expect_records(struct vb_node *node)
 
 void vb_fence_for_records(struct vb_node *node)
 {
+	atomic_thread_fence(memory_order_seq_cst);
 	if (atomic_load(&node->has_peers))
 		vb_fence_all(node);
 }

@@ -54,7 +54,8 @@ static void gid_confirm(struct vb_peer *p, const union ibv_gid *dgid)
 {
 	if (gid_confirmed(p, dgid))
 		return;
-	vb_expect_records(p->node);
+	if (p->self && !p->ngids)
+		vb_expect_records(p->node);
 	p->gids[p->ngids % VB_PEER_GIDS] = *dgid;
 	p->ngids += p->ngids < VB_PEER_GIDS;
 }
