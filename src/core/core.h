@@ -389,6 +389,7 @@ struct vb_local_qp {
 	struct vb_qp *acks_next;
 	struct vb_inread *inread; /* reads answered by the ring: max_dest_rd_atomic entries */
 	uint32_t inread_head, inread_tail;
+	uint8_t refusal; /* enum vb_verdict: the request at epsn is refused when the reads before it are answered. 0: it is not */
 	uint64_t received_bytes[2]; /* received; read by the peer. For people */
 	struct vb_local_received received;
 };

@@ -129,4 +129,6 @@ void vb_local_serve_reads(struct vb_qp *qp)
 	}
 	if (qp->local.inread_head != qp->local.inread_tail)
 		vb_local_ack_later(qp); /* keeps the QP in the list of vb_local_publish_acks, which tries again */
+	else if (__builtin_expect(qp->local.refusal, 0))
+		vb_local_reads_served(qp);
 }

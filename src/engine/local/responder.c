@@ -113,11 +113,16 @@ static void end_qp(struct vb_qp *qp)
 	vb_unlock(&qp->sq_lock);
 }
 
-/* RC: sends the NAK and takes the QP to ERR. If no receive reports the error, an asynchronous event does. */
-static void refuse_request(struct vb_qp *qp, enum vb_verdict v, bool serving)
+static bool qp_receives(struct vb_qp *qp)
 {
-	if (!serving && qp->local.inread && qp->local.inread_head != qp->local.inread_tail)
-		vb_local_serve_reads(qp); /* answers earlier requests first, as far as there is room */
+	unsigned s = atomic_load_explicit(&qp->state, memory_order_relaxed);
+
+	return s == IBV_QPS_RTR || s == IBV_QPS_RTS || s == IBV_QPS_SQD || s == IBV_QPS_SQE;
+}
+
+/* RC: sends the NAK and takes the QP to ERR. If no receive reports the error, an asynchronous event does. */
+static void refuse_now(struct vb_qp *qp, enum vb_verdict v)
+{
 	end_receive(qp, v);
 	publish_nak(qp, refusals[v].nak);
 	end_qp(qp);
@@ -125,9 +130,30 @@ static void refuse_request(struct vb_qp *qp, enum vb_verdict v, bool serving)
 		vb_async_raise(VB_CONTEXT_OF(qp), refusals[v].event, &qp->qp);
 }
 
+/* The requester takes a NAK for the oldest request that has no answer. So earlier reads are answered first, and while there is
+ * no room for that, the refusal waits. */
+static void refuse_request(struct vb_qp *qp, enum vb_verdict v)
+{
+	if (!qp->local.inread || qp->local.inread_head == qp->local.inread_tail) {
+		refuse_now(qp, v);
+		return;
+	}
+	qp->local.refusal = (uint8_t)v;
+	vb_local_serve_reads(qp);
+}
+
+void vb_local_reads_served(struct vb_qp *qp)
+{
+	enum vb_verdict v = qp->local.refusal;
+
+	qp->local.refusal = 0;
+	if (v && qp_receives(qp))
+		refuse_now(qp, v);
+}
+
 void vb_local_refuse_read(struct vb_qp *qp)
 {
-	refuse_request(qp, VB_VERDICT_DENIED, true);
+	refuse_now(qp, VB_VERDICT_DENIED);
 }
 
 void vb_local_ask_again(struct vb_qp *qp)
@@ -155,14 +181,7 @@ void vb_local_relayed_rnr(struct vb_qp *qp, uint32_t psn, uint64_t taken)
 
 void vb_local_relayed_refused(struct vb_qp *qp, enum vb_refusal why)
 {
-	refuse_request(qp, (enum vb_verdict)(VB_VERDICT_INVALID + (why - VB_REFUSE_INVALID)), true);
-}
-
-static bool qp_receives(struct vb_qp *qp)
-{
-	unsigned s = atomic_load_explicit(&qp->state, memory_order_relaxed);
-
-	return s == IBV_QPS_RTR || s == IBV_QPS_RTS || s == IBV_QPS_SQD || s == IBV_QPS_SQE;
+	refuse_now(qp, (enum vb_verdict)(VB_VERDICT_INVALID + (why - VB_REFUSE_INVALID)));
 }
 
 /* UC, IBA 9.8.2.2, 9.9.3: a message that fails is dropped silently, with its later pieces. If a buffer of the receive
@@ -221,6 +240,8 @@ static void input_connected(struct vb_qp *qp, struct vb_local_req *q)
 			skipped_ahead(qp);
 		return;
 	}
+	if (__builtin_expect(qp->local.refusal, 0))
+		return;
 	if (qp->local.nak_state) {
 		/* a later piece of the refused request; a guest's requester repeats records */
 		if (!(q->flags & VB_RECF_FIRST) && !qp->xrc.initiator)
@@ -250,7 +271,7 @@ static void input_connected(struct vb_qp *qp, struct vb_local_req *q)
 		qp->local.received.no_receive += v == VB_VERDICT_RNR;
 		publish_nak(qp, v == VB_VERDICT_RNR ? VB_RING_NAK_RNR : VB_RING_NAK_SOURCE);
 	} else
-		refuse_request(qp, v, false);
+		refuse_request(qp, v);
 }
 
 static void input_ud(struct vb_qp *qp, struct vb_local_req *q)

@@ -21,6 +21,7 @@ void vb_local_start_responder(struct vb_qp *qp)
 	l->nak_counter = 0;
 	l->nak_state = false;
 	l->inread_head = l->inread_tail = 0;
+	l->refusal = 0;
 }
 
 static void start_requester(struct vb_qp *qp)

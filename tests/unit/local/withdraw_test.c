@@ -53,6 +53,7 @@ struct vb_counters vb_counters;
 	}
 UNREACHED(void, vb_local_ack_later, struct vb_qp *a)
 UNREACHED(void, vb_local_refuse_read, struct vb_qp *a)
+UNREACHED(void, vb_local_reads_served, struct vb_qp *a)
 UNREACHED(void, vb_fence_all, struct vb_node *a)
 UNREACHED(void, vb_peer_doorbell, struct vb_peer *a)
 UNREACHED(bool, vb_guard_copy, void *a, const void *b, size_t c)
