@@ -369,7 +369,7 @@ static void visit_locked(struct vb_qp *qp)
 				return;
 			}
 			if (gens <= 1 && nak && VB_RING_NAK_COUNTER(nak) != qp->local.nak_seen &&
-			    !vb_local_handle_nak(qp, nak))
+			    (vb_local_nak_is_early(qp, nak) || !vb_local_handle_nak(qp, nak)))
 				return;
 			if (gens && qp->sq_una != qp->sq_head) {
 				vb_local_go_back_to(qp, qp->local.ssn_una);

@@ -85,11 +85,13 @@ static bool is_fatal_nak(uint64_t nak)
 	return code == VB_RING_NAK_INV_REQ || code == VB_RING_NAK_ACCESS || code == VB_RING_NAK_OP;
 }
 
+bool vb_local_nak_is_early(struct vb_qp *qp, uint64_t nak)
+{
+	return is_fatal_nak(nak) && peer_has_taken(qp) > qp->local.ssn_una && vb_ring_ready(qp->local.peer);
+}
+
 bool vb_local_handle_nak(struct vb_qp *qp, uint64_t nak)
 {
-	/* a read that the peer has answered before it refused a later request: the answer is in the ring */
-	if (is_fatal_nak(nak) && peer_has_taken(qp) > qp->local.ssn_una && vb_ring_ready(qp->local.peer))
-		return true;
 	vb_local_end_hold(qp);
 	bool ended = qp->sq_una == qp->sq_emit && !qp->local.sq_emit_off; /* the request, since */
 

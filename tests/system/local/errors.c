@@ -328,6 +328,38 @@ static void a_local_fault_hurts_only_the_requester_by_ring(void)
 	EACH(local);
 }
 
+/* The answer of the read does not fit in the ring. Fails if the NAK overtakes it. */
+static void a_read_before_a_refused_request_succeeds(void)
+{
+	static const struct order o = {"a read before a refused request", .recvs = 1, .recv_len = 64, REQ_EVENT};
+	struct dev d;
+	struct link l;
+	struct mem m;
+
+	CHECK(forbid_process_vm(EPERM));
+	for (int i = 0; i < 8; i++) {
+		struct peer p = start(responder, (void *)&o);
+
+		dev_open(&d);
+		mem_make(&m, &d, 1 << 20);
+		link_make(&l, &d, &(struct conf){0});
+		struct far far = far_hear(p.fd);
+
+		link_join(&l, p.fd);
+		POST(&l, .op = IBV_WR_RDMA_READ, .id = 1, .m = &m, .len = 1 << 20, .far = far);
+		POST(&l, .op = IBV_WR_ATOMIC_FETCH_AND_ADD, .id = 2, .m = &m, .len = 8, .compare_add = 1, .far = far,
+		     .far_off = 1);
+		expect(l.scq, 1, IBV_WC_SUCCESS);
+		expect(l.scq, 2, IBV_WC_REM_INV_REQ_ERR);
+		CHECK(holds(m.p, m.n, 77));
+		tell(p.fd, "", 1);
+		finish(&p);
+		link_end(&l);
+		mem_end(&m);
+		dev_close(&d);
+	}
+}
+
 /* --- wrap-around: a zero-based region at the top --- */
 
 static void an_address_that_wraps_is_refused(void)
@@ -1100,6 +1132,7 @@ int main(int argc, char **argv)
 	         a_receive_that_cannot_be_filled_is_a_remote_operation_error},
 	        {"a local fault hurts only the requester", a_local_fault_hurts_only_the_requester},
 	        {"a local fault hurts only the requester, by ring", a_local_fault_hurts_only_the_requester_by_ring},
+	        {"a read before a refused request succeeds", a_read_before_a_refused_request_succeeds},
 	        {"an address that wraps is refused", an_address_that_wraps_is_refused},
 	        {"a receive that never comes exhausts the RNR retries",
 	         a_receive_that_never_comes_exhausts_the_rnr_retries},
