@@ -383,13 +383,13 @@ struct vb_local_qp {
 	_Atomic uint64_t executed;
 	_Atomic uint64_t ack_sent; /* highest count that a record or shared->acked has carried to the peer */
 	uint32_t ack_in;           /* low half of the highest count that the peer's records acknowledged */
-	bool nak_state;            /* a NAK was sent; records are dropped until epsn arrives */
+	bool nak_state;            /* a NAK was sent, or waits; records are dropped until epsn arrives */
 	_Atomic uint64_t written;  /* RDMA writes of the peer that this process has stored. Read (relaxed) by senders */
 	bool on_acks;              /* in node's list of QPs whose shared->acked lags */
 	struct vb_qp *acks_next;
 	struct vb_inread *inread; /* reads answered by the ring: max_dest_rd_atomic entries */
 	uint32_t inread_head, inread_tail;
-	uint8_t refusal; /* enum vb_verdict: the request at epsn is refused when the reads before it are answered. 0: it is not */
+	uint8_t refusal; /* enum vb_verdict: of the request at epsn. It waits until all reads are answered. 0: none */
 	uint64_t received_bytes[2]; /* received; read by the peer. For people */
 	struct vb_local_received received;
 };

@@ -157,8 +157,8 @@ void vb_quiesce(struct vb_node *node, uint32_t key, uint32_t qpn);
 bool vb_copies_stand(struct vb_node *node, uint32_t key, uint64_t *grace);
 /* A full fence in all threads of all peers: the slow side of an asymmetric fence. */
 void vb_fence_all(struct vb_node *node);
-/* From now on records may be written for this process, so it announces its sleep with a full fence in all threads. Called
- * before a peer, or the process itself, becomes known as a peer. Any lock may be held. */
+/* Called before another process, or this process itself, becomes known as a peer. From then on it may write records for this
+ * process, whose progress thread needs vb_fence_all before it sleeps. Any lock may be held. */
 void vb_expect_records(struct vb_node *node);
 /* Called when a deadline was set, so that the progress thread, if it owns progress, reads its timers again. Any lock
  * may be held. */

@@ -132,8 +132,8 @@ bool vb_work_waiting(struct vb_node *node); /* under progress */
 bool vb_awaits_network(struct vb_io *io);   /* a queue pair receives by a transport */
 void vb_node_publish(struct vb_node *node);
 void vb_thread_takes_over(struct vb_node *node); /* for the progress thread; under progress */
-/* Called after the progress thread has said that it sleeps, and before a last look: vb_fence_all, if anybody may write
- * records for this process. Costs an interrupt in each core where such a program runs. */
+/* Called after the progress thread has said that it sleeps, and before its last look. If anybody may write records for this
+ * process, it is vb_fence_all, which interrupts each core where such a program runs. */
 void vb_fence_for_records(struct vb_node *node);
 void vb_hot_drop(struct vb_node *node, struct vb_peer *peer);
 

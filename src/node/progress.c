@@ -41,7 +41,7 @@ void vb_fence_all(struct vb_node *node)
 		syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);
 }
 
-/* The fence makes visible what a thread that has not seen has_peers yet has said of its sleep. */
+/* The progress thread may have said that it sleeps before it could see has_peers. The fence makes that visible. */
 void vb_expect_records(struct vb_node *node)
 {
 	atomic_store(&node->has_peers, true);
@@ -50,9 +50,10 @@ void vb_expect_records(struct vb_node *node)
 
 void vb_fence_for_records(struct vb_node *node)
 {
-	atomic_thread_fence(memory_order_seq_cst);
 	if (atomic_load(&node->has_peers))
 		vb_fence_all(node);
+	else
+		atomic_thread_fence(memory_order_seq_cst);
 }
 
 /* --- doorbells --- */

@@ -345,7 +345,7 @@ void vb_progress_wake(struct vb_node *node)
 
 void vb_timer_armed(struct vb_node *node)
 {
-	atomic_thread_fence(memory_order_seq_cst); /* the thread takes over, and then looks for what was set */
+	atomic_thread_fence(memory_order_seq_cst); /* pairs with vb_fence_for_records */
 	if (atomic_load_explicit(&node->owner, memory_order_relaxed) == VB_OWNER_THREAD)
 		vb_progress_wake(node);
 }

@@ -22,7 +22,7 @@ failed=0
 SLOW=1 # factor for time limits
 
 # --- a program on Verbena: "${run[@]}" PROGRAM ARGS; in sanitizer builds with the sanitizer's library first ---
-# A program or script that starts programs of this build itself: "${own[@]}" PROGRAM ARGS. These have the sanitizer already
+# --- "${own[@]}" SCRIPT ARGS: a script that starts programs of this build, which are linked with the sanitizer's library ---
 run=("$VERBENA" run)
 own=("${run[@]}")
 lib_dir=$BUILD/src/abi
@@ -35,9 +35,9 @@ if nm -D "$lib_dir/libibverbs.so.1" 2>/dev/null | grep -q __asan_init; then
 	EOF
 	chmod 755 "$work/broker"
 	export VERBENA_BROKER=$work/broker
-	run=(env LD_PRELOAD="$(gcc -print-file-name=libasan.so)" ASAN_OPTIONS=detect_leaks=0:handle_segv=0:handle_sigbus=0:$sanitizer_says
-		UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1:$sanitizer_says "$VERBENA" run --no-shim)
-	own=("${run[0]}" "${run[@]:2:2}")
+	own=(env ASAN_OPTIONS=detect_leaks=0:handle_segv=0:handle_sigbus=0:$sanitizer_says
+		UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1:$sanitizer_says)
+	run=("${own[@]}" LD_PRELOAD="$(gcc -print-file-name=libasan.so)" "$VERBENA" run --no-shim)
 fi
 # opensm frees a request in the thread that has its reply, perhaps before sendmsg(2) has returned in the thread that has sent it.
 # The sanitizer looks at the bytes only after that call

@@ -185,7 +185,7 @@ void vb_local_take_acks(struct vb_qp *qp, bool gone);
 void vb_local_go_back_to(struct vb_qp *qp, uint64_t from);
 /* Repeats requests, or fails the oldest one: then returns false. Does nothing if the NAK is obsolete. */
 bool vb_local_handle_nak(struct vb_qp *qp, uint64_t nak);
-/* Is it for a later request than the oldest one, a read whose answer is in the ring, or may be? Then it waits. */
+/* Is the oldest request a read whose answer may be in the ring? Then the NAK is for a later request, and waits. */
 bool vb_local_nak_is_early(struct vb_qp *qp, uint64_t nak);
 /* The deadline has passed. */
 void vb_local_timer_expired(struct vb_qp *qp);

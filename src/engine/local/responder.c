@@ -139,6 +139,7 @@ static void refuse_request(struct vb_qp *qp, enum vb_verdict v)
 		return;
 	}
 	qp->local.refusal = (uint8_t)v;
+	qp->local.nak_state = true;
 	vb_local_serve_reads(qp);
 }
 
@@ -147,7 +148,7 @@ void vb_local_reads_served(struct vb_qp *qp)
 	enum vb_verdict v = qp->local.refusal;
 
 	qp->local.refusal = 0;
-	if (v && qp_receives(qp))
+	if (qp_receives(qp))
 		refuse_now(qp, v);
 }
 
@@ -240,11 +241,9 @@ static void input_connected(struct vb_qp *qp, struct vb_local_req *q)
 			skipped_ahead(qp);
 		return;
 	}
-	if (__builtin_expect(qp->local.refusal, 0))
-		return;
 	if (qp->local.nak_state) {
 		/* a later piece of the refused request; a guest's requester repeats records */
-		if (!(q->flags & VB_RECF_FIRST) && !qp->xrc.initiator)
+		if (qp->local.refusal || (!(q->flags & VB_RECF_FIRST) && !qp->xrc.initiator))
 			return;
 		qp->local.nak_state = false; /* the request is repeated from its first piece on */
 	}

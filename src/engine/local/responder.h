@@ -44,7 +44,7 @@ void vb_local_ack_later(struct vb_qp *qp);
 void vb_local_update_ackable(struct vb_qp *qp);
 /* A read is not allowed any more: NAK, and the QP goes to ERR. */
 void vb_local_refuse_read(struct vb_qp *qp);
-/* All reads are answered: a refusal that has waited for that follows. */
+/* All reads are answered: refuses the request that has waited for that. */
 void vb_local_reads_served(struct vb_qp *qp);
 /* Has the peer withdrawn its read with this PSN? Then it has completed, and its memory may be gone. */
 bool vb_local_is_withdrawn(const struct vb_qp *qp, const struct vb_peer *peer, uint32_t psn);

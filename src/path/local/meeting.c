@@ -54,7 +54,7 @@ static void gid_confirm(struct vb_peer *p, const union ibv_gid *dgid)
 {
 	if (gid_confirmed(p, dgid))
 		return;
-	if (p->self && !p->ngids)
+	if (p->self && !p->ngids) /* for others vb_peer_meet has done it */
 		vb_expect_records(p->node);
 	p->gids[p->ngids % VB_PEER_GIDS] = *dgid;
 	p->ngids += p->ngids < VB_PEER_GIDS;

@@ -122,7 +122,7 @@ start_rping() { # the server of host9, until it listens
 	wait_for 10 grep -q rdma_listen "$work/server.out"
 }
 start_rping
-# rping destroys its channel then, while its other thread may begin to read there. The sanitizer would end it
+# rping then destroys its channel. Its other thread may begin to read there after that, and the sanitizer would end it
 sanitized || check "the port of a host is taken" says 'Address already in use' host9 rping -s
 kill "$server"
 wait "$server"

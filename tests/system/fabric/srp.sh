@@ -33,10 +33,11 @@ listed() {
 	grep -q "id_ext=0002c90300001234,ioc_guid=0002c90300001234,dgid=.*,pkey=ffff,service_id=$service" "$work/found" || { cat "$work/found"; return 1; }
 }
 sanitized && skip "ibsrpdm, srp_daemon" "they need the path shim, which a sanitized build does not preload"
-sanitized || check "ibsrpdm -c finds it, as add_target takes it" listed ibsrpdm -c
-sanitized || check "srp_daemon finds it" listed srp_daemon -o -c -a
+check_found() { sanitized || check "$@"; } # what ibsrpdm or srp_daemon finds
+check_found "ibsrpdm -c finds it, as add_target takes it" listed ibsrpdm -c
+check_found "srp_daemon finds it" listed srp_daemon -o -c -a
 described() { on host2 ibsrpdm 2>&1 | tee "$work/long" | grep -q 'SRP.T10:0002c90300001234' || { cat "$work/long"; return 1; }; }
-sanitized || check "ibsrpdm describes it" described
+check_found "ibsrpdm describes it" described
 disk=srp://10.1.0.3:$port/0002c90300001234
 by_the_fabric() {
 	on host2 "$BUILD/storage/verbena-disk" info "$disk" >"$work/info" 2>&1 && grep -q 'InfiniBand by Verbena, ib0' "$work/info" || { cat "$work/info"; return 1; }
@@ -44,9 +45,9 @@ by_the_fabric() {
 check "an initiator on host2 logs in by the fabric" by_the_fabric
 gid=$(sed -n 's/.*dgid=\([0-9a-f]*\).*/\1/p' "$work/found" | sed 's/..../&:/g; s/:$//')
 by_gid() { on host2 "$BUILD/storage/verbena-disk" info "srp://[$gid]/0002c90300001234?service=$service" >"$work/info" 2>&1 || { cat "$work/info"; return 1; }; }
-sanitized || check "... also by GID and service id, as add_target names it" by_gid
+check_found "... also by GID and service id, as add_target names it" by_gid
 units() { on host2 "$BUILD/storage/verbena-disk" list "srp://[$gid]/0002c90300001234?service=$service" | tee "$work/units" | grep -q "^srp://\[.*\]/.*?service=13f[0-9a-f]*&pkey=ffff&lun=0\$" || { cat "$work/units"; return 1; }; }
-sanitized || check "... and lists its units" units
+check_found "... and lists its units" units
 head -c 1M /dev/urandom >"$work/image"
 comes_back() {
 	on host2 "$BUILD/storage/verbena-disk" copy "$work/image" "$disk" && on host4 "$BUILD/storage/verbena-disk" copy "$disk" "$work/back" && cmp "$work/image" "$work/back"

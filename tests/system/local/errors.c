@@ -331,14 +331,16 @@ static void a_local_fault_hurts_only_the_requester_by_ring(void)
 /* The answer of the read does not fit in the ring. Fails if the NAK overtakes it. */
 static void a_read_before_a_refused_request_succeeds(void)
 {
-	static const struct order o = {"a read before a refused request", .recvs = 1, .recv_len = 64, REQ_EVENT};
+	static const struct order o[] = {{"a read before a refused atomic", .recvs = 1, .recv_len = 64, REQ_EVENT},
+	                                 {"a read before a refused write", .recvs = 1, .recv_len = 64, ACCESS_EVENT}};
 	struct dev d;
 	struct link l;
 	struct mem m;
 
 	CHECK(forbid_process_vm(EPERM));
 	for (int i = 0; i < 8; i++) {
-		struct peer p = start(responder, (void *)&o);
+		bool writes = i % 2; /* in several pieces */
+		struct peer p = start(responder, (void *)&o[writes]);
 
 		dev_open(&d);
 		mem_make(&m, &d, 1 << 20);
@@ -347,10 +349,14 @@ static void a_read_before_a_refused_request_succeeds(void)
 
 		link_join(&l, p.fd);
 		POST(&l, .op = IBV_WR_RDMA_READ, .id = 1, .m = &m, .len = 1 << 20, .far = far);
-		POST(&l, .op = IBV_WR_ATOMIC_FETCH_AND_ADD, .id = 2, .m = &m, .len = 8, .compare_add = 1, .far = far,
-		     .far_off = 1);
+		far.rkey ^= writes ? 0x5a5 : 0;
+		if (writes)
+			POST(&l, .op = IBV_WR_RDMA_WRITE, .id = 2, .m = &m, .len = 65536, .far = far);
+		else
+			POST(&l, .op = IBV_WR_ATOMIC_FETCH_AND_ADD, .id = 2, .m = &m, .len = 8, .compare_add = 1,
+			     .far = far, .far_off = 1);
 		expect(l.scq, 1, IBV_WC_SUCCESS);
-		expect(l.scq, 2, IBV_WC_REM_INV_REQ_ERR);
+		expect(l.scq, 2, writes ? IBV_WC_REM_ACCESS_ERR : IBV_WC_REM_INV_REQ_ERR);
 		CHECK(holds(m.p, m.n, 77));
 		tell(p.fd, "", 1);
 		finish(&p);
